@@ -1,0 +1,170 @@
+//! The only place that reads a clock: one that counts suspend, and the wall clock beside it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use leasehold_proto::{Deadline, Now};
+use tokio::sync::watch;
+
+/// Timers of the runtime stand still in suspend, so a longer sleep is cut into pieces of this.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where a client takes the time from: the system, or a hand-driven clock in tests.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Option<Arc<Manual>>);
+
+/// A clock that stands still until a test moves it.
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<Manual>);
+
+#[derive(Debug)]
+struct Manual {
+    now: Mutex<Now>,
+    moved: watch::Sender<()>,
+}
+
+impl Clock {
+    /// The system's clock: `CLOCK_BOOTTIME` on Linux and Android, the continuous clock on macOS.
+    pub fn system() -> Self {
+        Self(None)
+    }
+
+    /// Both clocks, now.
+    pub fn now(&self) -> Now {
+        match &self.0 {
+            None => Now { steady_ns: steady_ns(), wall_ns: wall_ns() },
+            Some(manual) => *manual.now.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Sleeps until `deadline` has passed on either clock; looks again at least every second,
+    /// so that it is not late after a suspend or a jump.
+    pub async fn sleep_until(&self, deadline: Deadline) {
+        let mut moved = self.0.as_ref().map(|manual| manual.moved.subscribe());
+        loop {
+            let left = deadline.remaining(self.now());
+            if left.is_zero() {
+                return;
+            }
+            match &mut moved {
+                Some(moved) => {
+                    if moved.changed().await.is_err() {
+                        return std::future::pending().await;
+                    }
+                }
+                None => tokio::time::sleep(left.min(LOOK_AGAIN)).await,
+            }
+        }
+    }
+
+    /// Sleeps for `pause` by this clock.
+    pub async fn sleep(&self, pause: Duration) {
+        self.sleep_until(Deadline::after(self.now(), pause)).await;
+    }
+
+    /// Runs `future` until `deadline`; `None` when the time was up first. No deadline, no limit.
+    pub async fn within<T>(
+        &self,
+        deadline: Option<Deadline>,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let Some(deadline) = deadline else { return Some(future.await) };
+        tokio::select! {
+            biased;
+            done = future => Some(done),
+            () = self.sleep_until(deadline) => None,
+        }
+    }
+}
+
+impl ManualClock {
+    /// A clock at an arbitrary steady time, with the wall clock in 2026.
+    #[expect(clippy::new_without_default, reason = "a clock out of nowhere is to be asked for")]
+    pub fn new() -> Self {
+        let start = Now { steady_ns: 1_000_000_000_000, wall_ns: 1_780_000_000_000_000_000 };
+        Self(Arc::new(Manual { now: Mutex::new(start), moved: watch::channel(()).0 }))
+    }
+
+    /// The clock that a client or backend is given.
+    pub fn clock(&self) -> Clock {
+        Clock(Some(self.0.clone()))
+    }
+
+    /// Moves both clocks forward and wakes who sleeps on them.
+    pub fn advance(&self, by: Duration) {
+        let ns = by.as_nanos() as u64;
+        self.change(|now| {
+            now.steady_ns += ns;
+            now.wall_ns += ns;
+        });
+    }
+
+    /// Moves the wall clock alone, forward or back, by this many seconds.
+    pub fn step_wall(&self, seconds: i64) {
+        self.change(|now| now.wall_ns = now.wall_ns.saturating_add_signed(seconds * 1_000_000_000));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.0.now.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.moved.send_replace(());
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // This is the one place.
+fn wall_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn steady_ns() -> u64 {
+    use nix::time::{ClockId, clock_gettime};
+    #[cfg(target_vendor = "apple")]
+    const COUNTS_SUSPEND: ClockId = ClockId::CLOCK_MONOTONIC;
+    #[cfg(not(target_vendor = "apple"))]
+    const COUNTS_SUSPEND: ClockId = ClockId::CLOCK_BOOTTIME;
+    // Fails only for a clock that the kernel does not have (Linux before 2.6.39).
+    clock_gettime(COUNTS_SUSPEND)
+        .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+/// Elsewhere the wall clock's deadline is what notices a suspend.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+#[allow(clippy::disallowed_methods)]
+fn steady_ns() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleepers_follow_the_hand_driven_clock() {
+        let hand = ManualClock::new();
+        let clock = hand.clock();
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(3600)).await }
+        });
+        tokio::task::yield_now().await;
+        hand.advance(Duration::from_secs(3599));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        hand.advance(Duration::from_secs(1));
+        sleeper.await.unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_steady_clock_counts_suspend() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let ours = Clock::system().now().steady_ns as f64 / 1e9;
+        assert!((ours - seconds).abs() < 5.0, "/proc/uptime counts suspend: {seconds} {ours}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Identities: the client's, and that of one attempt to acquire.
+
+use core::fmt;
+
+/// One process's connection to a backend: 64 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u64);
+
+/// One try to acquire: the owner that the backend writes down.
+///
+/// 128 bits: the client's id, a sequence number within it, and random bits. A new one is made for
+/// every acquisition, so that a late message of an earlier one never touches a later one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    client: ClientId,
+    rest: u64,
+}
+
+impl ClientId {
+    /// A client id made of these (random) bits.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+impl AttemptId {
+    /// The attempt number `sequence` of `client`, told apart from a re-used id by random bits.
+    pub fn new(client: ClientId, sequence: u32, random: u32) -> Self {
+        Self { client, rest: u64::from(sequence) << 32 | u64::from(random) }
+    }
+
+    /// The client that asks; pushes for this attempt go there.
+    pub fn client(self) -> ClientId {
+        self.client
+    }
+
+    /// The id as 16 bytes, big-endian.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.client.0) << 64 | u128::from(self.rest)).to_be_bytes()
+    }
+
+    /// The id that [`to_bytes`](Self::to_bytes) wrote.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let all = u128::from_be_bytes(bytes);
+        Self { client: ClientId((all >> 64) as u64), rest: all as u64 }
+    }
+
+    /// The id that `Display` wrote: 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        u128::from_str_radix(text, 16).ok().map(|all| Self::from_bytes(all.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:016x}", self.client, self.rest)
+    }
+}
+
+impl fmt::Debug for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_survives_being_written_and_read() {
+        let id = AttemptId::new(ClientId::from_bits(0x0123_4567_89ab_cdef), 7, 9);
+        assert_eq!(AttemptId::from_bytes(id.to_bytes()), id);
+        assert_eq!(AttemptId::parse(&id.to_string()), Some(id));
+        assert_eq!(id.client(), ClientId::from_bits(0x0123_4567_89ab_cdef));
+        assert_eq!(AttemptId::parse("+1234567890123456789012345678901"), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! The life of one lease as its holder sees it: asked, granted, renewing, lost, released.
+
+use core::time::Duration;
+
+use crate::{Deadline, Now};
+
+/// How much of a ttl the client gives up for clocks that run at different rates: 1 % and 2 ms.
+///
+/// The same allowance as in the published Redlock algorithm.
+pub fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
+}
+
+/// How long before the end of a validity of `span` the loss is told, for a lease of `ttl`:
+/// a tenth of the ttl, at least 50 ms, at most a third of `span`.
+pub fn loss_margin(ttl: Duration, span: Duration) -> Duration {
+    (ttl / 10).max(Duration::from_millis(50)).min(span / 3)
+}
+
+/// What was agreed when the lease was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What the backend is asked for, at each grant and renewal.
+    pub ttl: Duration,
+    /// Time from a success to the next renewal; `None` for a lease that is not renewed.
+    pub renew_after: Option<Duration>,
+    /// The lease ends this long after it was asked for, renewed or not.
+    pub max_hold: Option<Duration>,
+    /// The backend keeps the lease for as long as the session lives: no deadline but `max_hold`.
+    pub session: bool,
+}
+
+/// Why a lease ended while it was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossReason {
+    /// No renewal came through in time.
+    Expired,
+    /// The fixed lease or `max_hold` came to its end.
+    MaxHold,
+    /// The backend says that the lease is not ours any more.
+    NotOwner,
+    /// The client was closed, or its renewal task ended with its runtime.
+    ClientClosed,
+}
+
+/// A grant that arrived after its own lease had ended: release it and try anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate;
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing before [`Lease::next_timeout`].
+    Wait,
+    /// Send a renewal.
+    Renew,
+    /// The lease has just been lost: tell the program.
+    Lost(LossReason),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Asked,
+    Held,
+    Lost(LossReason),
+    Released,
+}
+
+/// The state machine of one lease. Calls that do not fit the state do nothing.
+///
+/// The driver calls [`handle_timeout`](Self::handle_timeout) when
+/// [`next_timeout`](Self::next_timeout) has come, does what the [`Step`] says, and reports what
+/// came of it. Validity is computed from the time of asking, never from that of the answer.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    terms: Terms,
+    phase: Phase,
+    asked: Now,
+    /// Not valid any more from here on; `None` = as long as the session lives.
+    deadline: Option<Deadline>,
+    /// Bound that no renewal moves.
+    hard_end: Option<Deadline>,
+    /// When the loss is told unless something moves the deadline.
+    alarm: Option<Deadline>,
+    /// When a renewal is sent, or sent again because nothing was heard.
+    renew_at: Option<Deadline>,
+    failures: u32,
+}
+
+impl Lease {
+    /// A lease that is being asked for; `now` was read before the first byte went out.
+    pub fn ask(now: Now, terms: Terms) -> Self {
+        Self {
+            terms,
+            phase: Phase::Asked,
+            asked: now,
+            deadline: None,
+            hard_end: terms.max_hold.map(|hold| Deadline::after(now, hold)),
+            alarm: None,
+            renew_at: None,
+            failures: 0,
+        }
+    }
+
+    /// The backend granted the lease.
+    ///
+    /// `until` is the end of validity where the backend works it out itself (a push); otherwise it
+    /// is the time of asking plus the ttl, less the [`drift`]. An `offer` is a short grant that
+    /// the first renewal confirms, so that renewal is due at once. `bits` are random.
+    pub fn handle_granted(
+        &mut self,
+        now: Now,
+        until: Option<Deadline>,
+        offer: bool,
+        bits: u64,
+    ) -> Result<(), TooLate> {
+        if self.phase != Phase::Asked {
+            return Ok(());
+        }
+        let until = until.or_else(|| self.full_term(self.asked));
+        self.deadline = earlier(until, self.hard_end);
+        if self.deadline.is_some_and(|deadline| deadline.has_passed(now)) {
+            return Err(TooLate);
+        }
+        self.phase = Phase::Held;
+        self.set_alarm(now);
+        self.renew_at = match self.terms.renew_after {
+            Some(_) if offer => Some(Deadline::after(now, Duration::ZERO)),
+            Some(after) => Some(Deadline::after(self.asked, jittered(after, bits))),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// A renewal that was sent at `sent` came through.
+    pub fn handle_renewed(&mut self, sent: Now, now: Now, bits: u64) {
+        if self.phase != Phase::Held || self.has_ended(now) {
+            return; // A lease that has ended is never revived; the next timeout tells.
+        }
+        if let Some(full) = self.full_term(sent) {
+            let moved = self.deadline.map_or(full, |old| old.max(full));
+            self.deadline = earlier(Some(moved), self.hard_end);
+            self.set_alarm(now);
+        }
+        self.failures = 0;
+        self.renew_at =
+            self.terms.renew_after.map(|after| Deadline::after(sent, jittered(after, bits)));
+    }
+
+    /// A renewal failed without a verdict (connection, time limit): try again soon.
+    pub fn handle_renewal_failed(&mut self, now: Now, bits: u64) {
+        if self.phase != Phase::Held {
+            return;
+        }
+        let bound = (self.terms.ttl / 100).saturating_mul(1 << self.failures.min(4));
+        let pause = bound.clamp(Duration::from_millis(1), self.patience());
+        self.failures = self.failures.saturating_add(1);
+        self.renew_at = Some(Deadline::after(now, jittered(pause, bits)));
+    }
+
+    /// The lease ended for a reason that only the driver can see.
+    pub fn handle_lost(&mut self, reason: LossReason) -> Step {
+        if self.phase != Phase::Held {
+            return Step::Wait;
+        }
+        self.phase = Phase::Lost(reason);
+        Step::Lost(reason)
+    }
+
+    /// What is due now. Safe to call at any time and any number of times.
+    pub fn handle_timeout(&mut self, now: Now) -> Step {
+        if self.phase != Phase::Held {
+            return Step::Wait;
+        }
+        if self.alarm.is_some_and(|alarm| alarm.has_passed(now)) {
+            let by_hold = self.hard_end.is_some() && self.deadline == self.hard_end;
+            return self.handle_lost(if by_hold {
+                LossReason::MaxHold
+            } else {
+                LossReason::Expired
+            });
+        }
+        if self.renew_at.is_some_and(|at| at.has_passed(now)) {
+            self.renew_at = Some(Deadline::after(now, self.patience()));
+            return Step::Renew;
+        }
+        Step::Wait
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` = never.
+    pub fn next_timeout(&self) -> Option<Deadline> {
+        match self.phase {
+            Phase::Held => earlier(self.alarm, self.renew_at),
+            _ => None,
+        }
+    }
+
+    /// The holder gives the lease up. True if it was held until now.
+    pub fn release(&mut self, now: Now) -> bool {
+        let held = self.phase == Phase::Held && !self.has_ended(now);
+        if !matches!(self.phase, Phase::Lost(_)) {
+            self.phase = Phase::Released;
+        }
+        held
+    }
+
+    /// True while the lease is held and its deadline lies ahead.
+    pub fn is_valid(&self, now: Now) -> bool {
+        self.phase == Phase::Held && !self.has_ended(now)
+    }
+
+    /// Time until nobody may rely on the lease: zero when it is not ours, `Duration::MAX` for a
+    /// session without an end. A lease whose loss was told in advance still counts down.
+    pub fn remaining(&self, now: Now) -> Duration {
+        match self.phase {
+            Phase::Held | Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
+                self.deadline.map_or(Duration::MAX, |deadline| deadline.remaining(now))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The moment from which the lease is not valid any more, if there is one.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.deadline
+    }
+
+    /// When the loss will be told, unless a renewal comes through first.
+    pub fn alarm(&self) -> Option<Deadline> {
+        self.alarm
+    }
+
+    /// Why the lease was lost, if it was.
+    pub fn loss(&self) -> Option<LossReason> {
+        match self.phase {
+            Phase::Lost(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What was agreed.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn has_ended(&self, now: Now) -> bool {
+        self.deadline.is_some_and(|deadline| deadline.has_passed(now))
+    }
+
+    fn full_term(&self, sent: Now) -> Option<Deadline> {
+        let ttl = self.terms.ttl;
+        (!self.terms.session).then(|| Deadline::after(sent, ttl.saturating_sub(drift(ttl))))
+    }
+
+    fn set_alarm(&mut self, now: Now) {
+        self.alarm = self
+            .deadline
+            .map(|deadline| deadline.earlier(loss_margin(self.terms.ttl, deadline.remaining(now))));
+    }
+
+    /// How long an unanswered renewal is waited for before it is sent again.
+    fn patience(&self) -> Duration {
+        (self.terms.ttl / 6).max(Duration::from_millis(1))
+    }
+}
+
+fn earlier(a: Option<Deadline>, b: Option<Deadline>) -> Option<Deadline> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Between nine tenths and all of `pause`, so that leases taken together do not stay together.
+fn jittered(pause: Duration, bits: u64) -> Duration {
+    pause - pause / 10 * (bits >> 56) as u32 / 256
+}
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

@@ -1,0 +1,69 @@
+//! The retry schedule: exponential back-off with full jitter, random bits as input.
+
+use core::time::Duration;
+
+/// Exponential back-off with "full jitter": each pause is drawn evenly between zero and a bound
+/// that doubles from `base` to `cap`.
+///
+/// Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    base: Duration,
+    cap: Duration,
+    round: u32,
+}
+
+impl Backoff {
+    /// A schedule whose first pause is at most `base` and whose later ones are at most `cap`.
+    pub fn new(base: Duration, cap: Duration) -> Self {
+        Self { base: base.min(cap), cap, round: 0 }
+    }
+
+    /// The next pause, chosen by `bits` (64 random bits) between zero and the round's bound.
+    pub fn next(&mut self, bits: u64) -> Duration {
+        let bound = self.bound();
+        self.round = self.round.saturating_add(1);
+        let ns = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(((u128::from(ns) * u128::from(bits)) >> 64) as u64)
+    }
+
+    /// The most that the next pause can be.
+    pub fn bound(&self) -> Duration {
+        let factor = 1u32.checked_shl(self.round).unwrap_or(u32::MAX);
+        self.base.saturating_mul(factor).min(self.cap)
+    }
+
+    /// Starts again from the first pause, after something was heard.
+    pub fn reset(&mut self) {
+        self.round = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_stay_below_a_bound_that_doubles_to_the_cap() {
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(5));
+        let bounds: Vec<_> = (0..5)
+            .map(|_| {
+                let bound = backoff.bound().as_millis();
+                assert!(backoff.next(u64::MAX).as_millis() <= bound);
+                bound
+            })
+            .collect();
+        assert_eq!(bounds, [1, 2, 4, 5, 5]);
+        assert_eq!(backoff.next(0), Duration::ZERO);
+        backoff.reset();
+        assert_eq!(backoff.bound().as_millis(), 1);
+    }
+
+    #[test]
+    fn a_thousand_rounds_do_not_overflow() {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::MAX);
+        for _ in 0..1000 {
+            backoff.next(u64::MAX);
+        }
+    }
+}

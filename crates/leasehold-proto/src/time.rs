@@ -1,0 +1,121 @@
+//! Points in time as the machines see them: a reading of two clocks, and a deadline on both.
+
+use core::time::Duration;
+
+/// One reading of the clock: a steady one that counts suspend, and the wall clock beside it.
+///
+/// Both are nanoseconds. The origin of the steady clock is arbitrary and differs between
+/// machines and boots; the wall clock counts from the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Steady clock, in nanoseconds since an arbitrary point; counts time spent in suspend.
+    pub steady_ns: u64,
+    /// Wall clock, in nanoseconds since the Unix epoch; may jump.
+    pub wall_ns: u64,
+}
+
+/// A moment in the future (or past) on both clocks; it has passed as soon as one of them says so.
+///
+/// A wall clock that jumps back therefore changes nothing, and one that jumps forward costs at
+/// worst an early loss. The steady clock alone would miss time on machines where it stops in a
+/// virtual machine's snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    steady_ns: u64,
+    wall_ns: u64,
+}
+
+impl Now {
+    /// The wall clock in whole milliseconds since the Unix epoch.
+    pub fn unix_ms(self) -> u64 {
+        self.wall_ns / 1_000_000
+    }
+
+    /// The wall clock in whole microseconds since the Unix epoch.
+    pub fn unix_us(self) -> u64 {
+        self.wall_ns / 1_000
+    }
+}
+
+impl Deadline {
+    /// The moment `after` later than `now`.
+    pub fn after(now: Now, after: Duration) -> Self {
+        let ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            steady_ns: now.steady_ns.saturating_add(ns),
+            wall_ns: now.wall_ns.saturating_add(ns),
+        }
+    }
+
+    /// The same moment moved towards the past.
+    pub fn earlier(self, by: Duration) -> Self {
+        let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            steady_ns: self.steady_ns.saturating_sub(ns),
+            wall_ns: self.wall_ns.saturating_sub(ns),
+        }
+    }
+
+    /// Time left by the clock that is further ahead; zero once the deadline has passed.
+    pub fn remaining(self, now: Now) -> Duration {
+        let steady = self.steady_ns.saturating_sub(now.steady_ns);
+        let wall = self.wall_ns.saturating_sub(now.wall_ns);
+        Duration::from_nanos(steady.min(wall))
+    }
+
+    /// True when either clock has reached the deadline.
+    pub fn has_passed(self, now: Now) -> bool {
+        now.steady_ns >= self.steady_ns || now.wall_ns >= self.wall_ns
+    }
+
+    /// The earlier of two, clock by clock.
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            steady_ns: self.steady_ns.min(other.steady_ns),
+            wall_ns: self.wall_ns.min(other.wall_ns),
+        }
+    }
+
+    /// The later of two, clock by clock.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            steady_ns: self.steady_ns.max(other.steady_ns),
+            wall_ns: self.wall_ns.max(other.wall_ns),
+        }
+    }
+
+    /// Position on the steady clock, for ordering timers.
+    pub fn steady_ns(self) -> u64 {
+        self.steady_ns
+    }
+
+    /// Position on the wall clock in whole milliseconds since the Unix epoch.
+    pub fn unix_ms(self) -> u64 {
+        self.wall_ns / 1_000_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(steady: u64, wall: u64) -> Now {
+        Now { steady_ns: steady * SECOND, wall_ns: wall * SECOND }
+    }
+
+    #[test]
+    fn a_wall_clock_that_steps_back_changes_nothing() {
+        let deadline = Deadline::after(at(100, 5000), Duration::from_secs(30));
+        assert_eq!(deadline.remaining(at(110, 1000)), Duration::from_secs(20));
+        assert!(deadline.has_passed(at(130, 1000)));
+    }
+
+    #[test]
+    fn a_wall_clock_that_steps_forward_ends_it_early() {
+        let deadline = Deadline::after(at(100, 5000), Duration::from_secs(30));
+        assert!(deadline.has_passed(at(101, 6000)));
+        assert_eq!(deadline.remaining(at(101, 6000)), Duration::ZERO);
+    }
+}
