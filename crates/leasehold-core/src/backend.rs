@@ -65,7 +65,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Ends an attempt without waiting, when there is no runtime left to do it properly.
     /// An engine that cannot leaves it to the ttl.
-    fn abandon(&self, _attempt: AttemptId) {}
+    fn abandon(&self, _name: &Name, _attempt: AttemptId) {}
 }
 
 /// What an engine can do; the conformance suite chooses its cases by this.
@@ -331,6 +331,8 @@ pub struct Waiter {
 pub enum Event {
     /// A waiter's turn has come.
     Granted {
+        /// The lock.
+        name: Name,
         /// The waiting attempt.
         attempt: AttemptId,
         /// What it was given.

@@ -2,14 +2,33 @@
 //!
 //! Programs use the facade crate `leasehold`; engines implement [`backend::Backend`].
 
+mod acquire;
 pub mod backend;
+mod buckets;
+mod client;
 pub mod clock;
+mod ending;
 mod error;
+mod guard;
+mod hold;
+mod lock;
+pub mod memory;
 mod name;
+mod options;
+mod owner;
+mod renewal;
+mod shared;
+pub mod telemetry;
+mod turns;
 mod url;
 
+pub use client::{Client, ClientBuilder};
 pub use error::{Error, ErrorKind, Result, Retry};
+pub use guard::Guard;
 pub use leasehold_proto as proto;
 pub use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now, Token, TokenBlock};
+pub use lock::Lock;
 pub use name::Name;
+pub use options::OnLoss;
+pub use owner::Owner;
 pub use url::StoreUrl;

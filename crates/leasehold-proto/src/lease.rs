@@ -56,6 +56,9 @@ pub enum Step {
     Renew,
     /// The lease has just been lost: tell the program.
     Lost(LossReason),
+    /// `max_hold` is over and the margin for winding down too: give the lease back, whether the
+    /// program has let go of it or not.
+    End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub struct Lease {
     /// When a renewal is sent, or sent again because nothing was heard.
     renew_at: Option<Deadline>,
     failures: u32,
+    /// [`Step::End`] was said.
+    given_back: bool,
 }
 
 impl Lease {
@@ -99,6 +104,7 @@ impl Lease {
             alarm: None,
             renew_at: None,
             failures: 0,
+            given_back: false,
         }
     }
 
@@ -169,6 +175,11 @@ impl Lease {
 
     /// What is due now. Safe to call at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) -> Step {
+        if self.phase == Phase::Lost(LossReason::MaxHold) && self.has_ended(now) && !self.given_back
+        {
+            self.given_back = true;
+            return Step::End;
+        }
         if self.phase != Phase::Held {
             return Step::Wait;
         }
@@ -191,6 +202,7 @@ impl Lease {
     pub fn next_timeout(&self) -> Option<Deadline> {
         match self.phase {
             Phase::Held => earlier(self.alarm, self.renew_at),
+            Phase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline,
             _ => None,
         }
     }
@@ -198,6 +210,7 @@ impl Lease {
     /// The holder gives the lease up. True if it was held until now.
     pub fn release(&mut self, now: Now) -> bool {
         let held = self.phase == Phase::Held && !self.has_ended(now);
+        self.given_back = true;
         if !matches!(self.phase, Phase::Lost(_)) {
             self.phase = Phase::Released;
         }

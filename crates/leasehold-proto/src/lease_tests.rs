@@ -87,6 +87,9 @@ fn max_hold_ends_it_however_often_it_is_renewed() {
     lease.handle_renewed(at(4_000), at(4_001), 0);
     assert!(lease.is_valid(at(4_999)) && !lease.is_valid(at(5_000)));
     assert_eq!(lease.handle_timeout(at(4_900)), Step::Lost(LossReason::MaxHold));
+    assert_eq!(lease.handle_timeout(at(4_999)), Step::Wait, "time to wind down");
+    assert_eq!(lease.handle_timeout(at(5_000)), Step::End, "a forgotten guard is given back");
+    assert_eq!(lease.next_timeout(), None);
 }
 
 #[test]
@@ -153,7 +156,7 @@ proptest! {
                 prop_assert!(lease.alarm().unwrap().steady_ns() <= lease.deadline().unwrap().steady_ns());
                 prop_assert!(lease.next_timeout().is_some());
             }
-            if let Some(next) = lease.next_timeout() {
+            if let Some(next) = lease.next_timeout().filter(|_| lease.loss().is_none()) {
                 prop_assert!(!over);
                 prop_assert!(next.steady_ns() <= lease.alarm().unwrap().steady_ns());
             }

@@ -1,0 +1,84 @@
+//! The renewal task's timers: coarse buckets, so that thousands of leases wake it a few times.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_proto::{AttemptId, Deadline, Now};
+
+use crate::hold::{Hold, UNSCHEDULED};
+
+/// Width of a bucket for leases that are long enough.
+const WIDTH: Duration = Duration::from_millis(100);
+
+/// Attempts by the time when each is to be looked at, rounded down to its bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Buckets(BTreeMap<u64, HashSet<AttemptId>>);
+
+impl Buckets {
+    /// Moves a hold to the bucket of its next timeout; true if that is now the first of all.
+    pub(crate) fn schedule(&mut self, hold: &Arc<Hold>) -> bool {
+        self.unschedule(hold);
+        let (next, width, lost) = {
+            let lease = hold.lease();
+            (lease.next_timeout(), width(lease.terms().ttl), lease.loss().is_some())
+        };
+        let Some(next) = next else { return false };
+        let key = match next.steady_ns() {
+            // What is due within the bucket is done at its start, but nothing is given back early.
+            next if lost => next.next_multiple_of(width),
+            next => next / width * width,
+        };
+        let first = self.0.first_key_value().is_none_or(|(first, _)| key < *first);
+        self.0.entry(key).or_default().insert(hold.attempt);
+        hold.bucket.store(key, Ordering::Relaxed);
+        first
+    }
+
+    pub(crate) fn unschedule(&mut self, hold: &Hold) {
+        let key = hold.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
+        if key == UNSCHEDULED {
+            return;
+        }
+        if let Some(bucket) = self.0.get_mut(&key) {
+            bucket.remove(&hold.attempt);
+            if bucket.is_empty() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    /// When the first bucket is due.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(key, _)| *key)
+    }
+
+    /// Takes out everything that is due; the caller schedules it anew.
+    pub(crate) fn take_due(&mut self, now: Now) -> Vec<AttemptId> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.0.first_entry()
+            && *entry.key() <= now.steady_ns
+        {
+            due.extend(entry.remove());
+        }
+        due
+    }
+}
+
+/// The moment that a lease in a due bucket is to be treated as: the bucket's end. What is due
+/// within the bucket is done now, a little early, rather than at a timer of its own.
+pub(crate) fn bucket_end(now: Now, ttl: Duration) -> Now {
+    let width = width(ttl);
+    Now { steady_ns: now.steady_ns + width, wall_ns: now.wall_ns + width }
+}
+
+/// 100 ms, or a hundredth of a short ttl.
+fn width(ttl: Duration) -> u64 {
+    (WIDTH.min(ttl / 100).as_nanos() as u64).max(1)
+}
+
+/// The steady time of a bucket as a deadline for the clock to sleep until.
+pub(crate) fn deadline(now: Now, key: u64) -> Deadline {
+    Deadline::after(now, Duration::from_nanos(key.saturating_sub(now.steady_ns)))
+}

@@ -1,0 +1,197 @@
+//! What the program holds: valid by the clock, told of loss, released once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::ending::{Releasing, hand_over};
+use crate::hold::Hold;
+use crate::renewal::Job;
+use crate::{Error, ErrorKind, Name, OnLoss, Result};
+
+/// A held lock. Dropping it releases the lock in the background; [`release`](Self::release) also
+/// says whether it was ours until the end.
+///
+/// Validity is computed from the clock at each call, so it is right even if the renewal task, or
+/// the whole process, was stopped for a while. What it cannot rule out is a pause between the
+/// check and the next line: that is what the [`token`](Self::token) is for.
+#[must_use = "the lock is released as soon as its guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    client: Client,
+    hold: Option<Arc<Hold>>,
+}
+
+impl Guard {
+    pub(crate) fn new(client: Client, hold: Arc<Hold>) -> Self {
+        Self { client, hold: Some(hold) }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        match &self.hold {
+            Some(hold) => hold,
+            None => unreachable!("only release and drop take the hold, and they consume the guard"),
+        }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &Name {
+        &self.hold().name
+    }
+
+    /// The fencing token: larger than that of every earlier holder. Give it to the resource with
+    /// each write, and let the resource refuse smaller ones than it has seen.
+    pub fn token(&self) -> Token {
+        self.hold().tokens.base()
+    }
+
+    /// The attempt that holds: the owner that the backend has written down.
+    pub fn attempt(&self) -> AttemptId {
+        self.hold().attempt
+    }
+
+    /// True while the lock is ours by the clock, now.
+    pub fn is_valid(&self) -> bool {
+        let now = self.client.shared().clock.now();
+        self.hold().lease().is_valid(now)
+    }
+
+    /// Time until nobody may rely on the lock: `Duration::MAX` for a session without an end, zero
+    /// when it is not ours any more. After a loss that was told in advance it still counts down.
+    pub fn remaining(&self) -> Duration {
+        let now = self.client.shared().clock.now();
+        self.hold().lease().remaining(now)
+    }
+
+    /// The moment from which the lock is not ours any more unless renewed; `None` where it lasts
+    /// as long as the session.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.hold().lease().deadline()
+    }
+
+    /// Checks that the lock is valid and will be for `margin` more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when it is not; the guard is as it was.
+    pub fn ensure(&self, margin: Duration) -> Result<()> {
+        let now = self.client.shared().clock.now();
+        let lease = self.hold().lease();
+        let remaining = lease.remaining(now);
+        if lease.is_valid(now) && remaining >= margin {
+            return Ok(());
+        }
+        let what = match lease.is_valid(now) {
+            true => format!("valid for {remaining:?} more, {margin:?} asked for"),
+            false => "the lock is not ours any more".to_owned(),
+        };
+        drop(lease);
+        Err(Error::new(ErrorKind::Lost, what).during("ensure", Some(self.name())))
+    }
+
+    /// Waits until the lock is lost, and says why. It returns before the deadline, by a margin of
+    /// a tenth of the ttl (at least 50 ms, at most a third of what was left), so that work can be
+    /// stopped in time. It does not depend on the renewal task.
+    pub async fn lost(&self) -> LossReason {
+        let hold = self.hold();
+        let clock = &self.client.shared().clock;
+        loop {
+            let (reason, alarm) = {
+                let lease = hold.lease();
+                (lease.loss(), lease.alarm())
+            };
+            if let Some(reason) = reason {
+                return reason;
+            }
+            let expired = async {
+                match alarm {
+                    Some(alarm) => clock.sleep_until(alarm).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = hold.lost_signal().cancelled() => {}
+                () = expired => self.expire(),
+            }
+        }
+    }
+
+    /// The alarm's time has come: unless a renewal has moved it meanwhile, the lock is lost.
+    fn expire(&self) {
+        let shared = self.client.shared();
+        let step = {
+            let mut lease = self.hold().lease();
+            let now = shared.clock.now();
+            match lease.alarm().is_some_and(|alarm| alarm.has_passed(now)) {
+                true => lease.handle_timeout(now),
+                false => return,
+            }
+        };
+        if let leasehold_proto::Step::Lost(reason) = step {
+            shared.tell_loss(self.hold(), reason);
+        }
+    }
+
+    /// A token that is cancelled when the lock is lost, at the same time as [`lost`](Self::lost);
+    /// with [`OnLoss::Notify`] it never is. It relies on the client's background task.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        match self.stops_work() {
+            true => self.hold().lost_signal().child_token(),
+            false => CancellationToken::new(),
+        }
+    }
+
+    /// Another guard of the same lease, with the same token; the lease ends with the last of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lock is not ours any more.
+    pub fn reenter(&self) -> Result<Guard> {
+        let shared = self.client.shared();
+        if self.hold().share(shared.clock.now()) {
+            return Ok(Self::new(self.client.clone(), self.hold().clone()));
+        }
+        Err(Error::new(ErrorKind::Lost, "the lock is not ours any more")
+            .during("reenter", Some(self.name())))
+    }
+
+    /// A duplicate of the descriptor that keeps the lock, for handing it to another process that
+    /// must outlive this one; `None` where leases are not kept by a descriptor.
+    #[cfg(unix)]
+    pub fn descriptor(&self) -> Option<std::os::fd::OwnedFd> {
+        self.client.descriptor(self.attempt())
+    }
+
+    /// Gives the lock back. The last guard of a lease ends it; earlier ones just go.
+    ///
+    /// Dropping the future does not undo the release: it goes on in the background.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lock had ended before: somebody else may have held it while
+    /// this guard was in use. [`ErrorKind::Unavailable`] when the backend did not answer: the
+    /// release is repeated in the background, and the ttl ends what it cannot.
+    pub async fn release(mut self) -> Result<()> {
+        let Some(hold) = self.hold.take() else { return Ok(()) };
+        if !hold.leave() {
+            return Ok(());
+        }
+        let shared = self.client.shared().clone();
+        Releasing::new(shared, self.client.jobs().clone(), hold).run().await
+    }
+
+    pub(crate) fn stops_work(&self) -> bool {
+        self.hold().on_loss != OnLoss::Notify
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take()
+            && hold.leave()
+        {
+            hand_over(self.client.shared(), self.client.jobs(), Job::Release(hold));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! One held lock as the guard, the renewal task and the owner's book share it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, TokenBlock};
+use tokio_util::sync::CancellationToken;
+
+use crate::backend::{End, Renewal};
+use crate::{Name, OnLoss};
+
+/// Not in any bucket of the renewal task.
+pub(crate) const UNSCHEDULED: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) name: Name,
+    pub(crate) attempt: AttemptId,
+    pub(crate) tokens: TokenBlock,
+    pub(crate) on_loss: OnLoss,
+    pub(crate) min_hold: Duration,
+    pub(crate) since: Now,
+    /// Some ask of this attempt was never answered.
+    pub(crate) suspect: bool,
+    /// The renewal task's bucket.
+    pub(crate) bucket: AtomicU64,
+    lease: Mutex<Lease>,
+    /// Guards that share this hold.
+    users: AtomicUsize,
+    /// Set once, by whoever ends the lease at the backend.
+    ended: AtomicBool,
+    lost: OnceLock<CancellationToken>,
+}
+
+impl Hold {
+    pub(crate) fn new(
+        name: Name,
+        attempt: AttemptId,
+        tokens: TokenBlock,
+        lease: Lease,
+        since: Now,
+        suspect: bool,
+    ) -> Self {
+        Self {
+            name,
+            attempt,
+            tokens,
+            on_loss: OnLoss::Cancel,
+            min_hold: Duration::ZERO,
+            since,
+            suspect,
+            bucket: AtomicU64::new(UNSCHEDULED),
+            lease: Mutex::new(lease),
+            users: AtomicUsize::new(1),
+            ended: AtomicBool::new(false),
+            lost: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fires when the lease is lost.
+    pub(crate) fn lost_signal(&self) -> &CancellationToken {
+        self.lost.get_or_init(CancellationToken::new)
+    }
+
+    /// Marks the lease as lost; true for the first who notices, who must then tell.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        matches!(self.lease().handle_lost(reason), Step::Lost(_))
+    }
+
+    /// One more guard shares it; false when it is over already.
+    pub(crate) fn share(&self, now: Now) -> bool {
+        let joined = self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| {
+            (users > 0).then_some(users + 1)
+        });
+        if joined.is_err() {
+            return false;
+        }
+        let valid = self.lease().is_valid(now);
+        if !valid {
+            self.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        valid
+    }
+
+    /// A guard goes; true for the last.
+    pub(crate) fn leave(&self) -> bool {
+        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The right to end the lease at the backend: true once.
+    pub(crate) fn claim_end(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end(&self, keep: Option<Duration>) -> End {
+        End {
+            name: self.name.clone(),
+            attempt: self.attempt,
+            base: Some(self.tokens.base()),
+            last: Some(self.tokens.base()),
+            suspect: self.suspect,
+            keep,
+            then: None,
+        }
+    }
+
+    pub(crate) fn renewal(&self) -> Renewal {
+        Renewal {
+            name: self.name.clone(),
+            attempt: self.attempt,
+            base: self.tokens.base(),
+            ttl: self.lease().terms().ttl,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A lock by its name: the knobs, and the ways to acquire it.
+
+use std::time::Duration;
+
+use leasehold_proto::{Deadline, Token};
+use tracing::Instrument;
+
+use crate::acquire::{self, Patience};
+use crate::backend::{Forced, Status};
+use crate::client::Client;
+use crate::guard::Guard;
+use crate::options::Options;
+use crate::owner::Owner;
+use crate::{Error, ErrorKind, Name, OnLoss, Result};
+
+/// A lock, not held yet. Cheap to clone; making one does no I/O.
+///
+/// The knobs are checked, together, when the lock is used and before anything is sent; a wrong
+/// value or combination is an error of kind [`ErrorKind::Invalid`].
+#[derive(Clone, Debug)]
+pub struct Lock {
+    client: Client,
+    name: Result<Name>,
+    options: Options,
+}
+
+impl Lock {
+    pub(crate) fn new(client: Client, name: &str) -> Self {
+        Self { client, name: Name::new(name), options: Options::default() }
+    }
+
+    /// How long the lease lasts when it is not renewed: how soon others get in after a crash.
+    /// It is renewed at a third of it for as long as the guard lives. 10 ms to 24 h, default 30 s.
+    /// On engines whose leases end with the session it only sets how often health is checked.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = Some(ttl);
+        self
+    }
+
+    /// A fixed lease instead of a renewed one: the guard ends this long after it was asked for.
+    /// 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
+    /// [`renew_after`](Self::renew_after); at most [`max_hold`](Self::max_hold).
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = Some(lease);
+        self
+    }
+
+    /// Time from one renewal to the next. At least 1 ms, and before the loss would be told.
+    /// Default: a third of the ttl. Each is sent up to a tenth earlier, at random.
+    pub fn renew_after(mut self, after: Duration) -> Self {
+        self.options.renew_after = Some(after);
+        self
+    }
+
+    /// How long [`acquire`](Self::acquire) waits at the most. Default: for ever.
+    /// [`acquire_within`](Self::acquire_within) overrides it, [`try_acquire`](Self::try_acquire)
+    /// never waits.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.options.wait = Some(wait);
+        self
+    }
+
+    /// The guard ends this long after it was asked for, however often it was renewed, even if the
+    /// program forgets it. 10 ms to 365 d, default none; at least the lease and the minimum hold.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options.max_hold = Some(max_hold);
+        self
+    }
+
+    /// The lock stays taken for at least this long after it was acquired, so that a short job on
+    /// machines whose clocks differ does not run twice. Up to 24 h, default 0. Where the engine
+    /// cannot keep it without us, the release lingers.
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.options.min_hold = min_hold;
+        self
+    }
+
+    /// What a loss does besides making the guard invalid. Default: [`OnLoss::Cancel`].
+    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
+        self.options.on_loss = on_loss;
+        self
+    }
+
+    /// A text that `status` shows beside host and process id; at most 1 KiB, default none.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.options.metadata = Some(metadata.into());
+        self
+    }
+
+    /// Whether this acquire takes its place behind those who wait already. Default: true.
+    /// `false` may pass them when the lock happens to be free: more throughput, longer waits for
+    /// others.
+    pub fn fair(mut self, fair: bool) -> Self {
+        self.options.fair = fair;
+        self
+    }
+
+    /// The name, if it is allowed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that is not.
+    pub fn name(&self) -> Result<&Name> {
+        self.name.as_ref().map_err(Clone::clone)
+    }
+
+    /// Acquires the lock, waiting for it as long as [`wait`](Self::wait) says.
+    ///
+    /// Dropping the future leaves the queue; what may have been granted meanwhile is given back
+    /// in the background, at worst after one ttl.
+    ///
+    /// # Errors
+    /// `Invalid`, `Timeout`, `Unavailable`, `Refused`, `Foreign`, `Closed`: see [`ErrorKind`].
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_for(self.options.wait).await
+    }
+
+    /// Acquires the lock, waiting no longer than `wait`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] when the time is up; others as [`acquire`](Self::acquire).
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
+        self.acquire_for(Some(wait)).await
+    }
+
+    /// Acquires the lock if nobody holds it; `None` when somebody does.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), without `Timeout`.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.guarded(Patience::None).await
+    }
+
+    /// Acquires the lock for an owner. If the owner holds it already, through this client, the
+    /// new guard shares that lease and its token; the lease ends with the last of them.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_as(&self, owner: &Owner) -> Result<Guard> {
+        let until = self.deadline(self.options.wait);
+        owner.acquire(self, until).await
+    }
+
+    /// Runs `work` under the lock, and releases the lock at the end.
+    ///
+    /// When the lease is lost, the work's future is dropped at its next await point (with
+    /// [`OnLoss::Notify`] it goes on). The guard that the work is given shares the lease: keep no
+    /// copy of it beyond the work, or the lock stays held for as long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease was lost before the work was done; others as
+    /// [`acquire`](Self::acquire).
+    pub async fn run<F, W, T>(&self, work: F) -> Result<T>
+    where
+        F: FnOnce(Guard) -> W,
+        W: Future<Output = T>,
+    {
+        let guard = self.acquire().await?;
+        let inner = guard.reenter()?;
+        let stops = guard.stops_work();
+        let stopped = async {
+            match stops {
+                true => drop(guard.lost().await),
+                false => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            () = stopped => None,
+            done = work(inner) => Some(done),
+        };
+        match (guard.release().await, done) {
+            (Ok(()), Some(done)) => Ok(done),
+            (Err(error), Some(done)) if !stops || error.kind() != ErrorKind::Lost => Ok(done),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Err(Error::new(ErrorKind::Lost, "the lock was lost")
+                .during("run", self.name.as_ref().ok())),
+        }
+    }
+
+    /// Who holds the lock, since when, for how long, and who waits.
+    ///
+    /// # Errors
+    /// `Invalid`, `Unavailable`, `Refused`, `Foreign`: see [`ErrorKind`].
+    pub async fn status(&self) -> Result<Status> {
+        let name = self.name()?;
+        let status = self.client.shared().backend.status(name).await;
+        status.map_err(|error| error.during("status", Some(name)))
+    }
+
+    /// Ends the lease that `token` belongs to, if it is still the current one. Its holder finds
+    /// out at the next renewal, and until then believes that it holds: only a check of tokens at
+    /// the resource protects against it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where a lease ends only with its process; others as
+    /// [`status`](Self::status).
+    pub async fn force_release(&self, token: Token) -> Result<Forced> {
+        let name = self.name()?;
+        let forced = self.client.shared().backend.force_release(name, token).await;
+        forced.map_err(|error| error.during("force-release", Some(name)))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn deadline(&self, wait: Option<Duration>) -> Option<Deadline> {
+        wait.map(|wait| Deadline::after(self.client.shared().clock.now(), wait))
+    }
+
+    pub(crate) async fn acquire_until(&self, until: Option<Deadline>) -> Result<Guard> {
+        let guard = self.guarded(Patience::Until(until)).await?;
+        guard.ok_or_else(|| Error::new(ErrorKind::Timeout, "somebody else holds it"))
+    }
+
+    async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
+        self.acquire_until(self.deadline(wait)).await
+    }
+
+    async fn guarded(&self, patience: Patience) -> Result<Option<Guard>> {
+        let name = self.name().map_err(|error| error.during("acquire", None))?;
+        self.client.open().map_err(|error| error.during("acquire", Some(name)))?;
+        let span = tracing::debug_span!(
+            "leasehold.acquire",
+            name = name.as_str(),
+            engine = self.client.capability().engine
+        );
+        let acquired = acquire::acquire(&self.client, name, &self.options, patience);
+        let hold =
+            acquired.instrument(span).await.map_err(|error| error.during("acquire", Some(name)))?;
+        Ok(hold.map(|hold| Guard::new(self.client.clone(), hold)))
+    }
+}

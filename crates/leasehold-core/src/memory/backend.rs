@@ -1,0 +1,158 @@
+//! The `Backend` trait over a memory store.
+
+use std::sync::OnceLock;
+
+use leasehold_proto::{AttemptId, ClientId, Token};
+
+use super::store::MemoryStore;
+use crate::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
+    Renewal, Renewed, State, Status,
+};
+use crate::{Error, ErrorKind, Name, Result};
+
+/// One client's connection to a [`MemoryStore`].
+#[derive(Debug)]
+pub struct MemoryBackend {
+    store: MemoryStore,
+    capability: Capability,
+    client: OnceLock<ClientId>,
+}
+
+impl MemoryBackend {
+    pub(super) fn new(store: MemoryStore) -> Self {
+        let mut capability = Capability::new("memory", LeaseKind::Ttl);
+        capability.ordered = true;
+        capability.push = true;
+        capability.token_blocks = true;
+        capability.rotate = true;
+        capability.keep = true;
+        capability.list = true;
+        capability.force_release = true;
+        Self { store, capability, client: OnceLock::new() }
+    }
+
+    fn ask(&self, ask: &Ask) -> Result<Answer> {
+        if ask.mode != Mode::Exclusive {
+            return Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported"));
+        }
+        let now = self.store.now();
+        self.store
+            .state()
+            .with_record(now, &ask.name, |record, push| record.acquire(now, ask, push))
+    }
+
+    fn end(&self, end: &End) -> Result<Ended> {
+        let now = self.store.now();
+        let verdict = self
+            .store
+            .state()
+            .with_record(now, &end.name, |record, push| record.release(now, end, push))?;
+        let then = end.then.as_ref().map(|ask| self.ask(ask)).transpose()?;
+        Ok(Ended { verdict, then })
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Backend for MemoryBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        self.store.place().to_owned()
+    }
+
+    fn attach(&self, client: ClientId, events: EventSink) {
+        if self.client.set(client).is_ok() {
+            self.store.state().attach(client, events);
+        }
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        ready(self.ask(&ask))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        let now = self.store.now();
+        let mut state = self.store.state();
+        let renew = |lease: &Renewal| {
+            Ok(match state.records.get_mut(&lease.name) {
+                Some(record) => record.renew(now, lease.attempt, lease.base, lease.ttl),
+                None => Renewed::Lost,
+            })
+        };
+        ready(leases.iter().map(renew).collect())
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        ready(self.end(&end))
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        let now = self.store.now();
+        let state = self.store.state();
+        ready(Ok(state.records.get(name).map_or_else(|| free(name), |r| r.status(now, name))))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        let now = self.store.now();
+        let state = self.store.state();
+        let listed = state
+            .records
+            .iter()
+            .filter(|(name, _)| name.as_str().starts_with(prefix))
+            .take(limit)
+            .map(|(name, record)| record.status(now, name))
+            .collect();
+        ready(Ok(listed))
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        let now = self.store.now();
+        let mut state = self.store.state();
+        if !state.records.contains_key(name) {
+            return ready(Ok(Forced::NotHeld));
+        }
+        ready(state.with_record(now, name, |record, push| record.force_release(now, token, push)))
+    }
+
+    fn abandon(&self, name: &Name, attempt: AttemptId) {
+        let end = End {
+            name: name.clone(),
+            attempt,
+            base: None,
+            last: None,
+            suspect: true,
+            keep: None,
+            then: None,
+        };
+        if let Err(error) = self.end(&end) {
+            tracing::debug!(%name, %error, "abandoned without a successor");
+        }
+    }
+}
+
+impl Drop for MemoryBackend {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.get() {
+            self.store.state().detach(*client);
+        }
+    }
+}
+
+fn free(name: &Name) -> Status {
+    Status {
+        name: name.clone(),
+        state: State::Free,
+        holder: None,
+        token: None,
+        since_unix_ms: None,
+        remaining: None,
+        waiters: Some(Vec::new()),
+        note: None,
+    }
+}

@@ -1,0 +1,135 @@
+//! Where the memory backend's locks are: a map that several clients may share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_proto::{AttemptId, ClientId, Now};
+
+use super::backend::MemoryBackend;
+use super::record::Record;
+use crate::backend::{Event, EventSink};
+use crate::clock::Clock;
+use crate::{Name, Result, StoreUrl};
+
+/// How long a free lock is remembered, so that `status` can say who held it last.
+const RETENTION: Duration = Duration::from_secs(3600);
+
+/// A set of locks in this process's memory. Cheap to clone; clones are the same store.
+#[derive(Clone, Debug)]
+pub struct MemoryStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    clock: Clock,
+    place: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) records: BTreeMap<Name, Record>,
+    sinks: HashMap<ClientId, EventSink>,
+    /// Number of records at which idle ones are swept out.
+    sweep_at: usize,
+}
+
+impl MemoryStore {
+    /// A new, empty store that goes by the system's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// A new, empty store whose leases end by this clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self::at("memory:".to_owned(), clock)
+    }
+
+    /// The store that a URL names: `memory:` is a new one, `memory:NAME` is one that the whole
+    /// process shares under that name for as long as somebody is connected to it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for an option, since there are none.
+    pub fn from_url(url: &StoreUrl) -> Result<Self> {
+        static NAMED: OnceLock<Mutex<HashMap<String, Weak<Inner>>>> = OnceLock::new();
+        url.finish(&[])?;
+        let name = url.path()?;
+        if name.is_empty() {
+            return Ok(Self::new());
+        }
+        let mut named =
+            NAMED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = named.get(&name).and_then(Weak::upgrade) {
+            return Ok(Self(store));
+        }
+        let store = Self::at(format!("memory:{name}"), Clock::system());
+        named.insert(name, Arc::downgrade(&store.0));
+        Ok(store)
+    }
+
+    /// A new connection to this store, for one client.
+    pub fn connect(&self) -> MemoryBackend {
+        MemoryBackend::new(self.clone())
+    }
+
+    fn at(place: String, clock: Clock) -> Self {
+        Self(Arc::new(Inner { clock, place, state: Mutex::default() }))
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.0.clock.now()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    pub(super) fn attach(&mut self, client: ClientId, sink: EventSink) {
+        self.sinks.insert(client, sink);
+    }
+
+    pub(super) fn detach(&mut self, client: ClientId) {
+        self.sinks.remove(&client);
+    }
+
+    /// Runs one step on one record, with the means to push to its clients.
+    pub(super) fn with_record<T>(
+        &mut self,
+        now: Now,
+        name: &Name,
+        step: impl FnOnce(&mut Record, &dyn Fn(AttemptId, Event) -> bool) -> T,
+    ) -> T {
+        self.sweep(now);
+        let sinks = &self.sinks;
+        let push = |attempt: AttemptId, event: Event| {
+            sinks.get(&attempt.client()).is_some_and(|sink| sink.send(event))
+        };
+        if !self.records.contains_key(name) {
+            self.records.insert(name.clone(), Record::default());
+        }
+        match self.records.get_mut(name) {
+            Some(record) => step(record, &push),
+            None => step(&mut Record::default(), &push),
+        }
+    }
+
+    fn sweep(&mut self, now: Now) {
+        if self.records.len() >= self.sweep_at.max(1024) {
+            self.records.retain(|_, record| !record.is_idle(now, RETENTION));
+            self.sweep_at = self.records.len() * 2;
+        }
+    }
+}

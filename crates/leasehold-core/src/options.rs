@@ -1,0 +1,198 @@
+//! The knobs of a lock, and the check that they fit together before anything is sent.
+
+use std::time::Duration;
+
+use leasehold_proto::{Terms, drift, loss_margin};
+
+use crate::backend::{Capability, LeaseKind};
+use crate::{Error, ErrorKind, Result};
+
+/// Shortest lease that can be asked for.
+pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
+/// Longest lease that can be asked for.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+const MAX_HOLD: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_METADATA: usize = 1024;
+
+/// The ttl of a lock that does not say otherwise.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// What happens when a lease is lost while it is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// The conservative policy: cancellation tokens fire, [`Lock::run`](crate::Lock::run) stops
+    /// the work. The default.
+    #[default]
+    Cancel,
+    /// The aggressive policy: [`Guard::lost`](crate::Guard::lost) tells, the work goes on.
+    Notify,
+    /// The process is aborted, for work that must not go on and cannot be stopped otherwise.
+    Abort,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) renew_after: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Duration,
+    pub(crate) on_loss: OnLoss,
+    pub(crate) metadata: Option<String>,
+    pub(crate) fair: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: None,
+            lease: None,
+            renew_after: None,
+            wait: None,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            on_loss: OnLoss::Cancel,
+            metadata: None,
+            fair: true,
+        }
+    }
+}
+
+impl Options {
+    /// The terms that are asked for on this engine, or what is wrong with the knobs.
+    pub(crate) fn terms(&self, capability: &Capability) -> Result<Terms> {
+        if let Some(ttl) = self.ttl {
+            within("ttl", ttl, MIN_TTL, MAX_TTL)?;
+        }
+        if let Some(lease) = self.lease {
+            within("lease", lease, MIN_TTL, MAX_TTL)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            within("max_hold", max_hold, MIN_TTL, MAX_HOLD)?;
+        }
+        within("min_hold", self.min_hold, Duration::ZERO, MAX_TTL)?;
+        if let (Some(ttl), Some(lease)) = (self.ttl, self.lease) {
+            return Err(invalid(format!(
+                "lease: {lease:?} together with ttl {ttl:?}; a fixed lease is its own ttl, set one"
+            )));
+        }
+        if let (Some(lease), Some(max)) = (self.lease, self.max_hold)
+            && lease > max
+        {
+            return Err(invalid(format!("lease: {lease:?} is longer than max_hold {max:?}")));
+        }
+        let end = [self.lease, self.max_hold].into_iter().flatten().min();
+        if let Some(end) = end.filter(|end| *end < self.min_hold) {
+            return Err(invalid(format!(
+                "min_hold: {:?} is longer than the lock can be held ({end:?})",
+                self.min_hold
+            )));
+        }
+        if let Some(text) = self.metadata.as_ref().filter(|text| text.len() > MAX_METADATA) {
+            return Err(invalid(format!(
+                "metadata: has {} bytes; at most {MAX_METADATA} are allowed",
+                text.len()
+            )));
+        }
+        let ttl = self.lease.or(self.ttl).unwrap_or(DEFAULT_TTL);
+        let session = capability.lease == LeaseKind::Session;
+        Ok(Terms {
+            ttl,
+            renew_after: self.renewal(ttl, session)?,
+            max_hold: if session { end } else { self.max_hold },
+            session,
+        })
+    }
+
+    fn renewal(&self, ttl: Duration, session: bool) -> Result<Option<Duration>> {
+        if let Some(after) = self.renew_after {
+            if self.lease.is_some() {
+                return Err(invalid(format!(
+                    "renew_after: {after:?}, but a fixed lease is not renewed"
+                )));
+            }
+            let validity = ttl.saturating_sub(drift(ttl));
+            let last = validity.saturating_sub(loss_margin(ttl, validity));
+            within("renew_after", after, Duration::from_millis(1), last)?;
+        }
+        let after = self.renew_after.unwrap_or(ttl / 3);
+        Ok((self.lease.is_none() || session).then_some(after))
+    }
+}
+
+fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!("{field}: {value:?}; {} to {} is allowed", human(min), human(max))))
+}
+
+fn human(time: Duration) -> String {
+    match time.as_secs() {
+        s if s >= 86_400 && s % 86_400 == 0 && s > 86_400 => format!("{} d", s / 86_400),
+        s if s >= 3600 && s % 3600 == 0 => format!("{} h", s / 3600),
+        _ => format!("{time:?}"),
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Capability = Capability {
+        engine: "test",
+        lease: LeaseKind::Ttl,
+        ordered: false,
+        push: false,
+        token_blocks: false,
+        rotate: false,
+        keep: false,
+        shared: false,
+        list: false,
+        force_release: false,
+    };
+
+    fn secs(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn wrong_knobs_name_the_field_and_what_is_allowed() {
+        let none = Options::default;
+        for (options, part) in [
+            (Options { ttl: Some(Duration::ZERO), ..none() }, "ttl: 0ns; 10ms to 24 h is allowed"),
+            (Options { ttl: Some(Duration::from_millis(9)), ..none() }, "ttl: 9ms"),
+            (Options { ttl: Some(secs(86_401)), ..none() }, "ttl: 86401s"),
+            (Options { lease: Some(secs(2)), ttl: Some(secs(2)), ..none() }, "lease: 2s together"),
+            (
+                Options { lease: Some(secs(9)), max_hold: Some(secs(5)), ..none() },
+                "lease: 9s is longer",
+            ),
+            (Options { min_hold: secs(9), max_hold: Some(secs(5)), ..none() }, "min_hold: 9s"),
+            (Options { min_hold: secs(9), lease: Some(secs(5)), ..none() }, "min_hold: 9s"),
+            (Options { renew_after: Some(secs(29)), ..none() }, "renew_after: 29s"),
+            (Options { renew_after: Some(secs(1)), lease: Some(secs(5)), ..none() }, "renew_after"),
+            (Options { max_hold: Some(Duration::MAX), ..none() }, "max_hold"),
+            (Options { metadata: Some("x".repeat(1025)), ..none() }, "metadata: has 1025"),
+        ] {
+            let error = options.terms(&TTL).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.message().starts_with(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_lease_on_a_session_engine_ends_by_the_client() {
+        let session = Capability::new("test", LeaseKind::Session);
+        let options = Options { lease: Some(secs(5)), ..Options::default() };
+        assert_eq!(options.terms(&session).unwrap().max_hold, Some(secs(5)));
+        let on_ttl = options.terms(&TTL).unwrap();
+        assert_eq!((on_ttl.ttl, on_ttl.renew_after, on_ttl.max_hold), (secs(5), None, None));
+    }
+}

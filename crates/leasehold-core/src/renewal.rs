@@ -1,0 +1,294 @@
+//! The client's one background task (the "watchdog"): renews what is due in batches, tells losses
+//! in time, hands events to those who wait, and ends what was abandoned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::backend::{End, Event, Grant, Renewal, Renewed};
+use crate::buckets::{bucket_end, deadline};
+use crate::ending;
+use crate::hold::Hold;
+use crate::shared::{Shared, jitter};
+use crate::{Name, Result};
+
+/// Leases in one call to the backend.
+const BATCH: usize = 256;
+/// The task looks at the clock this often while it holds anything: clocks may jump.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A wall clock that ran ahead of the steady one by this much has jumped.
+const JUMP_NS: i128 = 50_000_000;
+
+/// Work that handles give to the background task.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// End an attempt, and go on until the backend has answered.
+    End(End),
+    /// The last guard of a hold was dropped: release it, after its minimum hold.
+    Release(Arc<Hold>),
+    /// Answer when everything that was to be ended has been.
+    Settle(oneshot::Sender<()>),
+}
+
+/// What came of one of the task's own calls.
+enum Done {
+    Renewed(Now, Vec<(AttemptId, Result<Renewed>)>),
+    Ended,
+}
+
+pub(crate) struct Task {
+    shared: Arc<Shared>,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    events: mpsc::UnboundedReceiver<Event>,
+    running: JoinSet<Done>,
+    endings: usize,
+    settling: Vec<oneshot::Sender<()>>,
+    /// Wall minus steady clock when last looked at.
+    offset_ns: i128,
+}
+
+impl Task {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        jobs: mpsc::UnboundedReceiver<Job>,
+        events: mpsc::UnboundedReceiver<Event>,
+    ) -> Self {
+        let offset_ns = offset(shared.clock.now());
+        Self {
+            shared,
+            jobs,
+            events,
+            running: JoinSet::new(),
+            endings: 0,
+            settling: Vec::new(),
+            offset_ns,
+        }
+    }
+
+    /// Runs until every handle of the client has gone and everything abandoned is ended.
+    pub(crate) async fn run(mut self) {
+        let mut handles_live = true;
+        let mut backend_live = true;
+        while handles_live || self.endings > 0 {
+            let wake_at = self.next_look();
+            tokio::select! {
+                biased;
+                () = sleep(&self.shared, wake_at) => self.look(),
+                Some(done) = self.running.join_next() => self.handle_done(done.ok()),
+                job = self.jobs.recv(), if handles_live => match job {
+                    Some(job) => self.handle_job(job),
+                    None => handles_live = false,
+                },
+                event = self.events.recv(), if backend_live => match event {
+                    Some(event) => self.handle_event(event),
+                    None => backend_live = false,
+                },
+                () = self.shared.wake.notified() => {}
+            }
+            if self.endings == 0 {
+                for waiting in self.settling.drain(..) {
+                    waiting.send(()).ok();
+                }
+            }
+        }
+    }
+
+    fn next_look(&self) -> Option<Deadline> {
+        let now = self.shared.clock.now();
+        let next = self.shared.held().buckets.next()?;
+        Some(deadline(now, next.min(now.steady_ns + LOOK_AGAIN.as_nanos() as u64)))
+    }
+
+    /// Does what is due: renewals go out in batches, losses are told.
+    fn look(&mut self) {
+        let now = self.shared.clock.now();
+        let offset = offset(now);
+        let jumped = offset - self.offset_ns > JUMP_NS;
+        self.offset_ns = offset;
+        let due: Vec<Arc<Hold>> = {
+            let mut held = self.shared.held();
+            let due = held.buckets.take_due(now);
+            if jumped {
+                held.by_attempt.values().cloned().collect()
+            } else {
+                due.iter().filter_map(|attempt| held.by_attempt.get(attempt).cloned()).collect()
+            }
+        };
+        let mut renewals = Vec::new();
+        for hold in due {
+            let step = {
+                let mut lease = hold.lease();
+                // A lost lease is given back at its deadline, not a little before.
+                let early = lease.loss().is_none();
+                let at = if early { bucket_end(now, lease.terms().ttl) } else { now };
+                lease.handle_timeout(at)
+            };
+            match step {
+                Step::Renew => renewals.push(hold.renewal()),
+                Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
+                Step::End if hold.claim_end() => {
+                    self.shared.forget(&hold);
+                    self.spawn_end(hold.end(None));
+                }
+                Step::End => {}
+                Step::Wait => {}
+            }
+            self.reschedule(&hold);
+        }
+        while !renewals.is_empty() {
+            let rest = renewals.split_off(renewals.len().min(BATCH));
+            self.send_renewals(std::mem::replace(&mut renewals, rest));
+        }
+    }
+
+    fn send_renewals(&mut self, batch: Vec<Renewal>) {
+        let shared = self.shared.clone();
+        self.running.spawn(async move {
+            let sent = shared.clock.now();
+            let longest = batch.iter().map(|renewal| renewal.ttl).max().unwrap_or_default();
+            let limit = Deadline::after(sent, longest);
+            let answers = shared.clock.within(Some(limit), shared.backend.renew(&batch)).await;
+            let attempts = batch.iter().map(|renewal| renewal.attempt);
+            Done::Renewed(sent, attempts.zip(answers.unwrap_or_default()).collect())
+        });
+    }
+
+    fn handle_done(&mut self, done: Option<Done>) {
+        match done {
+            Some(Done::Renewed(sent, answers)) => {
+                for (attempt, answer) in answers {
+                    let hold = self.shared.held().by_attempt.get(&attempt).cloned();
+                    if let Some(hold) = hold {
+                        self.handle_renewal(&hold, sent, answer);
+                    }
+                }
+            }
+            // An ending that panicked inside the backend counts as ended: the ttl does the rest.
+            Some(Done::Ended) | None => self.endings = self.endings.saturating_sub(1),
+        }
+    }
+
+    fn handle_renewal(&self, hold: &Arc<Hold>, sent: Now, answer: Result<Renewed>) {
+        let now = self.shared.clock.now();
+        match answer {
+            Ok(Renewed::Renewed) => {
+                self.shared.meters.renewed.increment(1);
+                hold.lease().handle_renewed(sent, now, jitter());
+            }
+            Ok(Renewed::Lost) => return self.shared.lose(hold, LossReason::NotOwner),
+            Err(error) => {
+                self.shared.meters.renewal_failed.increment(1);
+                tracing::debug!(name = %hold.name, %error, "renewal failed, trying again");
+                hold.lease().handle_renewal_failed(now, jitter());
+            }
+        }
+        self.reschedule(hold);
+    }
+
+    fn reschedule(&self, hold: &Arc<Hold>) {
+        let mut held = self.shared.held();
+        if held.by_attempt.contains_key(&hold.attempt) {
+            held.buckets.schedule(hold);
+        }
+    }
+
+    fn handle_job(&mut self, job: Job) {
+        match job {
+            Job::End(end) => self.spawn_end(end),
+            Job::Release(hold) => {
+                let shared = self.shared.clone();
+                self.endings += 1;
+                self.running.spawn(async move {
+                    ending::release_in_background(&shared, &hold).await;
+                    Done::Ended
+                });
+            }
+            Job::Settle(answer) => self.settling.push(answer),
+        }
+    }
+
+    fn spawn_end(&mut self, end: End) {
+        let shared = self.shared.clone();
+        self.endings += 1;
+        self.running.spawn(async move {
+            ending::end(&shared, end).await;
+            Done::Ended
+        });
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
+            Event::Next { attempt, ask_again } => {
+                self.shared.leave_message(attempt, |inbox| inbox.next = Some(ask_again));
+            }
+            // Nothing is passed on inside this process, so the release hands over by itself.
+            Event::Wanted { attempt } => tracing::trace!(%attempt, "somebody else waits"),
+            Event::Freed { name } => self.shared.freed(&name),
+            Event::Lost { attempt } => {
+                let hold = self.shared.held().by_attempt.get(&attempt).cloned();
+                if let Some(hold) = hold {
+                    self.shared.lose(&hold, LossReason::NotOwner);
+                }
+            }
+            Event::Reset => self.shared.ask_all_again(),
+        }
+    }
+
+    /// A pushed grant: for a waiter, or for one that has given up and must give it back.
+    fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
+        if self.shared.leave_message(attempt, |inbox| inbox.granted = Some(grant))
+            || self.shared.held().by_attempt.contains_key(&attempt)
+        {
+            return;
+        }
+        let base = Some(grant.tokens.base());
+        self.spawn_end(End {
+            name,
+            attempt,
+            base,
+            last: None,
+            suspect: false,
+            keep: None,
+            then: None,
+        });
+    }
+}
+
+impl Drop for Task {
+    /// The task ends with its runtime, perhaps while locks are held: nobody renews them any more,
+    /// so their holders are told now, and nobody acquires another.
+    fn drop(&mut self) {
+        self.shared.closed.cancel();
+        let held: HashMap<AttemptId, Arc<Hold>> = self.shared.held().by_attempt.clone();
+        for hold in held.values() {
+            let needs_renewal = !hold.lease().terms().session;
+            if needs_renewal {
+                self.shared.lose(hold, LossReason::ClientClosed);
+            }
+        }
+        self.jobs.close();
+        while let Ok(job) = self.jobs.try_recv() {
+            match job {
+                Job::End(end) => self.shared.backend.abandon(&end.name, end.attempt),
+                Job::Release(hold) => ending::abandon(&self.shared, &hold),
+                Job::Settle(_) => {}
+            }
+        }
+    }
+}
+
+async fn sleep(shared: &Shared, until: Option<Deadline>) {
+    match until {
+        Some(until) => shared.clock.sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn offset(now: Now) -> i128 {
+    i128::from(now.wall_ns) - i128::from(now.steady_ns)
+}

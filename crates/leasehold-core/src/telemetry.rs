@@ -1,0 +1,94 @@
+//! The metrics that a client reports, by the `metrics` facade; the names are a promise.
+//!
+//! Every one carries the label `engine`. Handles are taken when the client is made, so a recorder
+//! must be installed before.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, Unit};
+
+/// Locks acquired.
+pub const ACQUIRED: &str = "leasehold_acquired_total";
+/// Acquisitions that found the lock taken and had to wait, or gave up.
+pub const CONTENDED: &str = "leasehold_contended_total";
+/// Acquisitions whose waiting time was up.
+pub const TIMED_OUT: &str = "leasehold_timed_out_total";
+/// Renewals that came through.
+pub const RENEWED: &str = "leasehold_renewed_total";
+/// Renewals that failed without a verdict and are tried again.
+pub const RENEWAL_FAILED: &str = "leasehold_renewal_failed_total";
+/// Leases lost while they were held.
+pub const LOST: &str = "leasehold_lost_total";
+/// Leases released by their holder.
+pub const RELEASED: &str = "leasehold_released_total";
+/// Locks held now.
+pub const HELD: &str = "leasehold_held";
+/// Seconds from asking for a lock to holding it.
+pub const WAIT: &str = "leasehold_wait_seconds";
+/// Seconds from holding a lock to its release or loss.
+pub const HOLD: &str = "leasehold_hold_seconds";
+
+/// All names with their unit and text: `(name, kind, unit, description)`.
+pub const METRICS: &[(&str, &str, Unit, &str)] = &[
+    (ACQUIRED, "counter", Unit::Count, "Locks acquired"),
+    (CONTENDED, "counter", Unit::Count, "Acquisitions that found the lock taken"),
+    (TIMED_OUT, "counter", Unit::Count, "Acquisitions whose waiting time was up"),
+    (RENEWED, "counter", Unit::Count, "Renewals that came through"),
+    (RENEWAL_FAILED, "counter", Unit::Count, "Renewals that failed and are tried again"),
+    (LOST, "counter", Unit::Count, "Leases lost while they were held"),
+    (RELEASED, "counter", Unit::Count, "Leases released by their holder"),
+    (HELD, "gauge", Unit::Count, "Locks held now"),
+    (WAIT, "histogram", Unit::Seconds, "From asking for a lock to holding it"),
+    (HOLD, "histogram", Unit::Seconds, "From holding a lock to its release or loss"),
+];
+
+pub(crate) struct Meters {
+    pub(crate) acquired: Counter,
+    pub(crate) contended: Counter,
+    pub(crate) timed_out: Counter,
+    pub(crate) renewed: Counter,
+    pub(crate) renewal_failed: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) released: Counter,
+    pub(crate) held: Gauge,
+    wait: Histogram,
+    hold: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn new(engine: &'static str) -> Self {
+        for &(name, kind, unit, text) in METRICS {
+            match kind {
+                "counter" => metrics::describe_counter!(name, unit, text),
+                "gauge" => metrics::describe_gauge!(name, unit, text),
+                _ => metrics::describe_histogram!(name, unit, text),
+            }
+        }
+        Self {
+            acquired: metrics::counter!(ACQUIRED, "engine" => engine),
+            contended: metrics::counter!(CONTENDED, "engine" => engine),
+            timed_out: metrics::counter!(TIMED_OUT, "engine" => engine),
+            renewed: metrics::counter!(RENEWED, "engine" => engine),
+            renewal_failed: metrics::counter!(RENEWAL_FAILED, "engine" => engine),
+            lost: metrics::counter!(LOST, "engine" => engine),
+            released: metrics::counter!(RELEASED, "engine" => engine),
+            held: metrics::gauge!(HELD, "engine" => engine),
+            wait: metrics::histogram!(WAIT, "engine" => engine),
+            hold: metrics::histogram!(HOLD, "engine" => engine),
+        }
+    }
+
+    pub(crate) fn waited(&self, time: Duration) {
+        self.wait.record(time.as_secs_f64());
+    }
+
+    pub(crate) fn held_for(&self, time: Duration) {
+        self.hold.record(time.as_secs_f64());
+    }
+}
+
+impl std::fmt::Debug for Meters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meters")
+    }
+}

@@ -1,0 +1,255 @@
+//! Locks for programs without an async runtime: a thin layer over the async client.
+//!
+//! ```
+//! # fn main() -> leasehold::Result<()> {
+//! let client = leasehold::blocking::connect("memory:")?;
+//! let guard = client.lock("nightly-report").acquire()?;
+//! println!("token {}", guard.token());
+//! guard.release()?;
+//! # Ok(()) }
+//! ```
+//!
+//! The client brings a runtime of its own, with one thread, where leases are renewed whatever the
+//! program does. Inside an async runtime every call is refused with [`ErrorKind::Invalid`]: use
+//! the async client there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::backend::{Forced, Status};
+use leasehold_core::{Deadline, Error, ErrorKind, LossReason, OnLoss, Owner, Result, Token};
+use tokio::runtime::{Handle, Runtime};
+
+/// Connects to the store that a URL names; see [`crate::connect`].
+///
+/// # Errors
+/// As [`crate::connect`]; [`ErrorKind::Invalid`] inside an async runtime.
+pub fn connect(url: &str) -> Result<Client> {
+    let runtime = Own::new()?;
+    let client = runtime.block_on(crate::connect(url))??;
+    Ok(Client { client, runtime })
+}
+
+/// A connection to a backend, with a runtime of its own. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    client: crate::Client,
+    runtime: Own,
+}
+
+/// A lock, not held yet; the knobs are those of [`crate::Lock`].
+#[derive(Clone, Debug)]
+pub struct Lock {
+    lock: crate::Lock,
+    runtime: Own,
+}
+
+/// A held lock; dropped or released, it ends. See [`crate::Guard`].
+#[must_use = "the lock is released as soon as its guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    guard: crate::Guard,
+    runtime: Own,
+}
+
+impl Client {
+    /// The lock of this name; see [`crate::Client::lock`].
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock { lock: self.client.lock(name), runtime: self.runtime.clone() }
+    }
+
+    /// The known locks whose names start with `prefix`; see [`crate::Client::list`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self, prefix: &str, limit: usize) -> Result<Vec<Status>> {
+        self.runtime.block_on(self.client.list(prefix, limit))?
+    }
+
+    /// Ends what was abandoned, and refuses to acquire from now on; see [`crate::Client::close`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn close(&self) -> Result<()> {
+        self.runtime.block_on(self.client.close())
+    }
+}
+
+impl Lock {
+    /// Sets knobs by the async lock's methods: `lock.with(|lock| lock.ttl(minute).fair(false))`.
+    pub fn with(self, knobs: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
+        Self { lock: knobs(self.lock), runtime: self.runtime }
+    }
+
+    /// See [`crate::Lock::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|lock| lock.ttl(ttl))
+    }
+
+    /// See [`crate::Lock::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.with(|lock| lock.max_hold(max_hold))
+    }
+
+    /// See [`crate::Lock::on_loss`].
+    pub fn on_loss(self, on_loss: OnLoss) -> Self {
+        self.with(|lock| lock.on_loss(on_loss))
+    }
+
+    /// Waits for the lock; see [`crate::Lock::acquire`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn acquire(&self) -> Result<Guard> {
+        let guard = self.runtime.block_on(self.lock.acquire())??;
+        Ok(self.guard(guard))
+    }
+
+    /// Waits no longer than `wait`; see [`crate::Lock::acquire_within`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn acquire_within(&self, wait: Duration) -> Result<Guard> {
+        let guard = self.runtime.block_on(self.lock.acquire_within(wait))??;
+        Ok(self.guard(guard))
+    }
+
+    /// Does not wait; see [`crate::Lock::try_acquire`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        let guard = self.runtime.block_on(self.lock.try_acquire())??;
+        Ok(guard.map(|guard| self.guard(guard)))
+    }
+
+    /// Enters a lock that the owner may hold already; see [`crate::Lock::acquire_as`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn acquire_as(&self, owner: &Owner) -> Result<Guard> {
+        let guard = self.runtime.block_on(self.lock.acquire_as(owner))??;
+        Ok(self.guard(guard))
+    }
+
+    /// Who holds the lock; see [`crate::Lock::status`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn status(&self) -> Result<Status> {
+        self.runtime.block_on(self.lock.status())?
+    }
+
+    /// Ends the lease of a token; see [`crate::Lock::force_release`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn force_release(&self, token: Token) -> Result<Forced> {
+        self.runtime.block_on(self.lock.force_release(token))?
+    }
+
+    fn guard(&self, guard: crate::Guard) -> Guard {
+        Guard { guard, runtime: self.runtime.clone() }
+    }
+}
+
+impl Guard {
+    /// See [`crate::Guard::token`].
+    pub fn token(&self) -> Token {
+        self.guard.token()
+    }
+
+    /// See [`crate::Guard::is_valid`].
+    pub fn is_valid(&self) -> bool {
+        self.guard.is_valid()
+    }
+
+    /// See [`crate::Guard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.guard.remaining()
+    }
+
+    /// See [`crate::Guard::deadline`].
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.guard.deadline()
+    }
+
+    /// See [`crate::Guard::ensure`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ensure(&self, margin: Duration) -> Result<()> {
+        self.guard.ensure(margin)
+    }
+
+    /// Waits until the lock is lost; see [`crate::Guard::lost`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] inside an async runtime.
+    pub fn lost(&self) -> Result<LossReason> {
+        self.runtime.block_on(self.guard.lost())
+    }
+
+    /// See [`crate::Guard::reenter`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reenter(&self) -> Result<Guard> {
+        Ok(Guard { guard: self.guard.reenter()?, runtime: self.runtime.clone() })
+    }
+
+    /// The async guard, for what is not repeated here.
+    pub fn as_async(&self) -> &crate::Guard {
+        &self.guard
+    }
+
+    /// Gives the lock back; see [`crate::Guard::release`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime, where the release then goes on
+    /// in the background.
+    pub fn release(self) -> Result<()> {
+        self.runtime.block_on(self.guard.release())?
+    }
+}
+
+/// The runtime that a blocking client brings along; ends without waiting when the last one goes.
+#[derive(Clone, Debug)]
+struct Own(Arc<Background>);
+
+impl Own {
+    fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("leasehold")
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "cannot start a runtime").with_source(error)
+        })?;
+        Ok(Self(Arc::new(Background(Some(runtime)))))
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        let in_async = Handle::try_current().is_ok();
+        match &self.0.0 {
+            Some(runtime) if !in_async => Ok(runtime.block_on(future)),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                "a blocking call inside an async runtime; use the async client there",
+            )),
+        }
+    }
+}
+
+/// Dropping a runtime inside another one panics; shutting it down in the background does not.
+#[derive(Debug)]
+struct Background(Option<Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! From a store URL to a client: the one place that knows the list of backends.
+
+use std::sync::Arc;
+
+use leasehold_core::backend::Backend;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::{Client, Error, ErrorKind, Result, StoreUrl};
+
+/// Schemes that this build understands.
+const SCHEMES: &[&str] = &[
+    #[cfg(feature = "file")]
+    "file",
+    "memory",
+];
+
+/// Schemes of engines that are features of this crate: (scheme, feature).
+const FEATURES: &[(&str, &str)] = &[("file", "file")];
+
+/// The URL schemes that this build understands, in alphabetical order.
+pub fn schemes() -> &'static [&'static str] {
+    SCHEMES
+}
+
+/// Connects to the store that a URL names, with default settings.
+///
+/// | URL | store |
+/// |---|---|
+/// | `file:/var/lib/my-service/locks` | a directory on this machine |
+/// | `memory:` | this client's memory; `memory:NAME` is shared by the whole process |
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that is not understood; it names the schemes or options that
+/// are. [`ErrorKind::Unavailable`], [`ErrorKind::Refused`] or [`ErrorKind::Foreign`] when the
+/// store cannot be used.
+pub async fn connect(url: &str) -> Result<Client> {
+    Client::new(open(url).await?).map_err(|error| error.during("connect", None))
+}
+
+/// Opens the backend that a URL names, for a client with settings of its own
+/// ([`ClientBuilder`](crate::ClientBuilder)).
+///
+/// # Errors
+/// As [`connect`].
+pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
+    open_url(url).await.map_err(|error| error.during("connect", None))
+}
+
+async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme() {
+        "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
+        #[cfg(feature = "file")]
+        "file" => Ok(Arc::new(leasehold_file::connect(url).await?)),
+        scheme => Err(unknown(scheme)),
+    }
+}
+
+fn unknown(scheme: &str) -> Error {
+    let known = SCHEMES.join(", ");
+    let message = match FEATURES.iter().find(|(known, _)| *known == scheme) {
+        Some((_, feature)) => format!(
+            "store URL: scheme {scheme:?} needs the feature {feature:?} of crate leasehold; \
+             this build knows {known}"
+        ),
+        None => format!("store URL: unknown scheme {scheme:?}; this build knows {known}"),
+    };
+    Error::new(ErrorKind::Invalid, message)
+}

@@ -1,0 +1,46 @@
+//! Distributed locks: of many processes that might do the same work, one does it at a time.
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> leasehold::Result<()> {
+//! let client = leasehold::connect("memory:").await?; // or file:/var/lib/my-service/locks
+//! let lock = client.lock("orders/555"); // no I/O yet
+//!
+//! let guard = lock.acquire().await?; // waits
+//! assert!(lock.try_acquire().await?.is_none()); // does not
+//! assert!(guard.is_valid() && guard.token().get() > 0);
+//! guard.release().await?; // or drop it
+//!
+//! lock.run(|guard| async move {
+//!     // The work: dropped at its next await point when the lock is lost.
+//!     println!("holding {} with token {}", guard.name(), guard.token());
+//! })
+//! .await?;
+//! # Ok(()) }
+//! ```
+//!
+//! - A [`Guard`] is valid by the clock, never by a flag; it is told of loss before its lease ends.
+//! - Every guard carries a fencing [`Token`] that grows from holder to holder.
+//! - Releasing and renewing compare the attempt that acquired, so a late release never touches
+//!   somebody else's lock.
+//! - Waiting is in order, and a waiter is woken when it is its turn.
+//!
+//! What each engine promises is in the repository's `docs/guarantees.md`. Programs without an
+//! async runtime use [`blocking`]. Metrics are listed in [`telemetry`]; spans and events go to
+//! `tracing` under the target `leasehold_core`.
+
+pub mod blocking;
+mod connect;
+
+pub use connect::{connect, open, schemes};
+pub use leasehold_core::backend::{
+    Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
+};
+pub use leasehold_core::{
+    AttemptId, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock, LossReason, Name,
+    OnLoss, Owner, Result, Retry, StoreUrl, Token, backend, clock, memory, telemetry,
+};
+
+/// What a program that locks needs most.
+pub mod prelude {
+    pub use crate::{Client, Error, ErrorKind, Guard, Lock, OnLoss, Owner, Token, connect};
+}
