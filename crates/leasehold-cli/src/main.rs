@@ -33,8 +33,13 @@ use crate::say::Voice;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == supervise::SUBCOMMAND) {
-        return supervise::main(arguments).into();
+    match arguments.next() {
+        Some(first) if first == supervise::SUBCOMMAND => return supervise::main(arguments).into(),
+        Some(first) if first == run::end::SUBCOMMAND => {
+            let signal = arguments.next().and_then(|word| word.into_string().ok());
+            return run::end::main(signal.as_deref()).into();
+        }
+        _ => {}
     }
     let code = match Cli::try_parse() {
         Ok(cli) => execute(cli).unwrap_or_else(|failure| {

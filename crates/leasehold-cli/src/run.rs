@@ -1,5 +1,6 @@
 //! `leasehold run`: hold a lock while a command runs.
 
+pub(crate) mod end;
 mod environment;
 mod job;
 pub(crate) mod options;
@@ -11,13 +12,14 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpgrp;
 
-use self::job::{Job, State};
-use self::options::{RunOptions, Wait};
+use self::job::{Ended, Job, State};
+use self::options::{OnLost, RunOptions, Wait};
 use self::supervisor::Supervisor;
 use self::wait::{Outcome, ending_signal, obtain};
 use crate::cli::{Globals, RunArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::human;
 use crate::say::{self, Voice};
 use crate::signals::Signals;
 use crate::store::{Held, Store, Terms};
@@ -38,11 +40,33 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
         signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
     };
     environment::refuse_nested(&store.place(), &options.name)?;
-    let code = hold(&store, &options, &mut signals, voice).await;
-    // Whatever was left over is cleaned up in the background; a waiter that was told to go must
-    // not stay in the queue.
-    let _ = tokio::time::timeout(LEAVE_WITHIN, store.close()).await;
-    code
+    let done = hold(&store, &options, &mut signals, voice).await;
+    if !matches!(done, Ok(Done { at_once: true, .. })) {
+        // Whatever was left over is cleaned up in the background; a waiter that was told to go
+        // must not stay in the queue.
+        let _ = tokio::time::timeout(LEAVE_WITHIN, store.close()).await;
+    }
+    let done = done?;
+    Ok(match done.interrupted {
+        Some(signal) => end::by_signal(signal, done.code),
+        None => done.code,
+    })
+}
+
+/// The end of a run.
+struct Done {
+    code: u8,
+    /// Go without waiting for what the background task still does: it keeps the lock for its
+    /// minimum hold, and a signal said not to wait for that.
+    at_once: bool,
+    /// A key of the terminal ended the command.
+    interrupted: Option<Signal>,
+}
+
+impl From<u8> for Done {
+    fn from(code: u8) -> Self {
+        Self { code, at_once: false, interrupted: None }
+    }
 }
 
 async fn hold(
@@ -50,7 +74,7 @@ async fn hold(
     options: &RunOptions,
     signals: &mut Signals,
     voice: Voice,
-) -> Result<u8, Failure> {
+) -> Result<Done, Failure> {
     let wanted = store.lock(
         &options.name,
         &Terms {
@@ -62,24 +86,33 @@ async fn hold(
     );
     let held = match obtain(&wanted, options, signals, voice).await? {
         Outcome::Held(held) => held,
-        Outcome::Signal(signal) => return Ok(ended_by(signal)),
+        Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
         Outcome::Conflict => {
             // Like flock: -n says nothing to a log, since being refused is what it is for.
             if say::is_live() || voice.verbose || options.wait != Wait::No {
                 voice.note(&wait::refusal(&options.name, wanted.status().await.as_ref()));
             }
-            return Ok(options.conflict_exit_code);
+            return Ok(options.conflict_exit_code.into());
         }
     };
     voice.detail(&format!("holding {} with token {}", options.name, held.token()));
-    let ended = work(store, options, &held, signals, voice).await;
-    if let Some(rest) = options.min_hold {
-        let rest = crate::human::span(rest);
-        voice.detail(&format!("giving {} back, {rest} after it was taken", options.name));
+    let worked = work(store, options, &held, signals, voice).await;
+    if let Some(time) = options.min_hold {
+        let time = human::span(time);
+        voice.detail(&format!("giving {} back {time} after it was taken", options.name));
     }
-    let code = give_back(held, options, signals, voice).await;
-    let ended = ended?;
-    Ok(code.unwrap_or(ended))
+    let was_told = worked.as_ref().is_ok_and(|ended| ended.lost);
+    let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
+    tokio::select! {
+        biased;
+        code = give_back(held, options, was_told, voice) => {
+            let ended = worked?.code;
+            Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
+        }
+        signal = ending_signal(signals) => {
+            Ok(Done { code: ended_by(signal), at_once: true, interrupted: None })
+        },
+    }
 }
 
 /// Runs the command to its end, and that of its process group.
@@ -89,7 +122,7 @@ async fn work(
     held: &Held,
     signals: &mut Signals,
     voice: Voice,
-) -> Result<u8, Failure> {
+) -> Result<Ended, Failure> {
     let terminal = Terminal::open();
     let home = getpgrp();
     let in_front = terminal.as_ref().and_then(Terminal::foreground) == Some(home);
@@ -123,35 +156,22 @@ async fn work(
     .await
 }
 
-/// Gives the lock back. The code replaces the command's when the lock turns out to be lost, or
-/// when a signal ends the wait for the minimum hold.
-async fn give_back(
-    held: Held,
-    options: &RunOptions,
-    signals: &mut Signals,
-    voice: Voice,
-) -> Option<u8> {
-    let mut over = held.is_over(); // Its loss was told already.
-    let released = tokio::select! {
-        biased;
-        released = held.release() => released,
-        signal = ending_signal(signals) => return Some(ended_by(signal)),
-    };
-    match released {
-        Ok(true) => over = true,
+/// Gives the lock back, after its minimum hold. The code replaces the command's when the lock
+/// turns out to have been lost unnoticed.
+async fn give_back(held: Held, options: &RunOptions, was_told: bool, voice: Voice) -> Option<u8> {
+    match held.release().await {
+        Ok(true) => return None,
+        Ok(false) if was_told => return None,
         Ok(false) => {}
         Err(failure) => {
             voice.warn(&format!("{}; the lock may stay taken for its ttl", failure.message));
-            over = true;
+            return None;
         }
     }
-    if over {
-        return None;
-    }
-    if options.on_lost != options::OnLost::Ignore {
+    if options.on_lost != OnLost::Ignore {
         voice.warn(&format!("the lock {} was lost before the command ended", options.name));
     }
-    (options.on_lost == options::OnLost::Kill).then_some(code::LOST)
+    (options.on_lost == OnLost::Kill).then_some(code::LOST)
 }
 
 fn ended_by(signal: Signal) -> u8 {

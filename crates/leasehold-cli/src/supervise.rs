@@ -124,15 +124,15 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
             () = hung_up(&mut watch.socket) => {
                 watch.socket = None;
                 watch.kill_at = Some(Instant::now());
+                // Whoever waited for `leasehold` goes on now, and may want to read.
+                if let Some(terminal) = &terminal
+                    && terminal.foreground() == Some(group.0)
+                {
+                    terminal.give(orders.home);
+                }
             }
             () = until(next) => {}
         }
-    }
-    let dead = watch.socket.is_none();
-    if let Some(terminal) = terminal.filter(|terminal| terminal.foreground() == Some(group.0))
-        && dead
-    {
-        terminal.give(orders.home); // Otherwise `leasehold` does so itself.
     }
     Ok(())
 }

@@ -58,9 +58,20 @@ pub(crate) struct State {
     early: Vec<Signal>,
 }
 
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// The lock was lost before, and `leasehold` noticed.
+    pub(crate) lost: bool,
+    /// A key of the terminal ended it: everybody in our job is to hear of it.
+    pub(crate) interrupted: Option<Signal>,
+}
+
 impl Job<'_> {
-    /// Follows the command to its end, and that of its group; the exit code.
-    pub(crate) async fn run(mut self) -> Result<u8, Failure> {
+    /// Follows the command to its end, and that of its group.
+    pub(crate) async fn run(mut self) -> Result<Ended, Failure> {
         loop {
             tokio::select! {
                 biased;
@@ -88,14 +99,12 @@ impl Job<'_> {
             }
             take_back(terminal.as_ref(), group);
         }
-        if let Some(signal) = state.interrupted {
-            // Ctrl-C went to the command alone; a script that we are part of must hear of it too.
-            let _ = killpg(getpgrp(), signal);
-        }
-        if state.lost && self.on_lost == OnLost::Kill {
-            return Ok(code::LOST);
-        }
-        state.end.unwrap_or(Ok(code::OWN))
+        let code = match state.end {
+            _ if state.lost && self.on_lost == OnLost::Kill => code::LOST,
+            Some(end) => end?,
+            None => code::OWN,
+        };
+        Ok(Ended { code, lost: state.lost, interrupted: state.interrupted })
     }
 
     fn take(&mut self, report: Report) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tokio::io::AsyncReadExt;
@@ -80,7 +80,7 @@ impl Supervisor {
 }
 
 /// This program, even if its file was replaced meanwhile.
-fn own_program() -> io::Result<std::path::PathBuf> {
+pub(crate) fn own_program() -> io::Result<PathBuf> {
     let own = Path::new("/proc/self/exe");
     if own.exists() { Ok(own.into()) } else { std::env::current_exe() }
 }
