@@ -13,5 +13,5 @@ mod subject;
 
 pub use case::{Case, Context, Outcome, Tries, cases, until};
 pub use faulty::{Fault, Faults};
-pub use matrix::{Matrix, Mark};
+pub use matrix::{Mark, Matrix};
 pub use subject::Subject;

@@ -47,7 +47,11 @@ impl Matrix {
 
     fn page(&self, cases: &[Case], subjects: &[String]) -> String {
         let mut page = String::from(INTRODUCTION);
-        page += &format!("| promise | {} |\n|---|{}\n", subjects.join(" | "), "---|".repeat(subjects.len()));
+        page += &format!(
+            "| promise | {} |\n|---|{}\n",
+            subjects.join(" | "),
+            "---|".repeat(subjects.len())
+        );
         for case in cases {
             let marks = self.marks.get(case.name);
             let mark = |subject| match marks.and_then(|marks| marks.get(subject)) {

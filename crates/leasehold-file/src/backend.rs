@@ -149,7 +149,7 @@ impl Backend for FileBackend {
         self.store.attempts.lease(attempt)?.duplicate().ok()
     }
 
-    fn abandon(&self, attempt: AttemptId) {
+    fn abandon(&self, _name: &Name, attempt: AttemptId) {
         self.store.attempts.end(attempt, None, false);
     }
 }

@@ -11,19 +11,67 @@ use super::{always, case, free, ms, secs};
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
-    case!(a_counter_under_the_lock_is_exact, always, "64 tasks that count under one lock lose no update, and their tokens only grow"),
-    case!(everybody_who_waits_gets_the_lock, always, "Everybody who waits gets the lock, over several clients"),
-    case!(waiting_ends_in_time_and_leaves_nothing, always, "A waiter whose time is up leaves no entry, no task and no lease"),
-    case!(the_owner_enters_again, always, "The same owner enters again with the same token, and the lease ends with the last guard"),
-    case!(a_minimum_hold_keeps_others_out, always, "A lock with a minimum hold stays taken that long after a quick release"),
-    case!(a_maximum_hold_ends_a_forgotten_guard, always, "A lock with a maximum hold ends then, even if the program forgets its guard"),
-    case!(work_is_cancelled_on_loss, always, "Work that runs under a lost lock is cancelled before the lease ends"),
-    case!(work_goes_on_when_it_is_only_to_be_told, always, "With the aggressive policy the work is told of the loss and goes on"),
-    case!(a_renewed_lease_outlives_its_ttl, |c| c.lease == LeaseKind::Ttl, "A guard is renewed for as long as it lives"),
+    case!(
+        a_counter_under_the_lock_is_exact,
+        always,
+        "64 tasks that count under one lock lose no update, and their tokens only grow"
+    ),
+    case!(
+        everybody_who_waits_gets_the_lock,
+        always,
+        "Everybody who waits gets the lock, over several clients"
+    ),
+    case!(
+        waiting_ends_in_time_and_leaves_nothing,
+        always,
+        "A waiter whose time is up leaves no entry, no task and no lease"
+    ),
+    case!(
+        the_owner_enters_again,
+        always,
+        "The same owner enters again with the same token, and the lease ends with the last guard"
+    ),
+    case!(
+        a_minimum_hold_keeps_others_out,
+        always,
+        "A lock with a minimum hold stays taken that long after a quick release"
+    ),
+    case!(
+        a_maximum_hold_ends_a_forgotten_guard,
+        always,
+        "A lock with a maximum hold ends then, even if the program forgets its guard"
+    ),
+    case!(
+        work_is_cancelled_on_loss,
+        always,
+        "Work that runs under a lost lock is cancelled before the lease ends"
+    ),
+    case!(
+        work_goes_on_when_it_is_only_to_be_told,
+        always,
+        "With the aggressive policy the work is told of the loss and goes on"
+    ),
+    case!(
+        a_renewed_lease_outlives_its_ttl,
+        |c| c.lease == LeaseKind::Ttl,
+        "A guard is renewed for as long as it lives"
+    ),
     case!(a_fixed_lease_ends, always, "A fixed lease is not renewed and ends on time"),
-    case!(a_forced_release_is_noticed, |c| c.force_release, "A holder whose lease was ended by force is told at the next renewal"),
-    case!(a_closed_client_waits_no_more, always, "Closing a client ends its waiting, and leaves its guards alone"),
-    case!(wrong_knobs_are_refused_before_anything_is_sent, always, "Wrong names and times are refused with the field and what is allowed, before anything is sent"),
+    case!(
+        a_forced_release_is_noticed,
+        |c| c.force_release,
+        "A holder whose lease was ended by force is told at the next renewal"
+    ),
+    case!(
+        a_closed_client_waits_no_more,
+        always,
+        "Closing a client ends its waiting, and leaves its guards alone"
+    ),
+    case!(
+        wrong_knobs_are_refused_before_anything_is_sent,
+        always,
+        "Wrong names and times are refused with the field and what is allowed, before anything is sent"
+    ),
 ];
 
 async fn a_counter_under_the_lock_is_exact(context: Context) -> Outcome {

@@ -12,13 +12,37 @@ use super::{always, case, free};
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
-    case!(an_acquire_dropped_anywhere_leaves_nothing, always, "An acquire that is dropped at any point leaves no lease and no waiter"),
-    case!(a_waiting_acquire_dropped_anywhere_leaves_nothing, always, "The same while it waits, and while the lock is being handed to it"),
-    case!(a_release_dropped_anywhere_is_finished, always, "A release that is dropped at any point is finished in the background"),
+    case!(
+        an_acquire_dropped_anywhere_leaves_nothing,
+        always,
+        "An acquire that is dropped at any point leaves no lease and no waiter"
+    ),
+    case!(
+        a_waiting_acquire_dropped_anywhere_leaves_nothing,
+        always,
+        "The same while it waits, and while the lock is being handed to it"
+    ),
+    case!(
+        a_release_dropped_anywhere_is_finished,
+        always,
+        "A release that is dropped at any point is finished in the background"
+    ),
     case!(a_panic_releases, always, "A task that panics releases what it held"),
-    case!(a_guard_dropped_outside_a_runtime_is_released, always, "A guard can be dropped on any thread, outside any runtime"),
-    case!(a_runtime_that_ends_takes_its_guards_along, always, "When the runtime ends, guards are told or keep their session; dropping them later is safe"),
-    case!(a_client_on_its_own_thread_outlives_a_runtime, always, "A client with a renewal thread of its own goes on when a runtime ends"),
+    case!(
+        a_guard_dropped_outside_a_runtime_is_released,
+        always,
+        "A guard can be dropped on any thread, outside any runtime"
+    ),
+    case!(
+        a_runtime_that_ends_takes_its_guards_along,
+        always,
+        "When the runtime ends, guards are told or keep their session; dropping them later is safe"
+    ),
+    case!(
+        a_client_on_its_own_thread_outlives_a_runtime,
+        always,
+        "A client with a renewal thread of its own goes on when a runtime ends"
+    ),
 ];
 
 const TTL: Duration = Duration::from_secs(1);

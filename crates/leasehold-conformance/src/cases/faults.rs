@@ -9,14 +9,38 @@ use super::{always, case, ms, secs};
 use crate::{Case, Context, Fault, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
-    case!(a_lost_reply_to_an_acquire, always, "When the reply to an acquire is lost, asking again gives the same lease"),
+    case!(
+        a_lost_reply_to_an_acquire,
+        always,
+        "When the reply to an acquire is lost, asking again gives the same lease"
+    ),
     case!(a_duplicated_acquire, always, "An acquire that arrives twice is one lease"),
-    case!(a_lost_reply_to_a_release, always, "When the reply to a release is lost, it is repeated in the background until answered"),
+    case!(
+        a_lost_reply_to_a_release,
+        always,
+        "When the reply to a release is lost, it is repeated in the background until answered"
+    ),
     case!(a_duplicated_release, always, "A release that arrives twice is one release, not a loss"),
-    case!(a_hanging_acquire_keeps_to_the_callers_time, always, "An engine that does not answer cannot hold a caller beyond its own time"),
-    case!(renewals_fail_for_a_while, |c| c.lease == LeaseKind::Ttl, "Renewals that fail for a while are tried again, and nothing is lost"),
-    case!(renewals_fail_for_good, |c| c.lease == LeaseKind::Ttl, "When no renewal comes through, the holder is told before the lease ends"),
-    case!(pushes_are_lost, |c| c.push, "A waiter whose pushes are lost still gets the lock, within the time to ask again"),
+    case!(
+        a_hanging_acquire_keeps_to_the_callers_time,
+        always,
+        "An engine that does not answer cannot hold a caller beyond its own time"
+    ),
+    case!(
+        renewals_fail_for_a_while,
+        |c| c.lease == LeaseKind::Ttl,
+        "Renewals that fail for a while are tried again, and nothing is lost"
+    ),
+    case!(
+        renewals_fail_for_good,
+        |c| c.lease == LeaseKind::Ttl,
+        "When no renewal comes through, the holder is told before the lease ends"
+    ),
+    case!(
+        pushes_are_lost,
+        |c| c.push,
+        "A waiter whose pushes are lost still gets the lock, within the time to ask again"
+    ),
 ];
 
 async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {

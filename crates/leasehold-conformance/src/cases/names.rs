@@ -3,16 +3,53 @@
 use super::{always, case};
 use crate::{Case, Context, Outcome, ensure};
 
-pub(super) const CASES: &[Case] = &[
-    case!(hostile_names_are_just_names, always, "Every allowed name is a lock of its own: slashes, dots, braces, look-alikes, 512 bytes"),
-];
+pub(super) const CASES: &[Case] = &[case!(
+    hostile_names_are_just_names,
+    always,
+    "Every allowed name is a lock of its own: slashes, dots, braces, look-alikes, 512 bytes"
+)];
 
 /// Dots and slashes, escapes, braces, case, composed and decomposed letters, the Kelvin sign,
 /// Cyrillic look-alikes, device names, options, shell and glob characters, right-to-left marks.
 const HOSTILE: &[&str] = &[
-    ".", "..", "../../etc/passwd", "/", "//", "a/b", "a%2Fb", "a%2fb", "%", "%%", "{", "}", "{a}",
-    "a}b", " ", "a ", "a", "A", "ä", "a\u{308}", "\u{212a}", "K", "k", "\u{430}bc", "abc", "CON", "nul",
-    "-rf", "~", "a:b", "a*b", "a\\b", "a'b\"c", "$(x)", "\u{202e}abc", "*", "?", "[a]",
+    ".",
+    "..",
+    "../../etc/passwd",
+    "/",
+    "//",
+    "a/b",
+    "a%2Fb",
+    "a%2fb",
+    "%",
+    "%%",
+    "{",
+    "}",
+    "{a}",
+    "a}b",
+    " ",
+    "a ",
+    "a",
+    "A",
+    "ä",
+    "a\u{308}",
+    "\u{212a}",
+    "K",
+    "k",
+    "\u{430}bc",
+    "abc",
+    "CON",
+    "nul",
+    "-rf",
+    "~",
+    "a:b",
+    "a*b",
+    "a\\b",
+    "a'b\"c",
+    "$(x)",
+    "\u{202e}abc",
+    "*",
+    "?",
+    "[a]",
 ];
 
 async fn hostile_names_are_just_names(context: Context) -> Outcome {

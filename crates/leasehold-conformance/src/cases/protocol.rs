@@ -15,21 +15,69 @@ pub(super) const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
 
 pub(super) const CASES: &[Case] = &[
-    case!(one_holder_at_a_time, always, "At most one attempt holds a lock; others are told that it is busy"),
-    case!(asking_again_gives_the_same_lease, always, "An acquire that is repeated gives the same lease and the same token"),
+    case!(
+        one_holder_at_a_time,
+        always,
+        "At most one attempt holds a lock; others are told that it is busy"
+    ),
+    case!(
+        asking_again_gives_the_same_lease,
+        always,
+        "An acquire that is repeated gives the same lease and the same token"
+    ),
     case!(tokens_grow_from_holder_to_holder, always, "Fencing tokens grow from holder to holder"),
-    case!(a_late_release_never_touches_a_successor, always, "A release of an earlier attempt never ends a later lease, even of the same client"),
-    case!(a_late_renewal_never_revives, always, "A renewal of an ended lease is refused and brings nothing back"),
+    case!(
+        a_late_release_never_touches_a_successor,
+        always,
+        "A release of an earlier attempt never ends a later lease, even of the same client"
+    ),
+    case!(
+        a_late_renewal_never_revives,
+        always,
+        "A renewal of an ended lease is refused and brings nothing back"
+    ),
     case!(a_release_is_idempotent, always, "A release that is repeated gives the same answer"),
-    case!(an_acquire_after_its_own_release_is_refused, always, "An acquire that arrives after it was given up gets nothing"),
-    case!(status_tells_and_does_not_disturb, always, "Status tells holder, token and since, and never disturbs the lock"),
-    case!(a_lease_ends_by_its_ttl, |c| c.lease == LeaseKind::Ttl, "A lease that nobody renews passes on after its ttl, and its holder is told Lost"),
-    case!(renewal_keeps_a_batch_of_leases, |c| c.lease == LeaseKind::Ttl, "Leases are renewed in batches, each with an answer of its own"),
-    case!(blocks_of_tokens_never_overlap, |c| c.token_blocks, "One grant can reserve many tokens, and later blocks start above those used"),
-    case!(a_kept_lock_stays_taken, |c| c.keep, "A released lock can be kept taken for a minimum time without its holder"),
-    case!(force_release_ends_what_it_names, |c| c.force_release, "An operator can end a lease, by naming its token, and only that one"),
+    case!(
+        an_acquire_after_its_own_release_is_refused,
+        always,
+        "An acquire that arrives after it was given up gets nothing"
+    ),
+    case!(
+        status_tells_and_does_not_disturb,
+        always,
+        "Status tells holder, token and since, and never disturbs the lock"
+    ),
+    case!(
+        a_lease_ends_by_its_ttl,
+        |c| c.lease == LeaseKind::Ttl,
+        "A lease that nobody renews passes on after its ttl, and its holder is told Lost"
+    ),
+    case!(
+        renewal_keeps_a_batch_of_leases,
+        |c| c.lease == LeaseKind::Ttl,
+        "Leases are renewed in batches, each with an answer of its own"
+    ),
+    case!(
+        blocks_of_tokens_never_overlap,
+        |c| c.token_blocks,
+        "One grant can reserve many tokens, and later blocks start above those used"
+    ),
+    case!(
+        a_kept_lock_stays_taken,
+        |c| c.keep,
+        "A released lock can be kept taken for a minimum time without its holder"
+    ),
+    case!(
+        force_release_ends_what_it_names,
+        |c| c.force_release,
+        "An operator can end a lease, by naming its token, and only that one"
+    ),
     case!(list_knows_the_locks, |c| c.list, "The locks can be listed by prefix"),
-    case!(what_cannot_be_done_is_refused, always, "What the engine cannot do is refused with Unsupported and changes nothing"),
+    case!(
+        what_cannot_be_done_is_refused,
+        always,
+        "What the engine cannot do is refused with Unsupported and changes nothing"
+    ),
 ];
 
 pub(super) fn granted(answer: Answer) -> Result<Grant, String> {
@@ -40,11 +88,18 @@ pub(super) fn granted(answer: Answer) -> Result<Grant, String> {
 }
 
 impl Raw {
-    pub(super) async fn take(&mut self, ask: &Ask) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
+    pub(super) async fn take(
+        &mut self,
+        ask: &Ask,
+    ) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
         Ok(granted(self.backend.acquire(ask.clone()).await?)?)
     }
 
-    pub(super) async fn give(&self, ask: &Ask, grant: &Grant) -> Result<Verdict, leasehold_core::Error> {
+    pub(super) async fn give(
+        &self,
+        ask: &Ask,
+        grant: &Grant,
+    ) -> Result<Verdict, leasehold_core::Error> {
         Ok(self.backend.release(self.end_of(ask, grant)).await?.verdict)
     }
 
@@ -131,7 +186,10 @@ async fn a_late_renewal_never_revives(context: Context) -> Outcome {
     let early = one.ask(&name, TTL);
     let early_grant = one.take(&early).await?;
     one.give(&early, &early_grant).await?;
-    ensure!(one.renew(&early, &early_grant).await? == Renewed::Lost, "a released lease was renewed");
+    ensure!(
+        one.renew(&early, &early_grant).await? == Renewed::Lost,
+        "a released lease was renewed"
+    );
     ensure!(one.status(&name).await?.state == State::Free, "a renewal took the lock");
     let late = two.ask(&name, TTL);
     let grant = two.take(&late).await?;

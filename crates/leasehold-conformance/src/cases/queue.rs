@@ -4,20 +4,44 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, Term};
 
-use super::protocol::{TTL, granted};
 use super::case;
+use super::protocol::{TTL, granted};
 use crate::case::Raw;
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
     case!(waiters_stand_in_line, |c| c.ordered, "Waiters are served first come, first served"),
-    case!(a_release_is_pushed, |c| c.push, "A released lock wakes the next waiter at once, without asking again"),
+    case!(
+        a_release_is_pushed,
+        |c| c.push,
+        "A released lock wakes the next waiter at once, without asking again"
+    ),
     case!(status_shows_the_line, |c| c.ordered, "Status shows who waits, in order"),
-    case!(a_waiter_that_leaves_leaves_nothing, |c| c.ordered, "A waiter that gives up leaves no entry, wherever it stood"),
-    case!(rotation_hands_on_and_stands_in_line_again, |c| c.rotate, "Giving up and asking anew is one step, and lets the others go first"),
-    case!(a_dead_waiter_is_passed_over, |c| c.ordered, "A waiter whose process is gone does not keep the lock from the next"),
-    case!(an_unconfirmed_offer_passes_on, |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl, "A lock handed to a waiter that does not react passes on within the offer's time"),
-    case!(nobody_jumps_the_line, |c| c.ordered, "A free lock goes to those who wait before those who just try"),
+    case!(
+        a_waiter_that_leaves_leaves_nothing,
+        |c| c.ordered,
+        "A waiter that gives up leaves no entry, wherever it stood"
+    ),
+    case!(
+        rotation_hands_on_and_stands_in_line_again,
+        |c| c.rotate,
+        "Giving up and asking anew is one step, and lets the others go first"
+    ),
+    case!(
+        a_dead_waiter_is_passed_over,
+        |c| c.ordered,
+        "A waiter whose process is gone does not keep the lock from the next"
+    ),
+    case!(
+        an_unconfirmed_offer_passes_on,
+        |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
+        "A lock handed to a waiter that does not react passes on within the offer's time"
+    ),
+    case!(
+        nobody_jumps_the_line,
+        |c| c.ordered,
+        "A free lock goes to those who wait before those who just try"
+    ),
 ];
 
 fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> Ask {
@@ -46,7 +70,11 @@ async fn turn(raw: &mut Raw, ask: &Ask) -> Result<Grant, Box<dyn std::error::Err
     Ok(granted(raw.backend.acquire(ask.clone()).await?)?)
 }
 
-async fn line(context: &Context, name: &leasehold_core::Name, length: usize) -> Result<Vec<(Raw, Ask)>, Box<dyn std::error::Error + Send + Sync>> {
+async fn line(
+    context: &Context,
+    name: &leasehold_core::Name,
+    length: usize,
+) -> Result<Vec<(Raw, Ask)>, Box<dyn std::error::Error + Send + Sync>> {
     let mut line = Vec::new();
     for place in 0..length as u64 {
         let mut raw = context.raw();
@@ -198,7 +226,8 @@ async fn nobody_jumps_the_line(context: Context) -> Outcome {
     let wait = waiting(&mut waiter, &name);
     waiter.backend.acquire(wait.clone()).await?;
     holder.give(&ask, &grant).await?;
-    let answer = passer.backend.acquire(passer.ask(&name, TTL)).await?;
+    let pass = passer.ask(&name, TTL);
+    let answer = passer.backend.acquire(pass).await?;
     ensure!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
     turn(&mut waiter, &wait).await?;
     Ok(())
