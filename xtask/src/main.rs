@@ -1,2 +1,105 @@
-//! Development tasks.
-fn main() {}
+//! `cargo xtask`: the tasks of somebody who works on Leasehold.
+
+mod bench;
+mod check;
+mod fix;
+mod generated;
+mod install;
+mod matrix;
+mod needs;
+mod run;
+mod tally;
+mod test;
+mod tidy;
+mod ui;
+
+use std::process::ExitCode;
+
+/// One thing that `cargo xtask` can do.
+struct Task {
+    name: &'static str,
+    args: &'static str,
+    about: &'static str,
+    /// Does it; `Ok(false)` is a failure that has been reported already.
+    run: fn(&[String]) -> Result<bool, String>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        args: "[-- ARGS]",
+        about: "everything: what the tests need, the tests, check where it can, tidy",
+        run: test::test,
+    },
+    Task {
+        name: "check",
+        args: "",
+        about: "only reads: fmt, clippy, doc, tidy",
+        run: |args| none(args).map(|()| check::check()),
+    },
+    Task {
+        name: "fix",
+        args: "",
+        about: "writes: fmt, clippy's suggestions, generated documents",
+        run: |args| none(args).map(|()| fix::fix()),
+    },
+    Task {
+        name: "tidy",
+        args: "",
+        about: "the rules of this repository that no other tool knows",
+        run: |args| none(args).map(|()| tidy::step()),
+    },
+    Task {
+        name: "matrix",
+        args: "[--check]",
+        about: "runs the conformance suite and writes (or compares) docs/guarantees.md",
+        run: matrix::matrix,
+    },
+    Task {
+        name: "bench",
+        args: "NAME [--quick] [--svg FILE] [--json FILE]",
+        about: "builds and runs one benchmark",
+        run: bench::bench,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
+        help();
+        return ExitCode::SUCCESS;
+    };
+    if matches!(name.as_str(), "help" | "-h" | "--help") {
+        help();
+        return ExitCode::SUCCESS;
+    }
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        eprintln!("xtask: no task `{name}`; `cargo xtask` lists them");
+        return ExitCode::from(2);
+    };
+    match (task.run)(rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("xtask {name}: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() {
+    println!("cargo xtask TASK\n");
+    for task in TASKS {
+        println!("  {:<7} {}", task.name, task.about);
+        if !task.args.is_empty() {
+            println!("          cargo xtask {} {}", task.name, task.args);
+        }
+    }
+}
+
+fn none(args: &[String]) -> Result<(), String> {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => Err(format!("takes no arguments, got `{arg}`")),
+    }
+}

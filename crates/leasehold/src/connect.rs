@@ -50,7 +50,7 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
         #[cfg(feature = "file")]
-        "file" => Ok(Arc::new(leasehold_file::connect(url).await?)),
+        "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),
         scheme => Err(unknown(scheme)),
     }
 }

@@ -135,6 +135,8 @@ impl Record {
                 let until_ns = after(now, keep);
                 self.lease =
                     Some(Lease { owner: end.attempt, until_ns, offered: false, kept: true });
+                // The head reckons with the lease's end; the keep's end is another time.
+                self.tell_next(now, push);
             }
             None => {
                 self.lease = None;

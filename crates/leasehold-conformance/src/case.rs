@@ -1,0 +1,194 @@
+//! A case: one promise, and the steps that would show it broken.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold_core::backend::{
+    Ask, Backend, Capability, End, Event, EventSink, Holder, Mode, Status,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::{AttemptId, Client, ClientBuilder, ClientId, Deadline, Name};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::{Faults, Subject};
+
+/// What a case comes to.
+pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// The steps of a case.
+pub type Tries = fn(Context) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// One promise.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Name of the test.
+    pub name: &'static str,
+    /// The promise, as `docs/guarantees.md` words it.
+    pub promise: &'static str,
+    /// Which engines make it. Others are marked as not making it, and their refusal is a case of
+    /// its own.
+    pub applies: fn(&Capability) -> bool,
+    /// It needs a second process.
+    pub processes: bool,
+    /// The steps.
+    pub run: Tries,
+}
+
+/// All cases, in the order of the matrix.
+pub fn cases() -> Vec<Case> {
+    crate::cases::all()
+}
+
+/// What a case works with.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The engine.
+    pub subject: Subject,
+    case: &'static str,
+    sequence: Arc<AtomicU32>,
+}
+
+/// A raw connection: the backend without the client before it.
+#[derive(Debug)]
+pub struct Raw {
+    /// The connection.
+    pub backend: Arc<dyn Backend>,
+    /// What the engine pushes.
+    pub events: UnboundedReceiver<Event>,
+    client: ClientId,
+    sequence: u32,
+}
+
+impl Context {
+    /// A context for one run of one case.
+    pub fn new(subject: Subject, case: &'static str) -> Self {
+        Self { subject, case, sequence: Arc::default() }
+    }
+
+    /// A name that no other case uses.
+    pub fn name(&self, what: &str) -> Name {
+        let text = format!("{}/{what}", self.case);
+        Name::new(text).expect("case names are allowed")
+    }
+
+    /// A client of its own.
+    pub fn client(&self) -> Client {
+        self.client_of(self.subject.connect())
+    }
+
+    /// A client whose connection goes through faults.
+    pub fn faulty_client(&self) -> (Client, Faults) {
+        let faults = Faults::before(self.subject.connect());
+        let client = self.client_of(Arc::new(faults.clone()));
+        (client, faults)
+    }
+
+    fn client_of(&self, backend: Arc<dyn Backend>) -> Client {
+        ClientBuilder::new(backend)
+            .patience(Duration::from_secs(5))
+            .build()
+            .expect("a case runs inside a runtime")
+    }
+
+    /// A raw connection.
+    pub fn raw(&self) -> Raw {
+        let backend = self.subject.connect();
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let seed = self.case.bytes().fold(u64::from(std::process::id()), |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(u64::from(byte))
+        });
+        let client = ClientId::from_bits(seed << 16 | u64::from(number));
+        let (sink, events) = EventSink::channel();
+        backend.attach(client, sink);
+        Raw { backend, events, client, sequence: 0 }
+    }
+}
+
+impl Raw {
+    /// An ask for a lease by a new attempt.
+    pub fn ask(&mut self, name: &Name, ttl: Duration) -> Ask {
+        self.sequence += 1;
+        let attempt = AttemptId::new(self.client, self.sequence, 0);
+        let holder = Holder {
+            attempt,
+            host: "host".into(),
+            pid: std::process::id(),
+            metadata: Some("conformance".into()),
+        };
+        Ask {
+            name: name.clone(),
+            attempt,
+            mode: Mode::Exclusive,
+            ttl,
+            wait: false,
+            fair: true,
+            tokens: 1,
+            holder: Arc::new(holder),
+        }
+    }
+
+    /// The end of what was asked for.
+    pub fn end(&self, ask: &Ask) -> End {
+        End {
+            name: ask.name.clone(),
+            attempt: ask.attempt,
+            base: None,
+            last: None,
+            suspect: false,
+            keep: None,
+            then: None,
+        }
+    }
+
+    /// The lock's status.
+    pub async fn status(&self, name: &Name) -> Result<Status, leasehold_core::Error> {
+        self.backend.status(name).await
+    }
+
+    /// The next event that `wanted` accepts, within ten seconds.
+    pub async fn event(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event, String> {
+        let clock = Clock::system();
+        let limit = Deadline::after(clock.now(), Duration::from_secs(10));
+        loop {
+            match clock.within(Some(limit), self.events.recv()).await {
+                Some(Some(event)) if wanted(&event) => return Ok(event),
+                Some(Some(_)) => {}
+                Some(None) => return Err("the backend has dropped its event sink".into()),
+                None => return Err("no such event within ten seconds".into()),
+            }
+        }
+    }
+}
+
+/// Waits until `condition` holds, ten seconds at most.
+///
+/// # Errors
+/// Names `what` did not happen.
+pub async fn until<F, C>(what: &str, mut condition: F) -> Result<(), String>
+where
+    F: FnMut() -> C,
+    C: Future<Output = bool>,
+{
+    let clock = Clock::system();
+    let limit = Deadline::after(clock.now(), Duration::from_secs(10));
+    while !condition().await {
+        if limit.has_passed(clock.now()) {
+            return Err(format!("not within ten seconds: {what}"));
+        }
+        clock.sleep(Duration::from_millis(2)).await;
+    }
+    Ok(())
+}
+
+/// Fails the case unless a condition holds.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+).into());
+        }
+    };
+}

@@ -1,0 +1,149 @@
+//! Messages lost, repeated and hanging, between the client and the engine.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{LeaseKind, State};
+use leasehold_core::{ErrorKind, LossReason};
+
+use super::{always, case, ms, secs};
+use crate::{Case, Context, Fault, Outcome, ensure, until};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        a_lost_reply_to_an_acquire,
+        always,
+        "When the reply to an acquire is lost, asking again gives the same lease"
+    ),
+    case!(a_duplicated_acquire, always, "An acquire that arrives twice is one lease"),
+    case!(
+        a_lost_reply_to_a_release,
+        always,
+        "When the reply to a release is lost, it is repeated in the background until answered"
+    ),
+    case!(a_duplicated_release, always, "A release that arrives twice is one release, not a loss"),
+    case!(
+        a_hanging_acquire_keeps_to_the_callers_time,
+        always,
+        "An engine that does not answer cannot hold a caller beyond its own time"
+    ),
+    case!(
+        renewals_fail_for_a_while,
+        |c| c.lease == LeaseKind::Ttl,
+        "Renewals that fail for a while are tried again, and nothing is lost"
+    ),
+    case!(
+        renewals_fail_for_good,
+        |c| c.lease == LeaseKind::Ttl,
+        "When no renewal comes through, the holder is told before the lease ends"
+    ),
+    case!(
+        pushes_are_lost,
+        |c| c.push,
+        "A waiter whose pushes are lost still gets the lock, within the time to ask again"
+    ),
+];
+
+async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let lock = client.lock(context.name("lock"));
+    faults.on_acquire(&[Fault::LoseReply, Fault::LoseRequest, Fault::LoseReply]);
+    let guard = lock.try_acquire().await?.ok_or("it is our own lease")?;
+    let token = lock.status().await?.token;
+    ensure!(token == Some(guard.token()), "the engine says {token:?}");
+    guard.release().await?;
+    let state = lock.status().await?.state;
+    ensure!(state == State::Free, "{state:?}");
+    Ok(())
+}
+
+async fn a_duplicated_acquire(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let lock = client.lock(context.name("lock"));
+    faults.on_acquire(&[Fault::Duplicate]);
+    lock.acquire().await?.release().await?;
+    let state = lock.status().await?.state;
+    ensure!(state == State::Free, "{state:?}");
+    Ok(())
+}
+
+async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let lock = client.lock(context.name("lock"));
+    for fault in [Fault::LoseReply, Fault::LoseRequest] {
+        let guard = lock.acquire().await?;
+        faults.on_release(&[fault, fault]);
+        let kind = guard.release().await.err().map(|error| error.kind());
+        ensure!(kind == Some(ErrorKind::Unavailable), "{kind:?}");
+        client.settle().await;
+        let state = lock.status().await?.state;
+        ensure!(state == State::Free, "{fault:?}: {state:?}");
+    }
+    Ok(())
+}
+
+async fn a_duplicated_release(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let guard = client.lock(context.name("lock")).acquire().await?;
+    faults.on_release(&[Fault::Duplicate]);
+    guard.release().await?;
+    Ok(())
+}
+
+async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    faults.on_acquire(&[Fault::Hang]);
+    let error = match client.lock(context.name("lock")).acquire_within(ms(50)).await {
+        Err(error) => error,
+        Ok(guard) => return Err(format!("{guard:?}").into()),
+    };
+    ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
+    client.settle().await;
+    ensure!(client.left_behind() == (0, 0, 0), "left behind: {:?}", client.left_behind());
+    Ok(())
+}
+
+async fn renewals_fail_for_a_while(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let guard = client.lock(context.name("lock")).ttl(ms(3000)).acquire().await?;
+    faults.cut_renewals(true);
+    let sent = faults.calls();
+    until("some renewals have failed", || async { faults.calls() >= sent + 3 }).await?;
+    faults.cut_renewals(false);
+    let deadline = guard.deadline();
+    until("one comes through", || async { guard.deadline() != deadline }).await?;
+    ensure!(guard.is_valid(), "lost");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn renewals_fail_for_good(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let (other, name) = (context.client(), context.name("lock"));
+    let guard = client.lock(&name).ttl(ms(900)).acquire().await?;
+    faults.cut_renewals(true);
+    let reason = guard.lost().await;
+    ensure!(reason == LossReason::Expired, "{reason:?}");
+    ensure!(!guard.is_valid(), "valid after its loss");
+    ensure!(guard.remaining() > Duration::ZERO, "told too late");
+    let next = other.lock(&name).acquire_within(secs(10)).await?;
+    ensure!(guard.remaining() == Duration::ZERO, "two holders");
+    faults.cut_renewals(false);
+    let kind = guard.release().await.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "{kind:?}");
+    ensure!(next.is_valid(), "the late release touched its successor");
+    next.release().await?;
+    Ok(())
+}
+
+async fn pushes_are_lost(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client();
+    let (holder, name) = (context.client(), context.name("lock"));
+    let guard = holder.lock(&name).ttl(ms(800)).acquire().await?;
+    faults.cut_pushes(true);
+    let lock = client.lock(&name).ttl(ms(800));
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
+    until("it waits", || async { client.left_behind().0 == 1 && faults.calls() > 0 }).await?;
+    guard.release().await?;
+    waiting.await??.release().await?;
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A second process that is killed, stopped and continued.
+
+use leasehold_core::backend::{LeaseKind, State};
+
+use super::{always, case, secs};
+use crate::holder::Process;
+use crate::{Case, Context, Outcome, ensure, until};
+
+pub(super) const CASES: &[Case] = &[
+    case!(process a_killed_holder_loses_the_lock, always, "A holder that is killed loses the lock: at once with a session, after its ttl otherwise"),
+    case!(process a_stopped_holder_with_a_ttl_finds_out, |c| c.lease == LeaseKind::Ttl, "A holder that was stopped longer than its ttl is not valid at the first look after"),
+    case!(process a_stopped_holder_with_a_session_keeps_the_lock, |c| c.lease == LeaseKind::Session, "A holder that is stopped keeps a session lease, and status says that it is stopped"),
+    case!(process tokens_grow_over_killed_holders, always, "Tokens grow over processes that are killed at any moment"),
+];
+
+/// The URL; the runner has checked that there is one.
+fn url(context: &Context) -> Result<&str, String> {
+    context.subject.url.as_deref().ok_or_else(|| "no URL for a second process".to_owned())
+}
+
+async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
+    let (client, name) = (context.client(), context.name("lock"));
+    let lock = client.lock(&name);
+    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    ensure!(lock.try_acquire().await?.is_none(), "two hold it");
+    let status = lock.status().await?;
+    ensure!(status.holder.map(|holder| holder.pid) == Some(holder.pid()), "whose is it?");
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
+    until("it waits", || async { client.left_behind().0 == 1 }).await?;
+    holder.kill();
+    let guard = waiting.await??;
+    ensure!(guard.token().get() > holder.token, "tokens went back");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
+    let (client, name) = (context.client(), context.name("lock"));
+    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    ensure!(holder.ask("valid")? == "true", "not valid when it has just been acquired");
+    holder.stop();
+    let guard = client.lock(&name).acquire_within(secs(20)).await?;
+    holder.go_on();
+    ensure!(holder.ask("valid")? == "false", "valid while somebody else holds it");
+    ensure!(holder.ask("release")? == "Lost", "its release was not told Lost");
+    ensure!(guard.is_valid() && guard.token().get() > holder.token, "the successor was touched");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn a_stopped_holder_with_a_session_keeps_the_lock(context: Context) -> Outcome {
+    let (client, name) = (context.client(), context.name("lock"));
+    let lock = client.lock(&name);
+    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    holder.stop();
+    ensure!(lock.try_acquire().await?.is_none(), "it passed on");
+    let status = lock.status().await?;
+    ensure!(status.state == State::Held, "{status:?}");
+    ensure!(status.note.as_ref().is_some_and(|note| note.contains("stopped")), "{status:?}");
+    holder.go_on();
+    ensure!(holder.ask("valid")? == "true", "it lost the lock all the same");
+    ensure!(holder.ask("release")? == "released", "not released");
+    lock.acquire().await?.release().await?;
+    Ok(())
+}
+
+async fn tokens_grow_over_killed_holders(context: Context) -> Outcome {
+    let (client, name) = (context.client(), context.name("lock"));
+    let mut last = 0;
+    for round in 0..12 {
+        let mut holder = Process::start(url(&context)?, name.as_str())?;
+        ensure!(holder.token > last, "token {} after {last}", holder.token);
+        last = holder.token;
+        if round % 3 == 0 {
+            ensure!(holder.ask("release")? == "released", "not released");
+        }
+        holder.kill();
+        let guard = client.lock(&name).acquire_within(secs(10)).await?;
+        ensure!(guard.token().get() > last, "token {} after {last}", guard.token());
+        last = guard.token().get();
+        guard.release().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,404 @@
+//! The engine alone: attempts, tokens, idempotence, late messages.
+
+use std::time::Duration;
+
+use leasehold_core::ErrorKind;
+use leasehold_core::backend::{
+    Answer, Ask, Capability, End, Forced, Grant, LeaseKind, Mode, Renewal, Renewed, State, Verdict,
+};
+
+use super::{always, case};
+use crate::case::Raw;
+use crate::{Case, Context, Outcome, ensure, until};
+
+pub(super) const TTL: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(150);
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        one_holder_at_a_time,
+        always,
+        "At most one attempt holds a lock; others are told that it is busy"
+    ),
+    case!(
+        asking_again_gives_the_same_lease,
+        always,
+        "An acquire that is repeated gives the same lease and the same token"
+    ),
+    case!(tokens_grow_from_holder_to_holder, always, "Fencing tokens grow from holder to holder"),
+    case!(
+        a_late_release_never_touches_a_successor,
+        always,
+        "A release of an earlier attempt never ends a later lease, even of the same client"
+    ),
+    case!(
+        a_late_renewal_never_revives,
+        always,
+        "A renewal of an ended lease is refused and brings nothing back"
+    ),
+    case!(a_release_is_idempotent, always, "A release that is repeated gives the same answer"),
+    case!(
+        an_acquire_after_its_own_release_is_refused,
+        always,
+        "An acquire that arrives after it was given up gets nothing"
+    ),
+    case!(
+        status_tells_and_does_not_disturb,
+        always,
+        "Status tells holder, token and since, and never disturbs the lock"
+    ),
+    case!(
+        a_lease_ends_by_its_ttl,
+        |c| c.lease == LeaseKind::Ttl,
+        "A lease that nobody renews passes on after its ttl, and its holder is told Lost"
+    ),
+    case!(
+        renewal_keeps_a_batch_of_leases,
+        |c| c.lease == LeaseKind::Ttl,
+        "Leases are renewed in batches, each with an answer of its own"
+    ),
+    case!(
+        blocks_of_tokens_never_overlap,
+        |c| c.token_blocks,
+        "One grant can reserve many tokens, and later blocks start above those used"
+    ),
+    case!(
+        a_kept_lock_stays_taken,
+        |c| c.keep,
+        "A released lock can be kept taken for a minimum time without its holder"
+    ),
+    case!(
+        force_release_ends_what_it_names,
+        |c| c.force_release,
+        "An operator can end a lease, by naming its token, and only that one"
+    ),
+    case!(list_knows_the_locks, |c| c.list, "The locks can be listed by prefix"),
+    case!(
+        what_cannot_be_done_is_refused,
+        always,
+        "What the engine cannot do is refused with Unsupported and changes nothing"
+    ),
+];
+
+pub(super) fn granted(answer: Answer) -> Result<Grant, String> {
+    match answer {
+        Answer::Granted(grant) => Ok(grant),
+        other => Err(format!("not granted: {other:?}")),
+    }
+}
+
+impl Raw {
+    pub(super) async fn take(
+        &mut self,
+        ask: &Ask,
+    ) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(granted(self.backend.acquire(ask.clone()).await?)?)
+    }
+
+    pub(super) async fn give(
+        &self,
+        ask: &Ask,
+        grant: &Grant,
+    ) -> Result<Verdict, leasehold_core::Error> {
+        Ok(self.backend.release(self.end_of(ask, grant)).await?.verdict)
+    }
+
+    pub(super) fn end_of(&self, ask: &Ask, grant: &Grant) -> End {
+        let base = Some(grant.tokens.base());
+        End { base, last: base, ..self.end(ask) }
+    }
+
+    async fn renew(&self, ask: &Ask, grant: &Grant) -> Result<Renewed, leasehold_core::Error> {
+        let answers = self.backend.renew(&[renewal(ask, grant)]).await;
+        answers.into_iter().next().unwrap_or(Ok(Renewed::Lost))
+    }
+}
+
+fn renewal(ask: &Ask, grant: &Grant) -> Renewal {
+    let Ask { name, attempt, ttl, .. } = ask.clone();
+    Renewal { name, attempt, base: grant.tokens.base(), ttl }
+}
+
+async fn one_holder_at_a_time(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let name = context.name("lock");
+    let first = one.ask(&name, TTL);
+    let grant = one.take(&first).await?;
+    for other in [two.ask(&name, TTL), one.ask(&name, TTL)] {
+        let answer = two.backend.acquire(other).await?;
+        ensure!(matches!(answer, Answer::Busy { .. }), "held, but {answer:?}");
+    }
+    ensure!(one.give(&first, &grant).await? == Verdict::Released, "not released");
+    let second = two.ask(&name, TTL);
+    let grant = two.take(&second).await?;
+    ensure!(two.give(&second, &grant).await? == Verdict::Released, "not released");
+    Ok(())
+}
+
+async fn asking_again_gives_the_same_lease(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let ask = raw.ask(&context.name("lock"), TTL);
+    let first = raw.take(&ask).await?;
+    let again = raw.take(&ask).await?;
+    ensure!(first.tokens == again.tokens, "{first:?} became {again:?}");
+    ensure!(raw.give(&ask, &first).await? == Verdict::Released, "not released");
+    Ok(())
+}
+
+async fn tokens_grow_from_holder_to_holder(context: Context) -> Outcome {
+    let mut raws = [context.raw(), context.raw()];
+    let name = context.name("lock");
+    let mut last = None;
+    for turn in 0..20 {
+        let raw = &mut raws[turn % 2];
+        let ask = raw.ask(&name, TTL);
+        let grant = raw.take(&ask).await?;
+        ensure!(Some(grant.tokens.base()) > last, "{last:?} then {grant:?}");
+        last = Some(grant.tokens.top());
+        raw.give(&ask, &grant).await?;
+    }
+    Ok(())
+}
+
+async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let name = context.name("lock");
+    let early = raw.ask(&name, TTL);
+    let early_grant = raw.take(&early).await?;
+    raw.give(&early, &early_grant).await?;
+    let late = raw.ask(&name, TTL);
+    let grant = raw.take(&late).await?;
+    for suspect in [false, true] {
+        for base in [None, Some(early_grant.tokens.base())] {
+            let end = End { base, suspect, ..raw.end(&early) };
+            let verdict = raw.backend.release(end).await?.verdict;
+            ensure!(verdict != Verdict::Lost, "{verdict:?} for what was released");
+        }
+    }
+    ensure!(raw.renew(&late, &grant).await? == Renewed::Renewed, "the successor was touched");
+    ensure!(raw.give(&late, &grant).await? == Verdict::Released, "the successor was touched");
+    Ok(())
+}
+
+async fn a_late_renewal_never_revives(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let name = context.name("lock");
+    let early = one.ask(&name, TTL);
+    let early_grant = one.take(&early).await?;
+    one.give(&early, &early_grant).await?;
+    ensure!(
+        one.renew(&early, &early_grant).await? == Renewed::Lost,
+        "a released lease was renewed"
+    );
+    ensure!(one.status(&name).await?.state == State::Free, "a renewal took the lock");
+    let late = two.ask(&name, TTL);
+    let grant = two.take(&late).await?;
+    ensure!(one.renew(&early, &early_grant).await? == Renewed::Lost, "somebody else's was renewed");
+    two.give(&late, &grant).await?;
+    Ok(())
+}
+
+async fn a_release_is_idempotent(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let ask = raw.ask(&context.name("lock"), TTL);
+    let grant = raw.take(&ask).await?;
+    for round in 0..3 {
+        let verdict = raw.give(&ask, &grant).await?;
+        ensure!(verdict == Verdict::Released, "round {round}: {verdict:?}");
+    }
+    let never = raw.ask(&context.name("lock"), TTL);
+    let verdict = raw.backend.release(raw.end(&never)).await?.verdict;
+    ensure!(verdict == Verdict::Gone, "an unknown attempt: {verdict:?}");
+    Ok(())
+}
+
+async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let name = context.name("lock");
+    let ask = Ask { wait: true, ..raw.ask(&name, TTL) };
+    raw.backend.release(End { suspect: true, ..raw.end(&ask) }).await?;
+    let answer = raw.backend.acquire(ask).await?;
+    ensure!(answer == Answer::Ended, "{answer:?}");
+    ensure!(raw.status(&name).await?.state == State::Free, "it took the lock");
+    Ok(())
+}
+
+async fn status_tells_and_does_not_disturb(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let name = context.name("lock");
+    let free = two.status(&name).await?;
+    ensure!(free.state == State::Free && free.token.is_none(), "{free:?}");
+    for _ in 0..10 {
+        let ask = one.ask(&name, TTL);
+        let watcher = tokio::spawn({
+            let (backend, name) = (two.backend.clone(), name.clone());
+            async move {
+                for _ in 0..20 {
+                    backend.status(&name).await?;
+                }
+                Ok::<_, leasehold_core::Error>(())
+            }
+        });
+        let grant = one.take(&ask).await?;
+        let status = two.status(&name).await?;
+        ensure!(status.state == State::Held, "{status:?}");
+        ensure!(status.token == Some(grant.tokens.base()), "{status:?}, {grant:?}");
+        ensure!(status.holder.as_ref().map(|h| h.attempt) == Some(ask.attempt), "{status:?}");
+        ensure!(status.since_unix_ms.is_some(), "{status:?}");
+        one.give(&ask, &grant).await?;
+        watcher.await??;
+    }
+    let ask = two.ask(&name, TTL);
+    let grant = two.take(&ask).await?;
+    two.give(&ask, &grant).await?;
+    Ok(())
+}
+
+async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let name = context.name("lock");
+    let early = one.ask(&name, SHORT);
+    let early_grant = one.take(&early).await?;
+    let late = two.ask(&name, TTL);
+    let backend = two.backend.clone();
+    until("the lease ends", || async {
+        matches!(backend.acquire(late.clone()).await, Ok(Answer::Granted(_)))
+    })
+    .await?;
+    let grant = two.take(&late).await?;
+    ensure!(grant.tokens.base() > early_grant.tokens.top(), "{early_grant:?} then {grant:?}");
+    ensure!(one.renew(&early, &early_grant).await? == Renewed::Lost, "an ended lease was renewed");
+    for round in 0..2 {
+        let verdict = one.give(&early, &early_grant).await?;
+        ensure!(verdict == Verdict::Lost, "round {round}: an ended lease was {verdict:?}");
+    }
+    ensure!(two.give(&late, &grant).await? == Verdict::Released, "the successor was touched");
+    Ok(())
+}
+
+async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let mut leases = Vec::new();
+    for number in 0..40 {
+        let ask = raw.ask(&context.name(&format!("lock {number}")), Duration::from_millis(500));
+        leases.push((ask.clone(), raw.take(&ask).await?));
+    }
+    raw.give(&leases[7].0, &leases[7].1).await?;
+    let batch: Vec<_> = leases.iter().map(|(ask, grant)| renewal(ask, grant)).collect();
+    let clock = leasehold_core::clock::Clock::system();
+    for _ in 0..6 {
+        clock.sleep(Duration::from_millis(150)).await;
+        let answers = raw.backend.renew(&batch).await;
+        ensure!(answers.len() == batch.len(), "{} answers", answers.len());
+        for (number, answer) in answers.into_iter().enumerate() {
+            let wanted = if number == 7 { Renewed::Lost } else { Renewed::Renewed };
+            ensure!(answer? == wanted, "lease {number} is not {wanted:?}");
+        }
+    }
+    Ok(())
+}
+
+async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let name = context.name("lock");
+    let first = Ask { tokens: 1000, ..raw.ask(&name, TTL) };
+    let grant = raw.take(&first).await?;
+    let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
+    ensure!(top - base == 999, "{grant:?}");
+    let used = leasehold_core::Token::new(base + 500);
+    raw.backend.release(End { last: used, ..raw.end_of(&first, &grant) }).await?;
+    let second = Ask { tokens: 10, ..raw.ask(&name, TTL) };
+    let grant = raw.take(&second).await?;
+    ensure!(grant.tokens.base().get() > base + 500, "{base}.. used to {used:?}, then {grant:?}");
+    Ok(())
+}
+
+async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let name = context.name("lock");
+    let ask = one.ask(&name, TTL);
+    let grant = one.take(&ask).await?;
+    let end = End { keep: Some(Duration::from_millis(300)), ..one.end_of(&ask, &grant) };
+    for _ in 0..2 {
+        let verdict = one.backend.release(end.clone()).await?.verdict;
+        ensure!(verdict == Verdict::Released, "{verdict:?}");
+    }
+    ensure!(one.status(&name).await?.state == State::Kept, "not kept");
+    ensure!(one.renew(&ask, &grant).await? == Renewed::Lost, "a released lease was renewed");
+    let next = two.ask(&name, TTL);
+    let answer = two.backend.acquire(next.clone()).await?;
+    ensure!(matches!(answer, Answer::Busy { .. }), "kept, but {answer:?}");
+    let backend = two.backend.clone();
+    until("the minimum hold is over", || async {
+        matches!(backend.acquire(next.clone()).await, Ok(Answer::Granted(_)))
+    })
+    .await?;
+    Ok(())
+}
+
+async fn force_release_ends_what_it_names(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let name = context.name("lock");
+    let some = leasehold_core::Token::new(1).ok_or("token")?;
+    ensure!(raw.backend.force_release(&name, some).await? == Forced::NotHeld, "nobody held it");
+    let ask = raw.ask(&name, TTL);
+    let grant = raw.take(&ask).await?;
+    let token = grant.tokens.base();
+    ensure!(raw.backend.force_release(&name, some).await? == Forced::Other(token), "wrong token");
+    ensure!(raw.renew(&ask, &grant).await? == Renewed::Renewed, "the wrong token ended it");
+    ensure!(raw.backend.force_release(&name, token).await? == Forced::Ended, "right token");
+    ensure!(raw.renew(&ask, &grant).await? == Renewed::Lost, "still renewed");
+    ensure!(raw.give(&ask, &grant).await? == Verdict::Lost, "its holder was not told");
+    Ok(())
+}
+
+async fn list_knows_the_locks(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    for what in ["b", "a", "c/1", "c/2"] {
+        let ask = raw.ask(&context.name(what), TTL);
+        raw.take(&ask).await?;
+    }
+    let prefix = context.name("");
+    let listed = raw.backend.list(prefix.as_str(), 100).await?;
+    let names: Vec<_> = listed.iter().map(|status| status.name.as_str()).collect();
+    let wanted = ["a", "b", "c/1", "c/2"].map(|what| context.name(what).to_string());
+    ensure!(names == wanted, "{names:?}");
+    ensure!(listed.iter().all(|status| status.state == State::Held), "{listed:?}");
+    let prefix = context.name("c/");
+    ensure!(raw.backend.list(prefix.as_str(), 100).await?.len() == 2, "prefix");
+    ensure!(raw.backend.list(prefix.as_str(), 1).await?.len() == 1, "limit");
+    ensure!(raw.backend.list("no such prefix", 9).await?.is_empty(), "no such prefix");
+    Ok(())
+}
+
+async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
+    let mut raw = context.raw();
+    let Capability { keep, rotate, shared, force_release, .. } = raw.backend.capability().clone();
+    let name = context.name("lock");
+    let ask = raw.ask(&name, TTL);
+    let grant = raw.take(&ask).await?;
+    let mut refusals = Vec::new();
+    if !shared {
+        let ask = Ask { mode: Mode::Shared, ..raw.ask(&context.name("shared"), TTL) };
+        refusals.push(("shared mode", raw.backend.acquire(ask).await.err()));
+    }
+    if !keep {
+        let end = End { keep: Some(TTL), ..raw.end_of(&ask, &grant) };
+        refusals.push(("keep", raw.backend.release(end).await.err()));
+    }
+    if !rotate {
+        let end = End { then: Some(raw.ask(&name, TTL)), ..raw.end_of(&ask, &grant) };
+        refusals.push(("rotate", raw.backend.release(end).await.err()));
+    }
+    if !force_release {
+        let forced = raw.backend.force_release(&name, grant.tokens.base()).await;
+        refusals.push(("force_release", forced.err()));
+    }
+    for (what, refusal) in refusals {
+        let kind = refusal.map(|error| error.kind());
+        ensure!(kind == Some(ErrorKind::Unsupported), "{what}: {kind:?}");
+    }
+    ensure!(raw.renew(&ask, &grant).await? == Renewed::Renewed, "a refusal changed something");
+    ensure!(raw.give(&ask, &grant).await? == Verdict::Released, "a refusal changed something");
+    Ok(())
+}

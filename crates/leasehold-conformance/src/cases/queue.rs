@@ -1,0 +1,234 @@
+//! Waiting at the engine: order, pushes, rotation, waiters that die.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, Term};
+
+use super::case;
+use super::protocol::{TTL, granted};
+use crate::case::Raw;
+use crate::{Case, Context, Outcome, ensure, until};
+
+pub(super) const CASES: &[Case] = &[
+    case!(waiters_stand_in_line, |c| c.ordered, "Waiters are served first come, first served"),
+    case!(
+        a_release_is_pushed,
+        |c| c.push,
+        "A released lock wakes the next waiter at once, without asking again"
+    ),
+    case!(status_shows_the_line, |c| c.ordered, "Status shows who waits, in order"),
+    case!(
+        a_waiter_that_leaves_leaves_nothing,
+        |c| c.ordered,
+        "A waiter that gives up leaves no entry, wherever it stood"
+    ),
+    case!(
+        rotation_hands_on_and_stands_in_line_again,
+        |c| c.rotate,
+        "Giving up and asking anew is one step, and lets the others go first"
+    ),
+    case!(
+        a_dead_waiter_is_passed_over,
+        |c| c.ordered,
+        "A waiter whose process is gone does not keep the lock from the next"
+    ),
+    case!(
+        an_unconfirmed_offer_passes_on,
+        |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
+        "A lock handed to a waiter that does not react passes on within the offer's time"
+    ),
+    case!(
+        nobody_jumps_the_line,
+        |c| c.ordered,
+        "A free lock goes to those who wait before those who just try"
+    ),
+];
+
+fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> Ask {
+    Ask { wait: true, ..raw.ask(name, TTL) }
+}
+
+/// Waits until the engine has granted this attempt, by push or by answer.
+async fn turn(raw: &mut Raw, ask: &Ask) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
+    let (name, attempt) = (ask.name.clone(), ask.attempt);
+    let event = raw
+        .event(|event| match event {
+            Event::Granted { attempt: granted, .. } => *granted == attempt,
+            Event::Freed { name: freed } => *freed == name,
+            Event::Next { attempt: next, ask_again } => *next == attempt && ask_again.is_zero(),
+            _ => false,
+        })
+        .await?;
+    if let Event::Granted { grant, .. } = event {
+        return Ok(grant);
+    }
+    let backend = raw.backend.clone();
+    until("a waiter that was woken gets the lock", || async {
+        matches!(backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
+    })
+    .await?;
+    Ok(granted(raw.backend.acquire(ask.clone()).await?)?)
+}
+
+async fn line(
+    context: &Context,
+    name: &leasehold_core::Name,
+    length: usize,
+) -> Result<Vec<(Raw, Ask)>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut line = Vec::new();
+    for place in 0..length as u64 {
+        let mut raw = context.raw();
+        let ask = waiting(&mut raw, name);
+        for _ in 0..2 {
+            let answer = raw.backend.acquire(ask.clone()).await?;
+            let at = match answer {
+                Answer::Queued { place, .. } => place,
+                ref other => return Err(format!("{other:?}").into()),
+            };
+            ensure_place(at, place)?;
+        }
+        line.push((raw, ask));
+    }
+    Ok(line)
+}
+
+fn ensure_place(at: Option<u64>, wanted: u64) -> Result<(), String> {
+    match at {
+        Some(at) if at != wanted => Err(format!("at place {at}, not {wanted}")),
+        _ => Ok(()),
+    }
+}
+
+async fn waiters_stand_in_line(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let mut holder = context.raw();
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let mut line = line(&context, &name, 4).await?;
+    holder.give(&ask, &grant).await?;
+    let mut last = grant.tokens.top();
+    for (raw, ask) in &mut line {
+        let grant = turn(raw, ask).await?;
+        ensure!(grant.tokens.base() > last, "tokens went back");
+        last = grant.tokens.top();
+        raw.give(ask, &grant).await?;
+    }
+    Ok(())
+}
+
+async fn a_release_is_pushed(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter) = (context.raw(), context.raw());
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let wait = waiting(&mut waiter, &name);
+    waiter.backend.acquire(wait.clone()).await?;
+    holder.give(&ask, &grant).await?;
+    turn(&mut waiter, &wait).await?;
+    Ok(())
+}
+
+async fn status_shows_the_line(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let mut holder = context.raw();
+    let ask = holder.ask(&name, TTL);
+    holder.take(&ask).await?;
+    let line = line(&context, &name, 3).await?;
+    let waiters = holder.status(&name).await?.waiters.ok_or("the line is not known")?;
+    let shown: Vec<_> = waiters.iter().map(|waiter| waiter.holder.attempt).collect();
+    let wanted: Vec<_> = line.iter().map(|(_, ask)| ask.attempt).collect();
+    ensure!(shown == wanted, "{waiters:?}");
+    Ok(())
+}
+
+async fn a_waiter_that_leaves_leaves_nothing(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let mut holder = context.raw();
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let mut line = line(&context, &name, 4).await?;
+    for gone in [3, 1, 0] {
+        let (raw, ask) = line.remove(gone);
+        raw.backend.release(raw.end(&ask)).await?;
+    }
+    let waiters = holder.status(&name).await?.waiters.unwrap_or_default();
+    ensure!(waiters.len() == 1, "{waiters:?}");
+    holder.give(&ask, &grant).await?;
+    let (raw, ask) = &mut line[0];
+    let grant = turn(raw, ask).await?;
+    raw.give(ask, &grant).await?;
+    let waiters = raw.status(&name).await?.waiters.unwrap_or_default();
+    ensure!(waiters.is_empty(), "{waiters:?}");
+    Ok(())
+}
+
+async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut one, mut two) = (context.raw(), context.raw());
+    let first = one.ask(&name, TTL);
+    let grant = one.take(&first).await?;
+    let alone = waiting(&mut one, &name);
+    let end = End { then: Some(alone.clone()), ..one.end_of(&first, &grant) };
+    let then = one.backend.release(end).await?.then.ok_or("no answer to then")?;
+    let grant = granted(then)?;
+    let other = waiting(&mut two, &name);
+    two.backend.acquire(other.clone()).await?;
+    let again = waiting(&mut one, &name);
+    let end = End { then: Some(again.clone()), ..one.end_of(&alone, &grant) };
+    let then = one.backend.release(end).await?.then;
+    ensure!(matches!(then, Some(Answer::Queued { .. })), "{then:?}");
+    let grant = turn(&mut two, &other).await?;
+    two.give(&other, &grant).await?;
+    turn(&mut one, &again).await?;
+    Ok(())
+}
+
+async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let mut holder = context.raw();
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let mut line = line(&context, &name, 3).await?;
+    drop(line.remove(1));
+    drop(line.remove(0));
+    holder.give(&ask, &grant).await?;
+    let (raw, ask) = &mut line[0];
+    turn(raw, ask).await?;
+    Ok(())
+}
+
+async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut deaf, mut next) = (context.raw(), context.raw(), context.raw());
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let short = Duration::from_millis(200);
+    let first = Ask { ttl: short, ..waiting(&mut deaf, &name) };
+    deaf.backend.acquire(first.clone()).await?;
+    let second = waiting(&mut next, &name);
+    next.backend.acquire(second.clone()).await?;
+    holder.give(&ask, &grant).await?;
+    let offered = turn(&mut deaf, &first).await?;
+    ensure!(matches!(offered.term, Term::Offer(_)), "{offered:?}");
+    let backend = next.backend.clone();
+    until("the offer passes on", || async {
+        matches!(backend.acquire(second.clone()).await, Ok(Answer::Granted(_)))
+    })
+    .await?;
+    Ok(())
+}
+
+async fn nobody_jumps_the_line(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter, mut passer) = (context.raw(), context.raw(), context.raw());
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let wait = waiting(&mut waiter, &name);
+    waiter.backend.acquire(wait.clone()).await?;
+    holder.give(&ask, &grant).await?;
+    let pass = passer.ask(&name, TTL);
+    let answer = passer.backend.acquire(pass).await?;
+    ensure!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
+    turn(&mut waiter, &wait).await?;
+    Ok(())
+}

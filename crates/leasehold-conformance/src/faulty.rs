@@ -1,0 +1,172 @@
+//! Faults between the client and any backend: lost replies, lost requests, lost pushes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, Event, EventSink, Forced, Renewal,
+    Renewed, Status,
+};
+use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
+
+/// What happens to the next call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is executed, but the answer is lost.
+    LoseReply,
+    /// It never arrives.
+    LoseRequest,
+    /// It is executed twice.
+    Duplicate,
+    /// It hangs for ever, and is never executed.
+    Hang,
+}
+
+/// A backend with faults before it. Cheap to clone; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Faults(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    backend: Arc<dyn Backend>,
+    acquire: Mutex<VecDeque<Fault>>,
+    release: Mutex<VecDeque<Fault>>,
+    /// Renewals fail (lost requests) while this is set.
+    no_renewals: AtomicBool,
+    /// Pushes are swallowed while this is set.
+    no_pushes: Arc<AtomicBool>,
+    calls: AtomicU64,
+}
+
+impl Faults {
+    /// No faults yet.
+    pub fn before(backend: Arc<dyn Backend>) -> Self {
+        Self(Arc::new(Inner {
+            backend,
+            acquire: Mutex::default(),
+            release: Mutex::default(),
+            no_renewals: AtomicBool::new(false),
+            no_pushes: Arc::default(),
+            calls: AtomicU64::new(0),
+        }))
+    }
+
+    /// What happens to the coming acquires, one each.
+    pub fn on_acquire(&self, faults: &[Fault]) {
+        self.0.acquire.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens to the coming releases, one each.
+    pub fn on_release(&self, faults: &[Fault]) {
+        self.0.release.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// From now on renewals arrive or do not.
+    pub fn cut_renewals(&self, cut: bool) {
+        self.0.no_renewals.store(cut, Ordering::SeqCst);
+    }
+
+    /// From now on pushes arrive or do not.
+    pub fn cut_pushes(&self, cut: bool) {
+        self.0.no_pushes.store(cut, Ordering::SeqCst);
+    }
+
+    /// Calls that went to the backend.
+    pub fn calls(&self) -> u64 {
+        self.0.calls.load(Ordering::SeqCst)
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Unavailable, "the message was lost (injected)")
+}
+
+fn next(queue: &Mutex<VecDeque<Fault>>) -> Option<Fault> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+}
+
+/// Runs a call under a fault; `call` makes a new future each time it is executed.
+async fn under<T, C>(fault: Option<Fault>, mut call: impl FnMut() -> C) -> Result<T>
+where
+    C: Future<Output = Result<T>>,
+{
+    match fault {
+        None => call().await,
+        Some(Fault::LoseRequest) => Err(lost()),
+        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::LoseReply) => {
+            call().await.ok();
+            Err(lost())
+        }
+        Some(Fault::Duplicate) => {
+            call().await.ok();
+            call().await
+        }
+    }
+}
+
+impl Backend for Faults {
+    fn capability(&self) -> &Capability {
+        self.0.backend.capability()
+    }
+
+    fn place(&self) -> String {
+        self.0.backend.place()
+    }
+
+    fn attach(&self, client: ClientId, events: EventSink) {
+        let (sink, mut pushed) = EventSink::channel();
+        let cut = self.0.no_pushes.clone();
+        self.0.backend.attach(client, sink);
+        tokio::spawn(async move {
+            while let Some(event) = pushed.recv().await {
+                let lost = cut.load(Ordering::SeqCst) && !matches!(event, Event::Lost { .. });
+                if !lost && !events.send(event) {
+                    break;
+                }
+            }
+        });
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = next(&self.0.acquire);
+        Box::pin(under(fault, move || self.0.backend.acquire(ask.clone())))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        if self.0.no_renewals.load(Ordering::SeqCst) {
+            return Box::pin(async { leases.iter().map(|_| Err(lost())).collect() });
+        }
+        self.0.backend.renew(leases)
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = next(&self.0.release);
+        Box::pin(under(fault, move || self.0.backend.release(end.clone())))
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        self.0.backend.status(name)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        self.0.backend.list(prefix, limit)
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        self.0.backend.force_release(name, token)
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self, attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
+        self.0.backend.descriptor(attempt)
+    }
+
+    fn abandon(&self, name: &Name, attempt: AttemptId) {
+        self.0.backend.abandon(name, attempt);
+    }
+}

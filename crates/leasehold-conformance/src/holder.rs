@@ -1,0 +1,138 @@
+//! A second process that holds a lock, and can be killed, stopped and asked.
+//!
+//! The test binary plays that process itself: its `main` asks [`role`] first.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use leasehold_core::Client;
+
+const ROLE: &str = "LEASEHOLD_CONFORMANCE_HOLD";
+
+/// The store and the lock to hold, when this process was started as a holder.
+pub fn role() -> Option<(String, String)> {
+    let role = std::env::var(ROLE).ok()?;
+    let (url, name) = role.split_once('\n')?;
+    Some((url.to_owned(), name.to_owned()))
+}
+
+/// Plays the holder: acquires, says `held TOKEN`, and then answers one line for each line read:
+/// `valid` with `true` or `false`, `release` with what came of it, and ends.
+///
+/// # Errors
+/// What the lock says.
+pub async fn play(client: Client, name: &str, ttl_ms: u64) -> Result<(), leasehold_core::Error> {
+    let ttl = std::time::Duration::from_millis(ttl_ms);
+    let guard = client.lock(name).ttl(ttl).acquire().await?;
+    say(&format!("held {}", guard.token()));
+    for line in std::io::stdin().lock().lines() {
+        match line.as_deref() {
+            Ok("valid") => say(&guard.is_valid().to_string()),
+            _ => break,
+        }
+    }
+    match guard.release().await {
+        Ok(()) => say("released"),
+        Err(error) => say(&format!("{:?}", error.kind())),
+    }
+    Ok(())
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).ok();
+}
+
+/// A running holder process; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    /// The token that it got.
+    pub token: u64,
+}
+
+impl Process {
+    /// Starts a holder and waits until it holds.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the lock.
+    pub fn start(url: &str, name: &str) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut child = Command::new(program)
+            .env(ROLE, format!("{url}\n{name}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("no pipes".into()) };
+        let mut process = Self { child, stdin, stdout: BufReader::new(stdout), token: 0 };
+        let line = process.line()?;
+        let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
+        process.token = token.ok_or(format!("the holder said {line:?}"))?;
+        Ok(process)
+    }
+
+    /// Asks a question and returns the answer.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn ask(&mut self, question: &str) -> Result<String, String> {
+        writeln!(self.stdin, "{question}").map_err(|error| error.to_string())?;
+        self.line()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it with SIGKILL and returns when it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// Stops it (SIGSTOP), and returns when the system says that it is stopped.
+    #[cfg(unix)]
+    pub fn stop(&self) {
+        self.signal(nix::sys::signal::Signal::SIGSTOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        let stopped = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        };
+        while !stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets it go on (SIGCONT).
+    #[cfg(unix)]
+    pub fn go_on(&self) {
+        self.signal(nix::sys::signal::Signal::SIGCONT);
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.pid() as i32);
+        nix::sys::signal::kill(pid, signal).ok();
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(0) => Err("the holder process has ended".into()),
+            Ok(_) => Ok(line.trim_end().to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

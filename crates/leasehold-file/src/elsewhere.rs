@@ -1,0 +1,66 @@
+//! What takes the backend's place on systems that have no open file description locks.
+
+use std::path::Path;
+
+use leasehold_core::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, Renewal, Renewed,
+    Status,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
+
+/// The file backend, which cannot be opened on this system.
+#[derive(Debug)]
+pub enum FileBackend {}
+
+impl FileBackend {
+    /// Refuses.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`], always: only 64-bit Linux and Android have the locks it needs.
+    pub fn open(_path: &Path, _clock: Clock) -> Result<Self> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "the file backend stands on open file description locks, which it can use on 64-bit \
+             Linux and Android only; choose another store, such as sqlite: or redis:",
+        ))
+    }
+}
+
+impl Backend for FileBackend {
+    fn capability(&self) -> &Capability {
+        match *self {}
+    }
+
+    fn place(&self) -> String {
+        match *self {}
+    }
+
+    fn attach(&self, _: ClientId, _: EventSink) {
+        match *self {}
+    }
+
+    fn acquire(&self, _: Ask) -> BoxFuture<'_, Result<Answer>> {
+        match *self {}
+    }
+
+    fn renew<'a>(&'a self, _: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        match *self {}
+    }
+
+    fn release(&self, _: End) -> BoxFuture<'_, Result<Ended>> {
+        match *self {}
+    }
+
+    fn status<'a>(&'a self, _: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        match *self {}
+    }
+
+    fn list<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        match *self {}
+    }
+
+    fn force_release<'a>(&'a self, _: &'a Name, _: Token) -> BoxFuture<'a, Result<Forced>> {
+        match *self {}
+    }
+}

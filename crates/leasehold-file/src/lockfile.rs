@@ -1,0 +1,158 @@
+//! One file and the kernel's lock on it: taking, keeping, giving back, and looking without taking.
+//!
+//! Open file description locks belong to the open file, not to the process: two attempts of one
+//! process exclude each other, and a duplicate of the descriptor in another process keeps the lock.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use leasehold_core::Token;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+/// An open file that can be locked.
+#[derive(Debug)]
+pub(crate) struct LockFile(File);
+
+/// What the kernel says about a file that is only looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// There is no such file.
+    Absent,
+    /// Nobody has it locked.
+    Free,
+    /// Somebody has; with the token, once its holder has written down who it is.
+    Held(Option<Token>),
+}
+
+impl LockFile {
+    /// Opens the file, which is made when it is not there.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path).map(Self)
+    }
+
+    /// Locks the file against everybody else; false when somebody has it.
+    pub(crate) fn try_lock(&self) -> io::Result<bool> {
+        match set(&self.0, libc::F_WRLCK, 0, 1) {
+            Ok(()) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells the kernel, and so everybody who looks, which token the lock is held under.
+    pub(crate) fn mark(&self, token: Token) -> io::Result<()> {
+        Ok(set(&self.0, libc::F_WRLCK, offset(token), 1)?)
+    }
+
+    /// Gives the lock back even if another process has a duplicate of the descriptor.
+    pub(crate) fn unlock(&self) -> io::Result<()> {
+        Ok(set(&self.0, libc::F_UNLCK, 0, 0)?)
+    }
+
+    /// True while `path` leads to this very file: nobody has removed or replaced it.
+    pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let there = match path.symlink_metadata() {
+            Ok(there) => there,
+            Err(error) if is_absent(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let ours = self.0.metadata()?;
+        Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+    }
+
+    /// Another descriptor of the same open file, closed on exec.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone().map(OwnedFd::from)
+    }
+}
+
+/// Looks at a file's lock. Opens it for reading only, so that closing it wakes no waiter.
+pub(crate) fn look(path: &Path) -> io::Result<Seen> {
+    let file =
+        match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+            Ok(file) => file,
+            Err(error) if is_absent(&error) => return Ok(Seen::Absent),
+            Err(error) => return Err(error),
+        };
+    if conflict(&file, 0, 1)?.is_none() {
+        return Ok(Seen::Free);
+    }
+    let token = conflict(&file, 1, 0)?.and_then(|start| Token::new(start.try_into().ok()?));
+    Ok(Seen::Held(token))
+}
+
+/// Neither the file nor the directory that it is to be in is there.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn offset(token: Token) -> libc::off_t {
+    libc::off_t::try_from(token.get()).unwrap_or(libc::off_t::MAX)
+}
+
+fn set(file: &File, kind: i32, start: libc::off_t, length: libc::off_t) -> nix::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, length))).map(drop)
+}
+
+/// Where the first lock of somebody else in the range begins.
+fn conflict(file: &File, start: libc::off_t, length: libc::off_t) -> nix::Result<Option<i64>> {
+    let mut found = range(libc::F_WRLCK, start, length);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
+    Ok((i32::from(found.l_type) != libc::F_UNLCK).then_some(found.l_start))
+}
+
+/// A length of 0 means: to the end of all files.
+fn range(kind: i32, start: libc::off_t, length: libc::off_t) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_the_holders_token_to_those_who_only_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        assert_eq!(look(&path).unwrap(), Seen::Absent);
+        let holder = LockFile::open(&path).unwrap();
+        assert_eq!(look(&path).unwrap(), Seen::Free);
+        assert!(holder.try_lock().unwrap());
+        assert_eq!(look(&path).unwrap(), Seen::Held(None));
+        for token in [Token::new(2).unwrap(), Token::MAX] {
+            holder.unlock().unwrap();
+            assert!(holder.try_lock().unwrap());
+            holder.mark(token).unwrap();
+            assert_eq!(look(&path).unwrap(), Seen::Held(Some(token)));
+            let other = LockFile::open(&path).unwrap();
+            assert!(!other.try_lock().unwrap());
+        }
+        holder.unlock().unwrap();
+        assert_eq!(look(&path).unwrap(), Seen::Free);
+    }
+
+    #[test]
+    fn a_replaced_file_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        let file = LockFile::open(&path).unwrap();
+        assert!(file.is_at(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!file.is_at(&path).unwrap());
+        let _other = LockFile::open(&path).unwrap();
+        assert!(!file.is_at(&path).unwrap());
+    }
+}

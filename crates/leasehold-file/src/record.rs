@@ -1,0 +1,216 @@
+//! The record beside a lock: who holds it, or held it last, and the token.
+
+use std::fs;
+use std::path::Path;
+
+use leasehold_core::backend::Holder;
+use leasehold_core::{AttemptId, Name, Now, Result, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::directory::{Files, sync, write_synced};
+use crate::lockfile::is_absent;
+use crate::oserror::{failed, foreign};
+
+const VERSION: u64 = 1;
+
+/// What is written down about a holder, in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    version: u64,
+    name: String,
+    token: u64,
+    attempt: String,
+    host: String,
+    pid: u32,
+    /// Inode of the process id name space, so that nobody takes a number for another's process.
+    pid_namespace: Option<u64>,
+    since_unix_ms: u64,
+    metadata: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+impl Record {
+    /// The record of a holder that gets the lock now, after the holder of `last`.
+    pub(crate) fn new(
+        name: &Name,
+        token: Token,
+        holder: &Holder,
+        pid_namespace: Option<u64>,
+        now: Now,
+    ) -> Self {
+        Self {
+            version: VERSION,
+            name: name.as_str().to_owned(),
+            token: token.get(),
+            attempt: holder.attempt.to_string(),
+            host: holder.host.clone(),
+            pid: holder.pid,
+            pid_namespace,
+            since_unix_ms: now.unix_ms(),
+            metadata: holder.metadata.clone(),
+        }
+    }
+
+    /// Reads a lock's record; `None` when there is none.
+    ///
+    /// One that is damaged, newer, or of another lock is an error, and is left as it is.
+    pub(crate) fn read(path: &Path, name: &Name) -> Result<Option<Self>> {
+        let Some(record) = Self::read_any(path)? else { return Ok(None) };
+        if record.name != name.as_str() {
+            return Err(foreign(
+                path,
+                &format!("is the record of another lock, {:?}; move it away", record.name),
+            ));
+        }
+        Ok(Some(record))
+    }
+
+    /// Reads a record whatever lock it is of.
+    pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(failed("read", path, error)),
+        };
+        let damaged = |why: &str| {
+            foreign(
+                path,
+                &format!(
+                    "is damaged ({why}) and was left as it is; restore it, or remove it if every \
+                     resource behind this lock may see a token from the clock instead"
+                ),
+            )
+        };
+        let version: Versioned =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+        if version.version > VERSION {
+            return Err(foreign(
+                path,
+                &format!(
+                    "record version {}, written by a newer leasehold (this one knows version \
+                     {VERSION}); upgrade this one or choose another directory",
+                    version.version
+                ),
+            ));
+        }
+        let record: Self =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+        if Token::new(record.token).is_none() {
+            return Err(damaged("its token is out of range"));
+        }
+        if AttemptId::parse(&record.attempt).is_none() {
+            return Err(damaged("its attempt is no attempt id"));
+        }
+        Ok(Some(record))
+    }
+
+    /// Puts the record in place of the old one, which stays whole until the new one is on disk.
+    /// Only the holder of the lock may call it.
+    pub(crate) fn write(&self, files: &Files) -> Result<()> {
+        let write = || {
+            let bytes = serde_json::to_vec(self)?;
+            write_synced(&files.draft, &bytes)?;
+            fs::rename(&files.draft, &files.record)?;
+            files.record.parent().map_or(Ok(()), sync)
+        };
+        write().map_err(|error| {
+            let _ = fs::remove_file(&files.draft);
+            failed("write", &files.record, error)
+        })
+    }
+
+    /// The name of the lock, as it was asked for.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The token of this holder.
+    pub(crate) fn token(&self) -> Option<Token> {
+        Token::new(self.token)
+    }
+
+    /// When this holder got the lock, in milliseconds since the Unix epoch.
+    pub(crate) fn since_unix_ms(&self) -> u64 {
+        self.since_unix_ms
+    }
+
+    /// The name space that the holder's process id belongs to.
+    pub(crate) fn pid_namespace(&self) -> Option<u64> {
+        self.pid_namespace
+    }
+
+    /// The holder, for people.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        Some(Holder {
+            attempt: AttemptId::parse(&self.attempt)?,
+            host: self.host.clone(),
+            pid: self.pid,
+            metadata: self.metadata.clone(),
+        })
+    }
+}
+
+/// The token of the next holder: above the last one, and above the clock's microseconds, so that
+/// it grows even if the directory was deleted in between.
+///
+/// At least 2: the lock on byte 1 would melt into the one on byte 0, and nobody could read it.
+pub(crate) fn next_token(last: Option<&Record>, now: Now, files: &Files) -> Result<Token> {
+    let after = last.map_or(2, |record| record.token.saturating_add(1));
+    // A clock beyond the year 2255 says nothing, and must not use up all tokens.
+    let clock = Token::new(now.unix_us()).map_or(2, Token::get);
+    Token::new(after.max(clock)).ok_or_else(|| {
+        foreign(&files.record, "its token is the largest there is; no later holder can have one")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ErrorKind;
+    use leasehold_core::proto::ClientId;
+
+    use super::*;
+
+    fn record(token: u64) -> Record {
+        let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
+        let holder = Holder { attempt, host: "here".into(), pid: 7, metadata: None };
+        let name = Name::new("a").unwrap();
+        Record::new(&name, Token::new(token).unwrap(), &holder, None, Now::default())
+    }
+
+    fn files(dir: &Path) -> Files {
+        let file = |suffix: &str| dir.join(format!("a.{suffix}"));
+        Files { lock: file("lock"), record: file("json"), draft: file("tmp") }
+    }
+
+    #[test]
+    fn tokens_grow_whatever_the_clock_does() {
+        let files = files(Path::new("/nowhere"));
+        let at_us = |us: u64| Now { steady_ns: 0, wall_ns: us * 1000 };
+        let next = |last: Option<u64>, us: u64| {
+            next_token(last.map(record).as_ref(), at_us(us), &files).map(Token::get)
+        };
+        assert_eq!(next(None, 5_000).unwrap(), 5_000);
+        assert_eq!(next(Some(9_000), 5_000).unwrap(), 9_001, "the clock went back");
+        assert_eq!(next(Some(9_000), 1 << 53).unwrap(), 9_001, "the clock is mad");
+        assert_eq!(next(None, 0).unwrap(), 2);
+        assert_eq!(next(Some(1), 0).unwrap(), 2);
+        let error = next(Some(Token::MAX.get()), 5_000).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Foreign);
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_only_for_its_own_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        record(5).write(&files).unwrap();
+        assert!(!files.draft.exists());
+        let read = Record::read(&files.record, &Name::new("a").unwrap()).unwrap();
+        assert_eq!(read, Some(record(5)));
+        let error = Record::read(&files.record, &Name::new("b").unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Foreign);
+    }
+}

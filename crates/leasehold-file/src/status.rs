@@ -1,0 +1,152 @@
+//! Who holds a lock, found out without touching it: what the kernel says, and the record beside it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use leasehold_core::backend::{State, Status};
+use leasehold_core::{Name, Result, Token};
+
+use crate::directory::{Directory, Files};
+use crate::escape::unescape;
+use crate::lockfile::{Seen, look};
+use crate::oserror::failed;
+use crate::record::Record;
+
+/// How often kernel and record are compared before they are called different: each time, a whole
+/// change of holders has to fall between two reads.
+const COMPARE: usize = 16;
+
+/// What tells whether a process id in a record means a process that can be seen from here.
+#[derive(Clone, Debug)]
+pub(crate) struct Here {
+    host: String,
+    pub(crate) pid_namespace: Option<u64>,
+}
+
+impl Here {
+    pub(crate) fn find() -> Self {
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let pid_namespace = fs::metadata("/proc/self/ns/pid").ok().map(|there| there.ino());
+        Self { host: host.to_string_lossy().into_owned(), pid_namespace }
+    }
+
+    /// What a person should know about the holder's process.
+    fn note(&self, record: &Record) -> Option<String> {
+        let holder = record.holder()?;
+        let ours = self.pid_namespace.is_some() && self.pid_namespace == record.pid_namespace();
+        if !ours || holder.host != self.host {
+            return None;
+        }
+        match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
+            // The state follows the program's name, which may have anything in it but ends with
+            // the last parenthesis.
+            Ok(stat) => {
+                let state = stat.rsplit_once(") ")?.1.chars().next()?;
+                (state == 'T').then(|| {
+                    "the holder is stopped (SIGSTOP); it keeps the lock until it ends".to_owned()
+                })
+            }
+            Err(error) if crate::lockfile::is_absent(&error) => Some(format!(
+                "process {} has ended, but another one keeps the lock's descriptor open",
+                holder.pid
+            )),
+            Err(_) => None,
+        }
+    }
+}
+
+/// One lock's status.
+pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
+    let files = directory.files(name);
+    let (held, record) = compare(&files, name)?;
+    let status = |state, token, note| Status {
+        name: name.clone(),
+        state,
+        holder: record.as_ref().and_then(Record::holder),
+        token,
+        since_unix_ms: record.as_ref().map(Record::since_unix_ms),
+        remaining: None,
+        waiters: None,
+        note,
+    };
+    let recorded = record.as_ref().and_then(Record::token);
+    Ok(match held {
+        None => status(State::Free, recorded, None),
+        Some(token) if token.is_some() && token == recorded => {
+            status(State::Held, token, record.as_ref().and_then(|record| here.note(record)))
+        }
+        Some(token) => Status {
+            holder: None,
+            since_unix_ms: None,
+            ..status(State::Held, token, Some("the holder is still writing its name".into()))
+        },
+    })
+}
+
+/// The state of the lock, and the record that belongs to it: `None` for free, else the token that
+/// the holder has marked, if it has.
+fn compare(files: &Files, name: &Name) -> Result<(Option<Option<Token>>, Option<Record>)> {
+    let mut seen = Seen::Absent;
+    let mut record = None;
+    for _ in 0..COMPARE {
+        seen = look(&files.lock).map_err(|error| failed("look at", &files.lock, error))?;
+        record = Record::read(&files.record, name)?;
+        match seen {
+            Seen::Held(Some(token)) if record.as_ref().and_then(Record::token) != Some(token) => {}
+            _ => break,
+        }
+    }
+    let held = match seen {
+        Seen::Held(token) => Some(token),
+        Seen::Absent | Seen::Free => None,
+    };
+    Ok((held, record))
+}
+
+/// The known locks from `prefix` on. One whose record cannot be read is listed with a note.
+pub(crate) fn list(
+    directory: &Directory,
+    here: &Here,
+    prefix: &str,
+    limit: usize,
+) -> Result<Vec<Status>> {
+    let name_of = |stem: String| {
+        unescape(&stem).or_else(|| {
+            // The file name of a long one does not tell the whole name.
+            let path = directory.record_of(&stem);
+            Name::new(Record::read_any(&path).ok()??.name()).ok()
+        })
+    };
+    let names: BTreeSet<Name> = directory.stems()?.into_iter().filter_map(name_of).collect();
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
+        if found.len() >= limit {
+            break;
+        }
+        match status(directory, here, &name) {
+            // Somebody has tried to get it, and that was all.
+            Ok(status) if status.state == State::Free && status.holder.is_none() => {}
+            Ok(status) => found.push(status),
+            Err(error) => found.push(unreadable(directory, name, &error)),
+        }
+    }
+    Ok(found)
+}
+
+fn unreadable(directory: &Directory, name: Name, error: &leasehold_core::Error) -> Status {
+    let (state, token) = match look(&directory.files(&name).lock) {
+        Ok(Seen::Held(token)) => (State::Held, token),
+        _ => (State::Free, None),
+    };
+    Status {
+        name,
+        state,
+        holder: None,
+        token,
+        since_unix_ms: None,
+        remaining: None,
+        waiters: None,
+        note: Some(error.message().to_owned()),
+    }
+}

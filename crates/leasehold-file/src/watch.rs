@@ -1,0 +1,225 @@
+//! Waking those who wait: one inotify instance and one thread for each backend.
+//!
+//! The kernel reports that a file which was open for writing has been closed, also when its
+//! process dies; but it does so just *before* it removes the process's locks. So the file is
+//! looked at again for a few milliseconds, until it is free.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::{Event, EventSink};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Deadline, Name};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use crate::lockfile::{Seen, look};
+
+/// When to look again after an event that found the file still locked, counted from the last look.
+const LOOK_AGAIN: [Duration; 4] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(7),
+    Duration::from_millis(20),
+];
+
+/// Watches files for the attempts of one backend. The thread ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watcher(Arc<Shared>);
+
+/// One attempt's interest in one file; dropped, it ends.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    descriptor: WatchDescriptor,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inotify: Inotify,
+    stop: EventFd,
+    watched: Mutex<HashMap<WatchDescriptor, Watched>>,
+    events: EventSink,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    name: Name,
+    interested: usize,
+    /// When to look at the file, and how often that was done since the last event.
+    due: Option<(Deadline, usize)>,
+}
+
+impl Watcher {
+    /// Starts the thread.
+    pub(crate) fn start(events: EventSink, clock: Clock) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
+            stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            watched: Mutex::default(),
+            events,
+            clock,
+        });
+        let of_thread = shared.clone();
+        std::thread::Builder::new().name("leasehold-file".into()).spawn(move || of_thread.run())?;
+        Ok(Self(shared))
+    }
+
+    /// Watches a file; whoever waits for the lock `name` is told when the file gets free.
+    pub(crate) fn watch(&self, path: &Path, name: &Name) -> io::Result<Watch> {
+        let wanted = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_DONT_FOLLOW;
+        let mut watched = self.0.lock();
+        let descriptor = self.0.inotify.add_watch(path, wanted)?;
+        let entry = watched.entry(descriptor).or_insert_with(|| Watched {
+            path: path.to_owned(),
+            name: name.clone(),
+            interested: 0,
+            due: None,
+        });
+        entry.interested += 1;
+        Ok(Watch { shared: self.0.clone(), descriptor })
+    }
+
+    /// How many files are watched.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // Fails only when the counter is full, and then the thread is awake anyway.
+        let _ = self.0.stop.write(1);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watched = self.shared.lock();
+        let Some(entry) = watched.get_mut(&self.descriptor) else { return };
+        entry.interested -= 1;
+        if entry.interested == 0 {
+            watched.remove(&self.descriptor);
+            // Fails when the file is gone, and its watch with it.
+            let _ = self.shared.inotify.rm_watch(self.descriptor);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, HashMap<WatchDescriptor, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            let mut ready = [
+                PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, self.timeout()) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "cannot wait for file events; waiters poll");
+                    return;
+                }
+            }
+            if ready[1].any().unwrap_or(true) {
+                return;
+            }
+            self.take_events();
+            self.look_where_due();
+        }
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let now = self.clock.now();
+        let first = self.lock().values().filter_map(|entry| Some(entry.due?.0.remaining(now))).min();
+        // Rounded up, so that nothing is looked at in vain.
+        first.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+        })
+    }
+
+    fn take_events(&self) {
+        let events = match self.inotify.read_events() {
+            Ok(events) => events,
+            Err(Errno::EAGAIN | Errno::EINTR) => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read file events; waiters ask again");
+                self.events.send(Event::Reset);
+                return;
+            }
+        };
+        let now = self.clock.now();
+        let mut watched = self.lock();
+        for event in events {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                self.events.send(Event::Reset);
+            } else if let Some(entry) = watched.get_mut(&event.wd) {
+                entry.due = Some((Deadline::after(now, Duration::ZERO), 0));
+            }
+        }
+    }
+
+    fn look_where_due(&self) {
+        let now = self.clock.now();
+        for entry in self.lock().values_mut() {
+            let Some((_, looked)) = entry.due.filter(|(due, _)| due.has_passed(now)) else {
+                continue;
+            };
+            entry.due = match look(&entry.path) {
+                // Whoever has it now ends with an event of its own.
+                Ok(Seen::Held(_)) => LOOK_AGAIN
+                    .get(looked)
+                    .map(|pause| (Deadline::after(now, *pause), looked + 1)),
+                _ => {
+                    self.events.send(Event::Freed { name: entry.name.clone() });
+                    None
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::backend::EventSink;
+
+    use super::*;
+    use crate::lockfile::LockFile;
+
+    #[test]
+    fn a_watch_ends_with_the_last_interest_and_the_thread_with_the_watcher() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        drop(LockFile::open(&path).unwrap());
+        let (sink, mut events) = EventSink::channel();
+        let watcher = Watcher::start(sink, Clock::system()).unwrap();
+        let name = Name::new("a").unwrap();
+        let one = watcher.watch(&path, &name).unwrap();
+        let two = watcher.watch(&path, &name).unwrap();
+        drop(one);
+        assert_eq!(watcher.count(), 1);
+        drop(LockFile::open(&path).unwrap());
+        assert!(matches!(events.blocking_recv(), Some(Event::Freed { .. })));
+        drop(two);
+        assert_eq!(watcher.count(), 0);
+        drop(watcher);
+        // The sink is gone when the thread is.
+        assert!(events.blocking_recv().is_none());
+    }
+}

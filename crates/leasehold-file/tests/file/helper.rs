@@ -1,0 +1,195 @@
+//! This very test program as another process: it holds, counts or crashes, and reports by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use leasehold_core::backend::{Answer, Backend};
+use leasehold_core::clock::Clock;
+use leasehold_file::FileBackend;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::kit::{Kit, ask, attempt, end, inline};
+
+const ROLE: &str = "LEASEHOLD_FILE_ROLE";
+
+/// Another process; killed when dropped.
+pub(crate) struct Helper {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: BufReader<ChildStdout>,
+}
+
+/// The command that runs this program in a role, with words that the role understands.
+pub(crate) fn command(wrapper: &[&str], role: &[&str]) -> Command {
+    let exe = std::env::current_exe().unwrap();
+    let mut words = wrapper.iter().map(|word| (*word).to_owned());
+    let mut command = match words.next() {
+        Some(program) => {
+            let mut command = Command::new(program);
+            command.args(words).arg(exe);
+            command
+        }
+        None => Command::new(exe),
+    };
+    command
+        .args(["helper::as_another_process", "--exact", "--ignored", "--nocapture"])
+        .arg("--test-threads=1")
+        .env(ROLE, role.join("\n"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+impl Helper {
+    pub(crate) fn start(role: &[&str]) -> Self {
+        Self::wrapped(&[], role)
+    }
+
+    pub(crate) fn wrapped(wrapper: &[&str], role: &[&str]) -> Self {
+        let mut child = command(wrapper, role).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdin, lines }
+    }
+
+    /// Holds `lock` until told to let go; returns when it has it, with the token.
+    pub(crate) fn holding(dir: &Path, lock: &str) -> (Self, u64) {
+        let mut helper = Self::start(&["hold", dir.to_str().unwrap(), lock]);
+        let token = helper.next().unwrap().parse().unwrap();
+        (helper, token)
+    }
+
+    /// The next line that it reports; `None` when it has ended.
+    pub(crate) fn next(&mut self) -> Option<String> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.lines.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            if let Some((_, said)) = line.split_once("@ ") {
+                return Some(said.trim_end().to_owned());
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end; true when that was SIGKILL.
+    pub(crate) fn was_killed(mut self) -> bool {
+        self.child.wait().unwrap().signal() == Some(Signal::SIGKILL as i32)
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&mut self) {
+        self.stdin = None;
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn say(what: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "@ {what}").unwrap();
+    out.flush().unwrap();
+}
+
+fn wait_to_go_on() {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+}
+
+#[test]
+#[ignore = "the other tests run it as another process"]
+fn as_another_process() {
+    let role = std::env::var(ROLE).unwrap();
+    let words: Vec<&str> = role.split('\n').collect();
+    match words[..] {
+        ["hold", dir, lock] => hold(Path::new(dir), lock),
+        ["hold-with-child", dir, lock] => hold_with_child(Path::new(dir), lock),
+        ["open", dir] => open(Path::new(dir)),
+        ["count", dir, lock, counter, times] => {
+            count(Path::new(dir), lock, Path::new(counter), times.parse().unwrap());
+        }
+        ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
+        _ => panic!("no such role: {role}"),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn hold(dir: &Path, lock: &str) {
+    let kit = Kit::open(dir);
+    let (attempt, token) = kit.lock(lock).await;
+    say(token);
+    wait_to_go_on();
+    say(format!("{:?}", kit.release(lock, attempt, token).await));
+}
+
+/// A child that outlives this process, and is not waited for, has the lock's descriptor as its standard input.
+#[expect(clippy::zombie_processes)]
+#[tokio::main(flavor = "current_thread")]
+async fn hold_with_child(dir: &Path, lock: &str) {
+    let kit = Kit::open(dir);
+    let (attempt, token) = kit.lock(lock).await;
+    let descriptor = kit.backend.descriptor(attempt).unwrap();
+    let sleeper = Command::new("sleep")
+        .arg("60")
+        .stdin(Stdio::from(descriptor))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    say(token);
+    say(sleeper.id());
+    wait_to_go_on();
+    say(format!("{:?}", kit.release(lock, attempt, token).await));
+}
+
+fn open(dir: &Path) {
+    match FileBackend::open(dir, Clock::system()) {
+        Ok(_) => say("ok"),
+        Err(error) => say(format!("{:?}: {error}", error.kind())),
+    }
+}
+
+/// Adds to a plain file, which loses counts as soon as two do it at once.
+#[tokio::main(flavor = "current_thread")]
+async fn count(dir: &Path, lock: &str, counter: &Path, times: u32) {
+    let kit = Kit::open(dir);
+    for _ in 0..times {
+        let (attempt, token) = kit.lock(lock).await;
+        let before: u64 = std::fs::read_to_string(counter).unwrap().parse().unwrap();
+        std::fs::write(counter, (before + 1).to_string()).unwrap();
+        say(format!("{before} {token}"));
+        kit.release(lock, attempt, token).await;
+    }
+}
+
+/// Acquires and releases in one thread, so that its system calls can be counted.
+fn pairs(dir: &Path, lock: &str, times: u32) {
+    crate::crash::mark();
+    let backend = FileBackend::open(dir, Clock::system()).unwrap();
+    for _ in 0..times {
+        let attempt = attempt();
+        let Answer::Granted(grant) = inline(backend.acquire(ask(lock, attempt, false))).unwrap()
+        else {
+            panic!("somebody else is here");
+        };
+        let token = grant.tokens.base();
+        say(token);
+        inline(backend.release(end(lock, attempt, Some(token)))).unwrap();
+    }
+}

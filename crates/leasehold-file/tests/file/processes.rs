@@ -1,0 +1,163 @@
+//! Holders that die, stop, compete, or leave a descriptor behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_core::backend::State;
+use nix::sys::signal::Signal;
+use tokio::time::timeout;
+
+use crate::helper::Helper;
+use crate::kit::{AT_ONCE, Kit, SOON, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_holder_frees_the_lock_at_once_and_the_next_token_is_larger() {
+    let dir = tempfile::tempdir().unwrap();
+    let (holder, token) = Helper::holding(dir.path(), "a");
+    let kit = Kit::open(dir.path());
+    let waiter = tokio::spawn({
+        let kit = kit.clone();
+        async move { kit.lock("a").await }
+    });
+    until("the waiter has asked", SOON, async || {
+        (crate::kit::descriptors(dir.path()) > 0).then_some(())
+    })
+    .await;
+    holder.signal(Signal::SIGKILL);
+    let (attempt, next) = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    assert!(next.get() > token);
+    kit.release("a", attempt, next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_lock_wakes_a_waiter_in_another_process_by_push() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut holder, _) = Helper::holding(dir.path(), "a");
+    let kit = Kit::open(dir.path());
+    let attempt = crate::kit::attempt();
+    kit.ask("a", attempt, true).await.unwrap();
+    assert_eq!(kit.heard(), 0);
+    holder.go_on();
+    assert_eq!(holder.next().unwrap(), "Released");
+    until("the push", AT_ONCE, async || (kit.heard() > 0).then_some(())).await;
+    let token = kit.lock_as("a", attempt).await;
+    kit.release("a", attempt, token).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_holder_keeps_the_lock_and_status_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (holder, token) = Helper::holding(dir.path(), "a");
+    let kit = Kit::open(dir.path());
+    assert_eq!(kit.status("a").await.note, None);
+    holder.signal(Signal::SIGSTOP);
+    let status = until("the stop is seen", SOON, async || {
+        Some(kit.status("a").await).filter(|status| status.note.is_some())
+    })
+    .await;
+    assert!(status.note.unwrap().contains("SIGSTOP"));
+    assert_eq!(status.state, State::Held);
+    assert_eq!(status.token.unwrap().get(), token);
+    assert_eq!(status.holder.unwrap().pid, holder.pid().as_raw() as u32);
+    assert!(kit.try_lock("a").await.is_none());
+    holder.signal(Signal::SIGKILL);
+    until("free", AT_ONCE, async || (!kit.is_held("a").await).then_some(())).await;
+}
+
+#[test]
+fn many_processes_lose_no_update_and_tokens_grow_from_holder_to_holder() {
+    const PROCESSES: u64 = 8;
+    const TIMES: u64 = 25;
+    let dir = tempfile::tempdir().unwrap();
+    let counter = dir.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    // None of them finds the store made: they make it at the same time.
+    let store = dir.path().join("store");
+    let role =
+        ["count", store.to_str().unwrap(), "a", counter.to_str().unwrap(), &TIMES.to_string()];
+    let helpers: Vec<Helper> = (0..PROCESSES).map(|_| Helper::start(&role)).collect();
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    for mut helper in helpers {
+        while let Some(line) = helper.next() {
+            let (count, token) = line.split_once(' ').unwrap();
+            seen.push((count.parse().unwrap(), token.parse().unwrap()));
+        }
+    }
+    let total = PROCESSES * TIMES;
+    assert_eq!(std::fs::read_to_string(&counter).unwrap(), total.to_string());
+    seen.sort();
+    assert!(seen.iter().map(|(count, _)| *count).eq(0..total));
+    assert!(seen.windows(2).all(|pair| pair[0].1 < pair[1].1), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_of_the_descriptor_keeps_the_lock_after_the_holder_died() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut holder = Helper::start(&["hold-with-child", dir.path().to_str().unwrap(), "a"]);
+    let token: u64 = holder.next().unwrap().parse().unwrap();
+    let child: i32 = holder.next().unwrap().parse().unwrap();
+    let kit = Kit::open(dir.path());
+    let waiter = tokio::spawn({
+        let kit = kit.clone();
+        async move { kit.lock("a").await }
+    });
+    drop(holder);
+    let status = until("the holder's end is seen", SOON, async || {
+        Some(kit.status("a").await).filter(|status| status.note.is_some())
+    })
+    .await;
+    assert!(status.note.unwrap().contains("has ended"));
+    assert_eq!((status.state, status.token.unwrap().get()), (State::Held, token));
+    assert!(!waiter.is_finished());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
+    let (attempt, next) = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    assert!(next.get() > token);
+    kit.release("a", attempt, next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_frees_the_lock_although_a_duplicate_lives_and_wakes_by_push() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, other) = (Kit::open(dir.path()), Kit::open(dir.path()));
+    let (attempt, token) = ours.lock("a").await;
+    let _duplicate = ours.backend.descriptor(attempt).unwrap();
+    let waiting = crate::kit::attempt();
+    other.ask("a", waiting, true).await.unwrap();
+    ours.release("a", attempt, token).await;
+    until("the push", AT_ONCE, async || (other.heard() > 0).then_some(())).await;
+    let next = other.lock_as("a", waiting).await;
+    assert!(next > token);
+    other.release("a", waiting, next).await;
+}
+
+use leasehold_core::backend::Backend;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_at_a_lock_never_makes_a_try_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let kit = Kit::open(dir.path());
+    let stop = Arc::new(AtomicBool::new(false));
+    let lookers: Vec<_> = (0..2)
+        .map(|_| {
+            let (kit, stop) = (Kit::open(dir.path()), stop.clone());
+            tokio::spawn(async move {
+                let mut looks = 0_u32;
+                while !stop.load(Ordering::Relaxed) {
+                    kit.status("a").await;
+                    kit.backend.list("", 10).await.unwrap();
+                    looks += 1;
+                }
+                looks
+            })
+        })
+        .collect();
+    for _ in 0..200 {
+        let (attempt, grant) = kit.try_lock("a").await.expect("nobody else wants the lock");
+        kit.release("a", attempt, grant.tokens.base()).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for looker in lookers {
+        assert!(timeout(Duration::from_secs(10), looker).await.unwrap().unwrap() > 0);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the tests need beside Rust and its linker: one row per program.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::install;
+
+/// A program that the build or the tests start.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// Any one of these will do: a name to be looked up, or a path where `*` stands for any one
+    /// directory.
+    pub(crate) programs: &'static [&'static str],
+    /// The Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// What the tests call it in `LEASEHOLD_REQUIRE`; `None` for what only the build needs.
+    pub(crate) name: Option<&'static str>,
+    /// What it is for.
+    pub(crate) why: &'static str,
+}
+
+/// All of them, and nothing else, is installed by `cargo xtask test`.
+pub(crate) const NEEDS: &[Need] = &[Need {
+    programs: &["strace"],
+    package: "strace",
+    name: Some("strace"),
+    why: "crash tests end a program at a chosen system call",
+}];
+
+/// Where Debian keeps servers; not in everybody's `PATH`.
+const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Sees to it that all is there; what was installed for that.
+pub(crate) fn ensure() -> Result<Vec<&'static str>, String> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    install::install(&missing)?;
+    match self::missing().first() {
+        None => Ok(missing.iter().map(|need| need.package).collect()),
+        Some(need) => Err(format!(
+            "the package {} is installed, but brings none of: {}",
+            need.package,
+            need.programs.join(", ")
+        )),
+    }
+}
+
+/// The value of `LEASEHOLD_REQUIRE`: the tests of these fail when their program is missing,
+/// instead of being ignored.
+pub(crate) fn required() -> String {
+    NEEDS.iter().filter_map(|need| need.name).collect::<Vec<_>>().join(",")
+}
+
+fn missing() -> Vec<&'static Need> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> =
+        env::split_paths(&path).chain(SBIN.iter().map(PathBuf::from)).collect();
+    let there = |need: &Need| need.programs.iter().any(|program| found(program, &dirs));
+    NEEDS.iter().filter(|need| !there(need)).collect()
+}
+
+fn found(program: &str, dirs: &[PathBuf]) -> bool {
+    if program.contains('/') {
+        let parts: Vec<&str> = program.trim_start_matches('/').split('/').collect();
+        return matches(Path::new("/"), &parts);
+    }
+    dirs.iter().any(|dir| dir.join(program).is_file())
+}
+
+fn matches(dir: &Path, parts: &[&str]) -> bool {
+    match parts {
+        [] => dir.is_file(),
+        ["*", rest @ ..] => {
+            let entries = dir.read_dir().into_iter().flatten().flatten();
+            entries.into_iter().any(|entry| matches(&entry.path(), rest))
+        }
+        [part, rest @ ..] => matches(&dir.join(part), rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_program_is_found_by_name_and_behind_a_star() {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("17/bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(bin.join("postgres"), "").unwrap();
+        assert!(found("postgres", std::slice::from_ref(&bin)));
+        assert!(!found("mysqld", &[bin]));
+        let root = dir.path().display();
+        assert!(found(&format!("{root}/*/bin/postgres"), &[]));
+        assert!(!found(&format!("{root}/*/bin/mysqld"), &[]));
+        assert!(!found(&format!("{root}/*/bin"), &[]));
+    }
+
+    #[test]
+    fn every_row_is_filled_in_and_named_once() {
+        let mut names: Vec<_> = NEEDS.iter().filter_map(|need| need.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), NEEDS.iter().filter(|need| need.name.is_some()).count());
+        for need in NEEDS {
+            assert!(!need.programs.is_empty() && !need.why.is_empty(), "{need:?}");
+            assert!(!need.package.contains(' '), "{need:?}");
+        }
+    }
+}

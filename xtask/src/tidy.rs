@@ -1,0 +1,84 @@
+//! `cargo xtask tidy`: the rules of this repository that no other tool knows.
+
+mod clock;
+mod code;
+mod direction;
+mod home_paths;
+mod invariants;
+mod links;
+mod manifests;
+mod markdown;
+mod readmes;
+mod sources;
+mod tree;
+
+use std::fmt;
+
+use crate::generated;
+use crate::ui::{self, End};
+use tree::Tree;
+
+/// Something that a rule does not allow, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Violation {
+    /// Path from the root.
+    pub(crate) file: String,
+    /// Line in the file; `None` when it is about the whole.
+    pub(crate) line: Option<usize>,
+    what: String,
+    next: String,
+}
+
+impl Violation {
+    /// One about a whole file.
+    pub(crate) fn of(file: &str, what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line: None, what: what.into(), next: next.into() }
+    }
+
+    /// One about a line, the first being 1.
+    fn at(file: &str, line: usize, what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { line: Some(line), ..Self::of(file, what, next) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}\n    -> {}", self.what, self.next)
+    }
+}
+
+type Rule = fn(&Tree) -> Vec<Violation>;
+
+const RULES: &[Rule] = &[
+    direction::check,
+    manifests::check,
+    sources::opening,
+    sources::length,
+    sources::words,
+    clock::check,
+    home_paths::check,
+    links::check,
+    invariants::check,
+    readmes::check,
+    |_| generated::stale(generated::DOCS),
+];
+
+/// Reads the tree, applies every rule and prints the outcome as one step.
+pub(crate) fn step() -> bool {
+    ui::step("tidy", || {
+        let tree = match Tree::read() {
+            Ok(tree) => tree,
+            Err(message) => return End::Bad(message),
+        };
+        let mut found: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
+        found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        if found.is_empty() {
+            return End::Good(format!("{} rules, {} files", RULES.len(), tree.files.len()));
+        }
+        End::Bad(found.iter().map(|violation| format!("{violation}\n")).collect())
+    })
+}
