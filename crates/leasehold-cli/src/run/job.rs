@@ -104,7 +104,8 @@ impl Job<'_> {
             Some(end) => end?,
             None => code::OWN,
         };
-        Ok(Ended { code, lost: state.lost, interrupted: state.interrupted })
+        let interrupted = state.interrupted.filter(|_| code != code::LOST);
+        Ok(Ended { code, lost: state.lost, interrupted })
     }
 
     fn take(&mut self, report: Report) {

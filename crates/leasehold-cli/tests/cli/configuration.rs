@@ -19,14 +19,22 @@ fn option_beats_environment_beats_config_beats_default() {
     let place = Place::new();
     let url = |name: &str| format!("file:{}", place.path(name).display());
     let config = format!("store = \"{}\"", url("by-config"));
-    assert_eq!(run(&place, |command| {
-        command.args(["run", "a", "true"]);
-    }).code, 0);
+    assert_eq!(
+        run(&place, |command| {
+            command.args(["run", "a", "true"]);
+        })
+        .code,
+        0
+    );
     assert!(place.path("state/leasehold").is_dir());
     place.write("config/leasehold/config.toml", &config);
-    assert_eq!(run(&place, |command| {
-        command.args(["run", "a", "true"]);
-    }).code, 0);
+    assert_eq!(
+        run(&place, |command| {
+            command.args(["run", "a", "true"]);
+        })
+        .code,
+        0
+    );
     assert!(place.path("by-config").is_dir());
     let done = run(&place, |command| {
         command.args(["run", "a", "true"]).env("LEASEHOLD_STORE", url("by-variable"));

@@ -12,11 +12,7 @@ fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
          $LEASEHOLD --store {} run -q counter -- sh -c '{step}' || exit; done",
         place.store()
     );
-    let start = || {
-        let mut command = place.program("sh");
-        let child = command.arg("-c").arg(&line).spawn().unwrap();
-        child
-    };
+    let start = || place.program("sh").arg("-c").arg(&line).spawn().unwrap();
     let all: Vec<_> = (0..8).map(|_| start()).collect();
     for mut child in all {
         assert!(child.wait().unwrap().success());
