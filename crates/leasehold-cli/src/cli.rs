@@ -17,6 +17,7 @@ use crate::run::options::OnLost;
 /// directory on this machine; --store, LEASEHOLD_STORE or a config file name another place.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
+#[command(args_override_self = true)]
 #[command(after_help = manual::SHORT_HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]

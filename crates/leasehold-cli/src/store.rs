@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use leasehold::backend::{Forced, Status};
+use leasehold::backend::{Forced, State, Status};
 use leasehold::clock::Clock;
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
 
@@ -64,6 +64,11 @@ impl Store {
     /// Who holds a lock, and who waits.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         Ok(self.0.lock(name).status().await?)
+    }
+
+    /// True when nobody holds a lock.
+    pub(crate) async fn is_free(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.status(name).await?.state == State::Free)
     }
 
     /// The locks whose names start with this; `None` when the store cannot list.

@@ -165,8 +165,8 @@ impl Job<'_> {
     /// We were continued, by `fg`, `bg` or anybody: so is the command, unless its lock was lost
     /// while it stood still.
     fn resume(&mut self, group: Group) {
-        if !self.state.lost && self.held.is_over() {
-            return; // The loss is told next, and decides.
+        if self.on_lost == OnLost::Kill && !self.state.lost && self.held.is_over() {
+            return; // The loss is told next, and ends it.
         }
         if let Some(terminal) = &self.terminal
             && self.state.wants_terminal
