@@ -146,8 +146,11 @@ async fn work(
         command: options.command.clone(),
     };
     let environment = environment::of_command(&store.place(), &options.name, held);
-    let supervisor = Supervisor::start(&orders, held.descriptor().as_ref(), &environment)
+    let kill_by = job::kill_by(held).filter(|_| options.on_lost == OnLost::Kill);
+    let lock = held.descriptor();
+    let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
         .map_err(|error| Failure::own(format!("cannot start the supervisor: {error}")))?;
+    drop(lock);
     // From now on we may be in the background of the terminal, and still have something to say.
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);

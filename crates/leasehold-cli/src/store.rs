@@ -136,6 +136,11 @@ impl Held {
         self.0.deadline().map(|deadline| deadline.unix_ms())
     }
 
+    /// When the lease ends, if it is known yet, on the clock of [`now_steady_ns`].
+    pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
+        self.0.deadline().map(|deadline| deadline.steady_ns())
+    }
+
     /// Time left until somebody else may hold the lock.
     pub(crate) fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -179,6 +184,11 @@ fn supported<T>(answer: Result<T, Error>) -> Result<Option<T>, Failure> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The clock that counts suspend, in nanoseconds; the same for all processes of this machine.
+pub(crate) fn now_steady_ns() -> u64 {
+    Clock::system().now().steady_ns
 }
 
 /// The wall clock, in milliseconds since the Unix epoch.

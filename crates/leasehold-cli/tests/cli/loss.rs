@@ -110,6 +110,18 @@ fn a_run_that_stood_still_for_longer_than_its_lease_ends_its_command() {
 }
 
 #[test]
+fn the_supervisor_ends_the_command_in_time_while_leasehold_stands_still() {
+    let place = Place::new();
+    let running = on_ttl_store(&place, &[], "echo $$ > pid; touch ready; sleep 60");
+    place.until_exists("ready");
+    running.send(Signal::SIGSTOP);
+    until("the command has ended", || !runs(numbers(&place.read("pid"))[0]));
+    assert_eq!(stat(running.pid()).unwrap().0, 'T', "without leasehold");
+    running.send(Signal::SIGCONT);
+    assert_eq!(running.end().code, 76);
+}
+
+#[test]
 fn a_command_that_may_go_on_is_continued_with_leasehold() {
     let place = Place::new();
     let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
