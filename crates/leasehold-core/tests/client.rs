@@ -45,7 +45,7 @@ impl Bench {
 }
 
 fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
-    ClientBuilder::new(backend).clock(hand.clock()).build().unwrap()
+    ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
 }
 
 /// On a single-threaded runtime, everybody who can run has run after this.

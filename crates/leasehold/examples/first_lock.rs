@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use leasehold::prelude::*;
-
 #[tokio::main]
 async fn main() -> leasehold::Result<()> {
     let directory = std::env::temp_dir().join("leasehold-example");
