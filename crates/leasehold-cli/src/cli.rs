@@ -1,0 +1,216 @@
+//! The command line: subcommands, options and their help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::duration;
+use crate::manual;
+use crate::run::options::OnLost;
+
+/// Run a command while holding a lock, and look after locks
+///
+/// A lock is a name that at most one owner holds at a time. Without a server, locks live in a
+/// directory on this machine; --store, LEASEHOLD_STORE or a config file name another place.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
+#[command(after_help = manual::SHORT_HELP)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that stand before or after the subcommand.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Globals {
+    /// Where the locks are, such as file:/var/lib/leasehold [default: LEASEHOLD_STORE, then the
+    /// config file, then a directory of this user]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Read this config file, and no other
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Say more
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock
+    Run(RunArgs),
+    /// List the known locks
+    List(ListArgs),
+    /// Show who holds a lock and who waits for it; exits with 0 if it is held, 1 if it is free
+    Status(StatusArgs),
+    /// Follow a lock, or all whose names start alike
+    Watch(WatchArgs),
+    /// End the lease of a holder that cannot end it itself
+    ForceRelease(ForceReleaseArgs),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write all of them to a directory
+    Man(ManArgs),
+}
+
+/// `leasehold run`.
+///
+/// The command gets its own process group, the terminal, standard input and every signal. The
+/// whole group ends before the lock can pass on, also when leasehold itself is killed.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = manual::RUN_HELP)]
+pub(crate) struct RunArgs {
+    /// The lock: 1 to 512 bytes of UTF-8 without control characters
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// The command and its arguments
+    #[arg(
+        value_name = "CMD",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "shell_line"
+    )]
+    pub(crate) command: Vec<OsString>,
+
+    /// Run this line with $SHELL, or /bin/sh
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "LINE",
+        allow_hyphen_values = true,
+        conflicts_with = "command"
+    )]
+    pub(crate) shell_line: Option<OsString>,
+
+    /// Do not wait when somebody else holds the lock
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// Wait this long at most; 0 is --no-wait [default: as long as it takes]
+    #[arg(
+        short, long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true
+    )]
+    pub(crate) wait: Option<Duration>,
+
+    /// Exit code when the lock was not to be had [default: 1]
+    #[arg(short = 'E', long, value_name = "CODE", allow_hyphen_values = true)]
+    pub(crate) conflict_exit_code: Option<u8>,
+
+    /// How long the lock outlives a crash, on stores where leases end by time: 10ms to 24h
+    /// [default: 30s]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// Lose the lock after this long, whatever the command does
+    #[arg(
+        long, value_name = "DUR", value_parser = duration::parse_positive, allow_hyphen_values = true
+    )]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// Keep the lock this long, even if the command ends sooner: where clocks differ between
+    /// machines, a short job must not run twice
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// What happens to the command when the lock is lost [default: kill]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(crate) on_lost: Option<OnLost>,
+
+    /// Time between TERM and KILL [default: half the loss margin; never beyond the deadline]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// What others see about this holder, cut at 1 KiB [default: the command line]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) metadata: Option<String>,
+}
+
+/// `leasehold list`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListArgs {
+    /// Only names that start with this
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+
+    /// List this many at most
+    #[arg(long, default_value_t = 1000, value_name = "NUMBER")]
+    pub(crate) limit: usize,
+
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold status`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// The lock
+    pub(crate) name: String,
+
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold watch`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WatchArgs {
+    /// A name, or what names start with
+    #[arg(value_name = "NAME|PREFIX", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+
+    /// Time between two looks
+    #[arg(
+        long, value_name = "DUR", default_value = "1s", value_parser = duration::parse_positive,
+        allow_hyphen_values = true
+    )]
+    pub(crate) interval: Duration,
+
+    /// One JSON object a line for each change
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold force-release`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ForceReleaseArgs {
+    /// The lock
+    pub(crate) name: String,
+
+    /// The token of the lease to end, as `status` shows it; a later one is left alone
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: u64,
+
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold completions`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: Shell,
+}
+
+/// `leasehold man`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ManArgs {
+    /// Write all pages into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}

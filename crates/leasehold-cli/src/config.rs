@@ -1,0 +1,209 @@
+//! The config file, and where the store is: option, environment, file, default.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::{User, getuid};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::duration;
+use crate::failure::Failure;
+use crate::run::options::OnLost;
+
+/// The environment variable that names the store.
+pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+
+/// The file for all users of the machine.
+const SYSTEM_FILE: &str = "/etc/leasehold/config.toml";
+
+/// What a config file may say.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Config {
+    /// The store's URL.
+    pub(crate) store: Option<String>,
+    /// Defaults for `leasehold run`.
+    #[serde(default)]
+    pub(crate) run: RunConfig,
+}
+
+/// Defaults for `leasehold run`; times are written as on the command line, or as numbers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RunConfig {
+    /// `--wait`.
+    #[serde(default, deserialize_with = "any_time")]
+    pub(crate) wait: Option<Duration>,
+    /// `--ttl`.
+    #[serde(default, deserialize_with = "ttl")]
+    pub(crate) ttl: Option<Duration>,
+    /// `--max-hold`.
+    #[serde(default, deserialize_with = "positive")]
+    pub(crate) max_hold: Option<Duration>,
+    /// `--min-hold`.
+    #[serde(default, deserialize_with = "any_time")]
+    pub(crate) min_hold: Option<Duration>,
+    /// `--on-lost`.
+    pub(crate) on_lost: Option<OnLost>,
+    /// `--kill-after`.
+    #[serde(default, deserialize_with = "any_time")]
+    pub(crate) kill_after: Option<Duration>,
+    /// `--conflict-exit-code`.
+    pub(crate) conflict_exit_code: Option<u8>,
+}
+
+impl Config {
+    /// Reads the given file, or the user's and the machine's; what one does not say the next may.
+    pub(crate) fn load(given: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(path) = given {
+            return Self::read(path)?.ok_or_else(|| {
+                Failure::own(format!("--config {}: there is no such file", path.display()))
+            });
+        }
+        let user = match user_file() {
+            Some(path) => Self::read(&path)?.unwrap_or_default(),
+            None => Self::default(),
+        };
+        Ok(user.or(Self::read(Path::new(SYSTEM_FILE))?.unwrap_or_default()))
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, Failure> {
+        let failed = |what: &str| Failure::own(format!("{}: {what}", path.display()));
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).map(Some).map_err(|what| failed(&what)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(failed(&format!("cannot be read: {error}"))),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| {
+            // Not the error's own text, which quotes the line: it may hold a password.
+            let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            format!("{line}{}", error.message())
+        })
+    }
+
+    fn or(self, other: Self) -> Self {
+        let (run, than) = (self.run, other.run);
+        Self {
+            store: self.store.or(other.store),
+            run: RunConfig {
+                wait: run.wait.or(than.wait),
+                ttl: run.ttl.or(than.ttl),
+                max_hold: run.max_hold.or(than.max_hold),
+                min_hold: run.min_hold.or(than.min_hold),
+                on_lost: run.on_lost.or(than.on_lost),
+                kill_after: run.kill_after.or(than.kill_after),
+                conflict_exit_code: run.conflict_exit_code.or(than.conflict_exit_code),
+            },
+        }
+    }
+}
+
+/// The store's URL: option, environment, config file, then a directory of the user's own.
+pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String, Failure> {
+    let given = option
+        .map(str::to_owned)
+        .or_else(|| env::var(STORE_VARIABLE).ok().filter(|url| !url.is_empty()))
+        .or_else(|| config.store.clone());
+    if let Some(url) = given {
+        return Ok(url);
+    }
+    let folder = absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")));
+    let Some(folder) = folder else {
+        return Err(Failure::own("this user has no home directory to keep locks in")
+            .next("name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE"));
+    };
+    let folder = folder.join("leasehold");
+    let Some(path) = folder.to_str() else {
+        return Err(Failure::own(format!("{}: the path is not UTF-8", folder.display()))
+            .next("name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE"));
+    };
+    Ok(format!("file:{}", path.replace('%', "%25").replace('?', "%3F")))
+}
+
+fn user_file() -> Option<PathBuf> {
+    let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?;
+    Some(folder.join("leasehold/config.toml"))
+}
+
+/// A directory from the environment; a relative one is to be ignored, says the XDG specification.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable)
+        .map(|path: OsString| PathBuf::from(path))
+        .filter(|path| path.is_absolute())
+}
+
+/// The home directory that the user database names: cron and services may not have `HOME`, and
+/// `sudo` may leave another user's there.
+fn home() -> Option<PathBuf> {
+    let user = User::from_uid(getuid()).ok().flatten()?;
+    Some(user.dir).filter(|home| home.is_absolute())
+}
+
+/// A time as text with a unit, or a number of seconds.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Whole(i64),
+    Fraction(f64),
+}
+
+type Parse = fn(&str) -> Result<Duration, String>;
+
+fn time<'de, D: Deserializer<'de>>(from: D, parse: Parse) -> Result<Option<Duration>, D::Error> {
+    let text = match Written::deserialize(from)? {
+        Written::Text(text) => text,
+        Written::Whole(number) => number.to_string(),
+        Written::Fraction(number) => number.to_string(),
+    };
+    parse(&text).map(Some).map_err(|why| de::Error::custom(format!("{text:?}: {why}")))
+}
+
+fn any_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from, duration::parse)
+}
+
+fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from, duration::parse_positive)
+}
+
+fn ttl<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from, duration::parse_ttl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_or_text() {
+        let config = Config::parse("[run]\nwait = 5\nttl = \"1m\"\nkill-after = 0.5\n").unwrap();
+        assert_eq!(config.run.wait, Some(Duration::from_secs(5)));
+        assert_eq!(config.run.ttl, Some(Duration::from_secs(60)));
+        assert_eq!(config.run.kill_after, Some(Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn an_error_names_line_and_key_and_quotes_no_line() {
+        let error = Config::parse("store = \"redis://:s3cret@h\"\nttk = 1\n").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("`ttk`"), "{error}");
+        assert!(error.contains("`store`") && !error.contains("s3cret"), "{error}");
+        let error = Config::parse("[run]\nwait = -1\n").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("negative"), "{error}");
+    }
+}

@@ -1,0 +1,74 @@
+//! How the command fails: an exit code, a message, and a next step where there is one.
+
+use leasehold::{Error, ErrorKind};
+
+/// Exit codes that are `leasehold`'s own.
+pub(crate) mod code {
+    /// The lock was not to be had (`-E` changes it); for `status`, that nobody holds it.
+    pub(crate) const CONFLICT: u8 = 1;
+    /// The store cannot be used: `EX_UNAVAILABLE` of sysexits.h.
+    pub(crate) const UNAVAILABLE: u8 = 69;
+    /// The lock was lost while the command ran.
+    pub(crate) const LOST: u8 = 76;
+    /// `leasehold` itself failed or was called wrongly, as in `env` and `timeout`.
+    pub(crate) const OWN: u8 = 125;
+    /// The command was found but could not be run.
+    pub(crate) const CANNOT_RUN: u8 = 126;
+    /// The command was not found.
+    pub(crate) const NOT_FOUND: u8 = 127;
+    /// Added to the number of the signal that ended the command (or the waiting).
+    pub(crate) const SIGNAL: u8 = 128;
+}
+
+/// Why the command ends, and how it says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// One line for stderr.
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) next_step: Option<String>,
+}
+
+impl Failure {
+    /// A failure of the command's own, code 125.
+    pub(crate) fn own(message: impl Into<String>) -> Self {
+        Self::with_code(code::OWN, message)
+    }
+
+    /// A failure with this exit code.
+    pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), next_step: None }
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn next(mut self, step: impl Into<String>) -> Self {
+        self.next_step = Some(step.into());
+        self
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Timeout => code::CONFLICT,
+            ErrorKind::Lost => code::LOST,
+            ErrorKind::Unavailable
+            | ErrorKind::Refused
+            | ErrorKind::Foreign
+            | ErrorKind::Closed => code::UNAVAILABLE,
+            _ => code::OWN,
+        };
+        let failure = Self::with_code(code, error.to_string());
+        match error.kind() {
+            ErrorKind::Unavailable => failure.next(
+                "check the store (--store, LEASEHOLD_STORE or the config file) and that it runs",
+            ),
+            ErrorKind::Refused => {
+                failure.next("check the store's credentials and this user's permissions")
+            }
+            _ => failure,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A process group: signals to all of it, and whether anything of it still runs.
+
+use std::fs;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// The process group of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group(pub(crate) Pid);
+
+impl Group {
+    /// Sends a signal to every member; members that have gone or belong to others are no error,
+    /// since nothing could be done about them.
+    pub(crate) fn signal(self, signal: Signal) {
+        let _ = killpg(self.0, signal);
+    }
+
+    /// Asks every member to end; one that is stopped is continued, or it would never hear of it.
+    pub(crate) fn terminate(self) {
+        self.signal(Signal::SIGTERM);
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// True while a member runs. A zombie that its parent, outside the group, never collects
+    /// does not run.
+    pub(crate) fn is_alive(self) -> bool {
+        killpg(self.0, None) != Err(Errno::ESRCH) && self.has_running_member()
+    }
+
+    fn has_running_member(self) -> bool {
+        let Ok(processes) = fs::read_dir("/proc") else { return true };
+        let group = self.0.to_string();
+        let mut seen = false;
+        for process in processes.flatten() {
+            let Some(stat) = Stat::read(&process.file_name().to_string_lossy()) else { continue };
+            seen = true;
+            if stat.field(PGRP) == Some(&group) && !stat.is_zombie() {
+                return true;
+            }
+        }
+        !seen
+    }
+}
+
+/// One process's line in `/proc/PID/stat`, from the state on: fields are counted from there, as
+/// the name before them may hold anything.
+pub(crate) struct Stat(Vec<String>);
+
+const STATE: usize = 0;
+const PPID: usize = 1;
+const PGRP: usize = 2;
+const THREADS: usize = 17;
+
+impl Stat {
+    /// The line of a process; `None` when there is none (any more), or `pid` is not a number.
+    pub(crate) fn read(pid: &str) -> Option<Self> {
+        if !pid.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let line = String::from_utf8_lossy(&line);
+        let (_, fields) = line.rsplit_once(')')?;
+        Some(Self(fields.split_whitespace().map(str::to_owned).collect()))
+    }
+
+    /// The parent's process id.
+    pub(crate) fn parent(&self) -> Option<Pid> {
+        self.field(PPID)?.parse().ok().map(Pid::from_raw)
+    }
+
+    fn field(&self, at: usize) -> Option<&String> {
+        self.0.get(at)
+    }
+
+    /// Dead and not collected; a dead first thread with others alive is not that.
+    fn is_zombie(&self) -> bool {
+        let state = self.field(STATE).map(String::as_str);
+        let threads = self.field(THREADS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        matches!(state, Some("Z" | "X")) && threads <= 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn a_zombie_does_not_count_as_alive() {
+        let mut child = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = Group(Pid::from_raw(child.id() as i32));
+        assert!(group.is_alive());
+        group.signal(Signal::SIGKILL);
+        while group.is_alive() {
+            std::thread::yield_now();
+        }
+        assert_eq!(killpg(group.0, None), Ok(()), "the zombie is still there");
+        child.wait().unwrap();
+        assert!(!group.is_alive());
+    }
+}

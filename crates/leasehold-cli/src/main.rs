@@ -1,0 +1,86 @@
+//! The `leasehold` command.
+
+mod cli;
+mod command;
+mod completions;
+mod config;
+mod duration;
+mod failure;
+mod force_release;
+mod group;
+mod human;
+mod list;
+mod manual;
+mod run;
+mod say;
+mod show;
+mod signals;
+mod status;
+mod store;
+mod supervise;
+mod table;
+mod terminal;
+mod watch;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::failure::{Failure, code};
+use crate::say::Voice;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(first) if first == supervise::SUBCOMMAND => return supervise::main(arguments).into(),
+        Some(first) if first == run::end::SUBCOMMAND => {
+            let signal = arguments.next().and_then(|word| word.into_string().ok());
+            return run::end::main(signal.as_deref()).into();
+        }
+        _ => {}
+    }
+    let code = match Cli::try_parse() {
+        Ok(cli) => execute(cli).unwrap_or_else(|failure| {
+            say::failure(&failure);
+            failure.code
+        }),
+        Err(error) => usage(&error),
+    };
+    code.into()
+}
+
+fn execute(cli: Cli) -> Result<u8, Failure> {
+    let globals = cli.globals;
+    let voice = Voice { quiet: globals.quiet, verbose: globals.verbose };
+    // One thread: the mask of the thread that starts the command is the command's mask, and a
+    // process of one thread can be reasoned about.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::own(format!("cannot start: {error}")))?;
+    match cli.command {
+        Command::Run(args) => runtime.block_on(run::run(args, &globals, voice)),
+        Command::List(args) => runtime.block_on(list::list(&args, &globals)),
+        Command::Status(args) => runtime.block_on(status::status(&args, &globals)),
+        Command::Watch(args) => runtime.block_on(watch::watch(&args, &globals, voice)),
+        Command::ForceRelease(args) => {
+            runtime.block_on(force_release::force_release(&args, &globals, voice))
+        }
+        Command::Completions(args) => completions::completions(args.shell),
+        Command::Man(args) => manual::man(args.dir.as_deref()),
+    }
+}
+
+/// Help and version go to stdout; bad usage is an error of our own, not clap's 2.
+fn usage(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    say::failure(&Failure::own(text));
+    code::OWN
+}

@@ -1,0 +1,188 @@
+//! `leasehold run`: hold a lock while a command runs.
+
+pub(crate) mod end;
+mod environment;
+mod job;
+pub(crate) mod options;
+mod supervisor;
+mod wait;
+
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::getpgrp;
+
+use self::job::{Ended, Job, State};
+use self::options::{OnLost, RunOptions, Wait};
+use self::supervisor::Supervisor;
+use self::wait::{Outcome, ending_signal, obtain};
+use crate::cli::{Globals, RunArgs};
+use crate::config::Config;
+use crate::failure::{Failure, code};
+use crate::human;
+use crate::say::{self, Voice};
+use crate::signals::Signals;
+use crate::store::{Held, Store, Terms};
+use crate::supervise::Orders;
+use crate::terminal::Terminal;
+
+/// How long an interrupted waiter may take to leave the queue.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs the command; the exit code is the command's, or one of [`code`].
+pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
+    let config = Config::load(globals.config.as_deref())?;
+    let options = RunOptions::new(args, &config.run);
+    let mut signals =
+        Signals::catch().map_err(|error| Failure::own(format!("cannot catch signals: {error}")))?;
+    let store = tokio::select! {
+        store = Store::connect(globals.store.as_deref(), &config) => store?,
+        signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
+    };
+    environment::refuse_nested(&store.place(), &options.name)?;
+    let done = hold(&store, &options, &mut signals, voice).await;
+    if !matches!(done, Ok(Done { at_once: true, .. })) {
+        // Whatever was left over is cleaned up in the background; a waiter that was told to go
+        // must not stay in the queue.
+        let _ = tokio::time::timeout(LEAVE_WITHIN, store.close()).await;
+    }
+    let done = done?;
+    Ok(match done.interrupted {
+        Some(signal) => end::by_signal(signal, done.code),
+        None => done.code,
+    })
+}
+
+/// The end of a run.
+struct Done {
+    code: u8,
+    /// Go without waiting for what the background task still does: it keeps the lock for its
+    /// minimum hold, and a signal said not to wait for that.
+    at_once: bool,
+    /// A key of the terminal ended the command.
+    interrupted: Option<Signal>,
+}
+
+impl From<u8> for Done {
+    fn from(code: u8) -> Self {
+        Self { code, at_once: false, interrupted: None }
+    }
+}
+
+async fn hold(
+    store: &Store,
+    options: &RunOptions,
+    signals: &mut Signals,
+    voice: Voice,
+) -> Result<Done, Failure> {
+    let wanted = store.lock(
+        &options.name,
+        &Terms {
+            ttl: options.ttl,
+            max_hold: options.max_hold,
+            min_hold: options.min_hold,
+            metadata: options.metadata.clone(),
+        },
+    );
+    let held = match obtain(&wanted, options, signals, voice).await? {
+        Outcome::Held(held) => held,
+        Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
+        Outcome::Conflict => {
+            // Like flock: -n says nothing to a log, since being refused is what it is for.
+            if say::is_live() || voice.verbose || options.wait != Wait::No {
+                voice.note(&wait::refusal(&options.name, wanted.status().await.as_ref()));
+            }
+            return Ok(options.conflict_exit_code.into());
+        }
+    };
+    voice.detail(&format!("holding {} with token {}", options.name, held.token()));
+    let worked = work(store, options, &held, signals, voice).await;
+    if let Some(time) = options.min_hold {
+        let time = human::span(time);
+        voice.detail(&format!("giving {} back {time} after it was taken", options.name));
+    }
+    let was_told = worked.as_ref().is_ok_and(|ended| ended.lost);
+    let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
+    tokio::select! {
+        biased;
+        code = give_back(held, options, was_told, voice) => {
+            let ended = worked?.code;
+            Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
+        }
+        signal = ending_signal(signals) => {
+            Ok(Done { code: ended_by(signal), at_once: true, interrupted: None })
+        },
+    }
+}
+
+/// Runs the command to its end, and that of its process group.
+async fn work(
+    store: &Store,
+    options: &RunOptions,
+    held: &Held,
+    signals: &mut Signals,
+    voice: Voice,
+) -> Result<Ended, Failure> {
+    let terminal = Terminal::open();
+    let home = getpgrp();
+    let in_front = terminal.as_ref().and_then(Terminal::foreground) == Some(home);
+    let orders = Orders {
+        kill_after: options.rest_kill_after(),
+        foreground: in_front && !is_in_pipeline(),
+        home,
+        command: options.command.clone(),
+    };
+    let environment = environment::of_command(&store.place(), &options.name, held);
+    let supervisor = Supervisor::start(&orders, held.descriptor().as_ref(), &environment)
+        .map_err(|error| Failure::own(format!("cannot start the supervisor: {error}")))?;
+    // From now on we may be in the background of the terminal, and still have something to say.
+    let mut ttou = SigSet::empty();
+    ttou.add(Signal::SIGTTOU);
+    let _ = ttou.thread_block();
+    let program = options.command.first().map(|word| word.to_string_lossy().into_owned());
+    Job {
+        held,
+        program: program.unwrap_or_default(),
+        name: &options.name,
+        signals,
+        supervisor,
+        terminal,
+        on_lost: options.on_lost,
+        kill_after: options.kill_after,
+        voice,
+        state: State::default(),
+    }
+    .run()
+    .await
+}
+
+/// Gives the lock back, after its minimum hold. The code replaces the command's when the lock
+/// turns out to have been lost unnoticed.
+async fn give_back(held: Held, options: &RunOptions, was_told: bool, voice: Voice) -> Option<u8> {
+    match held.release().await {
+        Ok(true) => return None,
+        Ok(false) if was_told => return None,
+        Ok(false) => {}
+        Err(failure) => {
+            voice.warn(&format!("{}; the lock may stay taken for its ttl", failure.message));
+            return None;
+        }
+    }
+    if options.on_lost != OnLost::Ignore {
+        voice.warn(&format!("the lock {} was lost before the command ended", options.name));
+    }
+    (options.on_lost == OnLost::Kill).then_some(code::LOST)
+}
+
+fn ended_by(signal: Signal) -> u8 {
+    code::SIGNAL.saturating_add(u8::try_from(signal as i32).unwrap_or(0))
+}
+
+/// True when we are (probably) one of several processes of a pipeline: then another of them may
+/// need the terminal, and the command gets it when it asks for it, by being stopped.
+fn is_in_pipeline() -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    ["/proc/self/fd/0", "/proc/self/fd/1"]
+        .iter()
+        .any(|file| std::fs::metadata(file).is_ok_and(|meta| meta.file_type().is_fifo()))
+}

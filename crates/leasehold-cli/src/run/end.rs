@@ -1,0 +1,35 @@
+//! Ending by the signal that ended the command, so that a script around it ends as well.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::signal::{Signal, killpg, raise};
+use nix::unistd::getpgrp;
+
+use super::supervisor::own_program;
+use crate::failure::code;
+
+/// The hidden subcommand.
+pub(crate) const SUBCOMMAND: &str = "__end-by";
+
+/// The interrupt key went to the command alone, as it had the terminal. Tells the rest of our
+/// job, and ends by the same signal: a shell goes on with its script unless it sees both.
+///
+/// Our handlers can be taken away in one (safe) way only, by becoming another program. Returns
+/// `code` when even that fails.
+pub(crate) fn by_signal(signal: Signal, code: u8) -> u8 {
+    let _ = killpg(getpgrp(), signal);
+    if let Ok(program) = own_program() {
+        let _ = Command::new(program).arg0("leasehold").args([SUBCOMMAND, signal.as_str()]).exec();
+    }
+    code
+}
+
+/// The other program.
+pub(crate) fn main(signal: Option<&str>) -> u8 {
+    if let Some(Ok(signal)) = signal.map(str::parse::<Signal>) {
+        let _ = raise(signal);
+        return code::SIGNAL.saturating_add(u8::try_from(signal as i32).unwrap_or(0));
+    }
+    code::OWN
+}

@@ -1,0 +1,52 @@
+//! What the command finds in its environment, and the refusal to wait for oneself.
+
+use std::env;
+
+use crate::config::STORE_VARIABLE;
+use crate::failure::Failure;
+use crate::store::Held;
+
+const NAME: &str = "LEASEHOLD_NAME";
+const HELD: &str = "LEASEHOLD_HELD";
+
+/// Variables to set, or to remove: the store's URL may hold a password.
+pub(crate) fn of_command(
+    place: &str,
+    name: &str,
+    held: &Held,
+) -> Vec<(&'static str, Option<String>)> {
+    let mut all = env::var(HELD).ok().filter(|all| !all.is_empty()).unwrap_or_default();
+    if !all.is_empty() {
+        all.push('\n');
+    }
+    all.push_str(&entry(place, name));
+    vec![
+        (NAME, Some(name.to_owned())),
+        ("LEASEHOLD_TOKEN", Some(held.token().to_string())),
+        ("LEASEHOLD_OWNER", Some(held.owner())),
+        ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
+        (HELD, Some(all)),
+        (STORE_VARIABLE, None),
+    ]
+}
+
+/// Refuses a lock that an enclosing run holds: it would wait for itself.
+pub(crate) fn refuse_nested(place: &str, name: &str) -> Result<(), Failure> {
+    let nested = match env::var(HELD) {
+        Ok(all) => all.lines().any(|held| held == entry(place, name)),
+        Err(_) => env::var(NAME).is_ok_and(|outer| outer == name),
+    };
+    if !nested {
+        return Ok(());
+    }
+    Err(Failure::own(format!(
+        "the lock {name} is held by the `leasehold run` that this one runs under; \
+         it would wait for itself"
+    ))
+    .next("leave out the inner `leasehold run`, or give it another name"))
+}
+
+/// One line of `LEASEHOLD_HELD`; neither part can hold a line end.
+fn entry(place: &str, name: &str) -> String {
+    format!("{place}#{name}")
+}

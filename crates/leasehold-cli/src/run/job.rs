@@ -1,0 +1,250 @@
+//! While the command runs: signals in, reports out, the terminal to and fro, and the lock's loss.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, getpgrp};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::options::OnLost;
+use super::supervisor::Supervisor;
+use crate::failure::{Failure, code};
+use crate::group::Group;
+use crate::say::Voice;
+use crate::signals::Signals;
+use crate::store::Held;
+use crate::terminal::{self, Terminal};
+use crate::wire::Report;
+
+/// How often a group whose supervisor was killed is looked at until it is gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A command that runs under the lock.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    /// The lock.
+    pub(crate) held: &'a Held,
+    /// The command's name, for messages.
+    pub(crate) program: String,
+    /// The lock's name, for messages.
+    pub(crate) name: &'a str,
+    /// What comes in.
+    pub(crate) signals: &'a mut Signals,
+    /// Who looks after the command.
+    pub(crate) supervisor: Supervisor,
+    /// The controlling terminal.
+    pub(crate) terminal: Option<Terminal>,
+    /// What to do when the lock is lost.
+    pub(crate) on_lost: OnLost,
+    /// Time between TERM and KILL; half of what is left to the deadline by default.
+    pub(crate) kill_after: Option<Duration>,
+    /// How to talk.
+    pub(crate) voice: Voice,
+    /// What is known so far.
+    pub(crate) state: State,
+}
+
+/// What is known of a command that runs.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    group: Option<Group>,
+    end: Option<Result<u8, Failure>>,
+    interrupted: Option<Signal>,
+    lost: bool,
+    kill_at: Option<Instant>,
+    /// The command has had the terminal, and gets it back when we do.
+    wants_terminal: bool,
+    /// Signals that came before the command had started.
+    early: Vec<Signal>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// The lock was lost before, and `leasehold` noticed.
+    pub(crate) lost: bool,
+    /// A key of the terminal ended it: everybody in our job is to hear of it.
+    pub(crate) interrupted: Option<Signal>,
+}
+
+impl Job<'_> {
+    /// Follows the command to its end, and that of its group.
+    pub(crate) async fn run(mut self) -> Result<Ended, Failure> {
+        loop {
+            tokio::select! {
+                biased;
+                reason = self.held.lost(), if !self.state.lost => self.lock_lost(&reason),
+                () = until(self.state.kill_at) => self.kill(),
+                report = self.supervisor.next() => match report {
+                    Some(report) => self.take(report),
+                    None => break,
+                },
+                signal = self.signals.next() => self.pass_on(signal),
+            }
+        }
+        let Self { supervisor, mut state, terminal, .. } = self;
+        supervisor.collect();
+        if state.end.is_none() {
+            state.end = Some(Err(Failure::own(
+                "the supervisor was killed; the command and its process group were ended",
+            )));
+        }
+        if let Some(group) = state.group {
+            // Nothing is left of it, unless the supervisor was killed.
+            while group.is_alive() {
+                group.signal(Signal::SIGKILL);
+                sleep(LOOK_AGAIN).await;
+            }
+            take_back(terminal.as_ref(), group);
+        }
+        let code = match state.end {
+            _ if state.lost && self.on_lost == OnLost::Kill => code::LOST,
+            Some(end) => end?,
+            None => code::OWN,
+        };
+        let interrupted = state.interrupted.filter(|_| code != code::LOST);
+        Ok(Ended { code, lost: state.lost, interrupted })
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Spawned(pid) => {
+                self.state.group = Some(Group(Pid::from_raw(pid)));
+                self.state.wants_terminal = self.foreground() == Some(Pid::from_raw(pid));
+                for signal in std::mem::take(&mut self.state.early) {
+                    self.pass_on(signal);
+                }
+                if self.state.lost {
+                    self.end_for_loss();
+                }
+            }
+            Report::Failed(number) => self.state.end = Some(Err(self.not_started(number))),
+            Report::Stopped(number) => self.stopped(number),
+            Report::Exited(number) => {
+                self.state.end = Some(Ok(u8::try_from(number & 0xff).unwrap_or(code::OWN)));
+            }
+            Report::Killed(number) => {
+                let number = u8::try_from(number).unwrap_or(0);
+                self.state.end = Some(Ok(code::SIGNAL.saturating_add(number)));
+                let signal = Signal::try_from(i32::from(number)).ok();
+                let by_keyboard = matches!(signal, Some(Signal::SIGINT | Signal::SIGQUIT));
+                let had_it = self.foreground().is_some()
+                    && self.foreground() == self.state.group.map(|group| group.0);
+                self.state.interrupted = signal.filter(|_| by_keyboard && had_it);
+            }
+        }
+    }
+
+    fn not_started(&self, number: i32) -> Failure {
+        let error = std::io::Error::from_raw_os_error(number);
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => code::NOT_FOUND,
+            _ => code::CANNOT_RUN,
+        };
+        Failure::with_code(code, format!("cannot run {:?}: {error}", self.program))
+    }
+
+    fn foreground(&self) -> Option<Pid> {
+        self.terminal.as_ref()?.foreground()
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        let Some(group) = self.state.group else {
+            self.state.early.push(signal);
+            return;
+        };
+        if signal == Signal::SIGCONT {
+            self.resume(group);
+        } else {
+            group.signal(signal);
+        }
+    }
+
+    /// We were continued, by `fg`, `bg` or anybody: so is the command, unless its lock was lost
+    /// while it stood still.
+    fn resume(&mut self, group: Group) {
+        if !self.state.lost && self.held.is_over() {
+            return; // The loss is told next, and decides.
+        }
+        if let Some(terminal) = &self.terminal
+            && self.state.wants_terminal
+            && terminal.foreground() == Some(getpgrp())
+        {
+            terminal.give(group.0);
+        }
+        group.signal(Signal::SIGCONT);
+    }
+
+    /// The command was stopped. With a job-control shell above us, our whole job stops, so that
+    /// the shell sees it; otherwise we go on, since the lock must be renewed.
+    fn stopped(&mut self, number: i32) {
+        let (Some(group), Some(terminal)) = (self.state.group, &self.terminal) else { return };
+        let Ok(signal) = Signal::try_from(number) else { return };
+        let (home, front) = (getpgrp(), terminal.foreground());
+        let has_terminal = front == Some(group.0);
+        let asks_for_it = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if asks_for_it && front == Some(home) {
+            self.state.wants_terminal = true;
+            terminal.give(group.0);
+            group.signal(Signal::SIGCONT);
+            return;
+        }
+        if terminal::is_orphaned() {
+            // Without a shell nobody would continue it; the kernel, too, drops such a stop.
+            if signal == Signal::SIGTSTP {
+                group.signal(Signal::SIGCONT);
+            }
+            return;
+        }
+        if has_terminal || asks_for_it || signal == Signal::SIGTSTP {
+            self.state.wants_terminal |= has_terminal || asks_for_it;
+            take_back(Some(terminal), group);
+            let _ = killpg(home, Signal::SIGSTOP);
+        }
+    }
+
+    fn lock_lost(&mut self, reason: &str) {
+        self.state.lost = true;
+        let name = self.name;
+        let what = match self.on_lost {
+            OnLost::Kill => "ending the command",
+            OnLost::Warn => "the command goes on (--on-lost warn)",
+            OnLost::Ignore => return,
+        };
+        self.voice.warn(&format!("the lock {name} is lost: {reason}; {what}"));
+        self.end_for_loss();
+    }
+
+    /// TERM, then KILL early enough that all is over before the deadline.
+    fn end_for_loss(&mut self) {
+        let (OnLost::Kill, Some(group)) = (self.on_lost, self.state.group) else { return };
+        let left = self.held.remaining();
+        let reserve = (left / 4).min(Duration::from_millis(50));
+        let grace = self.kill_after.unwrap_or(left / 2).min(left - reserve);
+        group.terminate();
+        self.state.kill_at = Some(Instant::now() + grace);
+    }
+
+    fn kill(&mut self) {
+        self.state.kill_at = None;
+        if let Some(group) = self.state.group {
+            group.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+/// Takes the terminal back if the command's group has it.
+fn take_back(terminal: Option<&Terminal>, group: Group) {
+    if let Some(terminal) = terminal.filter(|terminal| terminal.foreground() == Some(group.0)) {
+        terminal.give(getpgrp());
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,86 @@
+//! `leasehold`'s side of the supervisor: starting it, hearing from it, and its end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tokio::io::AsyncReadExt;
+
+use crate::supervise::Orders;
+use crate::wire::{Report, send_descriptors};
+
+/// The running supervisor.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    child: Child,
+    socket: tokio::net::UnixStream,
+    received: VecDeque<u8>,
+}
+
+impl Supervisor {
+    /// Starts it, and hands it the lock's descriptor and our standard input.
+    pub(crate) fn start(
+        orders: &Orders,
+        lock: Option<&OwnedFd>,
+        environment: &[(&str, Option<String>)],
+    ) -> io::Result<Self> {
+        let (here, there) = UnixStream::pair()?;
+        let mut command = Command::new(own_program()?);
+        command
+            .arg0("leasehold")
+            .args(orders.to_arguments())
+            .stdin(Stdio::from(OwnedFd::from(there)))
+            .process_group(0);
+        for (key, value) in environment {
+            match value {
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
+        }
+        let child = command.spawn()?;
+        drop(command); // It keeps the supervisor's end of the socket open.
+
+        let stdin = io::stdin();
+        let mut descriptors = vec![stdin.as_fd()];
+        descriptors.extend(lock.map(AsFd::as_fd));
+        send_descriptors(&here, &descriptors)?;
+        here.set_nonblocking(true)?;
+        let socket = tokio::net::UnixStream::from_std(here)?;
+        Ok(Self { child, socket, received: VecDeque::new() })
+    }
+
+    /// The next report; `None` at its end. May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> Option<Report> {
+        loop {
+            if self.received.len() >= Report::LEN {
+                let mut bytes = [0; Report::LEN];
+                bytes.iter_mut().zip(self.received.drain(..Report::LEN)).for_each(|(to, from)| {
+                    *to = from;
+                });
+                return Report::decode(bytes);
+            }
+            let mut chunk = [0; 64];
+            match self.socket.read(&mut chunk).await {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.received.extend(&chunk[..count]),
+            }
+        }
+    }
+
+    /// Waits until the process is gone, and its copy of the lock's descriptor with it.
+    pub(crate) fn collect(mut self) {
+        // It closes the socket only by ending, so this hits nothing but one gone astray.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// This program, even if its file was replaced meanwhile.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    if own.exists() { Ok(own.into()) } else { std::env::current_exe() }
+}

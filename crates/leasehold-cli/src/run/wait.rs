@@ -1,0 +1,157 @@
+//! Waiting for the lock: telling whom one waits for, and leaving when a signal says so.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use leasehold::backend::{State, Status};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::gethostname;
+use tokio::time::sleep;
+
+use super::options::{RunOptions, Wait};
+use crate::failure::Failure;
+use crate::human;
+use crate::say::{self, Voice};
+use crate::signals::{Signals, is_harmless};
+use crate::store::{Held, Wanted, now_unix_ms};
+use crate::terminal;
+
+/// Waits shorter than this are not worth a line.
+const NOT_WORTH_A_LINE: Duration = Duration::from_millis(200);
+
+/// How often the line is brought up to date.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How the waiting ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// With the lock.
+    Held(Held),
+    /// Without it: somebody else had it all the time.
+    Conflict,
+    /// By a signal.
+    Signal(Signal),
+}
+
+/// Takes the lock, waiting for it as long as was asked for.
+pub(crate) async fn obtain(
+    wanted: &Wanted,
+    options: &RunOptions,
+    signals: &mut Signals,
+    voice: Voice,
+) -> Result<Outcome, Failure> {
+    let acquire = async {
+        match options.wait {
+            Wait::No => wanted.take().await,
+            Wait::For(time) => wanted.wait(Some(time)).await,
+            Wait::Forever => wanted.wait(None).await,
+        }
+    };
+    tokio::select! {
+        biased;
+        held = acquire => Ok(held?.map_or(Outcome::Conflict, Outcome::Held)),
+        signal = ending_signal(signals) => Ok(Outcome::Signal(signal)),
+        never = tell(wanted, &options.name, voice) => match never {},
+    }
+}
+
+/// The next signal that ends a process which has nothing to pass it on to. A stop from the
+/// terminal stops us, as it would without our handler.
+pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
+    loop {
+        match signals.next().await {
+            Signal::SIGTSTP if !terminal::is_orphaned() => {
+                let _ = raise(Signal::SIGSTOP);
+            }
+            Signal::SIGTSTP => {}
+            signal if is_harmless(signal) => {}
+            signal => return signal,
+        }
+    }
+}
+
+/// The lock that was not to be had, in one line.
+pub(crate) fn refusal(name: &str, status: Option<&Status>) -> String {
+    let holder = status.map(held_by).unwrap_or_default();
+    if holder.is_empty() {
+        format!("{name} was not to be had")
+    } else {
+        format!("{name} was not to be had: {holder}")
+    }
+}
+
+/// Tells whom we wait for: live on a terminal, else once.
+async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
+    if voice.quiet {
+        return std::future::pending().await;
+    }
+    sleep(NOT_WORTH_A_LINE).await;
+    if !say::is_live() {
+        voice.note(&line(name, wanted.status().await.as_ref()));
+        return std::future::pending().await;
+    }
+    let live = Live::new();
+    loop {
+        live.0.set_message(line(name, wanted.status().await.as_ref()));
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// A line on the terminal that goes away when the waiting is over.
+struct Live(ProgressBar);
+
+impl Live {
+    fn new() -> Self {
+        let style = ProgressStyle::with_template("{prefix:.bold} {msg}");
+        let bar = ProgressBar::new_spinner().with_prefix("leasehold:");
+        Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn line(name: &str, status: Option<&Status>) -> String {
+    let mut line = format!("waiting for {name}");
+    let Some(status) = status else { return line };
+    for part in [held_by(status), in_line(status)] {
+        if !part.is_empty() {
+            line.push_str(", ");
+            line.push_str(&part);
+        }
+    }
+    line
+}
+
+fn held_by(status: &Status) -> String {
+    let Some(holder) = &status.holder else { return String::new() };
+    let who = format!("{}/{}", human::clean(&holder.host), holder.pid);
+    match (status.state, status.since_unix_ms) {
+        (State::Free, _) => String::new(),
+        (State::Held, Some(since)) => {
+            format!("held by {who} for {}", human::since(since, now_unix_ms()))
+        }
+        (State::Held, None) => format!("held by {who}"),
+        (State::Kept, _) => {
+            let rest = status.remaining.map(|rest| format!(" for {} more", human::span(rest)));
+            format!("kept{} after {who}", rest.unwrap_or_default())
+        }
+    }
+}
+
+/// Our own place, where the store knows who waits.
+fn in_line(status: &Status) -> String {
+    let host = gethostname().ok().and_then(|host| host.into_string().ok());
+    let ours = |host: &Option<String>, waiter: &leasehold::backend::Waiter| {
+        waiter.holder.pid == std::process::id() && Some(&waiter.holder.host) == host.as_ref()
+    };
+    let waiters = status.waiters.as_deref().unwrap_or_default();
+    match waiters.iter().position(|waiter| ours(&host, waiter)) {
+        Some(at) => format!("{} in line", human::ordinal(at + 1)),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,23 @@
+//! `leasehold status`: one lock in detail.
+
+use leasehold::backend::State;
+
+use crate::cli::{Globals, StatusArgs};
+use crate::config::Config;
+use crate::failure::{Failure, code};
+use crate::store::Store;
+use crate::{say, show};
+
+/// Prints who holds the lock; 0 when somebody does (or it is kept), 1 when it is free.
+pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, Failure> {
+    let config = Config::load(globals.config.as_deref())?;
+    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let status = store.status(&args.name).await?;
+    if args.json {
+        say::answer(format_args!("{}\n", show::json(&status)))?;
+    } else if !globals.quiet {
+        say::answer(show::lines(&status))?;
+    }
+    store.close().await;
+    Ok(if status.state == State::Free { code::CONFLICT } else { 0 })
+}

@@ -1,0 +1,182 @@
+//! The lock side: everything that the command asks of the client library.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use leasehold::backend::{Forced, Status};
+use leasehold::clock::Clock;
+use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
+
+use crate::config::{self, Config};
+use crate::failure::Failure;
+
+/// A connection to the store.
+#[derive(Debug)]
+pub(crate) struct Store(Client);
+
+/// What a lock is asked for with; `None` leaves the library's default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) metadata: String,
+}
+
+/// A lock that can be asked for.
+#[derive(Debug)]
+pub(crate) struct Wanted(Lock);
+
+/// A lock that is held.
+#[derive(Debug)]
+pub(crate) struct Held(Guard);
+
+impl Store {
+    /// Connects to the store that option, environment or config file name.
+    pub(crate) async fn connect(option: Option<&str>, config: &Config) -> Result<Self, Failure> {
+        let url = config::store_url(option, config)?;
+        Ok(Self(leasehold::connect(&url).await?))
+    }
+
+    /// Where the locks are, without credentials.
+    pub(crate) fn place(&self) -> String {
+        self.0.place()
+    }
+
+    /// A lock to ask for.
+    pub(crate) fn lock(&self, name: &str, terms: &Terms) -> Wanted {
+        let mut lock = self.0.lock(name);
+        if let Some(ttl) = terms.ttl {
+            lock = lock.ttl(ttl);
+        }
+        if let Some(max_hold) = terms.max_hold {
+            lock = lock.max_hold(max_hold);
+        }
+        if let Some(min_hold) = terms.min_hold {
+            lock = lock.min_hold(min_hold);
+        }
+        if !terms.metadata.is_empty() {
+            lock = lock.metadata(terms.metadata.as_str());
+        }
+        Wanted(lock)
+    }
+
+    /// Who holds a lock, and who waits.
+    pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
+        Ok(self.0.lock(name).status().await?)
+    }
+
+    /// The locks whose names start with this; `None` when the store cannot list.
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Option<Vec<Status>>, Failure> {
+        supported(self.0.list(prefix, limit).await)
+    }
+
+    /// Ends the lease that a token belongs to; `None` when the store cannot.
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        token: Token,
+    ) -> Result<Option<Forced>, Failure> {
+        supported(self.0.lock(name).force_release(token).await)
+    }
+
+    /// Waits until nothing is left to clean up.
+    pub(crate) async fn close(self) {
+        self.0.close().await;
+    }
+}
+
+impl Wanted {
+    /// Takes the lock if it is free.
+    pub(crate) async fn take(&self) -> Result<Option<Held>, Failure> {
+        Ok(self.0.try_acquire().await?.map(Held))
+    }
+
+    /// Waits for the lock; `None` when the time is up first.
+    pub(crate) async fn wait(&self, at_most: Option<Duration>) -> Result<Option<Held>, Failure> {
+        let guard = match at_most {
+            Some(time) => self.0.acquire_within(time).await,
+            None => self.0.acquire().await,
+        };
+        match guard {
+            Ok(guard) => Ok(Some(Held(guard))),
+            Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Who holds it now.
+    pub(crate) async fn status(&self) -> Option<Status> {
+        self.0.status().await.ok()
+    }
+}
+
+impl Held {
+    /// The fencing token.
+    pub(crate) fn token(&self) -> u64 {
+        self.0.token().get()
+    }
+
+    /// The owner that the store has written down.
+    pub(crate) fn owner(&self) -> String {
+        self.0.attempt().to_string()
+    }
+
+    /// When the lease ends, if it is known yet: milliseconds since the Unix epoch.
+    pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
+        self.0.deadline().map(|deadline| deadline.unix_ms())
+    }
+
+    /// Time left until somebody else may hold the lock.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// True when no time is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// The descriptor that keeps the lease alive, where one does.
+    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
+        self.0.descriptor()
+    }
+
+    /// Returns the reason when the lock is lost, or is about to be.
+    pub(crate) async fn lost(&self) -> String {
+        match self.0.lost().await {
+            LossReason::Expired => "it could not be renewed in time",
+            LossReason::MaxHold => "the longest time to hold it (--max-hold) is over",
+            LossReason::NotOwner => "the store says that it is not ours any more",
+            LossReason::ClientClosed => "the connection to the store was closed",
+        }
+        .to_owned()
+    }
+
+    /// Gives the lock back, after its minimum hold where the store cannot keep it by itself;
+    /// false when it had been lost before.
+    pub(crate) async fn release(self) -> Result<bool, Failure> {
+        match self.0.release().await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn supported<T>(answer: Result<T, Error>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The wall clock, in milliseconds since the Unix epoch.
+pub(crate) fn now_unix_ms() -> u64 {
+    Clock::system().now().unix_ms()
+}

@@ -1,0 +1,209 @@
+//! The supervisor: the command's parent, which ends the whole process group before the lock
+//! can pass on, whatever becomes of `leasehold`.
+//!
+//! It runs as a process of its own (the same binary), in a process group of its own. It keeps a
+//! copy of the descriptor that the lock hangs on, if there is one, until it ends; the command
+//! inherits neither that nor the socket. End of file on the socket means that `leasehold` is
+//! dead: the group is killed, and the supervisor goes last.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use rustix::process::{WaitOptions, wait};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use crate::command;
+use crate::failure::code;
+use crate::group::Group;
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::wire::{Report, receive_descriptors};
+
+/// The hidden subcommand.
+pub(crate) const SUBCOMMAND: &str = "__supervise";
+
+/// How often a group that is being ended is looked at, besides each time a child ends.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What `leasehold` tells the supervisor through its arguments.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    /// How long what is left of the group gets between TERM and KILL.
+    pub(crate) kill_after: Duration,
+    /// Put the command into the terminal's foreground.
+    pub(crate) foreground: bool,
+    /// The process group that gets the terminal back.
+    pub(crate) home: Pid,
+    /// The command and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Orders {
+    /// The arguments that [`parse`](Self::parse) reads.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let place = if self.foreground { "foreground" } else { "background" };
+        let mut all: Vec<OsString> = vec![
+            SUBCOMMAND.into(),
+            self.kill_after.as_millis().to_string().into(),
+            place.into(),
+            self.home.to_string().into(),
+        ];
+        all.extend(self.command.iter().cloned());
+        all
+    }
+
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut word = || arguments.next()?.into_string().ok();
+        let kill_after = Duration::from_millis(word()?.parse().ok()?);
+        let foreground = word()? == "foreground";
+        let home = Pid::from_raw(word()?.parse().ok()?);
+        Some(Self { kill_after, foreground, home, command: arguments.collect() })
+    }
+}
+
+/// Runs the supervisor; `arguments` are those after the subcommand.
+pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    // A name of its own, so that `killall leasehold` does not take away what cleans up after it.
+    let _ = prctl::set_name(c"lh-supervisor");
+    let Some(orders) = Orders::parse(arguments) else { return code::OWN };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(supervise(&orders))) {
+        Ok(()) => 0,
+        Err(_) => code::OWN, // `leasehold` sees the end of file, and says it.
+    }
+}
+
+async fn supervise(orders: &Orders) -> io::Result<()> {
+    // Caught, and never looked at: they are meant for `leasehold`. Not ignored or blocked, since
+    // the command would inherit that.
+    let _deaf = Signals::catch()?;
+    let mut child_changed = signal(SignalKind::child())?;
+    prctl::set_child_subreaper(true)?;
+
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut descriptors = receive_descriptors(&socket)?.into_iter();
+    let stdin = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
+    let _lock: Option<OwnedFd> = descriptors.next(); // Closed by the end of this process only.
+    socket.set_nonblocking(true)?;
+    let mut socket = tokio::net::UnixStream::from_std(socket)?;
+
+    let child = match command::spawn(&orders.command, stdin) {
+        Ok(child) => child,
+        Err(error) => {
+            let number = error.raw_os_error().unwrap_or_default();
+            return socket.write_all(&Report::Failed(number).encode()).await;
+        }
+    };
+    let group = Group(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?));
+    let terminal = Terminal::open();
+    if let (true, Some(terminal)) = (orders.foreground, &terminal) {
+        terminal.give(group.0);
+        // It may have read before it had the terminal, and been stopped. Nothing has waited for
+        // it yet, so that nobody hears of such a stop.
+        group.signal(Signal::SIGCONT);
+    }
+
+    let mut watch = Watch { socket: Some(&mut socket), group, ended: false, kill_at: None };
+    watch.report(Report::Spawned(group.0.as_raw())).await;
+    loop {
+        watch.collect().await;
+        if watch.ended && !group.is_alive() {
+            break;
+        }
+        let next = watch.next_look(orders.kill_after);
+        tokio::select! {
+            _ = child_changed.recv() => {}
+            () = hung_up(&mut watch.socket) => {
+                watch.socket = None;
+                watch.kill_at = Some(Instant::now());
+                // Whoever waited for `leasehold` goes on now, and may want to read.
+                if let Some(terminal) = &terminal
+                    && terminal.foreground() == Some(group.0)
+                {
+                    terminal.give(orders.home);
+                }
+            }
+            () = until(next) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The state of the group as the supervisor sees it.
+struct Watch<'a> {
+    socket: Option<&'a mut tokio::net::UnixStream>,
+    group: Group,
+    /// The command itself has ended; others of its group may be left.
+    ended: bool,
+    /// From when on the group is killed.
+    kill_at: Option<Instant>,
+}
+
+impl Watch<'_> {
+    /// Tells `leasehold`; when that is dead, the end of file is seen next.
+    async fn report(&mut self, report: Report) {
+        if let Some(socket) = &mut self.socket {
+            let _ = socket.write_all(&report.encode()).await;
+        }
+    }
+
+    /// Takes note of all children that ended or stopped, adopted ones too.
+    async fn collect(&mut self) {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        while let Ok(Some((pid, status))) = wait(options) {
+            if pid.as_raw_nonzero().get() != self.group.0.as_raw() {
+                continue;
+            }
+            let report = if let Some(code) = status.exit_status() {
+                Report::Exited(code)
+            } else if let Some(signal) = status.terminating_signal() {
+                Report::Killed(signal)
+            } else if let Some(signal) = status.stopping_signal() {
+                Report::Stopped(signal)
+            } else {
+                continue;
+            };
+            self.ended |= !matches!(report, Report::Stopped(_));
+            self.report(report).await;
+        }
+    }
+
+    /// When something is due; asks what is left of the group to end, once the command has.
+    fn next_look(&mut self, kill_after: Duration) -> Option<Instant> {
+        let now = Instant::now();
+        if self.kill_at.is_none() && self.ended {
+            self.group.terminate();
+            self.kill_at = Some(now + kill_after);
+        }
+        self.kill_at.map(|at| if at <= now { self.kill(now) } else { at.min(now + LOOK_AGAIN) })
+    }
+
+    /// Kills, and does so again until nothing is left: a member may have been forking.
+    fn kill(&self, now: Instant) -> Instant {
+        self.group.signal(Signal::SIGKILL);
+        now + LOOK_AGAIN
+    }
+}
+
+/// Returns when the other end is closed; `leasehold` never sends anything after the start.
+async fn hung_up(socket: &mut Option<&mut tokio::net::UnixStream>) {
+    match socket {
+        Some(socket) => while socket.read_u8().await.is_ok() {},
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,115 @@
+//! `leasehold watch`: a lock, or several, as they change.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+
+use leasehold::backend::{State, Status};
+use tokio::time::sleep;
+
+use crate::cli::{Globals, WatchArgs};
+use crate::config::Config;
+use crate::failure::{Failure, code};
+use crate::say::{self, Voice};
+use crate::show;
+use crate::store::{Store, now_unix_ms};
+
+/// The most locks that are followed at once.
+const LIMIT: usize = 1000;
+
+/// Cursor home, and clear from there.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Follows the locks until it is interrupted.
+pub(crate) async fn watch(
+    args: &WatchArgs,
+    globals: &Globals,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let config = Config::load(globals.config.as_deref())?;
+    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let live = !args.json && io::stdout().is_terminal();
+    let mut seen = BTreeMap::new();
+    let mut cut_off = false;
+    loop {
+        match look(&store, &args.prefix).await {
+            Ok(all) => {
+                cut_off = false;
+                if live {
+                    say::answer(format_args!("{CLEAR}{}", show::table(&all)))?;
+                } else {
+                    changes(&mut seen, all, args.json)?;
+                }
+            }
+            Err(failure) if failure.code == code::UNAVAILABLE => {
+                if !cut_off {
+                    voice.warn(&format!("{}; trying again", failure.message));
+                }
+                cut_off = true;
+            }
+            Err(failure) => return Err(failure),
+        }
+        sleep(args.interval).await;
+    }
+}
+
+/// All locks with this prefix; on a store that cannot list, the one of that name.
+async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
+    match store.list(prefix, LIMIT).await? {
+        Some(all) => Ok(all),
+        None => Ok(vec![store.status(prefix).await?]),
+    }
+}
+
+/// Prints what differs from the last look.
+fn changes(seen: &mut BTreeMap<String, Mark>, all: Vec<Status>, json: bool) -> Result<(), Failure> {
+    let mut now = BTreeMap::new();
+    for status in all {
+        let (name, mark) = (status.name.as_str().to_owned(), Mark::of(&status));
+        if seen.remove(&name).as_ref() != Some(&mark) {
+            print(&status, json)?;
+        }
+        now.insert(name, mark);
+    }
+    *seen = now;
+    Ok(())
+}
+
+/// What makes two looks at a lock differ.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    state: State,
+    token: Option<u64>,
+    waiters: Option<usize>,
+}
+
+impl Mark {
+    fn of(status: &Status) -> Self {
+        Self {
+            state: status.state,
+            token: status.token.map(|token| token.get()),
+            waiters: status.waiters.as_ref().map(Vec::len),
+        }
+    }
+}
+
+fn print(status: &Status, json: bool) -> Result<(), Failure> {
+    let now = now_unix_ms();
+    if json {
+        let mut object = show::json(status);
+        object["time_unix_ms"] = now.into();
+        return say::answer(format_args!("{object}\n"));
+    }
+    let (hours, minutes, seconds) = (now / 3_600_000 % 24, now / 60_000 % 60, now / 1000 % 60);
+    let mut line = format!("{hours:02}:{minutes:02}:{seconds:02}Z {} ", status.name);
+    line.push_str(show::state(status.state));
+    if let (Some(holder), true) = (&status.holder, status.state != State::Free) {
+        line.push_str(&format!(" by {}", show::who(holder)));
+    }
+    if let Some(token) = status.token {
+        line.push_str(&format!(", token {token}"));
+    }
+    if let Some(waiters) = &status.waiters {
+        line.push_str(&format!(", {} waiting", waiters.len()));
+    }
+    say::answer(format_args!("{line}\n"))
+}

@@ -1,0 +1,97 @@
+//! Where the store and the defaults come from, and what is wrong with a config file.
+
+use crate::support::{Done, LEASEHOLD, Place};
+
+fn run(place: &Place, prepare: impl FnOnce(&mut std::process::Command)) -> Done {
+    let mut command = place.program(LEASEHOLD);
+    prepare(&mut command);
+    Done::new(command.output().unwrap())
+}
+
+fn with_config(text: &str) -> Place {
+    let place = Place::new();
+    place.write("config/leasehold/config.toml", text);
+    place
+}
+
+#[test]
+fn option_beats_environment_beats_config_beats_default() {
+    let place = Place::new();
+    let url = |name: &str| format!("file:{}", place.path(name).display());
+    let config = format!("store = \"{}\"", url("by-config"));
+    assert_eq!(
+        run(&place, |command| {
+            command.args(["run", "a", "true"]);
+        })
+        .code,
+        0
+    );
+    assert!(place.path("state/leasehold").is_dir());
+    place.write("config/leasehold/config.toml", &config);
+    assert_eq!(
+        run(&place, |command| {
+            command.args(["run", "a", "true"]);
+        })
+        .code,
+        0
+    );
+    assert!(place.path("by-config").is_dir());
+    let done = run(&place, |command| {
+        command.args(["run", "a", "true"]).env("LEASEHOLD_STORE", url("by-variable"));
+    });
+    assert!(done.code == 0 && place.path("by-variable").is_dir());
+    let done = run(&place, |command| {
+        command.args(["run", "--store", &url("by-option"), "a", "true"]);
+        command.env("LEASEHOLD_STORE", url("not-used"));
+    });
+    assert!(done.code == 0 && place.path("by-option").is_dir());
+    assert!(!place.path("not-used").exists());
+}
+
+#[test]
+fn a_config_file_gives_defaults_that_options_beat() {
+    let place = with_config("[run]\nconflict-exit-code = 9\nwait = 0\n");
+    let _holder = place.start_ready(&["-w", "5", "a"], "touch ready; sleep 60");
+    assert_eq!(place.run(&["run", "a", "true"]).code, 9);
+    assert_eq!(place.run(&["run", "-E", "8", "a", "true"]).code, 8);
+    let other = place.write("other.toml", "[run]\nconflict-exit-code = 7\nwait = \"50ms\"\n");
+    assert_eq!(place.run(&["--config", other.to_str().unwrap(), "run", "a", "true"]).code, 7);
+}
+
+#[test]
+fn a_max_hold_from_the_config_file_is_kept() {
+    let place = with_config("[run]\nmax-hold = \"300ms\"\non-lost = \"kill\"\nkill-after = 0.1\n");
+    assert_eq!(place.run(&["run", "a", "sleep", "60"]).code, 76);
+}
+
+#[test]
+fn what_is_wrong_with_a_config_file_is_said_with_file_and_line() {
+    for (text, parts) in [
+        ("stroe = \"x\"", ["line 1", "`stroe`", "`store`"]),
+        ("[run]\nwiat = 1", ["line 2", "`wiat`", "`wait`"]),
+        ("[run]\nwait = -1", ["line 2", "\"-1\"", "negative"]),
+        ("[run]\nttl = \"1ms\"", ["line 2", "\"1ms\"", "10ms to 24h"]),
+        ("[run]\non-lost = \"x\"", ["line 2", "`x`", "`warn`"]),
+        ("[run]\nconflict-exit-code = 256", ["line 2", "256", ""]),
+        ("store = 1", ["line 1", "string", ""]),
+        ("store = ", ["line 1", "", ""]),
+    ] {
+        let place = with_config(text);
+        let done = place.run(&["run", "a", "touch", "ran"]);
+        assert_eq!(done.code, 125, "{text}: {done:?}");
+        assert!(done.err.contains("config/leasehold/config.toml: "), "{text}: {done:?}");
+        assert!(parts.iter().all(|part| done.err.contains(part)), "{text}: {done:?}");
+        assert!(!place.path("ran").exists());
+    }
+}
+
+#[test]
+fn relative_directories_in_the_environment_are_ignored() {
+    let place = Place::new();
+    place.write("relative/leasehold/config.toml", "nonsense = 1");
+    let done = run(&place, |command| {
+        command.args(["run", "--store", &place.store(), "a", "true"]);
+        command.env("XDG_CONFIG_HOME", "relative");
+    });
+    assert_eq!(done.code, 0, "{done:?}");
+}

@@ -1,0 +1,34 @@
+//! Many processes, one number: no update is lost, and tokens grow.
+
+use crate::support::{Place, Running};
+
+#[test]
+fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
+    let place = Place::new();
+    place.write("number", "0\n");
+    let step = "read n < number; echo $((n + 1)) > number; echo $LEASEHOLD_TOKEN >> tokens";
+    let line = format!(
+        "i=0; while [ $i -lt 200 ]; do i=$((i + 1))
+         $LEASEHOLD --store {} run -q counter -- sh -c '{step}' || exit; done",
+        place.store()
+    );
+    let start = || place.program("sh").arg("-c").arg(&line).spawn().unwrap();
+    let all: Vec<_> = (0..8).map(|_| start()).collect();
+    for mut child in all {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(place.read("number"), "1600\n");
+    let tokens: Vec<u64> =
+        place.read("tokens").lines().map(|token| token.parse().unwrap()).collect();
+    assert_eq!(tokens.len(), 1600);
+    assert!(tokens.is_sorted_by(|a, b| a < b), "each larger than the one before");
+}
+
+#[test]
+fn a_holder_that_stands_still_keeps_its_lock() {
+    let place = Place::new();
+    let running: Running = place.start_ready(&["a"], "touch ready; sleep 60");
+    running.send(nix::sys::signal::Signal::SIGSTOP);
+    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
+    running.send(nix::sys::signal::Signal::SIGCONT);
+}

@@ -1,0 +1,18 @@
+//! The `leasehold` command as people and scripts use it: the real binary on a real directory.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod configuration;
+mod counter;
+mod cron;
+mod exit_codes;
+mod loss;
+mod manual;
+mod nesting;
+mod options;
+mod reports;
+mod signals;
+mod supervisor;
+mod support;
+mod terminal;
+mod waiting;

@@ -1,0 +1,41 @@
+//! A run inside a run of the same lock would wait for itself.
+
+use crate::support::Place;
+
+const INNER: &str = "$LEASEHOLD --store $PLACE run";
+
+fn nested(place: &Place, script: &str) -> crate::support::Done {
+    let mut command = place.leasehold(&["run", "a", "--", "sh", "-c", script]);
+    crate::support::Done::new(command.env("PLACE", place.store()).output().unwrap())
+}
+
+#[test]
+fn the_same_lock_is_refused_at_once() {
+    let place = Place::new();
+    let done = nested(&place, &format!("{INNER} a -- touch ran"));
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.err.contains("wait for itself") && !place.path("ran").exists(), "{done:?}");
+}
+
+#[test]
+fn another_lock_is_fine_and_both_are_remembered() {
+    let place = Place::new();
+    assert_eq!(nested(&place, &format!("{INNER} b -- sh -c 'exit 6'")).code, 6);
+    let done = nested(&place, &format!("{INNER} b -- {INNER} a -- touch ran"));
+    assert_eq!(done.code, 125, "{done:?}");
+}
+
+#[test]
+fn the_same_name_in_another_store_is_another_lock() {
+    let place = Place::new();
+    assert_eq!(nested(&place, "$LEASEHOLD --store ${PLACE}2 run a -- sh -c 'exit 6'").code, 6);
+}
+
+#[test]
+fn the_name_alone_is_enough_when_nothing_else_is_known() {
+    let place = Place::new();
+    let mut command = place.leasehold(&["run", "a", "--", "touch", "ran"]);
+    assert_eq!(command.env("LEASEHOLD_NAME", "a").status().unwrap().code(), Some(125));
+    let mut command = place.leasehold(&["run", "b", "--", "touch", "ran"]);
+    assert_eq!(command.env("LEASEHOLD_NAME", "a").status().unwrap().code(), Some(0));
+}

@@ -1,0 +1,108 @@
+//! Bad input is answered with 125 and a message that names the field, the value and what is
+//! allowed.
+
+use crate::support::Place;
+
+#[track_caller]
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let place = Place::new();
+    let done = place.run(arguments);
+    assert_eq!(done.code, 125, "{arguments:?} {done:?}");
+    assert!(done.err.starts_with("leasehold: "), "{done:?}");
+    for part in parts {
+        assert!(done.err.contains(part), "{arguments:?} should say {part:?}: {}", done.err);
+    }
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn every_option_that_takes_a_time_refuses_what_is_none() {
+    for option in ["--wait", "--ttl", "--max-hold", "--min-hold", "--kill-after"] {
+        for value in ["-1", "NaN", "inf", "", "soon", "1w", "1 s", "99999999999999999999d"] {
+            refused(&["run", option, value, "a", "touch", "ran"], &[option, value]);
+        }
+    }
+    refused(&["watch", "--interval", "-1"], &["--interval", "-1", "allowed"]);
+    refused(&["watch", "--interval", "0"], &["--interval", "0", "more than 0"]);
+    refused(&["run", "-w", "-1", "a", "touch", "ran"], &["--wait", "negative", "500ms"]);
+    refused(&["run", "--max-hold", "0", "a", "touch", "ran"], &["--max-hold", "more than 0"]);
+}
+
+#[test]
+fn a_ttl_out_of_range_is_refused() {
+    for ttl in ["0", "9ms", "25h"] {
+        refused(&["run", "--ttl", ttl, "a", "touch", "ran"], &["--ttl", ttl, "10ms to 24h"]);
+    }
+}
+
+#[test]
+fn a_minimum_hold_beyond_the_maximum_is_refused() {
+    let arguments = ["run", "--min-hold", "9s", "--max-hold", "5s", "a", "touch", "ran"];
+    refused(&arguments, &["min_hold", "9s", "5s"]);
+}
+
+#[test]
+fn names_are_checked_before_anything_is_done() {
+    refused(&["run", "", "touch", "ran"], &["name", "1 to 512 bytes"]);
+    refused(&["run", "a\nb", "touch", "ran"], &["name", "control character"]);
+    refused(&["run", &"x".repeat(513), "touch", "ran"], &["name", "513"]);
+    refused(&["status", ""], &["name"]);
+}
+
+#[test]
+fn other_options_name_what_is_allowed() {
+    refused(&["run", "-E", "256", "a", "touch", "ran"], &["--conflict-exit-code", "256", "255"]);
+    refused(&["run", "-E", "-1", "a", "touch", "ran"], &["--conflict-exit-code", "-1"]);
+    refused(&["run", "--on-lost", "x", "a", "touch", "ran"], &["--on-lost", "kill, warn, ignore"]);
+    refused(&["run", "-n", "-w", "1", "a", "touch", "ran"], &["--no-wait", "--wait"]);
+    refused(&["run", "-c", "true", "a", "touch", "ran"], &["--command"]);
+    refused(&["run", "a"], &["<CMD>"]);
+    refused(&["run"], &["<NAME>"]);
+    refused(&["force-release", "a"], &["--token"]);
+    refused(&["force-release", "a", "--token", "0"], &["--token", "9007199254740991"]);
+    refused(&["completions", "tcl"], &["tcl", "bash"]);
+    refused(&["no-such"], &["no-such"]);
+    refused(&["--config", "/no/such", "list"], &["--config", "/no/such"]);
+    refused(&[], &["Usage"]);
+}
+
+#[test]
+fn an_unknown_store_names_the_known_ones_and_no_password() {
+    let place = Place::new();
+    for url in ["redix://user:s3cret@host/0?password=s3cret", "/tmp", "file:/tmp/x?a=s3cret"] {
+        let mut command = place.program(crate::support::LEASEHOLD);
+        let output = command.args(["--store", url, "run", "a", "touch", "ran"]).output().unwrap();
+        let done = crate::support::Done::new(output);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.starts_with("leasehold: ") && done.err.contains("store URL"), "{done:?}");
+        assert!(!done.err.contains("s3cret"), "{done:?}");
+    }
+}
+
+#[test]
+fn options_may_stand_after_the_name_and_the_command_keeps_its_own() {
+    let place = Place::new();
+    assert_eq!(place.run(&["run", "a", "-n", "--", "echo", "-n", "x"]).out, "x");
+    assert_eq!(place.run(&["run", "a", "echo", "--help", "-q"]).out, "--help -q\n");
+    assert_eq!(place.run(&["run", "-n", "a", "echo", "--", "x"]).out, "-- x\n");
+}
+
+#[test]
+fn a_shell_line_is_run_by_the_users_shell() {
+    let place = Place::new();
+    let mut command = place.leasehold(&["run", "a", "-c", "echo $0 $((1+1))"]);
+    let output = command.env("SHELL", "/bin/bash").output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/bin/bash 2\n");
+    let mut command = place.leasehold(&["run", "a", "-c", "exit 9"]);
+    assert_eq!(command.env_remove("SHELL").status().unwrap().code(), Some(9));
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let place = Place::new();
+    for arguments in [["--help"].as_slice(), &["--version"], &["run", "--help"], &["help", "run"]] {
+        let done = place.run(arguments);
+        assert_eq!((done.code, done.err.as_str()), (0, ""));
+        assert!(done.out.contains("leasehold"), "{done:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The command's whole process group ends before the lock can pass on, whoever is killed.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{Place, numbers, runs, stat, until};
+
+/// A command, its child and its grandchild, that none but KILL ends.
+const FAMILY: &str = "trap '' TERM HUP INT
+    sh -c 'sleep 60 & echo $$ $! >> pids; wait' & echo $$ >> pids
+    while [ $(wc -w < pids) -lt 3 ]; do sleep 0.01; done; touch ready; wait";
+
+/// Notes which of the first command's processes still run.
+const WITNESS: &str = "for pid in $(cat pids); do
+        grep -q '^State:.[^ZX]' /proc/$pid/status 2> /dev/null && echo $pid >> survivors
+    done; touch second";
+
+#[test]
+fn killing_leasehold_ends_the_group_before_the_next_one_starts() {
+    let place = Place::new();
+    let first = place.start_ready(&["a"], FAMILY);
+    let second = place.start(&["run", "a", "--", "sh", "-c", WITNESS]);
+    until("the second waits", || crate::waiting::is_catching(second.pid(), Signal::SIGTERM));
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    first.send(Signal::SIGKILL);
+    place.until_exists("second");
+    let took = start.elapsed();
+    assert_eq!(place.read("survivors"), "");
+    assert!(numbers(&place.read("pids")).iter().all(|pid| !runs(*pid)));
+    assert_eq!(second.end().code, 0);
+    // Half a second, on a machine that has the time.
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+}
+
+#[test]
+fn killing_the_supervisor_ends_the_group_and_is_125() {
+    let place = Place::new();
+    let first = place.start_ready(&["a"], FAMILY);
+    let second = place.start(&["run", "a", "--", "sh", "-c", WITNESS]);
+    kill(Pid::from_raw(first.supervisor()), Signal::SIGKILL).unwrap();
+    let done = first.end();
+    assert_eq!(done.code, 125);
+    assert!(done.err.contains("supervisor"), "{done:?}");
+    assert_eq!(second.end().code, 0);
+    assert_eq!(place.read("survivors"), "");
+}
+
+#[test]
+fn signals_that_are_meant_for_leasehold_do_not_hurt_the_supervisor() {
+    let place = Place::new();
+    let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 3";
+    let running = place.start_ready(&["a"], script);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
+        kill(Pid::from_raw(running.supervisor()), signal).unwrap();
+    }
+    place.write("stop", "");
+    assert_eq!(running.end().code, 3);
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_before_the_lock_passes_on() {
+    let place = Place::new();
+    let script = "sh -c 'trap \"\" TERM; touch deaf; sleep 60' & echo $! > pids
+        sh -c 'trap \"echo term > heard; exit\" TERM; touch ready; while :; do sleep 0.01; done' &
+        echo $! >> pids; while [ ! -e deaf -o ! -e ready ]; do sleep 0.01; done; exit 9";
+    let first = place.start_ready(&["--kill-after", "300ms", "a"], script);
+    let second = place.start(&["run", "a", "--", "sh", "-c", WITNESS]);
+    assert_eq!(first.end().code, 9);
+    assert_eq!(place.read("heard"), "term\n");
+    assert_eq!(second.end().code, 0);
+    assert_eq!(place.read("survivors"), "");
+}
+
+#[test]
+fn a_process_that_left_the_group_is_on_its_own() {
+    let place = Place::new();
+    let script = "setsid sh -c 'echo $$ > pid; touch ready; sleep 60' > /dev/null 2>&1 &
+        while [ ! -e ready ]; do sleep 0.01; done";
+    assert_eq!(place.start_ready(&["a"], script).end().code, 0);
+    let pid = numbers(&place.read("pid"))[0];
+    assert!(runs(pid));
+    kill(Pid::from_raw(-pid), Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn the_command_has_a_process_group_of_its_own() {
+    let place = Place::new();
+    let running = place.start_ready(&["a"], "echo $$ > pid; touch ready; sleep 60");
+    let pid = numbers(&place.read("pid"))[0];
+    let (_, parent, group) = stat(pid).unwrap();
+    assert_eq!((parent, group), (running.supervisor(), pid));
+    assert_ne!(stat(running.supervisor()).unwrap().2, stat(running.pid()).unwrap().2);
+}
+
+#[test]
+fn no_descriptor_leaks_into_the_command() {
+    let place = Place::new();
+    let list = "for file in /proc/self/fd/*; do echo ${file##*/}; done";
+    let plain = place.program("sh").args(["-c", list]).output().unwrap().stdout;
+    let under = place.leasehold(&["run", "a", "--", "sh", "-c", list]).output().unwrap().stdout;
+    assert!(!plain.is_empty());
+    assert_eq!(String::from_utf8(under), String::from_utf8(plain));
+}
+
+#[test]
+fn standard_input_goes_through() {
+    let place = Place::new();
+    let mut command = place.leasehold(&["run", "a", "--", "wc", "-c"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&vec![b'x'; 300_000]).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "300000");
+}
+
+#[test]
+fn the_environment_names_the_lock_and_not_the_store() {
+    let place = Place::new();
+    let mut command = place.leasehold(&["run", "a/b", "--max-hold", "1h", "--", "env"]);
+    let output = command.env("LEASEHOLD_STORE", "file:/elsewhere").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("LEASEHOLD_{key}=")));
+        line.map(str::to_owned)
+    };
+    assert_eq!(value("NAME").as_deref(), Some("a/b"));
+    assert!(value("TOKEN").unwrap().parse::<u64>().unwrap() > 0);
+    assert_eq!(value("OWNER").unwrap().len(), 32);
+    assert!(value("HELD").unwrap().ends_with("#a/b"));
+    assert!(value("DEADLINE_UNIX_MS").unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
+    assert_eq!(value("STORE"), None);
+}

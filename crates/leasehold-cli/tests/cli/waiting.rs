@@ -1,0 +1,106 @@
+//! Waiting: how long, whom for, and leaving no trace.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Place, Terminal, until};
+
+const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
+
+#[test]
+fn no_wait_ends_at_once_and_runs_nothing() {
+    let place = Place::new();
+    let _holder = place.start_ready(&["a"], HOLD);
+    for option in [["-n"].as_slice(), &["-w", "0"], &["--wait=0ms"], &["--no-wait"]] {
+        let mut arguments = vec!["run", "a"];
+        arguments.extend(option);
+        arguments.extend(["--", "touch", "ran"]);
+        let done = place.run(&arguments);
+        assert_eq!((done.code, done.err.as_str()), (1, ""), "silent in a log, as flock -n is");
+    }
+    let done = place.run(&["run", "-vn", "a", "touch", "ran"]);
+    assert!(done.err.contains("a was not to be had: held by"), "{done:?}");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_wait_that_is_over_says_who_had_the_lock() {
+    let place = Place::new();
+    let holder = place.start_ready(&["a"], HOLD);
+    let start = Instant::now();
+    let done = place.run(&["run", "-w", "300ms", "a", "touch", "ran"]);
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains(&format!("/{} for ", holder.pid())), "{done:?}");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
+    let place = Place::new();
+    let first = place.start_ready(&["jobs/nightly"], HOLD);
+    let second = place.start(&["run", "jobs/nightly", "--", "echo", "second"]);
+    // It waits long enough to have said so.
+    until("the second waits", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", second.pid())).is_ok_and(|_| true)
+    });
+    std::thread::sleep(Duration::from_millis(600));
+    place.write("stop", "");
+    let done = second.end();
+    assert_eq!((done.code, done.out.as_str()), (0, "second\n"));
+    let line = format!("/{} for ", first.pid());
+    assert!(done.err.starts_with("leasehold: waiting for jobs/nightly, held by "), "{done:?}");
+    assert!(done.err.contains(&line) && done.err.lines().count() == 1, "{done:?}");
+    assert_eq!(first.end().code, 0);
+}
+
+#[test]
+fn quiet_says_nothing_while_it_waits() {
+    let place = Place::new();
+    let _first = place.start_ready(&["a"], HOLD);
+    let done = place.run(&["run", "-q", "-w", "500ms", "a", "true"]);
+    assert_eq!((done.code, done.err.as_str()), (1, ""));
+}
+
+#[test]
+fn a_terminal_shows_a_live_line_that_goes_away() {
+    let place = Place::new();
+    let first = place.start_ready(&["a"], HOLD);
+    let mut terminal =
+        Terminal::start(&place, crate::support::LEASEHOLD, &["run", "a", "--", "echo", "mine"]);
+    terminal.expect("waiting for a, held by ");
+    terminal.expect(&format!("/{} for ", first.pid()));
+    terminal.expect("waiting for a, held by "); // It is drawn anew.
+    place.write("stop", "");
+    terminal.expect("mine");
+    assert_eq!(terminal.end(), 0);
+}
+
+#[test]
+fn a_signal_ends_the_waiting_and_leaves_no_waiter() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        let place = Place::new();
+        let holder = place.start_ready(&["a"], HOLD);
+        let waiter = place.start(&["run", "a", "--", "touch", "ran"]);
+        until("it waits", || is_catching(waiter.pid(), signal));
+        std::thread::sleep(Duration::from_millis(100));
+        waiter.send(signal);
+        assert_eq!(waiter.end().code, 128 + signal as i32);
+        let status = place.run(&["status", "a", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+        let waiters = status["waiters"].as_array().map_or(0, Vec::len);
+        assert_eq!(waiters, 0, "{status}");
+        place.write("stop", "");
+        assert_eq!(holder.end().code, 0);
+        assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0);
+        assert!(!place.path("ran").exists());
+    }
+}
+
+/// True once the process has its handlers.
+pub(crate) fn is_catching(pid: i32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal as i32 - 1)) != 0
+}
