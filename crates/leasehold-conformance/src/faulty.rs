@@ -37,6 +37,16 @@ struct Inner {
     /// Pushes are swallowed while this is set.
     no_pushes: Arc<AtomicBool>,
     calls: AtomicU64,
+    after_acquire: Mutex<Option<Hook>>,
+}
+
+/// Something that happens between the execution of a call and the arrival of its answer.
+struct Hook(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 impl Faults {
@@ -49,6 +59,7 @@ impl Faults {
             no_renewals: AtomicBool::new(false),
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
+            after_acquire: Mutex::default(),
         }))
     }
 
@@ -60,6 +71,12 @@ impl Faults {
     /// What happens to the coming releases, one each.
     pub fn on_release(&self, faults: &[Fault]) {
         self.0.release.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens between the next acquire and its answer: a pause, a jump of the clock.
+    pub fn before_next_answer(&self, hook: impl FnOnce() + Send + 'static) {
+        let mut after = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner);
+        *after = Some(Hook(Box::new(hook)));
     }
 
     /// From now on renewals arrive or do not.
@@ -132,7 +149,14 @@ impl Backend for Faults {
     fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let fault = next(&self.0.acquire);
-        Box::pin(under(fault, move || self.0.backend.acquire(ask.clone())))
+        Box::pin(async move {
+            let answer = under(fault, || self.0.backend.acquire(ask.clone())).await;
+            let hook = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(Hook(hook)) = hook {
+                hook();
+            }
+            answer
+        })
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {

@@ -162,16 +162,14 @@ impl Releasing {
     }
 
     fn lost(&self) -> Error {
-        let why = match self.hold.lease().loss() {
-            Some(LossReason::Expired) => "no renewal came through in time",
-            Some(LossReason::MaxHold) => "its maximum hold was over",
-            Some(LossReason::ClientClosed) => {
-                "its client was closed, or the client's runtime ended"
-            }
-            Some(LossReason::NotOwner) | None => "it had ended at the backend before its release",
-        };
-        Error::new(ErrorKind::Lost, format!("the lock was lost: {why}"))
+        let reason = self.hold.lease().loss();
+        lost(reason.unwrap_or(LossReason::NotOwner))
     }
+}
+
+/// The error that tells of a loss.
+pub(crate) fn lost(reason: LossReason) -> Error {
+    Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}"))
 }
 
 impl Drop for Releasing {

@@ -8,6 +8,7 @@ use tracing::Instrument;
 use crate::acquire::{self, Patience};
 use crate::backend::{Forced, Status};
 use crate::client::Client;
+use crate::ending::lost;
 use crate::guard::Guard;
 use crate::options::Options;
 use crate::owner::Owner;
@@ -159,21 +160,23 @@ impl Lock {
         let stops = guard.stops_work();
         let stopped = async {
             match stops {
-                true => drop(guard.lost().await),
+                true => guard.lost().await,
                 false => std::future::pending().await,
             }
         };
         let done = tokio::select! {
             biased;
-            () = stopped => None,
-            done = work(inner) => Some(done),
+            reason = stopped => Err(reason),
+            done = work(inner) => Ok(done),
         };
-        match (guard.release().await, done) {
-            (Ok(()), Some(done)) => Ok(done),
-            (Err(error), Some(done)) if !stops || error.kind() != ErrorKind::Lost => Ok(done),
-            (Err(error), _) => Err(error),
-            (Ok(()), None) => Err(Error::new(ErrorKind::Lost, "the lock was lost")
-                .during("run", self.name.as_ref().ok())),
+        let during_run = |error: Error| error.during("run", self.name.as_ref().ok());
+        let released = guard.release().await;
+        match done {
+            Err(reason) => Err(during_run(lost(reason))),
+            Ok(done) => match released {
+                Err(error) if stops && error.kind() == ErrorKind::Lost => Err(during_run(error)),
+                _ => Ok(done), // What the release left over is seen to in the background.
+            },
         }
     }
 

@@ -22,6 +22,11 @@ use crate::store::Store;
 /// [`descriptor`](Backend::descriptor) was handed: no renewal is needed, a crash ends it at once,
 /// a stopped process keeps it. `renew` only checks that nobody has removed the file.
 ///
+/// Waiters stand in line, across processes, in order of arrival by the wall clock; the first in
+/// line is woken when the lock gets free. One that is stopped while it is first holds the others
+/// up: with the lock free, the waiter behind it passes it after 0.8 s at most, and so on for each
+/// that is stopped. A try that does not wait is `Busy` while anybody stands in line.
+///
 /// Calls do their work on the runtime's threads for blocking work, or where they are polled when
 /// there is no runtime.
 #[derive(Debug)]
@@ -41,6 +46,7 @@ impl FileBackend {
     /// directories that were made on the way.
     pub fn open(path: &Path, clock: Clock) -> Result<Self> {
         let mut capability = Capability::new("file", LeaseKind::Session);
+        capability.ordered = true;
         capability.push = true;
         capability.list = true;
         let store = Arc::new(Store::new(Directory::open(path)?, clock));

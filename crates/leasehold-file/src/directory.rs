@@ -29,6 +29,7 @@ pub(crate) struct Files {
     pub(crate) lock: PathBuf,
     pub(crate) record: PathBuf,
     pub(crate) draft: PathBuf,
+    pub(crate) line: PathBuf,
 }
 
 impl Directory {
@@ -50,7 +51,8 @@ impl Directory {
     pub(crate) fn files(&self, name: &Name) -> Files {
         let stem = escape(name);
         let file = |suffix| self.locks.join(format!("{stem}.{suffix}"));
-        Files { lock: file("lock"), record: file("json"), draft: file("tmp") }
+        let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
+        Files { lock, record, draft, line: file("wait") }
     }
 
     /// The record of the lock with this stem.

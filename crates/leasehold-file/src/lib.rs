@@ -12,7 +12,7 @@
 //! | `locks/NAME.lock` | never renamed or removed; the holder has byte 0 and the byte at offset *token* locked |
 //! | `locks/NAME.json` | who holds it, or held it last, and the token; replaced whole, by rename |
 //! | `locks/NAME.tmp` | the next record while it is being written |
-//! | `locks/NAME.wait/` | one file for each waiter, named in order of arrival; see [`FileBackend`] |
+//! | `locks/NAME.wait/` | one file for each waiter, named in order of arrival, locked while it waits |
 //!
 //! Works on Linux and Android, 64 bit, on a local file system. Elsewhere [`FileBackend::open`]
 //! answers [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
@@ -30,11 +30,13 @@ where_locks_are! {
     mod directory;
     mod escape;
     mod filesystem;
+    mod line;
     mod lockfile;
     mod oserror;
     mod record;
     mod status;
     mod store;
+    mod take;
     mod watch;
     pub use backend::FileBackend;
 }

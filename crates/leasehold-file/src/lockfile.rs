@@ -4,7 +4,7 @@
 //! process exclude each other, and a duplicate of the descriptor in another process keeps the lock.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -35,6 +35,15 @@ impl LockFile {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path).map(Self)
+    }
+
+    /// Makes a new file that is locked and holds `content`.
+    pub(crate) fn create(path: &Path, content: &[u8]) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        set(&file, libc::F_WRLCK, 0, 1)?;
+        file.write_all(content)?;
+        Ok(Self(file))
     }
 
     /// Locks the file against everybody else; false when somebody has it.

@@ -183,7 +183,8 @@ mod tests {
 
     fn files(dir: &Path) -> Files {
         let file = |suffix: &str| dir.join(format!("a.{suffix}"));
-        Files { lock: file("lock"), record: file("json"), draft: file("tmp") }
+        let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
+        Files { lock, record, draft, line: file("wait") }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use leasehold_core::{Name, Result, Token};
 
 use crate::directory::{Directory, Files};
 use crate::escape::unescape;
+use crate::line::Line;
 use crate::lockfile::{Seen, look};
 use crate::oserror::failed;
 use crate::record::Record;
@@ -60,14 +61,18 @@ impl Here {
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
     let files = directory.files(name);
     let (held, record) = compare(&files, name)?;
+    let mut waiters = Line(&files.line).waiters()?;
+    // Who has just got the lock is about to leave the line.
+    let holder = record.as_ref().and_then(Record::holder);
+    waiters.retain(|waiter| Some(waiter.holder.attempt) != holder.as_ref().map(|h| h.attempt));
     let status = |state, token, note| Status {
         name: name.clone(),
         state,
-        holder: record.as_ref().and_then(Record::holder),
+        holder: holder.clone(),
         token,
         since_unix_ms: record.as_ref().map(Record::since_unix_ms),
         remaining: None,
-        waiters: None,
+        waiters: Some(waiters.clone()),
         note,
     };
     let recorded = record.as_ref().and_then(Record::token);

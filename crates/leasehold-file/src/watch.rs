@@ -29,9 +29,31 @@ const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_millis(20),
 ];
 
-/// Watches files for the attempts of one backend. The thread ends when this is dropped.
+/// What watches files for the attempts of one backend, from the first need on.
+#[derive(Debug)]
+pub(crate) enum Watching {
+    /// There is nobody to tell.
+    Unattached,
+    /// Nothing had to be watched yet.
+    Attached(EventSink),
+    /// The thread runs.
+    Started(Watcher),
+    /// The system has no more inotify instances for this user.
+    Impossible,
+}
+
+/// Watches files. The thread ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher(Arc<Shared>);
+
+/// What a watched file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A lock file.
+    Lock,
+    /// A waiter's place in line.
+    Place,
+}
 
 /// One attempt's interest in one file; dropped, it ends.
 #[derive(Debug)]
@@ -58,9 +80,34 @@ struct Watched {
     due: Option<(Deadline, usize)>,
 }
 
+impl Watching {
+    /// Watches a file; `None` where that cannot be had, and the waiter has to poll.
+    pub(crate) fn watch(
+        &mut self,
+        kind: Kind,
+        path: &Path,
+        name: &Name,
+        clock: &Clock,
+    ) -> Option<Watch> {
+        if let Self::Attached(events) = self {
+            *self = match Watcher::start(events.clone(), clock.clone()) {
+                Ok(watcher) => Self::Started(watcher),
+                Err(error) => {
+                    tracing::warn!(%error, "no file events; waiters poll");
+                    Self::Impossible
+                }
+            };
+        }
+        match self {
+            Self::Started(watcher) => watcher.watch(kind, path, name).ok(),
+            _ => None,
+        }
+    }
+}
+
 impl Watcher {
     /// Starts the thread.
-    pub(crate) fn start(events: EventSink, clock: Clock) -> io::Result<Self> {
+    fn start(events: EventSink, clock: Clock) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
@@ -74,11 +121,15 @@ impl Watcher {
     }
 
     /// Watches a file; whoever waits for the lock `name` is told when the file gets free.
-    pub(crate) fn watch(&self, path: &Path, name: &Name) -> io::Result<Watch> {
+    fn watch(&self, kind: Kind, path: &Path, name: &Name) -> io::Result<Watch> {
         let wanted = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_ATTRIB
-            | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
+            | match kind {
+                // Somebody may remove it while it is open.
+                Kind::Lock => AddWatchFlags::IN_ATTRIB,
+                // Its owner removes it and then closes it: one event is enough.
+                Kind::Place => AddWatchFlags::empty(),
+            }
             | AddWatchFlags::IN_DONT_FOLLOW;
         let mut watched = self.0.lock();
         let descriptor = self.0.inotify.add_watch(path, wanted)?;
@@ -94,7 +145,7 @@ impl Watcher {
 
     /// How many files are watched.
     #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.0.lock().len()
     }
 }
@@ -210,8 +261,8 @@ mod tests {
         let (sink, mut events) = EventSink::channel();
         let watcher = Watcher::start(sink, Clock::system()).unwrap();
         let name = Name::new("a").unwrap();
-        let one = watcher.watch(&path, &name).unwrap();
-        let two = watcher.watch(&path, &name).unwrap();
+        let one = watcher.watch(Kind::Lock, &path, &name).unwrap();
+        let two = watcher.watch(Kind::Lock, &path, &name).unwrap();
         drop(one);
         assert_eq!(watcher.count(), 1);
         drop(LockFile::open(&path).unwrap());

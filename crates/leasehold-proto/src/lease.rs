@@ -1,5 +1,6 @@
 //! The life of one lease as its holder sees it: asked, granted, renewing, lost, released.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::{Deadline, Now};
@@ -41,6 +42,17 @@ pub enum LossReason {
     NotOwner,
     /// The client was closed, or its renewal task ended with its runtime.
     ClientClosed,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "no renewal came through in time",
+            Self::MaxHold => "its maximum hold was over",
+            Self::NotOwner => "the backend says that it is not ours any more",
+            Self::ClientClosed => "its client was closed, or the client's runtime ended",
+        })
+    }
 }
 
 /// A grant that arrived after its own lease had ended: release it and try anew.

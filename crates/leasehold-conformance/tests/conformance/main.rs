@@ -1,5 +1,8 @@
 //! Runs the suite: every case against every engine, as one test each.
 
+// A set-up that fails is a failed run.
+#![allow(clippy::unwrap_used)]
+
 mod subjects;
 
 use std::panic::AssertUnwindSafe;

@@ -125,6 +125,9 @@ fn as_another_process() {
         ["count", dir, lock, counter, times] => {
             count(Path::new(dir), lock, Path::new(counter), times.parse().unwrap());
         }
+        ["contend", dir, lock, tasks, end_unix_ms] => {
+            contend(Path::new(dir), lock, tasks.parse().unwrap(), end_unix_ms.parse().unwrap());
+        }
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }
@@ -191,5 +194,27 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
         let token = grant.tokens.base();
         say(token);
         inline(backend.release(end(lock, attempt, Some(token)))).unwrap();
+    }
+}
+
+/// Tasks that take and release the lock until the time is over, and say how often they had it.
+#[tokio::main(flavor = "current_thread")]
+async fn contend(dir: &Path, lock: &str, tasks: u32, end_unix_ms: u64) {
+    let kit = Kit::open(dir);
+    let lock: std::sync::Arc<str> = lock.into();
+    let tasks = (0..tasks).map(|task| {
+        let (kit, lock) = (kit.clone(), lock.clone());
+        tokio::spawn(async move {
+            let mut count = 0;
+            while Clock::system().now().unix_ms() < end_unix_ms {
+                let (attempt, token) = kit.lock(&lock).await;
+                kit.release(&lock, attempt, token).await;
+                count += 1;
+            }
+            say(format!("{task} {count}"));
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
 }

@@ -1,0 +1,311 @@
+//! The client by a hand-driven clock: what it says of validity, when it tells a loss, what it sends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_conformance::Faults;
+use leasehold_core::backend::Backend;
+use leasehold_core::clock::ManualClock;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, telemetry};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+/// A store, a client with faults before it, and the clock of both.
+struct Bench {
+    hand: ManualClock,
+    store: MemoryStore,
+    client: Client,
+    faults: Faults,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let hand = ManualClock::new();
+        let store = MemoryStore::with_clock(hand.clock());
+        let faults = Faults::before(Arc::new(store.connect()));
+        let client = connect(&hand, Arc::new(faults.clone()));
+        Self { hand, store, client, faults }
+    }
+
+    fn other_client(&self) -> Client {
+        connect(&self.hand, Arc::new(self.store.connect()))
+    }
+
+    /// Moves the clock in small steps, letting everybody run in between.
+    async fn pass(&self, time: Duration) {
+        let step = ms(100);
+        let mut left = time;
+        while !left.is_zero() {
+            self.hand.advance(step.min(left));
+            left = left.saturating_sub(step);
+            others_run().await;
+        }
+    }
+}
+
+fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
+    ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
+}
+
+/// On a single-threaded runtime, everybody who can run has run after this.
+async fn others_run() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[tokio::test]
+async fn a_process_that_was_paused_is_not_valid_at_the_first_look() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("orders/555").ttl(secs(30));
+    let guard = lock.acquire().await.unwrap();
+    assert!(guard.is_valid());
+    bench.hand.advance(secs(35)); // Nobody runs: neither renewal nor any timer.
+    assert!(!guard.is_valid());
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert_eq!(guard.ensure(Duration::ZERO).unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.reenter().unwrap_err().kind(), ErrorKind::Lost);
+    let next = bench.other_client().lock("orders/555").try_acquire().await.unwrap().unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(next.is_valid(), "the late release touched the successor");
+}
+
+#[tokio::test]
+async fn the_loss_is_told_before_the_deadline_and_the_work_is_cancelled() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("work").ttl(secs(30));
+    let told = Arc::new(AtomicBool::new(false));
+    let running = tokio::spawn({
+        let told = told.clone();
+        async move {
+            lock.run(|guard| async move {
+                let fires = guard.cancellation_token();
+                tokio::spawn(async move {
+                    fires.cancelled().await;
+                    told.store(guard.remaining() >= ms(2_500), Ordering::SeqCst);
+                });
+                std::future::pending::<()>().await;
+            })
+            .await
+        }
+    });
+    others_run().await;
+    bench.faults.cut_renewals(true);
+    bench.pass(secs(26)).await;
+    assert!(!running.is_finished(), "told far too early");
+    bench.pass(secs(1)).await;
+    assert!(told.load(Ordering::SeqCst), "not told with the margin left");
+    assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn losses_are_told_without_the_renewal_task() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("starved").ttl(secs(30)).acquire().await.unwrap();
+    let lost = guard.lost();
+    tokio::pin!(lost);
+    bench.hand.advance(secs(27)); // The task has not run when the future is polled.
+    tokio::select! {
+        biased;
+        reason = &mut lost => assert_eq!(reason, LossReason::Expired),
+        () = others_run() => panic!("not told at once"),
+    }
+}
+
+#[tokio::test]
+async fn a_guard_is_renewed_at_a_third_of_its_ttl_for_as_long_as_it_lives() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("long").ttl(secs(30)).acquire().await.unwrap();
+    let first = guard.deadline();
+    bench.pass(ms(8_800)).await;
+    assert_eq!(guard.deadline(), first, "renewed far too early");
+    bench.pass(ms(1_300)).await;
+    assert_ne!(guard.deadline(), first, "not renewed at a third");
+    bench.pass(secs(600)).await;
+    assert!(guard.is_valid());
+    assert!(bench.other_client().lock("long").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let sent = bench.faults.calls();
+    bench.pass(secs(60)).await;
+    assert_eq!(bench.faults.calls(), sent, "renewed after its release");
+}
+
+#[tokio::test]
+async fn a_thousand_locks_are_renewed_in_a_few_batches() {
+    let bench = Bench::new();
+    let mut guards = Vec::new();
+    for number in 0..1000 {
+        guards.push(bench.client.lock(format!("lock {number}")).acquire().await.unwrap());
+    }
+    let sent = bench.faults.calls();
+    bench.pass(secs(10)).await;
+    let batches = bench.faults.calls() - sent;
+    assert!((1..=16).contains(&batches), "{batches} calls for a thousand locks");
+    bench.pass(secs(50)).await;
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+}
+
+#[tokio::test]
+async fn the_wall_clock_may_step_back_and_costs_at_worst_an_early_loss_ahead() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("wall").ttl(secs(30)).acquire().await.unwrap();
+    bench.hand.step_wall(-3600);
+    others_run().await;
+    assert!(guard.is_valid());
+    bench.pass(secs(60)).await;
+    assert!(guard.is_valid(), "renewals stopped");
+    bench.hand.step_wall(7200);
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().await, LossReason::Expired);
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_its_own_end_is_given_back_and_asked_for_anew() {
+    let bench = Bench::new();
+    let hand = bench.hand.clone();
+    bench.faults.before_next_answer(move || hand.advance(secs(31)));
+    let guard = bench.client.lock("late").ttl(secs(30)).acquire().await.unwrap();
+    assert!(guard.is_valid());
+    assert!(guard.remaining() > secs(29));
+}
+
+#[tokio::test]
+async fn validity_counts_from_before_the_request() {
+    let bench = Bench::new();
+    let hand = bench.hand.clone();
+    bench.faults.before_next_answer(move || hand.advance(secs(12)));
+    let guard = bench.client.lock("slow").ttl(secs(30)).acquire().await.unwrap();
+    assert!(guard.remaining() <= secs(18));
+}
+
+#[tokio::test]
+async fn a_maximum_hold_ends_a_renewed_lease_exactly_then() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("bounded").ttl(secs(30)).max_hold(secs(60));
+    let guard = lock.acquire().await.unwrap();
+    bench.pass(ms(59_900)).await;
+    assert_eq!(guard.lost().await, LossReason::MaxHold);
+    let other = bench.other_client();
+    assert!(other.lock("bounded").try_acquire().await.unwrap().is_none(), "ended early");
+    std::mem::forget(guard);
+    bench.pass(ms(300)).await;
+    assert!(other.lock("bounded").try_acquire().await.unwrap().is_some(), "not given back");
+}
+
+#[tokio::test]
+async fn a_push_that_is_not_confirmed_in_time_is_not_relied_on() {
+    let bench = Bench::new();
+    let holder = bench.other_client();
+    let held = holder.lock("offer").acquire().await.unwrap();
+    let lock = bench.client.lock("offer").ttl(secs(30));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    others_run().await;
+    bench.faults.cut_renewals(true);
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.remaining() <= secs(2), "more than was offered: {:?}", guard.remaining());
+    bench.pass(secs(2)).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().await, LossReason::Expired);
+}
+
+#[tokio::test]
+async fn a_client_that_is_dropped_leaves_no_task_and_no_connection() {
+    let hand = ManualClock::new();
+    let store = MemoryStore::with_clock(hand.clock());
+    let backend: Arc<dyn Backend> = Arc::new(store.connect());
+    let watched = Arc::downgrade(&backend);
+    let client = connect(&hand, backend);
+    let guard = client.lock("a").acquire().await.unwrap();
+    drop(client);
+    others_run().await;
+    assert!(watched.upgrade().is_some(), "a guard needs its client");
+    drop(guard);
+    others_run().await;
+    assert!(watched.upgrade().is_none(), "the background task has not ended");
+}
+
+#[test]
+fn the_metrics_are_those_that_are_documented() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bench = Bench::new();
+            let guard = bench.client.lock("m").ttl(secs(30)).acquire().await.unwrap();
+            bench.pass(secs(11)).await;
+            assert!(bench.client.lock("m").try_acquire().await.unwrap().is_none());
+            assert!(bench.client.lock("m").acquire_within(Duration::ZERO).await.is_err());
+            bench.client.settle().await;
+            guard.release().await.unwrap();
+            let guard = bench.client.lock("m").ttl(secs(30)).acquire().await.unwrap();
+            bench.faults.cut_renewals(true);
+            bench.pass(secs(31)).await;
+            drop(guard);
+        });
+    });
+    let mut seen = std::collections::HashMap::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        assert!(key.key().labels().any(|label| label.key() == "engine"), "{key:?}");
+        seen.insert(key.key().name().to_owned(), value);
+    }
+    for (name, ..) in telemetry::METRICS {
+        assert!(seen.contains_key(*name), "{name} is documented but not there");
+    }
+    assert_eq!(seen.len(), telemetry::METRICS.len(), "undocumented: {seen:?}");
+    let counter = |name| match seen.get(name) {
+        Some(DebugValue::Counter(count)) => *count,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(counter(telemetry::ACQUIRED), 2);
+    assert_eq!(counter(telemetry::RELEASED), 1);
+    assert_eq!(counter(telemetry::LOST), 1);
+    assert_eq!(counter(telemetry::TIMED_OUT), 1);
+    assert_eq!(counter(telemetry::CONTENDED), 2);
+    assert!(counter(telemetry::RENEWED) >= 1 && counter(telemetry::RENEWAL_FAILED) >= 1);
+}
+
+/// Set in the process that is to be aborted.
+const ABORT: &str = "LEASEHOLD_TEST_ABORT";
+
+#[test]
+fn a_loss_aborts_the_process_when_it_is_told_to() {
+    use std::os::unix::process::ExitStatusExt;
+    if std::env::var_os(ABORT).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bench = Bench::new();
+            let lock = bench.client.lock("a").ttl(secs(30)).on_loss(OnLoss::Abort);
+            let _guard = lock.acquire().await.unwrap();
+            bench.faults.cut_renewals(true);
+            bench.pass(secs(30)).await;
+        });
+        return;
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_loss_aborts_the_process_when_it_is_told_to"])
+        .env(ABORT, "1")
+        .output()
+        .unwrap();
+    assert_eq!(child.status.signal(), Some(6), "{child:?}");
+}
+
+#[test]
+fn a_client_outside_a_runtime_is_an_error_and_not_a_panic() {
+    let backend: Arc<dyn Backend> = Arc::new(MemoryStore::new().connect());
+    let error = Client::new(backend).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("runtime"), "{error}");
+}

@@ -1,0 +1,252 @@
+//! The line of those who wait for one lock: a file for each, named in order of arrival.
+//!
+//! Every file in line is locked by its waiter before it becomes visible, so one that is visible
+//! and not locked belongs to a dead process, and whoever sees it may remove it. Its name holds the
+//! attempt, so it never comes back. Each waiter watches the one before it only.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_core::backend::{Holder, Waiter};
+use leasehold_core::{AttemptId, Now, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::lockfile::{LockFile, Seen, is_absent, look};
+use crate::oserror::failed;
+
+/// How often a place is taken anew when others tidy up at the same moment.
+const TRIES: usize = 16;
+
+/// One lock's line.
+#[derive(Debug)]
+pub(crate) struct Line<'a>(pub(crate) &'a Path);
+
+/// A place in line; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    _file: LockFile,
+}
+
+/// Who stands before a place.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// How many do, as far as is known: the dead are noticed by those right behind them.
+    pub(crate) count: u64,
+    /// The file of the nearest one that is alive.
+    pub(crate) nearest: Option<PathBuf>,
+}
+
+/// What a file in line says, for people.
+#[derive(Serialize, Deserialize)]
+struct Card {
+    attempt: String,
+    host: String,
+    pid: u32,
+    since_unix_ms: u64,
+    metadata: Option<String>,
+}
+
+impl Line<'_> {
+    /// Stands at the end.
+    pub(crate) fn join(&self, holder: &Holder, now: Now) -> Result<Place> {
+        let card = Card {
+            attempt: holder.attempt.to_string(),
+            host: holder.host.clone(),
+            pid: holder.pid,
+            since_unix_ms: now.unix_ms(),
+            metadata: holder.metadata.clone(),
+        };
+        let joining = |error| failed("wait in", self.0, error);
+        let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
+        for _ in 0..TRIES {
+            match self.try_join(holder.attempt, &card, now) {
+                // The directory was empty and was removed, or our draft looked like a dead one's.
+                Err(error) if is_absent(&error) => {}
+                joined => return joined.map_err(joining),
+            }
+        }
+        Err(joining(io::Error::other("it is removed again and again")))
+    }
+
+    fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<Place> {
+        match DirBuilder::new().mode(0o700).create(self.0) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // Not before those who are here already, even if the clock went back.
+        let last = self.files()?.pop().and_then(|last| stamp(&last));
+        let stamp = now.wall_ns.max(last.map_or(0, |last| last.saturating_add(1)));
+        let file = format!("{stamp:020}-{}-{attempt}", std::process::id());
+        let (draft, path) = (self.0.join(format!(".{file}")), self.0.join(file));
+        let made = LockFile::create(&draft, card).and_then(|file| {
+            fs::rename(&draft, &path)?;
+            Ok(file)
+        });
+        if made.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        Ok(Place { path, _file: made? })
+    }
+
+    /// True when nobody waits.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        Ok(self.nearest(&mut self.listed()?.into_iter())?.is_none())
+    }
+
+    /// Who stands before `place`; `None` when somebody has removed its file.
+    pub(crate) fn ahead(&self, place: &Place) -> Result<Option<Ahead>> {
+        let mut files = self.listed()?;
+        let Some(at) = files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
+        else {
+            return Ok(None);
+        };
+        files.truncate(at);
+        let mut backwards = files.into_iter().rev();
+        let nearest = self.nearest(&mut backwards)?;
+        let count = backwards.len() as u64 + u64::from(nearest.is_some());
+        Ok(Some(Ahead { count, nearest }))
+    }
+
+    /// Those who wait, first in line first.
+    pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
+        let mut waiters = Vec::new();
+        for file in self.listed()? {
+            let path = self.0.join(file);
+            let alive = matches!(look(&path), Ok(Seen::Held(_)));
+            let card = fs::read(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
+            waiters.extend(card.filter(|_| alive).and_then(Card::waiter));
+        }
+        Ok(waiters)
+    }
+
+    /// The first of these that is alive; the dead before it are removed.
+    fn nearest(&self, files: &mut impl Iterator<Item = String>) -> Result<Option<PathBuf>> {
+        for file in files {
+            let path = self.0.join(file);
+            match look(&path).map_err(|error| failed("look at", &path, error))? {
+                Seen::Held(_) => return Ok(Some(path)),
+                Seen::Free => remove(&path)?,
+                Seen::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn listed(&self) -> Result<Vec<String>> {
+        match self.files() {
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
+            files => files.map_err(|error| failed("read the directory", self.0, error)),
+        }
+    }
+
+    /// The files in line, in order.
+    fn files(&self) -> io::Result<Vec<String>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(self.0)? {
+            let Ok(file) = entry?.file_name().into_string() else { continue };
+            if stamp(&file).is_some() {
+                files.push(file);
+            } else if file.starts_with('.') {
+                // A draft. If its writer lives but has not locked it yet, it makes another one.
+                let path = self.0.join(file);
+                if matches!(look(&path), Ok(Seen::Free)) {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+}
+
+impl Place {
+    /// The file, by which the next in line knows when this place is given up.
+    #[cfg(test)]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // Succeeds for the last one only; who comes right after makes the directory anew.
+        let _ = self.path.parent().map(fs::remove_dir);
+    }
+}
+
+impl Card {
+    fn waiter(self) -> Option<Waiter> {
+        let attempt = AttemptId::parse(&self.attempt)?;
+        let holder = Holder { attempt, host: self.host, pid: self.pid, metadata: self.metadata };
+        Some(Waiter { holder, since_unix_ms: self.since_unix_ms })
+    }
+}
+
+/// The time of arrival that a file's name begins with; `None` for anything else.
+fn stamp(file: &str) -> Option<u64> {
+    let (stamp, _) = file.split_once('-')?;
+    (stamp.len() == 20).then(|| stamp.parse().ok())?
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if !is_absent(&error) => Err(failed("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::proto::ClientId;
+
+    use super::*;
+
+    fn holder(sequence: u32) -> Holder {
+        let attempt = AttemptId::new(ClientId::from_bits(1), sequence, 0);
+        Holder { attempt, host: "here".into(), pid: 7, metadata: None }
+    }
+
+    #[test]
+    fn the_line_keeps_the_order_of_arrival_even_if_the_clock_goes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wait");
+        let line = Line(&path);
+        assert!(line.is_empty().unwrap());
+        let places: Vec<Place> = (0..5)
+            .map(|at| line.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
+            .collect::<Result<_>>()
+            .unwrap();
+        assert!(!line.is_empty().unwrap());
+        let order: Vec<_> = line.waiters().unwrap().into_iter().map(|w| w.holder).collect();
+        assert_eq!(order, (0..5).map(holder).collect::<Vec<_>>());
+        for (at, place) in places.iter().enumerate() {
+            let ahead = line.ahead(place).unwrap().unwrap();
+            assert_eq!(ahead.count, at as u64);
+            assert_eq!(ahead.nearest.as_deref(), at.checked_sub(1).map(|at| places[at].path()));
+        }
+        drop(places);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_dead_and_their_drafts_are_removed_by_whoever_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wait");
+        let line = Line(&path);
+        let first = line.join(&holder(1), Now::default()).unwrap();
+        for dead in ["00000000000000000009-7-x", ".00000000000000000009-7-y"] {
+            fs::write(path.join(dead), "").unwrap();
+        }
+        let last = line.join(&holder(2), Now { steady_ns: 0, wall_ns: 100 }).unwrap();
+        let ahead = line.ahead(&last).unwrap().unwrap();
+        assert_eq!((ahead.count, ahead.nearest.as_deref()), (1, Some(first.path())));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
+        fs::remove_file(last.path()).unwrap();
+        assert!(line.ahead(&last).unwrap().is_none(), "its own file is gone");
+    }
+}
