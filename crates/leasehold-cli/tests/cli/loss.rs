@@ -22,7 +22,7 @@ fn a_command_that_ignores_term_is_killed_before_the_deadline() {
 fn a_command_may_clean_up_after_term() {
     let place = Place::new();
     let script = "trap 'echo bye > note; exit 0' TERM; while :; do sleep 0.01; done";
-    let done = place.run(&["run", "--max-hold", "600ms", "a", "--", "sh", "-c", script]);
+    let done = place.run(&["run", "--max-hold", "3s", "a", "--", "sh", "-c", script]);
     assert_eq!((done.code, place.read("note").as_str()), (76, "bye\n"));
 }
 

@@ -37,7 +37,8 @@ fn stop_and_continue_are_passed_on_and_leasehold_itself_goes_on() {
     let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done";
     let mut command = place.program("setsid"); // No terminal, whoever runs the tests.
     command.arg(crate::support::LEASEHOLD).args(["--store", &place.store(), "run", "a"]);
-    let running = Running::new(command.args(["--", "sh", "-c", script]));
+    // Not dash, which has moments in which it cannot be stopped (vfork).
+    let running = Running::new(command.args(["--", "bash", "-c", script]));
     place.until_exists("ready");
     let pid = numbers(&place.read("pid"))[0];
     running.send(Signal::SIGTSTP);

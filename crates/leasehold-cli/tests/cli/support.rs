@@ -269,7 +269,18 @@ impl Terminal {
 }
 
 impl Drop for Terminal {
+    /// Kills the whole session: a test may have failed half-way.
     fn drop(&mut self) {
+        let leader = self.child.id().to_string();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let fields = line.rsplit_once(") ").map_or("", |(_, fields)| fields);
+            if let (Some(session), Some(pid)) = (fields.split(' ').nth(3), line.split(' ').next())
+                && session == leader
+            {
+                let _ = kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL);
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -66,7 +66,7 @@ fn bg_lets_the_command_go_on_in_the_background() {
     let place = Place::new();
     let mut terminal = shell(&place);
     let script = "echo u\"\"p; while [ ! -e go ]; do sleep 0.01; done; touch ready";
-    terminal.send(&format!("$LEASEHOLD run a -- sh -c '{script}'\n"));
+    terminal.send(&format!("$LEASEHOLD run a -- bash -c '{script}'\n"));
     terminal.expect("up\r\n");
     terminal.send("\x1a");
     terminal.expect("Stopped");
