@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpgrp;
 
-use self::job::{Ended, Job, State};
+use self::job::{Ended, Interrupt, Job, State};
 use self::options::{OnLost, RunOptions, Wait};
 use self::supervisor::Supervisor;
 use self::wait::{Outcome, ending_signal, obtain};
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
     }
     let done = done?;
     Ok(match done.interrupted {
-        Some(signal) => end::by_signal(signal, done.code),
+        Some(interrupt) => end::by_signal(interrupt, done.code),
         None => done.code,
     })
 }
@@ -73,7 +73,7 @@ struct Done {
     /// minimum hold, and a signal said not to wait for that.
     at_once: bool,
     /// A key of the terminal ended the command.
-    interrupted: Option<Signal>,
+    interrupted: Option<Interrupt>,
 }
 
 impl From<u8> for Done {
@@ -120,6 +120,7 @@ async fn hold(
         biased;
         code = give_back(held, options, was_told, voice) => {
             let ended = worked?.code;
+            let interrupted = interrupted.filter(|_| code.is_none());
             Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
         }
         signal = ending_signal(signals) => {

@@ -6,19 +6,24 @@ use std::process::Command;
 use nix::sys::signal::{Signal, killpg, raise};
 use nix::unistd::getpgrp;
 
+use super::job::Interrupt;
 use super::supervisor::own_program;
 use crate::failure::code;
 
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__end-by";
 
-/// The interrupt key went to the command alone, as it had the terminal. Tells the rest of our
-/// job, and ends by the same signal: a shell goes on with its script unless it sees both.
+/// Ends by the signal of a key that ended the command, and sees to it that the rest of our job
+/// has heard of it: a shell goes on with its script unless it gets the signal and sees the
+/// program that it ran end by it.
 ///
 /// Our handlers can be taken away in one (safe) way only, by becoming another program. Returns
 /// `code` when even that fails.
-pub(crate) fn by_signal(signal: Signal, code: u8) -> u8 {
-    let _ = killpg(getpgrp(), signal);
+pub(crate) fn by_signal(interrupt: Interrupt, code: u8) -> u8 {
+    let signal = interrupt.signal;
+    if interrupt.tell_job {
+        let _ = killpg(getpgrp(), signal);
+    }
     if let Ok(program) = own_program() {
         let _ = Command::new(program).arg0("leasehold").args([SUBCOMMAND, signal.as_str()]).exec();
     }

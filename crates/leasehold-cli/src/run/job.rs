@@ -53,7 +53,9 @@ pub(crate) struct Job<'a> {
 pub(crate) struct State {
     group: Option<Group>,
     end: Option<Result<u8, Failure>>,
-    interrupted: Option<Signal>,
+    interrupted: Option<Interrupt>,
+    /// The last signal that we passed on.
+    passed: Option<Signal>,
     lost: bool,
     kill_at: Option<Instant>,
     /// The command has had the terminal, and gets it back when we do.
@@ -64,6 +66,15 @@ pub(crate) struct State {
     early: Vec<Signal>,
 }
 
+/// A key of the terminal that ended the command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interrupt {
+    /// The signal that goes with the key.
+    pub(crate) signal: Signal,
+    /// Only the command got it, as it had the terminal; the rest of our job has not.
+    pub(crate) tell_job: bool,
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -71,8 +82,8 @@ pub(crate) struct Ended {
     pub(crate) code: u8,
     /// The lock was lost before, and `leasehold` noticed.
     pub(crate) lost: bool,
-    /// A key of the terminal ended it: everybody in our job is to hear of it.
-    pub(crate) interrupted: Option<Signal>,
+    /// A key of the terminal ended it.
+    pub(crate) interrupted: Option<Interrupt>,
 }
 
 impl Job<'_> {
@@ -149,13 +160,20 @@ impl Job<'_> {
             Report::Killed(number) => {
                 let number = u8::try_from(number).unwrap_or(0);
                 self.state.end = Some(Ok(code::SIGNAL.saturating_add(number)));
-                let signal = Signal::try_from(i32::from(number)).ok();
-                let by_keyboard = matches!(signal, Some(Signal::SIGINT | Signal::SIGQUIT));
-                let had_it = self.foreground().is_some()
-                    && self.foreground() == self.state.group.map(|group| group.0);
-                self.state.interrupted = signal.filter(|_| by_keyboard && had_it);
+                self.state.interrupted = self.interrupt(i32::from(number));
             }
         }
+    }
+
+    /// Whether a signal that ended the command is likely to have come from the terminal.
+    fn interrupt(&self, number: i32) -> Option<Interrupt> {
+        let front = self.foreground()?;
+        let signal = Signal::try_from(number).ok()?;
+        let went_to_command = self.state.group.is_some_and(|group| group.0 == front);
+        let came_to_us = self.state.passed == Some(signal);
+        let by_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
+        (by_key && (went_to_command || came_to_us))
+            .then_some(Interrupt { signal, tell_job: went_to_command })
     }
 
     fn not_started(&self, number: i32) -> Failure {
@@ -179,6 +197,7 @@ impl Job<'_> {
         if signal == Signal::SIGCONT {
             self.resume(group);
         } else {
+            self.state.passed = Some(signal);
             group.signal(signal);
         }
     }

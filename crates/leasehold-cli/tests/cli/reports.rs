@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{Place, Terminal};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -123,4 +123,30 @@ fn force_release_names_the_process_to_end_where_it_cannot() {
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.err.contains(&format!("kill {}", holder.pid())), "{done:?}");
     assert_eq!(place.run(&["status", "a"]).code, 0, "nothing was changed");
+}
+
+#[test]
+fn watch_on_a_terminal_is_drawn_anew() {
+    let place = Place::new();
+    let _holder = place.start_ready(&["a"], HOLD);
+    let arguments = ["watch", "--interval", "20ms"];
+    let mut terminal = Terminal::start(&place, crate::support::LEASEHOLD, &arguments);
+    for _ in 0..2 {
+        terminal.expect("\x1b[H\x1b[J");
+        terminal.expect("NAME");
+        terminal.expect("held");
+    }
+    terminal.send("\x03");
+    assert_eq!(terminal.end(), -1);
+}
+
+#[test]
+fn force_release_of_a_lock_that_nobody_holds_is_1() {
+    let place = Place::new();
+    let arguments = ["--store", "memory:", "force-release", "a", "--token", "7"];
+    let done = place.run(&arguments);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("a: nobody holds it"), "{done:?}");
+    let object = json(&place.run(&[&arguments[..], &["--json"]].concat()).out);
+    assert_eq!((&object["result"], &object["token"]), (&"not-held".into(), &7.into()));
 }

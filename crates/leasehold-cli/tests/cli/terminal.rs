@@ -33,12 +33,27 @@ fn the_interrupt_key_reaches_the_command() {
 
 #[test]
 fn the_interrupt_key_ends_a_script_that_runs_leasehold_in_a_loop() {
+    for before in ["", "echo | "] {
+        let place = Place::new();
+        let line = "while :; do BEFORE $LEASEHOLD run a -- sh -c 'echo up; sleep 60'; done";
+        let mut terminal =
+            Terminal::start(&place, "bash", &["-c", &line.replace("BEFORE", before)]);
+        terminal.expect("up");
+        terminal.send("\x03");
+        assert_eq!(terminal.end(), -1, "the script was ended by the signal, too");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_and_no_color_is_respected() {
     let place = Place::new();
-    let line = "while :; do $LEASEHOLD run a -- sh -c 'echo up; sleep 60'; done";
-    let mut terminal = Terminal::start(&place, "bash", &["-c", line]);
-    terminal.expect("up");
-    terminal.send("\x03");
-    assert_eq!(terminal.end(), -1, "the script was ended by the signal, too");
+    let mut plain = Terminal::start(&place, "sh", &["-c", "NO_COLOR=1 $LEASEHOLD run a no-such"]);
+    plain.expect("leasehold: cannot run");
+    assert!(!plain.seen().contains('\x1b'));
+    let mut coloured = Terminal::start(&place, LEASEHOLD, &["run", "a", "no-such"]);
+    coloured.expect("cannot run");
+    assert!(coloured.seen().contains("\x1b["), "{}", coloured.seen());
+    assert!(!place.run(&["run", "a", "no-such"]).err.contains('\x1b'));
 }
 
 #[test]
