@@ -17,6 +17,7 @@ use crate::run::options::OnLost;
 /// directory on this machine; --store, LEASEHOLD_STORE or a config file name another place.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
+#[command(args_override_self = true)]
 #[command(after_help = manual::SHORT_HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -26,24 +27,27 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Where help lists the options that every subcommand has.
+const ALL: &str = "Options of all subcommands";
+
 /// Options that stand before or after the subcommand.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Globals {
     /// Where the locks are, such as file:/var/lib/leasehold [default: LEASEHOLD_STORE, then the
     /// config file, then a directory of this user]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = ALL, value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Read this config file, and no other
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = ALL, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     /// Say more
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, help_heading = ALL, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
     /// Say nothing but errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = ALL)]
     pub(crate) quiet: bool,
 }
 
@@ -51,6 +55,9 @@ pub(crate) struct Globals {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
+    ///
+    /// The command gets a process group of its own, the terminal, standard input and every signal.
+    /// The whole group ends before the lock can pass on, also when leasehold itself is killed.
     Run(RunArgs),
     /// List the known locks
     List(ListArgs),
@@ -67,9 +74,6 @@ pub(crate) enum Command {
 }
 
 /// `leasehold run`.
-///
-/// The command gets its own process group, the terminal, standard input and every signal. The
-/// whole group ends before the lock can pass on, also when leasehold itself is killed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = manual::RUN_HELP)]
 pub(crate) struct RunArgs {

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
         store = Store::connect(globals.store.as_deref(), &config) => store?,
         signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
     };
-    environment::refuse_nested(&store.place(), &options.name)?;
+    refuse_nested(&store, &options.name).await?;
     let done = hold(&store, &options, &mut signals, voice).await;
     if !matches!(done, Ok(Done { at_once: true, .. })) {
         // Whatever was left over is cleaned up in the background; a waiter that was told to go
@@ -51,6 +51,19 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
         Some(signal) => end::by_signal(signal, done.code),
         None => done.code,
     })
+}
+
+/// Refuses a lock that an enclosing run holds: it would wait for itself. A daemon that was
+/// started under a run may have outlived it, so the lock must be held by somebody, too.
+async fn refuse_nested(store: &Store, name: &str) -> Result<(), Failure> {
+    if !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
+        return Ok(());
+    }
+    Err(Failure::own(format!(
+        "the lock {name} is held by the `leasehold run` that this one runs under; \
+         it would wait for itself"
+    ))
+    .next("leave out the inner `leasehold run`, or give it another name"))
 }
 
 /// The end of a run.
@@ -133,8 +146,11 @@ async fn work(
         command: options.command.clone(),
     };
     let environment = environment::of_command(&store.place(), &options.name, held);
-    let supervisor = Supervisor::start(&orders, held.descriptor().as_ref(), &environment)
+    let kill_by = job::kill_by(held).filter(|_| options.on_lost == OnLost::Kill);
+    let lock = held.descriptor();
+    let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
         .map_err(|error| Failure::own(format!("cannot start the supervisor: {error}")))?;
+    drop(lock);
     // From now on we may be in the background of the terminal, and still have something to say.
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);

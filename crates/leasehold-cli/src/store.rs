@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use leasehold::backend::{Forced, Status};
+use leasehold::backend::{Forced, State, Status};
 use leasehold::clock::Clock;
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
 
@@ -64,6 +64,11 @@ impl Store {
     /// Who holds a lock, and who waits.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         Ok(self.0.lock(name).status().await?)
+    }
+
+    /// True when nobody holds a lock.
+    pub(crate) async fn is_free(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.status(name).await?.state == State::Free)
     }
 
     /// The locks whose names start with this; `None` when the store cannot list.
@@ -131,6 +136,11 @@ impl Held {
         self.0.deadline().map(|deadline| deadline.unix_ms())
     }
 
+    /// When the lease ends, if it is known yet, on the clock of [`now_steady_ns`].
+    pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
+        self.0.deadline().map(|deadline| deadline.steady_ns())
+    }
+
     /// Time left until somebody else may hold the lock.
     pub(crate) fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -174,6 +184,11 @@ fn supported<T>(answer: Result<T, Error>) -> Result<Option<T>, Failure> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The clock that counts suspend, in nanoseconds; the same for all processes of this machine.
+pub(crate) fn now_steady_ns() -> u64 {
+    Clock::system().now().steady_ns
 }
 
 /// The wall clock, in milliseconds since the Unix epoch.

@@ -4,7 +4,9 @@
 //! It runs as a process of its own (the same binary), in a process group of its own. It keeps a
 //! copy of the descriptor that the lock hangs on, if there is one, until it ends; the command
 //! inherits neither that nor the socket. End of file on the socket means that `leasehold` is
-//! dead: the group is killed, and the supervisor goes last.
+//! dead: the group is killed, and the supervisor goes last. Where the lease has a deadline,
+//! `leasehold` says each time when it moves; should it stand still itself, the group is killed
+//! when that time has come.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,11 +26,15 @@ use crate::command;
 use crate::failure::code;
 use crate::group::Group;
 use crate::signals::Signals;
+use crate::store::now_steady_ns;
 use crate::terminal::Terminal;
 use crate::wire::{Report, receive_descriptors};
 
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__supervise";
+
+/// Timers stand still in suspend, so a deadline is looked at again after this long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// How often a group that is being ended is looked at, besides each time a child ends.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -111,7 +117,14 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
         group.signal(Signal::SIGCONT);
     }
 
-    let mut watch = Watch { socket: Some(&mut socket), group, ended: false, kill_at: None };
+    let mut watch = Watch {
+        socket: Some(&mut socket),
+        received: Vec::new(),
+        group,
+        ended: false,
+        kill_at: None,
+        deadline: None,
+    };
     watch.report(Report::Spawned(group.0.as_raw())).await;
     loop {
         watch.collect().await;
@@ -121,7 +134,11 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
         let next = watch.next_look(orders.kill_after);
         tokio::select! {
             _ = child_changed.recv() => {}
-            () = hung_up(&mut watch.socket) => {
+            word = hear(&mut watch.socket, &mut watch.received) => {
+                if let Some(word) = word {
+                    watch.deadline = Some(u64::from_be_bytes(word));
+                    continue;
+                }
                 watch.socket = None;
                 watch.kill_at = Some(Instant::now());
                 // Whoever waited for `leasehold` goes on now, and may want to read.
@@ -140,11 +157,14 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
 /// The state of the group as the supervisor sees it.
 struct Watch<'a> {
     socket: Option<&'a mut tokio::net::UnixStream>,
+    received: Vec<u8>,
     group: Group,
     /// The command itself has ended; others of its group may be left.
     ended: bool,
     /// From when on the group is killed.
     kill_at: Option<Instant>,
+    /// When the group must be gone, in nanoseconds of the steady clock.
+    deadline: Option<u64>,
 }
 
 impl Watch<'_> {
@@ -179,11 +199,18 @@ impl Watch<'_> {
     /// When something is due; asks what is left of the group to end, once the command has.
     fn next_look(&mut self, kill_after: Duration) -> Option<Instant> {
         let now = Instant::now();
-        if self.kill_at.is_none() && self.ended {
+        let left = self.deadline.map(|at| Duration::from_nanos(at.saturating_sub(now_steady_ns())));
+        if left.is_some_and(|left| left.is_zero()) {
+            self.kill_at = Some(now);
+        } else if self.kill_at.is_none() && self.ended {
             self.group.terminate();
             self.kill_at = Some(now + kill_after);
         }
-        self.kill_at.map(|at| if at <= now { self.kill(now) } else { at.min(now + LOOK_AGAIN) })
+        match self.kill_at {
+            Some(at) if at <= now => Some(self.kill(now)),
+            Some(at) => Some(at.min(now + LOOK_AGAIN)),
+            None => left.map(|left| now + left.min(LONGEST_SLEEP)),
+        }
     }
 
     /// Kills, and does so again until nothing is left: a member may have been forking.
@@ -193,11 +220,24 @@ impl Watch<'_> {
     }
 }
 
-/// Returns when the other end is closed; `leasehold` never sends anything after the start.
-async fn hung_up(socket: &mut Option<&mut tokio::net::UnixStream>) {
-    match socket {
-        Some(socket) => while socket.read_u8().await.is_ok() {},
-        None => std::future::pending().await,
+/// The next deadline that `leasehold` tells; `None` when it is dead. May be dropped while it
+/// waits.
+async fn hear(
+    socket: &mut Option<&mut tokio::net::UnixStream>,
+    received: &mut Vec<u8>,
+) -> Option<[u8; 8]> {
+    let Some(socket) = socket else { return std::future::pending().await };
+    loop {
+        if let Some((word, _)) = received.split_first_chunk() {
+            let word = *word;
+            received.drain(..word.len());
+            return Some(word);
+        }
+        let mut chunk = [0; 64];
+        match socket.read(&mut chunk).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => received.extend_from_slice(&chunk[..count]),
+        }
     }
 }
 

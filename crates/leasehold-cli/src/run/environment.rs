@@ -1,9 +1,8 @@
-//! What the command finds in its environment, and the refusal to wait for oneself.
+//! What the command finds in its environment, and what it tells of the runs around us.
 
 use std::env;
 
 use crate::config::STORE_VARIABLE;
-use crate::failure::Failure;
 use crate::store::Held;
 
 const NAME: &str = "LEASEHOLD_NAME";
@@ -30,20 +29,12 @@ pub(crate) fn of_command(
     ]
 }
 
-/// Refuses a lock that an enclosing run holds: it would wait for itself.
-pub(crate) fn refuse_nested(place: &str, name: &str) -> Result<(), Failure> {
-    let nested = match env::var(HELD) {
+/// True when an enclosing run says that it holds this lock.
+pub(crate) fn is_nested(place: &str, name: &str) -> bool {
+    match env::var(HELD) {
         Ok(all) => all.lines().any(|held| held == entry(place, name)),
         Err(_) => env::var(NAME).is_ok_and(|outer| outer == name),
-    };
-    if !nested {
-        return Ok(());
     }
-    Err(Failure::own(format!(
-        "the lock {name} is held by the `leasehold run` that this one runs under; \
-         it would wait for itself"
-    ))
-    .next("leave out the inner `leasehold run`, or give it another name"))
 }
 
 /// One line of `LEASEHOLD_HELD`; neither part can hold a line end.

@@ -19,6 +19,10 @@ use crate::wire::Report;
 /// How often a group whose supervisor was killed is looked at until it is gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// Bounds of how often it is looked whether a renewal has moved the deadline.
+const SHORTEST_LOOK: Duration = Duration::from_millis(20);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
 /// A command that runs under the lock.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
@@ -54,6 +58,8 @@ pub(crate) struct State {
     kill_at: Option<Instant>,
     /// The command has had the terminal, and gets it back when we do.
     wants_terminal: bool,
+    /// The deadline that the supervisor knows of.
+    told: Option<u64>,
     /// Signals that came before the command had started.
     early: Vec<Signal>,
 }
@@ -73,6 +79,7 @@ impl Job<'_> {
     /// Follows the command to its end, and that of its group.
     pub(crate) async fn run(mut self) -> Result<Ended, Failure> {
         loop {
+            let next_telling = self.tell_deadline();
             tokio::select! {
                 biased;
                 reason = self.held.lost(), if !self.state.lost => self.lock_lost(&reason),
@@ -82,6 +89,7 @@ impl Job<'_> {
                     None => break,
                 },
                 signal = self.signals.next() => self.pass_on(signal),
+                () = until(next_telling) => {}
             }
         }
         let Self { supervisor, mut state, terminal, .. } = self;
@@ -106,6 +114,19 @@ impl Job<'_> {
         };
         let interrupted = state.interrupted.filter(|_| code != code::LOST);
         Ok(Ended { code, lost: state.lost, interrupted })
+    }
+
+    /// Tells the supervisor when a renewal has moved the deadline, in case that we stand still
+    /// from now on. Returns when to look again.
+    fn tell_deadline(&mut self) -> Option<Instant> {
+        let deadline = self.held.deadline_steady_ns().filter(|_| self.on_lost == OnLost::Kill)?;
+        if self.state.told != Some(deadline)
+            && kill_by(self.held).is_some_and(|time| self.supervisor.tell_deadline(time))
+        {
+            self.state.told = Some(deadline);
+        }
+        let pause = self.held.remaining() / 10;
+        Some(Instant::now() + pause.clamp(SHORTEST_LOOK, LONGEST_LOOK))
     }
 
     fn take(&mut self, report: Report) {
@@ -165,8 +186,8 @@ impl Job<'_> {
     /// We were continued, by `fg`, `bg` or anybody: so is the command, unless its lock was lost
     /// while it stood still.
     fn resume(&mut self, group: Group) {
-        if !self.state.lost && self.held.is_over() {
-            return; // The loss is told next, and decides.
+        if self.on_lost == OnLost::Kill && !self.state.lost && self.held.is_over() {
+            return; // The loss is told next, and ends it.
         }
         if let Some(terminal) = &self.terminal
             && self.state.wants_terminal
@@ -221,8 +242,7 @@ impl Job<'_> {
     fn end_for_loss(&mut self) {
         let (OnLost::Kill, Some(group)) = (self.on_lost, self.state.group) else { return };
         let left = self.held.remaining();
-        let reserve = (left / 4).min(Duration::from_millis(50));
-        let grace = self.kill_after.unwrap_or(left / 2).min(left - reserve);
+        let grace = self.kill_after.unwrap_or(left / 2).min(left - reserve(left));
         group.terminate();
         self.state.kill_at = Some(Instant::now() + grace);
     }
@@ -233,6 +253,17 @@ impl Job<'_> {
             group.signal(Signal::SIGKILL);
         }
     }
+}
+
+/// When the group must be killed at the latest, on the steady clock; `None` without a deadline.
+pub(crate) fn kill_by(held: &Held) -> Option<u64> {
+    let reserve = u64::try_from(reserve(held.remaining()).as_nanos()).unwrap_or(0);
+    Some(held.deadline_steady_ns()?.saturating_sub(reserve))
+}
+
+/// What is kept back of the time left, for KILL to do its work.
+fn reserve(left: Duration) -> Duration {
+    (left / 4).min(Duration::from_millis(50))
 }
 
 /// Takes the terminal back if the command's group has it.

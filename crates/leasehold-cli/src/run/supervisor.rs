@@ -1,7 +1,7 @@
 //! `leasehold`'s side of the supervisor: starting it, hearing from it, and its end.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -22,11 +22,13 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts it, and hands it the lock's descriptor and our standard input.
+    /// Starts it, and hands it our standard input, the lock's descriptor, and until when the
+    /// command's group must be gone.
     pub(crate) fn start(
         orders: &Orders,
         lock: Option<&OwnedFd>,
         environment: &[(&str, Option<String>)],
+        deadline_steady_ns: Option<u64>,
     ) -> io::Result<Self> {
         let (here, there) = UnixStream::pair()?;
         let mut command = Command::new(own_program()?);
@@ -48,6 +50,9 @@ impl Supervisor {
         let mut descriptors = vec![stdin.as_fd()];
         descriptors.extend(lock.map(AsFd::as_fd));
         send_descriptors(&here, &descriptors)?;
+        if let Some(deadline) = deadline_steady_ns {
+            (&here).write_all(&deadline.to_be_bytes())?;
+        }
         here.set_nonblocking(true)?;
         let socket = tokio::net::UnixStream::from_std(here)?;
         Ok(Self { child, socket, received: VecDeque::new() })
@@ -69,6 +74,12 @@ impl Supervisor {
                 Ok(count) => self.received.extend(&chunk[..count]),
             }
         }
+    }
+
+    /// Tells until when the group must be gone; false when that must be tried again.
+    pub(crate) fn tell_deadline(&mut self, steady_ns: u64) -> bool {
+        let word = steady_ns.to_be_bytes();
+        self.socket.try_write(&word).is_ok_and(|count| count == word.len())
     }
 
     /// Waits until the process is gone, and its copy of the lock's descriptor with it.

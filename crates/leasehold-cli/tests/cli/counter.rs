@@ -1,6 +1,6 @@
 //! Many processes, one number: no update is lost, and tokens grow.
 
-use crate::support::{Place, Running};
+use crate::support::Place;
 
 #[test]
 fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
@@ -22,13 +22,4 @@ fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
         place.read("tokens").lines().map(|token| token.parse().unwrap()).collect();
     assert_eq!(tokens.len(), 1600);
     assert!(tokens.is_sorted_by(|a, b| a < b), "each larger than the one before");
-}
-
-#[test]
-fn a_holder_that_stands_still_keeps_its_lock() {
-    let place = Place::new();
-    let running: Running = place.start_ready(&["a"], "touch ready; sleep 60");
-    running.send(nix::sys::signal::Signal::SIGSTOP);
-    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
-    running.send(nix::sys::signal::Signal::SIGCONT);
 }

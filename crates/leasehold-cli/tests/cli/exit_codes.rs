@@ -49,7 +49,7 @@ fn a_script_without_a_first_line_is_run_by_sh() {
     assert_eq!((done.code, done.out.as_str()), (4, "./bin/script x y\n"), "{done:?}");
     let mut by_path = place.leasehold(&["run", "a", "--", "script", "z"]);
     by_path.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
-    assert_eq!(by_path.status().unwrap().code(), Some(4));
+    assert_eq!(by_path.output().unwrap().status.code(), Some(4));
 }
 
 #[test]

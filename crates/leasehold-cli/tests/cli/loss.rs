@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Place, numbers, runs};
+use nix::sys::signal::Signal;
+
+use crate::support::{Place, Running, numbers, runs, stat, until};
 
 #[test]
 fn a_command_that_ignores_term_is_killed_before_the_deadline() {
@@ -69,4 +71,68 @@ fn on_lost_ignore_says_nothing() {
     let options = ["run", "--max-hold", "300ms", "--on-lost", "ignore", "a", "--"];
     let done = place.run(&[&options[..], &["sh", "-c", "sleep 0.6; exit 4"]].concat());
     assert_eq!((done.code, done.err.as_str()), (4, ""));
+}
+
+/// A run on a store whose leases end by time: memory, shared with nobody.
+fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
+    let mut command = place.program(crate::support::LEASEHOLD);
+    command.args(["--store", "memory:", "run", "--ttl", "300ms"]).args(options);
+    Running::new(command.args(["a", "--", "sh", "-c", script]))
+}
+
+#[test]
+fn a_lease_that_ends_by_time_is_renewed_while_the_command_runs() {
+    let place = Place::new();
+    let script = "echo $LEASEHOLD_DEADLINE_UNIX_MS; sleep 1; exit 4";
+    let done = on_ttl_store(&place, &[], script).end();
+    assert_eq!((done.code, done.err.as_str()), (4, ""));
+    assert!(done.out.trim().parse::<u64>().unwrap() > 1_700_000_000_000);
+}
+
+/// Stops `leasehold` for longer than its lease lasts.
+fn stand_still(running: &Running) {
+    running.send(Signal::SIGSTOP);
+    until("it has stopped", || stat(running.pid()).unwrap().0 == 'T');
+    std::thread::sleep(Duration::from_millis(400));
+    running.send(Signal::SIGCONT);
+}
+
+#[test]
+fn a_run_that_stood_still_for_longer_than_its_lease_ends_its_command() {
+    let place = Place::new();
+    let running = on_ttl_store(&place, &[], "echo $$ > pid; touch ready; sleep 60");
+    place.until_exists("ready");
+    stand_still(&running);
+    let done = running.end();
+    assert_eq!(done.code, 76);
+    assert!(done.err.contains("it could not be renewed in time"), "{done:?}");
+    assert!(!runs(numbers(&place.read("pid"))[0]));
+}
+
+#[test]
+fn the_supervisor_ends_the_command_in_time_while_leasehold_stands_still() {
+    let place = Place::new();
+    let running = on_ttl_store(&place, &[], "echo $$ > pid; touch ready; sleep 60");
+    place.until_exists("ready");
+    running.send(Signal::SIGSTOP);
+    until("the command has ended", || !runs(numbers(&place.read("pid"))[0]));
+    assert_eq!(stat(running.pid()).unwrap().0, 'T', "without leasehold");
+    running.send(Signal::SIGCONT);
+    assert_eq!(running.end().code, 76);
+}
+
+#[test]
+fn a_command_that_may_go_on_is_continued_with_leasehold() {
+    let place = Place::new();
+    let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
+    let running = on_ttl_store(&place, &["--on-lost", "warn"], script);
+    place.until_exists("ready");
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(numbers(&place.read("pid"))[0]),
+        Signal::SIGSTOP,
+    )
+    .unwrap();
+    stand_still(&running);
+    place.write("stop", "");
+    assert_eq!(running.end().code, 4);
 }

@@ -1,5 +1,8 @@
 //! Manual pages and completions render.
 
+use std::fs;
+use std::path::Path;
+
 use crate::support::Place;
 
 #[test]
@@ -31,4 +34,22 @@ fn every_shell_gets_completions() {
         let done = Place::new().run(&["completions", shell]);
         assert!(done.code == 0 && done.out.contains("force-release"), "{shell}");
     }
+}
+
+/// Every row of docs/command.md names a test, and none that does not exist.
+#[test]
+fn the_document_names_the_tests_that_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = fs::read_to_string(root.join("../../docs/command.md")).unwrap();
+    let mut named = 0;
+    for reference in document.split('`').filter(|word| word.contains("::")) {
+        let (module, test) = reference.split_once("::").unwrap();
+        let Ok(source) = fs::read_to_string(root.join(format!("tests/cli/{module}.rs"))) else {
+            assert!(module.trim().is_empty(), "no module {module}"); // How a test is named.
+            continue;
+        };
+        assert!(test == "*" || source.contains(&format!("fn {test}()")), "no test {reference}");
+        named += 1;
+    }
+    assert!(named > 60, "{named}");
 }

@@ -31,11 +31,22 @@ fn the_same_name_in_another_store_is_another_lock() {
     assert_eq!(nested(&place, "$LEASEHOLD --store ${PLACE}2 run a -- sh -c 'exit 6'").code, 6);
 }
 
+fn with_variable(place: &Place, name: &str, key: &str, value: &str) -> i32 {
+    let mut command = place.leasehold(&["run", "-n", "-E", "9", name, "--", "touch", "ran"]);
+    command.env(key, value).output().unwrap().status.code().unwrap()
+}
+
 #[test]
 fn the_name_alone_is_enough_when_nothing_else_is_known() {
     let place = Place::new();
-    let mut command = place.leasehold(&["run", "a", "--", "touch", "ran"]);
-    assert_eq!(command.env("LEASEHOLD_NAME", "a").status().unwrap().code(), Some(125));
-    let mut command = place.leasehold(&["run", "b", "--", "touch", "ran"]);
-    assert_eq!(command.env("LEASEHOLD_NAME", "a").status().unwrap().code(), Some(0));
+    let _holder = place.start_ready(&["a"], "touch ready; sleep 60");
+    assert_eq!(with_variable(&place, "a", "LEASEHOLD_NAME", "a"), 125);
+    assert_eq!(with_variable(&place, "a", "LEASEHOLD_NAME", "b"), 9);
+}
+
+#[test]
+fn a_daemon_that_outlived_its_run_may_take_the_lock() {
+    let place = Place::new();
+    let held = nested(&place, "echo $LEASEHOLD_HELD").out;
+    assert_eq!(with_variable(&place, "a", "LEASEHOLD_HELD", held.trim()), 0);
 }

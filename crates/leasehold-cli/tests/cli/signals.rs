@@ -22,8 +22,9 @@ fn every_signal_is_passed_on_to_the_command() {
 #[test]
 fn a_signal_reaches_the_whole_group() {
     let place = Place::new();
-    let script = "(trap 'echo x > inner; exit' USR1; touch ready; while :; do sleep 0.01; done) &
-        trap '' USR1; wait $!; exit 6";
+    let script = "trap : USR1
+        (trap 'echo x > inner; exit' USR1; touch ready; while :; do sleep 0.01; done) &
+        until [ -s inner ]; do sleep 0.01; done; exit 6";
     let running = place.start_ready(&["a"], script);
     running.send(Signal::SIGUSR1);
     assert_eq!(running.end().code, 6);

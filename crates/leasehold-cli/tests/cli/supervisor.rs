@@ -98,6 +98,15 @@ fn the_command_has_a_process_group_of_its_own() {
 }
 
 #[test]
+fn a_holder_that_stands_still_keeps_a_lock_that_hangs_on_its_process() {
+    let place = Place::new();
+    let running = place.start_ready(&["a"], "touch ready; sleep 60");
+    running.send(Signal::SIGSTOP);
+    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
+    running.send(Signal::SIGCONT);
+}
+
+#[test]
 fn no_descriptor_leaks_into_the_command() {
     let place = Place::new();
     let list = "for file in /proc/self/fd/*; do echo ${file##*/}; done";

@@ -98,6 +98,25 @@ fn a_background_job_that_reads_stops_until_it_is_brought_to_the_front() {
 }
 
 #[test]
+fn the_stop_key_stops_a_waiter_and_fg_lets_it_wait_on() {
+    let place = Place::new();
+    let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
+    let holder = place.start_ready(&["a"], script);
+    let mut terminal = shell(&place);
+    terminal.send("$LEASEHOLD run a -- echo mi\"\"ne\n");
+    terminal.expect("waiting for a, held by");
+    terminal.send("\x1a");
+    terminal.expect("Stopped");
+    terminal.send("fg\n");
+    terminal.expect("waiting for a, held by");
+    place.write("stop", "");
+    assert_eq!(holder.end().code, 0);
+    terminal.expect("mine");
+    terminal.send("exit\n");
+    assert_eq!(terminal.end(), 0);
+}
+
+#[test]
 fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks_for_it() {
     let place = Place::new();
     let mut terminal = shell(&place);
