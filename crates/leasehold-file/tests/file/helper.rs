@@ -35,7 +35,7 @@ pub(crate) fn command(wrapper: &[&str], role: &[&str]) -> Command {
         None => Command::new(exe),
     };
     command
-        .args(["helper::as_another_process", "--exact", "--ignored", "--nocapture"])
+        .args(["helper::as_another_process", "--exact", "--nocapture"])
         .arg("--test-threads=1")
         .env(ROLE, role.join("\n"))
         .stdin(Stdio::piped())
@@ -113,10 +113,10 @@ fn wait_to_go_on() {
     std::io::stdin().read_line(&mut line).unwrap();
 }
 
+/// Not a test of anything: what the other tests run as another process.
 #[test]
-#[ignore = "the other tests run it as another process"]
 fn as_another_process() {
-    let role = std::env::var(ROLE).unwrap();
+    let Ok(role) = std::env::var(ROLE) else { return };
     let words: Vec<&str> = role.split('\n').collect();
     match words[..] {
         ["hold", dir, lock] => hold(Path::new(dir), lock),
