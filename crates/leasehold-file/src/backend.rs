@@ -28,7 +28,8 @@ use crate::store::Store;
 /// that is stopped. A try that does not wait is `Busy` while anybody stands in line.
 ///
 /// Calls do their work on the runtime's threads for blocking work, or where they are polled when
-/// there is no runtime.
+/// there is no runtime. They take as long as the disk does: a grant waits until its record is on
+/// disk, and nothing cuts short a disk that hangs.
 #[derive(Debug)]
 pub struct FileBackend {
     store: Arc<Store>,

@@ -273,4 +273,26 @@ mod tests {
         // The sink is gone when the thread is.
         assert!(events.blocking_recv().is_none());
     }
+    #[test]
+    fn a_file_that_is_closed_before_it_is_unlocked_is_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        let holder = LockFile::open(&path).unwrap();
+        assert!(holder.try_lock().unwrap());
+        let (sink, mut events) = EventSink::channel();
+        let watcher = Watcher::start(sink, Clock::system()).unwrap();
+        let _watch = watcher.watch(Kind::Lock, &path, &Name::new("a").unwrap()).unwrap();
+        let looked = || {
+            let watched = watcher.0.lock();
+            watched.values().any(|entry| entry.due.is_some_and(|(_, looked)| looked > 0))
+        };
+        let deadline = Deadline::after(Clock::system().now(), Duration::from_secs(10));
+        while !looked() {
+            assert!(!deadline.has_passed(Clock::system().now()), "no event, or no second look");
+            drop(LockFile::open(&path).unwrap());
+            std::thread::yield_now();
+        }
+        holder.unlock().unwrap();
+        assert!(matches!(events.blocking_recv(), Some(Event::Freed { .. })));
+    }
 }
