@@ -14,8 +14,8 @@ use leasehold_core::backend::{Holder, Waiter};
 use leasehold_core::{AttemptId, Now, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::lockfile::{LockFile, Seen, is_absent, look};
-use crate::oserror::failed;
+use super::lockfile::{LockFile, Seen, is_absent, look};
+use super::oserror::failed;
 
 /// How often a place is taken anew when others tidy up at the same moment.
 const TRIES: usize = 16;
@@ -100,7 +100,8 @@ impl Line<'_> {
     /// Who stands before `place`; `None` when somebody has removed its file.
     pub(crate) fn ahead(&self, place: &Place) -> Result<Option<Ahead>> {
         let mut files = self.listed()?;
-        let Some(at) = files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
+        let Some(at) =
+            files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
         else {
             return Ok(None);
         };

@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use leasehold_core::backend::{State, Status};
 use leasehold_core::{Name, Result, Token};
 
-use crate::directory::{Directory, Files};
-use crate::escape::unescape;
-use crate::line::Line;
-use crate::lockfile::{Seen, is_absent, look};
-use crate::oserror::failed;
-use crate::record::Record;
+use super::directory::{Directory, Files};
+use super::escape::unescape;
+use super::line::Line;
+use super::lockfile::{Seen, is_absent, look};
+use super::oserror::failed;
+use super::record::Record;
 
 /// How often kernel and record are compared before they are called different: each time, a whole
 /// change of holders has to fall between two reads.
@@ -74,7 +74,8 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     };
     let mut waiters = Line(&files.line).waiters()?;
     // Who has just got the lock is about to leave the line.
-    waiters.retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));
+    waiters
+        .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));
     status.waiters = Some(waiters);
     match held {
         None => {}

@@ -87,12 +87,11 @@ impl LockFile {
 
 /// Looks at a file's lock. Opens it for reading only, so that closing it wakes no waiter.
 pub(crate) fn look(path: &Path) -> io::Result<Seen> {
-    let file =
-        match OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path) {
-            Ok(file) => file,
-            Err(error) if is_absent(&error) => return Ok(Seen::Absent),
-            Err(error) => return Err(error),
-        };
+    let file = match OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(Seen::Absent),
+        Err(error) => return Err(error),
+    };
     if conflict(&file, 0, 1)?.is_none() {
         return Ok(Seen::Free);
     }
