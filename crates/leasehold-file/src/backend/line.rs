@@ -94,7 +94,16 @@ impl Line<'_> {
 
     /// True when nobody waits.
     pub(crate) fn is_empty(&self) -> Result<bool> {
-        Ok(self.nearest(&mut self.listed()?.into_iter())?.is_none())
+        let files = self.listed()?;
+        if files.is_empty() {
+            return Ok(true);
+        }
+        let empty = self.nearest(&mut files.into_iter())?.is_none();
+        if empty {
+            // Only the dead were here; fails when somebody has come since.
+            let _ = fs::remove_dir(self.0);
+        }
+        Ok(empty)
     }
 
     /// Who stands before `place`; `None` when somebody has removed its file.
@@ -249,5 +258,9 @@ mod tests {
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
         fs::remove_file(last.path()).unwrap();
         assert!(line.ahead(&last).unwrap().is_none(), "its own file is gone");
+        drop((first, last));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("00000000000000000009-7-x"), "").unwrap();
+        assert!(line.is_empty().unwrap() && !path.exists());
     }
 }
