@@ -9,6 +9,7 @@ use leasehold_core::backend::{Answer, Backend};
 use leasehold_core::clock::Clock;
 use leasehold_file::FileBackend;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::kit::{Kit, ask, attempt, end, inline};
@@ -82,6 +83,13 @@ impl Helper {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it, all its threads.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stopped = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
     }
 
     /// Waits for its end; true when that was SIGKILL.
