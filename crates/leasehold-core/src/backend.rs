@@ -22,6 +22,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Rules for implementors:
 /// - Every call may be repeated with the same attempt and must then have the same effect
 ///   (`acquire` gives the same lease and tokens); calls of different attempts never touch each other.
+/// - Only what was granted or queued must be ended: an ask that was refused, or answered `Busy`
+///   when it was not to wait, leaves nothing behind.
 /// - An error of kind `Invalid`, `Unsupported`, `Refused` or `Foreign` means: certainly not done.
 ///   Any other error means: unknown, and the caller asks again or ends the attempt.
 /// - Every call ends within a time limit of the backend's own; the futures may be dropped at any
@@ -338,7 +340,8 @@ pub enum Event {
         /// What it was given.
         grant: Grant,
     },
-    /// A waiter is now the first in line: ask again after this long at the latest.
+    /// A waiter is now the first in line, but its turn has not come yet: ask again after this long
+    /// if nothing else is heard.
     Next {
         /// The waiting attempt.
         attempt: AttemptId,

@@ -11,7 +11,7 @@ use crate::backend::{Backend, Capability, EventSink, Status};
 use crate::clock::Clock;
 use crate::lock::Lock;
 use crate::renewal::{Job, Task};
-use crate::shared::Shared;
+use crate::shared::{Shared, Usage};
 use crate::{Error, ErrorKind, Result};
 
 /// A connection to a backend. Cheap to clone; all clones are the same client.
@@ -151,10 +151,9 @@ impl Client {
         }
     }
 
-    /// What the client still has: (waiting attempts, local queues, held locks). For tests that
-    /// look for what was left behind.
-    pub fn left_behind(&self) -> (usize, usize, usize) {
-        self.shared().left_behind()
+    /// What the client holds and waits for at the moment.
+    pub fn usage(&self) -> Usage {
+        self.shared().usage()
     }
 
     pub(crate) fn open(&self) -> Result<()> {

@@ -31,4 +31,5 @@ pub use lock::Lock;
 pub use name::Name;
 pub use options::OnLoss;
 pub use owner::Owner;
+pub use shared::Usage;
 pub use url::StoreUrl;

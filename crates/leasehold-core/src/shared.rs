@@ -51,6 +51,18 @@ pub(crate) struct Waiting {
     by_name: HashMap<Name, AttemptId>,
 }
 
+/// What a client has at the moment; all zero when nothing is left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Locks that it holds.
+    pub held: usize,
+    /// Attempts that ask the engine or wait there.
+    pub waiting: usize,
+    /// Names that tasks of this client stand in line for.
+    pub lines: usize,
+}
+
 /// Where a waiting attempt hears from the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -143,7 +155,9 @@ impl Shared {
         self.meters.held_for(elapsed(hold.since, now));
         let left = hold.lease().remaining(now);
         tracing::warn!(name = %hold.name, token = hold.tokens.base().get(), ?reason, ?left, "lock lost");
-        self.held().buckets.unschedule(hold);
+        if reason != LossReason::MaxHold {
+            self.forget(hold); // Otherwise it is looked after until it is to be given back.
+        }
         hold.lost_signal().cancel();
         if hold.on_loss == OnLoss::Abort {
             std::process::abort();
@@ -196,9 +210,12 @@ impl Shared {
         }
     }
 
-    /// How many attempts wait, lines exist and locks are held: all zero when nothing is left behind.
-    pub(crate) fn left_behind(&self) -> (usize, usize, usize) {
-        (self.waiting().by_attempt.len(), self.turns.len(), self.held().by_attempt.len())
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            held: self.held().by_attempt.len(),
+            waiting: self.waiting().by_attempt.len(),
+            lines: self.turns.len(),
+        }
     }
 }
 

@@ -221,6 +221,21 @@ async fn a_push_that_is_not_confirmed_in_time_is_not_relied_on() {
 }
 
 #[tokio::test]
+async fn a_fixed_lease_that_was_waited_for_lasts_its_whole_time_and_no_longer() {
+    let bench = Bench::new();
+    let held = bench.other_client().lock("fixed").acquire().await.unwrap();
+    let lock = bench.client.lock("fixed").lease(secs(20));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    others_run().await;
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    bench.pass(secs(10)).await;
+    assert!(guard.is_valid(), "an offer that was not confirmed");
+    bench.pass(secs(10)).await;
+    assert_eq!(guard.lost().await, LossReason::MaxHold);
+}
+
+#[tokio::test]
 async fn a_client_that_is_dropped_leaves_no_task_and_no_connection() {
     let hand = ManualClock::new();
     let store = MemoryStore::with_clock(hand.clock());

@@ -1,5 +1,18 @@
 //! The `Backend` trait for a directory of files.
 
+mod attempts;
+mod directory;
+mod escape;
+mod filesystem;
+mod line;
+mod lockfile;
+mod oserror;
+mod record;
+mod status;
+mod store;
+mod take;
+mod watch;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,10 +24,9 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
 use tokio::runtime::Handle;
 
-use crate::directory::Directory;
-use crate::oserror::failed;
-use crate::status;
-use crate::store::Store;
+use self::directory::Directory;
+use self::oserror::failed;
+use self::store::Store;
 
 /// Locks in a directory on this machine.
 ///
@@ -28,7 +40,8 @@ use crate::store::Store;
 /// that is stopped. A try that does not wait is `Busy` while anybody stands in line.
 ///
 /// Calls do their work on the runtime's threads for blocking work, or where they are polled when
-/// there is no runtime.
+/// there is no runtime. They take as long as the disk does: a grant waits until its record is on
+/// disk, and nothing cuts short a disk that hangs.
 #[derive(Debug)]
 pub struct FileBackend {
     store: Arc<Store>,
@@ -98,7 +111,8 @@ impl Backend for FileBackend {
         Box::pin(async move {
             let leases = leases.to_vec();
             let count = leases.len();
-            let all = self.blocking(move |store| Ok(leases.iter().map(|r| check(store, r)).collect()));
+            let all =
+                self.blocking(move |store| Ok(leases.iter().map(|r| check(store, r)).collect()));
             all.await.unwrap_or_else(|error| vec![Err(error); count])
         })
     }
@@ -133,11 +147,7 @@ impl Backend for FileBackend {
         }))
     }
 
-    fn force_release<'a>(
-        &'a self,
-        name: &'a Name,
-        _token: Token,
-    ) -> BoxFuture<'a, Result<Forced>> {
+    fn force_release<'a>(&'a self, name: &'a Name, _token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(async move {
             let whom = match self.status(name).await.ok().and_then(|status| status.holder) {
                 Some(holder) => format!("process {} on {}", holder.pid, holder.host),

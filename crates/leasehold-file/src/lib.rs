@@ -17,37 +17,12 @@
 //! Works on Linux and Android, 64 bit, on a local file system. Elsewhere [`FileBackend::open`]
 //! answers [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
 
-macro_rules! where_locks_are {
-    ($($item:item)*) => { $(
-        #[cfg(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64"))]
-        $item
-    )* };
-}
-
-where_locks_are! {
-    mod attempts;
-    mod backend;
-    mod directory;
-    mod escape;
-    mod filesystem;
-    mod line;
-    mod lockfile;
-    mod oserror;
-    mod record;
-    mod status;
-    mod store;
-    mod take;
-    mod watch;
-    pub use backend::FileBackend;
-}
-
-mod connect;
+#[cfg(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64"))]
+mod backend;
 #[cfg(not(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64")))]
-mod elsewhere;
+#[path = "elsewhere.rs"]
+mod backend;
+mod connect;
 
+pub use backend::FileBackend;
 pub use connect::connect;
-#[cfg(not(all(
-    any(target_os = "linux", target_os = "android"),
-    target_pointer_width = "64"
-)))]
-pub use elsewhere::FileBackend;

@@ -23,7 +23,8 @@ pub fn loss_margin(ttl: Duration, span: Duration) -> Duration {
 pub struct Terms {
     /// What the backend is asked for, at each grant and renewal.
     pub ttl: Duration,
-    /// Time from a success to the next renewal; `None` for a lease that is not renewed.
+    /// Time from a success to the next renewal; `None` for a fixed lease, which is not renewed (but
+    /// an offer of one is confirmed).
     pub renew_after: Option<Duration>,
     /// The lease ends this long after it was asked for, renewed or not.
     pub max_hold: Option<Duration>,
@@ -48,7 +49,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "no renewal came through in time",
-            Self::MaxHold => "its maximum hold was over",
+            Self::MaxHold => "its fixed lease or maximum hold was over",
             Self::NotOwner => "the backend says that it is not ours any more",
             Self::ClientClosed => "its client was closed, or the client's runtime ended",
         })
@@ -143,7 +144,7 @@ impl Lease {
         self.phase = Phase::Held;
         self.set_alarm(now);
         self.renew_at = match self.terms.renew_after {
-            Some(_) if offer => Some(Deadline::after(now, Duration::ZERO)),
+            _ if offer => Some(Deadline::after(now, Duration::ZERO)),
             Some(after) => Some(Deadline::after(self.asked, jittered(after, bits))),
             None => None,
         };
@@ -196,11 +197,12 @@ impl Lease {
             return Step::Wait;
         }
         if self.alarm.is_some_and(|alarm| alarm.has_passed(now)) {
-            let by_hold = self.hard_end.is_some() && self.deadline == self.hard_end;
-            return self.handle_lost(if by_hold {
-                LossReason::MaxHold
-            } else {
-                LossReason::Expired
+            let fixed = self.terms.renew_after.is_none() && self.renew_at.is_none();
+            let bounded = self.hard_end.is_some() && self.deadline == self.hard_end;
+            let planned = fixed || bounded;
+            return self.handle_lost(match planned {
+                true => LossReason::MaxHold,
+                false => LossReason::Expired,
             });
         }
         if self.renew_at.is_some_and(|at| at.has_passed(now)) {

@@ -96,7 +96,19 @@ fn max_hold_ends_it_however_often_it_is_renewed() {
 fn a_fixed_lease_is_not_renewed() {
     let mut lease = granted(Terms { renew_after: None, ..renewed(3_000) });
     assert_eq!(lease.handle_timeout(at(2_000)), Step::Wait);
-    assert_eq!(lease.handle_timeout(at(2_668)), Step::Lost(LossReason::Expired));
+    assert_eq!(lease.handle_timeout(at(2_668)), Step::Lost(LossReason::MaxHold));
+}
+
+#[test]
+fn an_offer_of_a_fixed_lease_is_confirmed_once_and_then_not_renewed() {
+    let mut lease = Lease::ask(at(0), Terms { renew_after: None, ..renewed(30_000) });
+    let until = Deadline::after(at(5_000), ms(2_000));
+    lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
+    assert_eq!(lease.handle_timeout(at(5_000)), Step::Renew);
+    lease.handle_renewed(at(5_001), at(5_002), 0);
+    assert!(lease.is_valid(at(34_000)));
+    assert_eq!(lease.handle_timeout(at(25_000)), Step::Wait);
+    assert_eq!(lease.handle_timeout(at(34_000)), Step::Lost(LossReason::MaxHold));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub use leasehold_core::backend::{
 };
 pub use leasehold_core::{
     AttemptId, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock, LossReason, Name,
-    OnLoss, Owner, Result, Retry, StoreUrl, Token, backend, clock, memory, telemetry,
+    OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend, clock, memory, telemetry,
 };
 
 /// What a program that locks needs most.

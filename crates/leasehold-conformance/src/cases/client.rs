@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::LeaseKind;
-use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner};
+use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, Usage};
 
 use super::{always, case, free, ms, secs};
 use crate::{Case, Context, Outcome, ensure, until};
@@ -118,7 +118,7 @@ async fn count(context: &Context, clients: usize, tasks: usize, rounds: u64) -> 
     ensure!(counted == wanted, "{counted} of {wanted}");
     for client in &clients {
         client.settle().await;
-        ensure!(client.left_behind() == (0, 0, 0), "left behind: {:?}", client.left_behind());
+        ensure!(client.usage() == Usage::default(), "left behind: {:?}", client.usage());
     }
     free(&clients[0], &name).await
 }
@@ -140,7 +140,7 @@ async fn waiting_ends_in_time_and_leaves_nothing(context: Context) -> Outcome {
     let zero = other.lock(&name).wait(Duration::ZERO).acquire().await;
     ensure!(zero.is_err_and(|error| error.kind() == ErrorKind::Timeout), "no wait, no time");
     other.settle().await;
-    ensure!(other.left_behind() == (0, 0, 0), "left behind: {:?}", other.left_behind());
+    ensure!(other.usage() == Usage::default(), "left behind: {:?}", other.usage());
     let status = holder.lock(&name).status().await?;
     ensure!(status.waiters.is_none_or(|waiters| waiters.is_empty()), "waiters are left");
     ensure!(guard.is_valid(), "the holder was disturbed");
@@ -294,7 +294,7 @@ async fn a_closed_client_waits_no_more(context: Context) -> Outcome {
     let own = client.lock(context.name("own")).acquire().await?;
     let lock = client.lock(&name);
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    until("it waits", || async { client.left_behind().0 == 1 }).await?;
+    until("it waits", || async { client.usage().waiting == 1 }).await?;
     client.close().await;
     let kind = waiting.await?.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Closed), "{kind:?}");

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold_core::Usage;
 use leasehold_core::backend::LeaseKind;
 use leasehold_core::clock::Clock;
 
@@ -69,7 +70,7 @@ async fn an_acquire_dropped_anywhere_leaves_nothing(context: Context) -> Outcome
         drop(guard);
         client.settle().await;
         free(&client, &name).await?;
-        ensure!(client.left_behind() == (0, 0, 0), "{polls}: {:?}", client.left_behind());
+        ensure!(client.usage() == Usage::default(), "{polls}: {:?}", client.usage());
         if done {
             break;
         }
@@ -90,7 +91,7 @@ async fn a_waiting_acquire_dropped_anywhere_leaves_nothing(context: Context) -> 
         drop((waiting, got));
         client.settle().await;
         free(&client, &name).await?;
-        ensure!(client.left_behind() == (0, 0, 0), "{polls}: {:?}", client.left_behind());
+        ensure!(client.usage() == Usage::default(), "{polls}: {:?}", client.usage());
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{LeaseKind, State};
-use leasehold_core::{ErrorKind, LossReason};
+use leasehold_core::{ErrorKind, LossReason, Usage};
 
 use super::{always, case, ms, secs};
 use crate::{Case, Context, Fault, Outcome, ensure, until};
@@ -98,7 +98,7 @@ async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcom
     };
     ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
     client.settle().await;
-    ensure!(client.left_behind() == (0, 0, 0), "left behind: {:?}", client.left_behind());
+    ensure!(client.usage() == Usage::default(), "left behind: {:?}", client.usage());
     Ok(())
 }
 
@@ -142,7 +142,7 @@ async fn pushes_are_lost(context: Context) -> Outcome {
     faults.cut_pushes(true);
     let lock = client.lock(&name).ttl(ms(800));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
-    until("it waits", || async { client.left_behind().0 == 1 && faults.calls() > 0 }).await?;
+    until("it waits", || async { client.usage().waiting == 1 && faults.calls() > 0 }).await?;
     guard.release().await?;
     waiting.await??.release().await?;
     Ok(())

@@ -26,7 +26,7 @@ async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
     let status = lock.status().await?;
     ensure!(status.holder.map(|holder| holder.pid) == Some(holder.pid()), "whose is it?");
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
-    until("it waits", || async { client.left_behind().0 == 1 }).await?;
+    until("it waits", || async { client.usage().waiting == 1 }).await?;
     holder.kill();
     let guard = waiting.await??;
     ensure!(guard.token().get() > holder.token, "tokens went back");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::backend::State;
+use leasehold_core::backend::{Answer, Backend, State};
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
@@ -16,16 +16,15 @@ async fn a_killed_holder_frees_the_lock_at_once_and_the_next_token_is_larger() {
     let dir = tempfile::tempdir().unwrap();
     let (holder, token) = Helper::holding(dir.path(), "a");
     let kit = Kit::open(dir.path());
-    let waiter = tokio::spawn({
-        let kit = kit.clone();
-        async move { kit.lock("a").await }
-    });
-    until("the waiter has asked", SOON, async || {
-        (crate::kit::descriptors(dir.path()) > 0).then_some(())
-    })
-    .await;
+    let attempt = crate::kit::attempt();
+    // Answered, so it stands in line and watches.
+    assert!(matches!(kit.ask("a", attempt, true).await.unwrap(), Answer::Queued { .. }));
     holder.signal(Signal::SIGKILL);
-    let (attempt, next) = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    let next = timeout(AT_ONCE, async {
+        until("the push", AT_ONCE, async || (kit.heard() > 0).then_some(())).await;
+        kit.lock_as("a", attempt).await
+    });
+    let next = next.await.unwrap();
     assert!(next.get() > token);
     kit.release("a", attempt, next).await;
 }
@@ -40,7 +39,7 @@ async fn a_released_lock_wakes_a_waiter_in_another_process_by_push() {
     assert_eq!(kit.heard(), 0);
     holder.go_on();
     assert_eq!(holder.next().unwrap(), "Released");
-    until("the push", AT_ONCE, async || (kit.heard() > 0).then_some(())).await;
+    until("the push", SOON, async || (kit.heard() > 0).then_some(())).await;
     let token = kit.lock_as("a", attempt).await;
     kit.release("a", attempt, token).await;
 }
@@ -51,18 +50,15 @@ async fn a_stopped_holder_keeps_the_lock_and_status_says_so() {
     let (holder, token) = Helper::holding(dir.path(), "a");
     let kit = Kit::open(dir.path());
     assert_eq!(kit.status("a").await.note, None);
-    holder.signal(Signal::SIGSTOP);
-    let status = until("the stop is seen", SOON, async || {
-        Some(kit.status("a").await).filter(|status| status.note.is_some())
-    })
-    .await;
+    holder.stop();
+    let status = kit.status("a").await;
     assert!(status.note.unwrap().contains("SIGSTOP"));
     assert_eq!(status.state, State::Held);
     assert_eq!(status.token.unwrap().get(), token);
     assert_eq!(status.holder.unwrap().pid, holder.pid().as_raw() as u32);
     assert!(kit.try_lock("a").await.is_none());
     holder.signal(Signal::SIGKILL);
-    until("free", AT_ONCE, async || (!kit.is_held("a").await).then_some(())).await;
+    until("free", SOON, async || (!kit.is_held("a").await).then_some(())).await;
 }
 
 #[test]
@@ -111,7 +107,7 @@ async fn a_duplicate_of_the_descriptor_keeps_the_lock_after_the_holder_died() {
     assert_eq!((status.state, status.token.unwrap().get()), (State::Held, token));
     assert!(!waiter.is_finished());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
-    let (attempt, next) = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    let (attempt, next) = timeout(SOON, waiter).await.unwrap().unwrap();
     assert!(next.get() > token);
     kit.release("a", attempt, next).await;
 }
@@ -125,13 +121,11 @@ async fn release_frees_the_lock_although_a_duplicate_lives_and_wakes_by_push() {
     let waiting = crate::kit::attempt();
     other.ask("a", waiting, true).await.unwrap();
     ours.release("a", attempt, token).await;
-    until("the push", AT_ONCE, async || (other.heard() > 0).then_some(())).await;
+    until("the push", SOON, async || (other.heard() > 0).then_some(())).await;
     let next = other.lock_as("a", waiting).await;
     assert!(next > token);
     other.release("a", waiting, next).await;
 }
-
-use leasehold_core::backend::Backend;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn looking_at_a_lock_never_makes_a_try_fail() {

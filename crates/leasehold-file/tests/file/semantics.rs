@@ -104,6 +104,21 @@ async fn a_removed_lock_file_is_a_loss_and_never_two_healthy_holders() {
     assert_eq!(two.release("a", second, next).await, Verdict::Lost);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_notices_at_once_that_the_lock_file_was_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (Kit::open(dir.path()), Kit::open(dir.path()));
+    let (first, base) = one.lock("a").await;
+    let second = attempt();
+    two.ask("a", second, true).await.unwrap();
+    std::fs::remove_file(dir.path().join("locks/a.lock")).unwrap();
+    until("the push", SOON, async || (two.heard() > 0).then_some(())).await;
+    let next = two.lock_as("a", second).await;
+    assert!(next > base);
+    assert_eq!(one.release("a", first, base).await, Verdict::Lost);
+    assert_eq!(two.release("a", second, next).await, Verdict::Released);
+}
+
 #[tokio::test]
 async fn a_removed_directory_is_a_loss_and_is_made_anew_with_larger_tokens() {
     let dir = tempfile::tempdir().unwrap();

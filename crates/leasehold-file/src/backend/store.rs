@@ -7,12 +7,12 @@ use leasehold_core::backend::{Answer, Ask, EventSink, Grant, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Result, Token, TokenBlock};
 
-use crate::attempts::{Attempts, Begun, Lease};
-use crate::directory::Directory;
-use crate::line::Place;
-use crate::lockfile::LockFile;
-use crate::status::Here;
-use crate::watch::{Watch, Watching};
+use super::attempts::{Attempts, Begun, Lease};
+use super::directory::Directory;
+use super::line::Place;
+use super::lockfile::LockFile;
+use super::status::Here;
+use super::watch::{Watch, Watching};
 
 /// Everything that the calls of a backend share.
 #[derive(Debug)]

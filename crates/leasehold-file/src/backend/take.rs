@@ -8,14 +8,14 @@ use std::time::Duration;
 use leasehold_core::backend::Ask;
 use leasehold_core::{Name, Result, Token};
 
-use crate::attempts::Lease;
-use crate::directory::Files;
-use crate::line::{Ahead, Line};
-use crate::lockfile::{LockFile, Seen, is_absent, look};
-use crate::oserror::failed;
-use crate::record::{Record, next_token};
-use crate::store::{Seat, Store, Taken};
-use crate::watch::Kind;
+use super::attempts::Lease;
+use super::directory::Files;
+use super::line::{Ahead, Line};
+use super::lockfile::{LockFile, Seen, is_absent, look};
+use super::oserror::failed;
+use super::record::{Record, next_token};
+use super::store::{Seat, Store, Taken};
+use super::watch::Kind;
 
 /// When the first in line asks again although nothing was pushed. Those behind it ask more
 /// rarely, up to ten times.

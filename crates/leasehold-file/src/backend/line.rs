@@ -14,8 +14,8 @@ use leasehold_core::backend::{Holder, Waiter};
 use leasehold_core::{AttemptId, Now, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::lockfile::{LockFile, Seen, is_absent, look};
-use crate::oserror::failed;
+use super::lockfile::{LockFile, Seen, is_absent, look};
+use super::oserror::failed;
 
 /// How often a place is taken anew when others tidy up at the same moment.
 const TRIES: usize = 16;
@@ -94,13 +94,23 @@ impl Line<'_> {
 
     /// True when nobody waits.
     pub(crate) fn is_empty(&self) -> Result<bool> {
-        Ok(self.nearest(&mut self.listed()?.into_iter())?.is_none())
+        let files = self.listed()?;
+        if files.is_empty() {
+            return Ok(true);
+        }
+        let empty = self.nearest(&mut files.into_iter())?.is_none();
+        if empty {
+            // Only the dead were here; fails when somebody has come since.
+            let _ = fs::remove_dir(self.0);
+        }
+        Ok(empty)
     }
 
     /// Who stands before `place`; `None` when somebody has removed its file.
     pub(crate) fn ahead(&self, place: &Place) -> Result<Option<Ahead>> {
         let mut files = self.listed()?;
-        let Some(at) = files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
+        let Some(at) =
+            files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
         else {
             return Ok(None);
         };
@@ -248,5 +258,9 @@ mod tests {
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
         fs::remove_file(last.path()).unwrap();
         assert!(line.ahead(&last).unwrap().is_none(), "its own file is gone");
+        drop((first, last));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("00000000000000000009-7-x"), "").unwrap();
+        assert!(line.is_empty().unwrap() && !path.exists());
     }
 }

@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::lockfile::{Seen, look};
+use super::lockfile::{Seen, look};
 
 /// When to look again after an event that found the file still locked, counted from the last look.
 const LOOK_AGAIN: [Duration; 4] = [
@@ -198,7 +198,8 @@ impl Shared {
 
     fn timeout(&self) -> PollTimeout {
         let now = self.clock.now();
-        let first = self.lock().values().filter_map(|entry| Some(entry.due?.0.remaining(now))).min();
+        let first =
+            self.lock().values().filter_map(|entry| Some(entry.due?.0.remaining(now))).min();
         // Rounded up, so that nothing is looked at in vain.
         first.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
@@ -234,9 +235,9 @@ impl Shared {
             };
             entry.due = match look(&entry.path) {
                 // Whoever has it now ends with an event of its own.
-                Ok(Seen::Held(_)) => LOOK_AGAIN
-                    .get(looked)
-                    .map(|pause| (Deadline::after(now, *pause), looked + 1)),
+                Ok(Seen::Held(_)) => {
+                    LOOK_AGAIN.get(looked).map(|pause| (Deadline::after(now, *pause), looked + 1))
+                }
                 _ => {
                     self.events.send(Event::Freed { name: entry.name.clone() });
                     None
@@ -251,7 +252,7 @@ mod tests {
     use leasehold_core::backend::EventSink;
 
     use super::*;
-    use crate::lockfile::LockFile;
+    use crate::backend::lockfile::LockFile;
 
     #[test]
     fn a_watch_ends_with_the_last_interest_and_the_thread_with_the_watcher() {
@@ -272,5 +273,27 @@ mod tests {
         drop(watcher);
         // The sink is gone when the thread is.
         assert!(events.blocking_recv().is_none());
+    }
+    #[test]
+    fn a_file_that_is_closed_before_it_is_unlocked_is_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        let holder = LockFile::open(&path).unwrap();
+        assert!(holder.try_lock().unwrap());
+        let (sink, mut events) = EventSink::channel();
+        let watcher = Watcher::start(sink, Clock::system()).unwrap();
+        let _watch = watcher.watch(Kind::Lock, &path, &Name::new("a").unwrap()).unwrap();
+        let looked = || {
+            let watched = watcher.0.lock();
+            watched.values().any(|entry| entry.due.is_some_and(|(_, looked)| looked > 0))
+        };
+        let deadline = Deadline::after(Clock::system().now(), Duration::from_secs(10));
+        while !looked() {
+            assert!(!deadline.has_passed(Clock::system().now()), "no event, or no second look");
+            drop(LockFile::open(&path).unwrap());
+            std::thread::yield_now();
+        }
+        holder.unlock().unwrap();
+        assert!(matches!(events.blocking_recv(), Some(Event::Freed { .. })));
     }
 }

@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use leasehold_core::backend::{State, Status};
 use leasehold_core::{Name, Result, Token};
 
-use crate::directory::{Directory, Files};
-use crate::escape::unescape;
-use crate::line::Line;
-use crate::lockfile::{Seen, look};
-use crate::oserror::failed;
-use crate::record::Record;
+use super::directory::{Directory, Files};
+use super::escape::unescape;
+use super::line::Line;
+use super::lockfile::{Seen, is_absent, look};
+use super::oserror::failed;
+use super::record::Record;
 
 /// How often kernel and record are compared before they are called different: each time, a whole
 /// change of holders has to fall between two reads.
@@ -39,20 +39,20 @@ impl Here {
         if !ours || holder.host != self.host {
             return None;
         }
-        match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
+        let state = match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
             // The state follows the program's name, which may have anything in it but ends with
             // the last parenthesis.
-            Ok(stat) => {
-                let state = stat.rsplit_once(") ")?.1.chars().next()?;
-                (state == 'T').then(|| {
-                    "the holder is stopped (SIGSTOP); it keeps the lock until it ends".to_owned()
-                })
-            }
-            Err(error) if crate::lockfile::is_absent(&error) => Some(format!(
+            Ok(stat) => stat.rsplit_once(") ")?.1.chars().next()?,
+            Err(error) if is_absent(&error) => 'X',
+            Err(_) => return None,
+        };
+        match state {
+            'T' => Some("the holder is stopped (SIGSTOP); it keeps the lock until it ends".into()),
+            'X' | 'Z' => Some(format!(
                 "process {} has ended, but another one keeps the lock's descriptor open",
                 holder.pid
             )),
-            Err(_) => None,
+            _ => None,
         }
     }
 }
@@ -61,32 +61,35 @@ impl Here {
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
     let files = directory.files(name);
     let (held, record) = compare(&files, name)?;
-    let mut waiters = Line(&files.line).waiters()?;
-    // Who has just got the lock is about to leave the line.
-    let holder = record.as_ref().and_then(Record::holder);
-    waiters.retain(|waiter| Some(waiter.holder.attempt) != holder.as_ref().map(|h| h.attempt));
-    let status = |state, token, note| Status {
+    let token = record.as_ref().and_then(Record::token);
+    let mut status = Status {
         name: name.clone(),
-        state,
-        holder: holder.clone(),
+        state: if held.is_some() { State::Held } else { State::Free },
+        holder: record.as_ref().and_then(Record::holder),
         token,
         since_unix_ms: record.as_ref().map(Record::since_unix_ms),
         remaining: None,
-        waiters: Some(waiters.clone()),
-        note,
+        waiters: None,
+        note: None,
     };
-    let recorded = record.as_ref().and_then(Record::token);
-    Ok(match held {
-        None => status(State::Free, recorded, None),
-        Some(token) if token.is_some() && token == recorded => {
-            status(State::Held, token, record.as_ref().and_then(|record| here.note(record)))
+    let mut waiters = Line(&files.line).waiters()?;
+    // Who has just got the lock is about to leave the line.
+    waiters
+        .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));
+    status.waiters = Some(waiters);
+    match held {
+        None => {}
+        Some(marked) if marked.is_some() && marked == token => {
+            status.note = record.as_ref().and_then(|record| here.note(record));
         }
-        Some(token) => Status {
-            holder: None,
-            since_unix_ms: None,
-            ..status(State::Held, token, Some("the holder is still writing its name".into()))
-        },
-    })
+        // The record is of somebody before.
+        Some(marked) => {
+            status.token = marked;
+            (status.holder, status.since_unix_ms) = (None, None);
+            status.note = Some("the holder is still writing its name".into());
+        }
+    }
+    Ok(status)
 }
 
 /// The state of the lock, and the record that belongs to it: `None` for free, else the token that

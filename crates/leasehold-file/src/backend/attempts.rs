@@ -10,7 +10,7 @@ use leasehold_core::backend::Verdict;
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Deadline, Token};
 
-use crate::lockfile::LockFile;
+use super::lockfile::LockFile;
 
 /// How long the end of an attempt is remembered, for an acquire that arrives late and for a
 /// release that is repeated; and how many ends are.
@@ -192,7 +192,6 @@ impl<S> Attempts<S> {
     fn lock(&self) -> MutexGuard<'_, Table<S>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
 }
 
 impl<S> Turn<'_, S> {

@@ -8,11 +8,11 @@ use nix::errno::Errno;
 
 /// An error about `path`; `doing` completes "cannot ...".
 ///
-/// What the system refuses until somebody changes something is `Refused`, everything else is
-/// `Unavailable`. In both cases the operation has not taken place: a lock that was got on the way
+/// What the system refuses until somebody changes something is `Refused`, what it has not is
+/// `Unsupported`, everything else is `Unavailable`. In all cases the operation has not taken place: a lock that was got on the way
 /// is given back.
 pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> Error {
-    use ErrorKind::{Refused, Unavailable};
+    use ErrorKind::{Refused, Unavailable, Unsupported};
     let source = source.into();
     let errno = source.raw_os_error().map(Errno::from_raw);
     let (kind, next) = match errno {
@@ -26,6 +26,9 @@ pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> 
             (Refused, "something in this path is a file; choose another directory")
         }
         Some(Errno::ELOOP) => (Refused, "it is a symbolic link; remove it"),
+        Some(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+            (Unsupported, "this kernel or file system lacks what locks need (F_OFD_SETLK)")
+        }
         Some(Errno::EMFILE) => {
             (Unavailable, "this process has too many open files; raise the limit (ulimit -n)")
         }

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold_core::{Error, ErrorKind, Name, Result};
 
-use crate::escape::escape;
-use crate::filesystem;
-use crate::lockfile::{LockFile, is_absent};
-use crate::oserror::{failed, foreign};
+use super::escape::escape;
+use super::filesystem;
+use super::lockfile::{LockFile, is_absent};
+use super::oserror::{failed, foreign};
 
 /// The version of the layout of files; the record has one of its own.
 const VERSION: u64 = 1;
@@ -38,7 +38,10 @@ impl Directory {
         let root = std::path::absolute(path)
             .map_err(|error| failed("find the way to", path, error).during("connect", None))?;
         let directory = Self { locks: root.join("locks"), root };
-        directory.prepare().and_then(|()| directory.prove()).map_err(|e| e.during("connect", None))?;
+        directory
+            .prepare()
+            .and_then(|()| directory.prove())
+            .map_err(|e| e.during("connect", None))?;
         Ok(directory)
     }
 

@@ -7,9 +7,9 @@ use leasehold_core::backend::Holder;
 use leasehold_core::{AttemptId, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::directory::{Files, sync, write_synced};
-use crate::lockfile::is_absent;
-use crate::oserror::{failed, foreign};
+use super::directory::{Files, sync, write_synced};
+use super::lockfile::is_absent;
+use super::oserror::{failed, foreign};
 
 const VERSION: u64 = 1;
 

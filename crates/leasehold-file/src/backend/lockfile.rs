@@ -14,6 +14,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
+/// Whatever somebody has put in a file's place must neither lead elsewhere nor make us wait.
+const NO_TRICKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
 /// An open file that can be locked.
 #[derive(Debug)]
 pub(crate) struct LockFile(File);
@@ -34,7 +37,7 @@ impl LockFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path).map(Self)
+        options.mode(0o600).custom_flags(NO_TRICKS).open(path).map(Self)
     }
 
     /// Makes a new file that is locked and holds `content`.
@@ -84,12 +87,11 @@ impl LockFile {
 
 /// Looks at a file's lock. Opens it for reading only, so that closing it wakes no waiter.
 pub(crate) fn look(path: &Path) -> io::Result<Seen> {
-    let file =
-        match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
-            Ok(file) => file,
-            Err(error) if is_absent(&error) => return Ok(Seen::Absent),
-            Err(error) => return Err(error),
-        };
+    let file = match OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(Seen::Absent),
+        Err(error) => return Err(error),
+    };
     if conflict(&file, 0, 1)?.is_none() {
         return Ok(Seen::Free);
     }
