@@ -76,6 +76,8 @@ pub(crate) enum Command {
 /// `leasehold run`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = manual::RUN_HELP)]
+#[command(override_usage = "leasehold run [OPTIONS] <NAME> [--] <CMD>...\n       \
+                            leasehold run [OPTIONS] <NAME> -c <LINE>")]
 pub(crate) struct RunArgs {
     /// The lock: 1 to 512 bytes of UTF-8 without control characters
     #[arg(value_name = "NAME")]

@@ -56,7 +56,8 @@ fn write_pages(command: Command, dir: &Path) -> io::Result<()> {
 
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let has_subcommands = command.has_subcommands();
-    let man = Man::new(command.after_help(""));
+    let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.after_help("")).source(version).manual("Leasehold");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -68,6 +68,7 @@ async fn refuse_nested(store: &Store, name: &str) -> Result<(), Failure> {
 
 /// The end of a run.
 struct Done {
+    /// The exit code.
     code: u8,
     /// Go without waiting for what the background task still does: it keeps the lock for its
     /// minimum hold, and a signal said not to wait for that.

@@ -17,9 +17,13 @@ pub(crate) struct Store(Client);
 /// What a lock is asked for with; `None` leaves the library's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
+    /// How long a lease lasts unless renewed, where leases end by time.
     pub(crate) ttl: Option<Duration>,
+    /// The lock is lost after this long.
     pub(crate) max_hold: Option<Duration>,
+    /// The lock stays taken for this long.
     pub(crate) min_hold: Option<Duration>,
+    /// What others see about the holder; empty for nothing.
     pub(crate) metadata: String,
 }
 

@@ -43,15 +43,25 @@ pub(crate) enum Wait {
 /// Everything that a run needs to know.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
+    /// The lock.
     pub(crate) name: String,
+    /// The command and its arguments; never empty.
     pub(crate) command: Vec<OsString>,
+    /// How long to wait for the lock.
     pub(crate) wait: Wait,
+    /// The exit code when it was not to be had.
     pub(crate) conflict_exit_code: u8,
+    /// How long a lease lasts unless renewed, where leases end by time.
     pub(crate) ttl: Option<Duration>,
+    /// The lock is lost after this long.
     pub(crate) max_hold: Option<Duration>,
+    /// The lock stays taken for this long.
     pub(crate) min_hold: Option<Duration>,
+    /// What happens to the command on loss.
     pub(crate) on_lost: OnLost,
+    /// Time between TERM and KILL.
     pub(crate) kill_after: Option<Duration>,
+    /// What others see about this holder; empty for nothing.
     pub(crate) metadata: String,
 }
 

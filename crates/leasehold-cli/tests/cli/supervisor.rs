@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Place, numbers, runs, stat, until};
+use crate::support::{Place, numbers, runs, stat};
 
 /// A command, its child and its grandchild, that none but KILL ends.
 const FAMILY: &str = "trap '' TERM HUP INT
@@ -23,9 +23,7 @@ const WITNESS: &str = "for pid in $(cat pids); do
 fn killing_leasehold_ends_the_group_before_the_next_one_starts() {
     let place = Place::new();
     let first = place.start_ready(&["a"], FAMILY);
-    let second = place.start(&["run", "a", "--", "sh", "-c", WITNESS]);
-    until("the second waits", || crate::waiting::is_catching(second.pid(), Signal::SIGTERM));
-    std::thread::sleep(Duration::from_millis(100));
+    let (second, _) = place.start_waiting(&["a", "--", "sh", "-c", WITNESS]);
     let start = Instant::now();
     first.send(Signal::SIGKILL);
     place.until_exists("second");

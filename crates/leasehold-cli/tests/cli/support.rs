@@ -106,6 +106,19 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Starts `leasehold run ARGUMENTS`, and waits until it says that it waits, in the file
+    /// `err-...` that is returned.
+    pub(crate) fn start_waiting(&self, arguments: &[&str]) -> (Running, String) {
+        let file = "err-of-waiter".to_owned();
+        let mut command = self.leasehold(&[&["run"], arguments].concat());
+        command.stdout(Stdio::piped()).stderr(File::create(self.path(&file)).unwrap());
+        let running = Running(Some(command.spawn().unwrap()));
+        until("it waits", || self.read(&file).contains("leasehold: waiting for "));
+        (running, file)
+    }
+}
+
 /// What a command that has ended left behind.
 #[derive(Debug)]
 pub(crate) struct Done {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Terminal, until};
+use crate::support::{Place, Terminal};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -40,18 +40,14 @@ fn a_wait_that_is_over_says_who_had_the_lock() {
 fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
     let place = Place::new();
     let first = place.start_ready(&["jobs/nightly"], HOLD);
-    let second = place.start(&["run", "jobs/nightly", "--", "echo", "second"]);
-    // It waits long enough to have said so.
-    until("the second waits", || {
-        std::fs::read_to_string(format!("/proc/{}/stat", second.pid())).is_ok_and(|_| true)
-    });
-    std::thread::sleep(Duration::from_millis(600));
+    let (second, err) = place.start_waiting(&["jobs/nightly", "--", "echo", "second"]);
     place.write("stop", "");
     let done = second.end();
     assert_eq!((done.code, done.out.as_str()), (0, "second\n"));
-    let line = format!("/{} for ", first.pid());
-    assert!(done.err.starts_with("leasehold: waiting for jobs/nightly, held by "), "{done:?}");
-    assert!(done.err.contains(&line) && done.err.lines().count() == 1, "{done:?}");
+    let err = place.read(&err);
+    assert!(err.starts_with("leasehold: waiting for jobs/nightly, held by "), "{err}");
+    let holder = format!("/{} for ", first.pid());
+    assert!(err.contains(&holder) && err.lines().count() == 1, "{err}");
     assert_eq!(first.end().code, 0);
 }
 
@@ -82,9 +78,7 @@ fn a_signal_ends_the_waiting_and_leaves_no_waiter() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let place = Place::new();
         let holder = place.start_ready(&["a"], HOLD);
-        let waiter = place.start(&["run", "a", "--", "touch", "ran"]);
-        until("it waits", || is_catching(waiter.pid(), signal));
-        std::thread::sleep(Duration::from_millis(100));
+        let (waiter, _) = place.start_waiting(&["a", "--", "touch", "ran"]);
         waiter.send(signal);
         assert_eq!(waiter.end().code, 128 + signal as i32);
         let status = place.run(&["status", "a", "--json"]);
@@ -96,11 +90,4 @@ fn a_signal_ends_the_waiting_and_leaves_no_waiter() {
         assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0);
         assert!(!place.path("ran").exists());
     }
-}
-
-/// True once the process has its handlers.
-pub(crate) fn is_catching(pid: i32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal as i32 - 1)) != 0
 }
