@@ -17,6 +17,9 @@ use crate::run::options::OnLost;
 /// The environment variable that names the store.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
+/// What stands there for a command whose `leasehold run` had a store with credentials.
+pub(crate) const WITHHELD: &str = "withheld:";
+
 /// The file for all users of the machine.
 const SYSTEM_FILE: &str = "/etc/leasehold/config.toml";
 
@@ -119,8 +122,15 @@ pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String,
         .map(str::to_owned)
         .or_else(|| env::var(STORE_VARIABLE).ok().filter(|url| !url.is_empty()))
         .or_else(|| config.store.clone());
-    if let Some(url) = given {
-        return Ok(url);
+    match given {
+        Some(url) if url == WITHHELD => {
+            return Err(Failure::own(
+                "the enclosing run has a store with credentials, and they are not passed on",
+            )
+            .next("name the store: --store, with a password file or in the config file"));
+        }
+        Some(url) => return Ok(url),
+        None => {}
     }
     let folder = absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")));
     let Some(folder) = folder else {

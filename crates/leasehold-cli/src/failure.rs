@@ -32,6 +32,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// True when it says that the command could not be started.
+    pub(crate) fn is_not_started(&self) -> bool {
+        matches!(self.code, code::CANNOT_RUN | code::NOT_FOUND)
+    }
+
     /// A failure of the command's own, code 125.
     pub(crate) fn own(message: impl Into<String>) -> Self {
         Self::with_code(code::OWN, message)

@@ -1,7 +1,7 @@
 //! `leasehold force-release`: ending the lease of a holder that cannot end it itself.
 
 use leasehold::Token;
-use leasehold::backend::{Forced, Holder};
+use leasehold::backend::{Forced, Holder, State};
 use serde_json::json;
 
 use crate::cli::{ForceReleaseArgs, Globals};
@@ -23,7 +23,8 @@ pub(crate) async fn force_release(
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals.store.as_deref(), &config).await?;
     let Some(forced) = store.force_release(&args.name, token).await? else {
-        let holder = store.status(&args.name).await?.holder;
+        let status = store.status(&args.name).await?;
+        let holder = status.holder.filter(|_| status.state != State::Free);
         return Err(unsupported(&args.name, holder.as_ref()));
     };
     let (word, text, code) = match forced {
@@ -58,6 +59,6 @@ fn unsupported(name: &str, holder: Option<&Holder>) -> Failure {
             holder.pid,
             show::who(holder).split('/').next().unwrap_or_default()
         )),
-        None => failure,
+        None => failure.next("nobody holds it now".to_owned()),
     }
 }

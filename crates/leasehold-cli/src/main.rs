@@ -20,6 +20,7 @@ mod store;
 mod supervise;
 mod table;
 mod terminal;
+mod timer;
 mod watch;
 mod wire;
 

@@ -116,10 +116,11 @@ async fn hold(
         voice.detail(&format!("giving {} back {time} after it was taken", options.name));
     }
     let was_told = worked.as_ref().is_ok_and(|ended| ended.lost);
+    let started = !worked.as_ref().is_err_and(Failure::is_not_started);
     let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
     tokio::select! {
         biased;
-        code = give_back(held, options, was_told, voice) => {
+        code = give_back(held, options, was_told, started, voice) => {
             let ended = worked?.code;
             let interrupted = interrupted.filter(|_| code.is_none());
             Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
@@ -174,10 +175,16 @@ async fn work(
     .await
 }
 
-/// Gives the lock back, after its minimum hold. The code replaces the command's when the lock
+/// Gives the lock back, after its minimum hold if the command had started. The code replaces the command's when the lock
 /// turns out to have been lost unnoticed.
-async fn give_back(held: Held, options: &RunOptions, was_told: bool, voice: Voice) -> Option<u8> {
-    match held.release().await {
+async fn give_back(
+    held: Held,
+    options: &RunOptions,
+    was_told: bool,
+    started: bool,
+    voice: Voice,
+) -> Option<u8> {
+    match held.release(started).await {
         Ok(true) => return None,
         Ok(false) if was_told => return None,
         Ok(false) => {}

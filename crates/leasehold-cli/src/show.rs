@@ -4,8 +4,8 @@ use leasehold::backend::{Holder, State, Status};
 use serde_json::{Value, json};
 
 use crate::human;
-use crate::store::now_unix_ms;
 use crate::table;
+use crate::timer::now_unix_ms;
 
 const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"];
 

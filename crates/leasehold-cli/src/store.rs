@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use leasehold::backend::{Forced, State, Status};
-use leasehold::clock::Clock;
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
 
 use crate::config::{self, Config};
@@ -140,7 +139,7 @@ impl Held {
         self.0.deadline().map(|deadline| deadline.unix_ms())
     }
 
-    /// When the lease ends, if it is known yet, on the clock of [`now_steady_ns`].
+    /// When the lease ends, if it is known yet, on the clock of [`crate::timer`].
     pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
         self.0.deadline().map(|deadline| deadline.steady_ns())
     }
@@ -173,8 +172,12 @@ impl Held {
 
     /// Gives the lock back, after its minimum hold where the store cannot keep it by itself;
     /// false when it had been lost before.
-    pub(crate) async fn release(self) -> Result<bool, Failure> {
-        match self.0.release().await {
+    pub(crate) async fn release(self, keep_minimum_hold: bool) -> Result<bool, Failure> {
+        let released = match keep_minimum_hold {
+            true => self.0.release().await,
+            false => self.0.release_early().await,
+        };
+        match released {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
             Err(error) => Err(error.into()),
@@ -188,14 +191,4 @@ fn supported<T>(answer: Result<T, Error>) -> Result<Option<T>, Failure> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The clock that counts suspend, in nanoseconds; the same for all processes of this machine.
-pub(crate) fn now_steady_ns() -> u64 {
-    Clock::system().now().steady_ns
-}
-
-/// The wall clock, in milliseconds since the Unix epoch.
-pub(crate) fn now_unix_ms() -> u64 {
-    Clock::system().now().unix_ms()
 }

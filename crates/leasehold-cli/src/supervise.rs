@@ -20,15 +20,15 @@ use nix::unistd::Pid;
 use rustix::process::{WaitOptions, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep_until};
 
 use crate::command;
 use crate::failure::code;
 use crate::group::Group;
 use crate::signals::Signals;
-use crate::store::now_steady_ns;
 use crate::terminal::Terminal;
+use crate::timer::{self, now_steady_ns};
 use crate::wire::{Report, receive_descriptors};
+use leasehold::Deadline;
 
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__supervise";
@@ -140,7 +140,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
                     continue;
                 }
                 watch.socket = None;
-                watch.kill_at = Some(Instant::now());
+                watch.kill_at = Some(timer::after(Duration::ZERO));
                 // Whoever waited for `leasehold` goes on now, and may want to read.
                 if let Some(terminal) = &terminal
                     && terminal.foreground() == Some(group.0)
@@ -148,7 +148,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
                     terminal.give(orders.home);
                 }
             }
-            () = until(next) => {}
+            () = timer::until(next) => {}
         }
     }
     Ok(())
@@ -162,7 +162,7 @@ struct Watch<'a> {
     /// The command itself has ended; others of its group may be left.
     ended: bool,
     /// From when on the group is killed.
-    kill_at: Option<Instant>,
+    kill_at: Option<Deadline>,
     /// When the group must be gone, in nanoseconds of the steady clock.
     deadline: Option<u64>,
 }
@@ -197,26 +197,23 @@ impl Watch<'_> {
     }
 
     /// When something is due; asks what is left of the group to end, once the command has.
-    fn next_look(&mut self, kill_after: Duration) -> Option<Instant> {
-        let now = Instant::now();
+    fn next_look(&mut self, kill_after: Duration) -> Option<Deadline> {
         let left = self.deadline.map(|at| Duration::from_nanos(at.saturating_sub(now_steady_ns())));
         if left.is_some_and(|left| left.is_zero()) {
-            self.kill_at = Some(now);
+            self.kill_at = Some(timer::after(Duration::ZERO));
         } else if self.kill_at.is_none() && self.ended {
             self.group.terminate();
-            self.kill_at = Some(now + kill_after);
+            self.kill_at = Some(timer::after(kill_after));
         }
         match self.kill_at {
-            Some(at) if at <= now => Some(self.kill(now)),
-            Some(at) => Some(at.min(now + LOOK_AGAIN)),
-            None => left.map(|left| now + left.min(LONGEST_SLEEP)),
+            Some(at) if timer::has_come(at) => {
+                // Again and again until nothing is left: a member may have been forking.
+                self.group.signal(Signal::SIGKILL);
+                Some(timer::after(LOOK_AGAIN))
+            }
+            Some(at) => Some(at.min(timer::after(LOOK_AGAIN))),
+            None => left.map(|left| timer::after(left.min(LONGEST_SLEEP))),
         }
-    }
-
-    /// Kills, and does so again until nothing is left: a member may have been forking.
-    fn kill(&self, now: Instant) -> Instant {
-        self.group.signal(Signal::SIGKILL);
-        now + LOOK_AGAIN
     }
 }
 
@@ -238,12 +235,5 @@ async fn hear(
             Ok(0) | Err(_) => return None,
             Ok(count) => received.extend_from_slice(&chunk[..count]),
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

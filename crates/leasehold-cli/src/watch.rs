@@ -11,7 +11,8 @@ use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::say::{self, Voice};
 use crate::show;
-use crate::store::{Store, now_unix_ms};
+use crate::store::Store;
+use crate::timer::now_unix_ms;
 
 /// The most locks that are followed at once.
 const LIMIT: usize = 1000;

@@ -116,6 +116,8 @@ pub(crate) struct Releasing {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedSender<Job>,
     hold: Arc<Hold>,
+    /// Stay for the rest of the minimum hold.
+    stay: bool,
     job: Option<Job>,
 }
 
@@ -124,16 +126,19 @@ impl Releasing {
         shared: Arc<Shared>,
         jobs: mpsc::UnboundedSender<Job>,
         hold: Arc<Hold>,
+        stay: bool,
     ) -> Self {
         let job = Some(Job::Release(hold.clone()));
-        Self { shared, jobs, hold, job }
+        Self { shared, jobs, hold, stay, job }
     }
 
     /// Gives the lease back and says whether it was ours until now.
     pub(crate) async fn run(mut self) -> Result<()> {
         let shared = self.shared.clone();
-        linger(&shared, &self.hold).await;
-        let keep = rest_of_min_hold(&shared, &self.hold);
+        if self.stay {
+            linger(&shared, &self.hold).await;
+        }
+        let keep = rest_of_min_hold(&shared, &self.hold).filter(|_| self.stay);
         let Some(valid) = close(&shared, &self.hold) else {
             self.job = None;
             return Err(self.lost());

@@ -172,13 +172,25 @@ impl Guard {
     /// [`ErrorKind::Lost`] when the lock had ended before: somebody else may have held it while
     /// this guard was in use. [`ErrorKind::Unavailable`] when the backend did not answer: the
     /// release is repeated in the background, and the ttl ends what it cannot.
-    pub async fn release(mut self) -> Result<()> {
+    pub async fn release(self) -> Result<()> {
+        self.end(true).await
+    }
+
+    /// Gives the lock back without the rest of its minimum hold, for work that never started.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub async fn release_early(self) -> Result<()> {
+        self.end(false).await
+    }
+
+    async fn end(mut self, stay: bool) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         if !hold.leave() {
             return Ok(());
         }
         let shared = self.client.shared().clone();
-        Releasing::new(shared, self.client.jobs().clone(), hold).run().await
+        Releasing::new(shared, self.client.jobs().clone(), hold, stay).run().await
     }
 
     pub(crate) fn stops_work(&self) -> bool {

@@ -211,6 +211,14 @@ impl Guard {
     pub fn release(self) -> Result<()> {
         self.runtime.block_on(self.guard.release())?
     }
+
+    /// Gives the lock back without its minimum hold; see [`crate::Guard::release_early`].
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn release_early(self) -> Result<()> {
+        self.runtime.block_on(self.guard.release_early())?
+    }
 }
 
 /// The runtime that a blocking client brings along; ends without waiting when the last one goes.

@@ -2,13 +2,15 @@
 
 use std::env;
 
-use crate::config::STORE_VARIABLE;
+use leasehold::StoreUrl;
+
+use crate::config::{STORE_VARIABLE, WITHHELD};
 use crate::store::Held;
 
 const NAME: &str = "LEASEHOLD_NAME";
 const HELD: &str = "LEASEHOLD_HELD";
 
-/// Variables to set, or to remove: the store's URL may hold a password.
+/// Variables to set, or to remove.
 pub(crate) fn of_command(
     place: &str,
     name: &str,
@@ -25,8 +27,17 @@ pub(crate) fn of_command(
         ("LEASEHOLD_OWNER", Some(held.owner())),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),
-        (STORE_VARIABLE, None),
+        (STORE_VARIABLE, env::var(STORE_VARIABLE).ok().map(passed_on)),
     ]
+}
+
+/// The store's URL goes on to the command, but not if it holds a password. Removing it then would
+/// let an inner `leasehold` lock in the default store, where nobody else looks.
+fn passed_on(url: String) -> String {
+    match StoreUrl::parse(&url) {
+        Ok(parsed) if !parsed.has_credentials() => url,
+        _ => WITHHELD.to_owned(),
+    }
 }
 
 /// True when an enclosing run says that it holds this lock.

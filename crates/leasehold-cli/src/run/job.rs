@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
+
+use leasehold::Deadline;
 
 use super::options::OnLost;
 use super::supervisor::Supervisor;
@@ -14,6 +16,7 @@ use crate::say::Voice;
 use crate::signals::Signals;
 use crate::store::Held;
 use crate::terminal::{self, Terminal};
+use crate::timer::{self, until};
 use crate::wire::Report;
 
 /// How often a group whose supervisor was killed is looked at until it is gone.
@@ -57,7 +60,7 @@ pub(crate) struct State {
     /// The last signal that we passed on.
     passed: Option<Signal>,
     lost: bool,
-    kill_at: Option<Instant>,
+    kill_at: Option<Deadline>,
     /// The command has had the terminal, and gets it back when we do.
     wants_terminal: bool,
     /// The deadline that the supervisor knows of.
@@ -129,7 +132,7 @@ impl Job<'_> {
 
     /// Tells the supervisor when a renewal has moved the deadline, in case that we stand still
     /// from now on. Returns when to look again.
-    fn tell_deadline(&mut self) -> Option<Instant> {
+    fn tell_deadline(&mut self) -> Option<Deadline> {
         let deadline = self.held.deadline_steady_ns().filter(|_| self.on_lost == OnLost::Kill)?;
         if self.state.told != Some(deadline)
             && kill_by(self.held).is_some_and(|time| self.supervisor.tell_deadline(time))
@@ -137,7 +140,7 @@ impl Job<'_> {
             self.state.told = Some(deadline);
         }
         let pause = self.held.remaining() / 10;
-        Some(Instant::now() + pause.clamp(SHORTEST_LOOK, LONGEST_LOOK))
+        Some(timer::after(pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)))
     }
 
     fn take(&mut self, report: Report) {
@@ -263,7 +266,7 @@ impl Job<'_> {
         let left = self.held.remaining();
         let grace = self.kill_after.unwrap_or(left / 2).min(left - reserve(left));
         group.terminate();
-        self.state.kill_at = Some(Instant::now() + grace);
+        self.state.kill_at = Some(timer::after(grace));
     }
 
     fn kill(&mut self) {
@@ -289,12 +292,5 @@ fn reserve(left: Duration) -> Duration {
 fn take_back(terminal: Option<&Terminal>, group: Group) {
     if let Some(terminal) = terminal.filter(|terminal| terminal.foreground() == Some(group.0)) {
         terminal.give(getpgrp());
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

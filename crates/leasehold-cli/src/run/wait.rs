@@ -14,8 +14,9 @@ use crate::failure::Failure;
 use crate::human;
 use crate::say::{self, Voice};
 use crate::signals::{Signals, is_harmless};
-use crate::store::{Held, Wanted, now_unix_ms};
+use crate::store::{Held, Wanted};
 use crate::terminal;
+use crate::timer::now_unix_ms;
 
 /// Waits shorter than this are not worth a line.
 const NOT_WORTH_A_LINE: Duration = Duration::from_millis(200);

@@ -39,6 +39,14 @@ fn without_one_it_runs_twice() {
 }
 
 #[test]
+fn a_job_that_could_not_be_started_keeps_nobody_out() {
+    let place = Place::new();
+    let failed = ["run", "-n", "--min-hold", "1h", "a", "--", "no-such-command-anywhere"];
+    assert_eq!(place.run(&failed).code, 127);
+    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0);
+}
+
+#[test]
 fn a_signal_ends_the_minimum_hold_and_the_lock_with_it() {
     let place = Place::new();
     let running = place.start_ready(&["--min-hold", "1h", "a"], "touch ready");

@@ -110,7 +110,8 @@ impl Place {
     /// Starts `leasehold run ARGUMENTS`, and waits until it says that it waits, in the file
     /// `err-...` that is returned.
     pub(crate) fn start_waiting(&self, arguments: &[&str]) -> (Running, String) {
-        let file = "err-of-waiter".to_owned();
+        let file = (1..).map(|n| format!("err-of-waiter-{n}")).find(|f| !self.path(f).exists());
+        let file = file.unwrap();
         let mut command = self.leasehold(&[&["run"], arguments].concat());
         command.stdout(Stdio::piped()).stderr(File::create(self.path(&file)).unwrap());
         let running = Running(Some(command.spawn().unwrap()));

@@ -52,6 +52,20 @@ fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
 }
 
 #[test]
+fn the_place_in_line_is_told() {
+    let place = Place::new();
+    let _first = place.start_ready(&["a"], HOLD);
+    let (second, _) = place.start_waiting(&["a", "--", "echo", "second"]);
+    let (third, err) = place.start_waiting(&["a", "--", "echo", "third"]);
+    assert!(place.read(&err).trim_end().ends_with("2nd in line"), "{}", place.read(&err));
+    let status = place.run(&["status", "a"]);
+    let of = |pid: i32| status.out.find(&format!("/{pid}"));
+    assert!(of(second.pid()).unwrap() < of(third.pid()).unwrap(), "{status:?}");
+    place.write("stop", "");
+    assert_eq!((second.end().code, third.end().code), (0, 0));
+}
+
+#[test]
 fn quiet_says_nothing_while_it_waits() {
     let place = Place::new();
     let _first = place.start_ready(&["a"], HOLD);

@@ -187,6 +187,9 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     let kept = two.lock(&dropped).try_acquire().await?;
     ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
     two.lock(&dropped).acquire().await?.release().await?;
+    let waived = one.lock(&dropped).min_hold(secs(60)).acquire().await?;
+    waived.release_early().await?;
+    two.lock(&dropped).acquire_within(secs(10)).await?.release().await?;
     Ok(())
 }
 
