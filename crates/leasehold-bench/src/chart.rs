@@ -36,10 +36,3 @@ pub(crate) enum Kind {
     Bars(Vec<String>),
     Lines(Vec<f64>),
 }
-
-impl Panel {
-    /// The largest value.
-    pub(crate) fn top(&self) -> f64 {
-        self.values.iter().flatten().flatten().copied().fold(0.0, f64::max)
-    }
-}

@@ -148,5 +148,5 @@ impl Round {
 
 /// A name for the legend.
 fn legend(backend: &str, runtime: Flavour) -> String {
-    format!("{backend}, {} runtime", runtime.name())
+    format!("{backend}, {}", runtime.name())
 }

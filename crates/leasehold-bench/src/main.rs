@@ -11,6 +11,7 @@ mod pairs;
 mod progress;
 mod row;
 mod runtime;
+mod scale;
 #[cfg(test)]
 mod smoke_tests;
 mod store;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::chart::{Chart, Kind, Panel, Series};
+use crate::scale::Scale;
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 450.0;
@@ -48,8 +49,8 @@ struct Area {
 }
 
 impl Area {
-    fn y(&self, value: f64, top: f64) -> f64 {
-        self.bottom - (self.bottom - self.top) * value / top
+    fn y(&self, value: f64, scale: &Scale) -> f64 {
+        self.bottom - (self.bottom - self.top) * scale.part(value)
     }
 
     fn middle(&self) -> f64 {
@@ -78,26 +79,19 @@ fn legend(out: &mut String, series: &[Series]) -> f64 {
 }
 
 fn draw_panel(out: &mut String, series: &[Series], panel: &Panel, area: &Area) {
-    let step = step(panel.top());
-    let ticks = (panel.top() / step).ceil().max(1.0);
-    let top = ticks * step * if matches!(panel.kind, Kind::Bars(_)) { 1.04 } else { 1.0 };
+    let scale = Scale::of(panel);
     text(out, (area.left, area.top - 14.0), "font-weight=\"600\"", &panel.title);
-    for tick in 0..=ticks as u32 {
-        let value = f64::from(tick) * step;
-        let y = area.y(value, top);
-        let strength = if tick == 0 { "1" } else { "0.25" };
+    for (index, value) in scale.ticks().into_iter().enumerate() {
+        let y = area.y(value, &scale);
+        let strength = if index == 0 { "1" } else { "0.25" };
         let look = format!("stroke=\"{INK}\" stroke-opacity=\"{strength}\"");
         line(out, (area.left, y), (area.right, y), &look);
-        text(
-            out,
-            (area.left - 6.0, y + 4.0),
-            "text-anchor=\"end\" font-size=\"11\"",
-            &short(value),
-        );
+        let look = "text-anchor=\"end\" font-size=\"11\"";
+        text(out, (area.left - 6.0, y + 4.0), look, &short(value));
     }
     match &panel.kind {
-        Kind::Bars(names) => bars(out, series, panel, names, area, top),
-        Kind::Lines(xs) => lines(out, series, panel, xs, area, top),
+        Kind::Bars(names) => bars(out, series, panel, names, area, &scale),
+        Kind::Lines(xs) => lines(out, series, panel, xs, area, &scale),
     }
     let below = (area.middle(), area.bottom + 40.0);
     text(out, below, "text-anchor=\"middle\"", &panel.x_label);
@@ -109,7 +103,7 @@ fn bars(
     panel: &Panel,
     names: &[String],
     area: &Area,
-    top: f64,
+    scale: &Scale,
 ) {
     let group = (area.right - area.left) / names.len().max(1) as f64;
     // Series without a value in this panel take no room.
@@ -124,7 +118,7 @@ fn bars(
         let first = middle - wide * here.len() as f64 / 2.0;
         for (at, one) in here.iter().enumerate() {
             let Some(value) = panel.values[*one].get(x).copied().flatten() else { continue };
-            let (left, y) = (first + wide * at as f64 + 1.5, area.y(value, top));
+            let (left, y) = (first + wide * at as f64 + 1.5, area.y(value, scale));
             let (width, height) = (wide - 3.0, (area.bottom - y).max(0.5));
             let look = fill(&series[*one]);
             let _ = writeln!(
@@ -139,7 +133,14 @@ fn bars(
     }
 }
 
-fn lines(out: &mut String, series: &[Series], panel: &Panel, xs: &[f64], area: &Area, top: f64) {
+fn lines(
+    out: &mut String,
+    series: &[Series],
+    panel: &Panel,
+    xs: &[f64],
+    area: &Area,
+    scale: &Scale,
+) {
     let logs: Vec<f64> = xs.iter().map(|x| x.max(f64::MIN_POSITIVE).ln()).collect();
     let least = logs.iter().copied().fold(f64::INFINITY, f64::min);
     let range = (logs.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least).max(1e-9);
@@ -158,7 +159,7 @@ fn lines(out: &mut String, series: &[Series], panel: &Panel, xs: &[f64], area: &
         let points: Vec<(f64, f64)> = logs
             .iter()
             .zip(values)
-            .filter_map(|(log, value)| Some((place(*log), area.y((*value)?, top))))
+            .filter_map(|(log, value)| Some((place(*log), area.y((*value)?, scale))))
             .collect();
         let joined: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -202,25 +203,6 @@ fn text(out: &mut String, (x, y): (f64, f64), look: &str, text: &str) {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// The distance of the lines across: 1, 2 or 5 times a power of ten, for about five of them.
-fn step(top: f64) -> f64 {
-    if top <= 0.0 {
-        return 1.0;
-    }
-    let power = 10_f64.powf((top / 5.0).log10().floor());
-    let rest = top / 5.0 / power;
-    power
-        * if rest <= 1.0 {
-            1.0
-        } else if rest <= 2.0 {
-            2.0
-        } else if rest <= 5.0 {
-            5.0
-        } else {
-            10.0
-        }
 }
 
 /// A number as an axis has it: `1.5M`, `250k`, `0.2`.

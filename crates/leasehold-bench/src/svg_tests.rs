@@ -54,8 +54,7 @@ fn nothing_measured_and_zeros_are_drawn_too() {
 }
 
 #[test]
-fn axes_have_round_numbers() {
-    assert_eq!([step(7.3), step(99.0), step(430_000.0)], [2.0, 20.0, 100_000.0]);
+fn numbers_on_an_axis_are_short() {
     assert_eq!(
         [short(0.0), short(1_500_000.0), short(250_000.0), short(0.2)],
         ["0", "1.5M", "250k", "0.2"]

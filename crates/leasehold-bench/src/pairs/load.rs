@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::Result;
 use crate::measure::Window;
 
-/// How long is measured, and for how long nothing is before.
+/// How long is measured, and how long, at the least, nothing is before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) warm_up: Duration,
@@ -51,6 +51,14 @@ pub(super) async fn drive<W: Worker>(workers: Vec<W>, times: Times) -> Result<Sa
     }
     let total = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
     tokio::time::sleep(times.warm_up).await;
+    // Everybody's first time is dearer: it makes a record, or a file.
+    let all_began = || counts.iter().all(|count| count.load(Ordering::Relaxed) > 0);
+    while !all_began() {
+        match tasks.try_join_next() {
+            Some(failed) => failed??,
+            None => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
     let (window, before) = (Window::open()?, total());
     tokio::time::sleep(times.window).await;
     let (spent, pairs) = (window.spent()?, (total() - before) as f64);

@@ -23,8 +23,9 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
         }
     }
     tasks.sort_unstable();
+    sides.sort_by_key(|(subject, runtime)| (*subject, *runtime == Flavour::Current));
     let series = sides.iter().map(|(subject, runtime)| Series {
-        name: format!("{subject}, {} runtime", runtime.name()),
+        name: format!("{subject}, {}", runtime.name()),
         colour: usize::from(*subject != "leasehold"),
         light: *runtime == Flavour::Current,
     });
