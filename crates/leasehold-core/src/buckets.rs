@@ -17,23 +17,21 @@ const WIDTH: Duration = Duration::from_millis(100);
 pub(crate) struct Buckets(BTreeMap<u64, HashSet<AttemptId>>);
 
 impl Buckets {
-    /// Moves a hold to the bucket of its next timeout; true if that is now the first of all.
-    pub(crate) fn schedule(&mut self, hold: &Arc<Hold>) -> bool {
+    /// Moves a hold to the bucket of its next timeout.
+    pub(crate) fn schedule(&mut self, hold: &Arc<Hold>) {
         self.unschedule(hold);
         let (next, width, lost) = {
             let lease = hold.lease();
             (lease.next_timeout(), width(lease.terms().ttl), lease.loss().is_some())
         };
-        let Some(next) = next else { return false };
+        let Some(next) = next else { return };
         let key = match next.steady_ns() {
             // What is due within the bucket is done at its start, but nothing is given back early.
             next if lost => next.next_multiple_of(width),
             next => next / width * width,
         };
-        let first = self.0.first_key_value().is_none_or(|(first, _)| key < *first);
         self.0.entry(key).or_default().insert(hold.attempt);
         hold.bucket.store(key, Ordering::Relaxed);
-        first
     }
 
     pub(crate) fn unschedule(&mut self, hold: &Hold) {

@@ -60,6 +60,9 @@ impl Drop for Unfinished<'_> {
 
 /// What is left of the minimum hold.
 fn rest_of_min_hold(shared: &Shared, hold: &Hold) -> Option<Duration> {
+    if hold.min_hold.is_zero() {
+        return None;
+    }
     hold.min_hold
         .checked_sub(elapsed(hold.since, shared.clock.now()))
         .filter(|rest| !rest.is_zero())

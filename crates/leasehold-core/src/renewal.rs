@@ -99,8 +99,10 @@ impl Task {
 
     fn next_look(&self) -> Option<Deadline> {
         let now = self.shared.clock.now();
-        let next = self.shared.held().buckets.next()?;
-        Some(deadline(now, next.min(now.steady_ns + LOOK_AGAIN.as_nanos() as u64)))
+        let mut held = self.shared.held();
+        let latest = now.steady_ns + LOOK_AGAIN.as_nanos() as u64;
+        held.asleep_until = held.buckets.next().map(|next| next.min(latest));
+        held.asleep_until.map(|at| deadline(now, at))
     }
 
     /// Does what is due: renewals go out in batches, losses are told.

@@ -42,6 +42,8 @@ pub(crate) struct Shared {
 pub(crate) struct Held {
     pub(crate) by_attempt: HashMap<AttemptId, Arc<Hold>>,
     pub(crate) buckets: Buckets,
+    /// Steady time until which the background task sleeps; `None` when it does so without end.
+    pub(crate) asleep_until: Option<u64>,
 }
 
 /// The attempts that wait, found by attempt and by name (one at a time asks for a name).
@@ -123,7 +125,13 @@ impl Shared {
         let nearer = {
             let mut held = self.held();
             held.by_attempt.insert(hold.attempt, hold.clone());
-            held.buckets.schedule(hold)
+            held.buckets.schedule(hold);
+            let next = held.buckets.next();
+            let nearer = next.is_some_and(|next| held.asleep_until.is_none_or(|at| next < at));
+            if nearer {
+                held.asleep_until = next;
+            }
+            nearer
         };
         self.meters.held.increment(1.0);
         if nearer {

@@ -1,0 +1,38 @@
+//! What a picture shows: panels side by side with the same series.
+
+/// A picture.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// The legend, in the order of the values in each panel.
+    pub(crate) series: Vec<Series>,
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// An entry of the legend.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// Which colour: series that belong together share one.
+    pub(crate) colour: usize,
+    /// Dashed line, or a bar that is an outline.
+    pub(crate) light: bool,
+}
+
+/// One diagram with axes of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    /// Below the x axis.
+    pub(crate) x_label: String,
+    pub(crate) kind: Kind,
+    /// `values[series][x]`; `None` was not measured.
+    pub(crate) values: Vec<Vec<Option<f64>>>,
+}
+
+/// Bars over names, or lines over numbers (on a logarithmic axis).
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Bars(Vec<String>),
+    Lines(Vec<f64>),
+}

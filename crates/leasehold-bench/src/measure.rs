@@ -1,0 +1,84 @@
+//! Measuring: CPU time over a window, memory that has come to rest, medians of rounds.
+
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::system::{cpu_time, resident};
+
+/// A window of time that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    start: Instant,
+    cpu: Duration,
+}
+
+/// What there was in a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) time: Duration,
+    /// CPU time of the process.
+    pub(crate) cpu: Duration,
+}
+
+impl Window {
+    /// Begins one now.
+    pub(crate) fn open() -> Result<Self> {
+        Ok(Self { start: Instant::now(), cpu: cpu_time()? })
+    }
+
+    /// What has been spent since it began.
+    pub(crate) fn spent(&self) -> Result<Spent> {
+        let cpu = cpu_time()?.saturating_sub(self.cpu);
+        Ok(Spent { time: self.start.elapsed(), cpu })
+    }
+}
+
+impl Spent {
+    /// CPU time in milliseconds for a second of the window.
+    pub(crate) fn ms_per_s(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e3 / self.time.as_secs_f64()
+    }
+}
+
+/// Resident memory once it stays the same for a tenth of a second; after two seconds, whatever
+/// it is then.
+pub(crate) async fn resident_at_rest() -> Result<u64> {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut last = resident()?;
+    let mut same = 0;
+    for _ in 0..100 {
+        tokio::time::sleep(LOOK).await;
+        let now = resident()?;
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        if same == 5 {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// The median; of an even number of values the mean of the two in the middle, of none 0.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        length if length % 2 == 0 => f64::midpoint(values[half - 1], values[half]),
+        _ => values[half],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wild_round_does_not_move_the_median_far() {
+        assert_eq!(median(&[3.0, 1000.0, 1.0]), 3.0);
+        assert_eq!(median(&[4.0, 2.0]), 3.0);
+        assert_eq!(median(&[7.0]), 7.0);
+        assert_eq!(median(&[]), 0.0);
+    }
+}

@@ -1,0 +1,46 @@
+//! Where the figures go: the table on standard output, JSON and the picture into files.
+
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use crate::Result;
+use crate::args::Common;
+use crate::chart::Chart;
+use crate::row::Row;
+use crate::{json, svg, table};
+
+/// Refuses files that cannot be written before anything is measured.
+pub(crate) fn check(common: &Common) -> Result<()> {
+    for (flag, file) in [("--svg", &common.svg), ("--json", &common.json)] {
+        if let Some(file) = file {
+            let opened = OpenOptions::new().append(true).create(true).open(file);
+            opened.map_err(|error| cannot_write(flag, file, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the table with its notes, and writes the files that were asked for.
+pub(crate) fn write(common: &Common, rows: &[Row], notes: &[String], chart: &Chart) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let bold = out.is_terminal() && !plain;
+    out.write_all(table::table(rows, bold).as_bytes())?;
+    for note in notes {
+        writeln!(out, "\n{note}")?;
+    }
+    if let Some(file) = &common.json {
+        let lines = json::lines(rows)?;
+        std::fs::write(file, lines).map_err(|error| cannot_write("--json", file, &error))?;
+    }
+    if let Some(file) = &common.svg {
+        let drawn = svg::draw(chart);
+        std::fs::write(file, drawn).map_err(|error| cannot_write("--svg", file, &error))?;
+    }
+    Ok(())
+}
+
+fn cannot_write(flag: &str, file: &Path, error: &std::io::Error) -> String {
+    format!("{flag} {}: cannot be written: {error}", file.display())
+}

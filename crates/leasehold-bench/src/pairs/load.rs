@@ -1,0 +1,73 @@
+//! Tasks that do the same thing again and again, counted over a window of time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::Result;
+use crate::measure::Window;
+
+/// How long is measured, and how long, at the least, nothing is before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Pairs in a second, of all tasks together.
+    pub(crate) per_s: f64,
+    /// CPU time of the process for one, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// One task's work.
+pub(super) trait Worker: Send + 'static {
+    /// Takes once, gives back once.
+    fn pair(&mut self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Runs a task for each worker, and counts.
+pub(super) async fn drive<W: Worker>(workers: Vec<W>, times: Times) -> Result<Sample> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut counts = Vec::with_capacity(workers.len());
+    let mut tasks = JoinSet::new();
+    for mut worker in workers {
+        let (stop, count) = (stop.clone(), Arc::new(AtomicU64::new(0)));
+        counts.push(count.clone());
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                worker.pair().await?;
+                count.fetch_add(1, Ordering::Relaxed);
+                // A worker that never has to wait lets others run all the same.
+                tokio::task::consume_budget().await;
+            }
+            Result::Ok(())
+        });
+    }
+    let total = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
+    tokio::time::sleep(times.warm_up).await;
+    // Everybody's first time is dearer: it makes a record, or a file.
+    let all_began = || counts.iter().all(|count| count.load(Ordering::Relaxed) > 0);
+    while !all_began() {
+        match tasks.try_join_next() {
+            Some(failed) => failed??,
+            None => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+    let (window, before) = (Window::open()?, total());
+    tokio::time::sleep(times.window).await;
+    let (spent, pairs) = (window.spent()?, (total() - before) as f64);
+    stop.store(true, Ordering::Relaxed);
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(Sample {
+        per_s: pairs / spent.time.as_secs_f64(),
+        cpu_us: spent.cpu.as_secs_f64() * 1e6 / pairs.max(1.0),
+    })
+}

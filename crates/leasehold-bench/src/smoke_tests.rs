@@ -1,0 +1,80 @@
+//! Both benchmarks with tiny numbers, in this process: everything is measured, nothing fails.
+
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::args::{Bench, Cli};
+use crate::pairs::{self, Times};
+use crate::row::Row;
+use crate::{hold, json, table};
+
+fn parsed(args: &[&str]) -> Bench {
+    Cli::try_parse_from(["leasehold-bench"].iter().chain(args)).unwrap().bench.unwrap()
+}
+
+/// Each of these metrics was measured for each backend on each runtime, with a sound value.
+fn check(rows: &[Row], metrics: &[&str], times: usize) {
+    for metric in metrics {
+        for backend in ["memory", "file"] {
+            for runtime in ["multi", "current"] {
+                let these: Vec<&Row> = rows
+                    .iter()
+                    .filter(|row| {
+                        row.metric.name == *metric
+                            && row.setup.backend == backend
+                            && row.setup.runtime.name() == runtime
+                    })
+                    .collect();
+                assert_eq!(these.len(), times, "{metric} {backend} {runtime}");
+                assert!(these.iter().all(|row| row.value.is_finite() && row.value >= 0.0));
+            }
+        }
+    }
+    assert_eq!(json::lines(rows).unwrap().lines().count(), rows.len());
+    assert!(table::table(rows, false).lines().count() > 1);
+}
+
+#[test]
+fn hold_measures_both_phases_on_both_runtimes() {
+    let args = [
+        "hold",
+        "--quick",
+        "--rounds=1",
+        "--locks=50",
+        "--waiters=50",
+        "--seconds=1",
+        "--backend",
+        "memory",
+        "file",
+    ];
+    let Bench::Hold(args) = parsed(&args) else { unreachable!() };
+    let (rows, notes) = hold::measure(&args, hold::round::here).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    check(&rows, &["bytes_per_lock", "bytes_per_waiter", "handoffs_per_s"], 1);
+    check(&rows, &["client_ms_per_s"], 2);
+    let handoffs = rows.iter().filter(|row| row.metric.name == "handoffs_per_s");
+    assert!(handoffs.into_iter().all(|row| row.value > 1.0 && row.setup.extra["scope"] == "local"));
+}
+
+#[test]
+fn pairs_measures_both_sides_on_both_runtimes() {
+    let Bench::Pairs(args) = parsed(&["pairs", "--rounds=1", "--tasks=1,3"]) else {
+        unreachable!()
+    };
+    let short = Duration::from_millis(20);
+    let rows = pairs::measure(&args, Times { warm_up: short, window: 2 * short }).unwrap();
+    check(&rows, &["pairs_per_s", "client_us_per_pair"], 4);
+    let sides = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
+    assert_eq!((sides("leasehold"), sides("raw")), (16, 16));
+    assert!(rows.iter().all(|row| row.value > 0.0), "{}", table::table(&rows, false));
+}
+
+#[test]
+fn a_window_without_a_renewal_in_it_is_refused() {
+    let Bench::Hold(args) = parsed(&["hold", "--seconds=5"]) else { unreachable!() };
+    let told = hold::measure(&args, hold::round::here).unwrap_err().to_string();
+    for part in ["--seconds 5", "10 or more", "--quick"] {
+        assert!(told.contains(part), "{told}");
+    }
+}

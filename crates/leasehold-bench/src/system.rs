@@ -1,0 +1,78 @@
+//! What the system is asked for: CPU time, memory, descriptors.
+
+use std::time::Duration;
+
+use crate::Result;
+
+/// CPU time of this process until now, user and system.
+#[cfg(unix)]
+pub(crate) fn cpu_time() -> Result<Duration> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let time = |value: nix::sys::time::TimeVal| {
+        Duration::new(
+            value.tv_sec().try_into().unwrap_or_default(),
+            u32::try_from(value.tv_usec()).unwrap_or_default() * 1000,
+        )
+    };
+    Ok(time(usage.user_time()) + time(usage.system_time()))
+}
+
+/// CPU time of this process until now, user and system.
+#[cfg(not(unix))]
+pub(crate) fn cpu_time() -> Result<Duration> {
+    Err("CPU time is measured on Unix alone".into())
+}
+
+/// Resident memory of this process, in bytes.
+#[cfg(unix)]
+pub(crate) fn resident() -> Result<u64> {
+    use nix::unistd::{SysconfVar, sysconf};
+    const FILE: &str = "/proc/self/statm";
+    let text = std::fs::read_to_string(FILE).map_err(|error| {
+        format!("cannot read {FILE}, memory is measured on Linux alone: {error}")
+    })?;
+    let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    let page = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|size| u64::try_from(size).ok());
+    match (pages, page) {
+        (Some(pages), Some(page)) => Ok(pages * page),
+        _ => Err(format!("{FILE} says {text:?}").into()),
+    }
+}
+
+/// Resident memory of this process, in bytes.
+#[cfg(not(unix))]
+pub(crate) fn resident() -> Result<u64> {
+    Err("memory is measured on Linux alone".into())
+}
+
+/// Raises the limit of open files as far as it goes, for this process and its children, and says
+/// what it is now.
+#[cfg(unix)]
+pub(crate) fn descriptors() -> Result<u64> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    Ok(if raised { hard } else { soft })
+}
+
+/// What the limit of open files is.
+#[cfg(not(unix))]
+pub(crate) fn descriptors() -> Result<u64> {
+    Ok(u64::MAX)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_time_and_what_is_written_to_is_resident() {
+        let (time, memory) = (cpu_time().unwrap(), resident().unwrap());
+        let block = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert!(resident().unwrap() >= memory + (32 << 20));
+        let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(sum, 64 << 20);
+        assert!(cpu_time().unwrap() > time);
+    }
+}

@@ -1,0 +1,165 @@
+//! The figures as a table: a line for each setup, a column for each metric.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::row::{Row, Setup};
+
+/// Draws the table; the first line is in bold if asked for.
+pub(crate) fn table(rows: &[Row], bold: bool) -> String {
+    let mut setups: Vec<&Setup> = Vec::new();
+    let mut metrics: Vec<&str> = Vec::new();
+    for row in rows {
+        if !setups.contains(&&row.setup) {
+            setups.push(&row.setup);
+        }
+        if !metrics.contains(&row.metric.name) {
+            metrics.push(row.metric.name);
+        }
+    }
+    let several = setups.iter().any(|setup| setup.processes != 1);
+    let extra: BTreeMap<&str, ()> =
+        setups.iter().flat_map(|setup| setup.extra.keys().map(|key| (*key, ()))).collect();
+
+    let mut columns = vec![
+        Column::text("subject", setups.iter().map(|setup| setup.subject.to_owned())),
+        Column::text("backend", setups.iter().map(|setup| setup.backend.clone())),
+        Column::text("runtime", setups.iter().map(|setup| setup.runtime.name().to_owned())),
+    ];
+    if several {
+        columns.push(Column::number("processes", setups.iter().map(|s| whole(s.processes))));
+    }
+    columns.push(Column::number("tasks", setups.iter().map(|setup| whole(setup.tasks))));
+    for key in extra.keys() {
+        columns.push(Column::number(key, setups.iter().map(|s| shown(s.extra.get(key)))));
+    }
+    for metric in metrics {
+        let cell = |setup: &&Setup| {
+            let same = |row: &&Row| row.metric.name == metric && row.setup == **setup;
+            rows.iter().find(same).map_or_else(|| "-".to_owned(), |row| number(row.value))
+        };
+        columns.push(Column::number(metric, setups.iter().map(cell)));
+    }
+    draw(&columns, setups.len(), bold)
+}
+
+struct Column {
+    head: String,
+    cells: Vec<String>,
+    width: usize,
+    right: bool,
+}
+
+impl Column {
+    fn text(head: &str, cells: impl Iterator<Item = String>) -> Self {
+        let cells: Vec<String> = cells.collect();
+        let widths = cells.iter().map(String::as_str).chain([head]).map(|c| c.chars().count());
+        let width = widths.max().unwrap_or_default();
+        Self { head: head.to_owned(), cells, width, right: false }
+    }
+
+    fn number(head: &str, cells: impl Iterator<Item = String>) -> Self {
+        Self { right: true, ..Self::text(head, cells) }
+    }
+
+    fn aligned(&self, cell: &str) -> String {
+        let width = self.width;
+        if self.right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    }
+}
+
+fn draw(columns: &[Column], lines: usize, bold: bool) -> String {
+    let line = |cell: &dyn Fn(&Column) -> String| {
+        let cells: Vec<String> =
+            columns.iter().map(|column| column.aligned(&cell(column))).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    let head = line(&|column| column.head.clone());
+    let mut drawn = if bold { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
+    for index in 0..lines {
+        drawn += &line(&|column| column.cells.get(index).cloned().unwrap_or_default());
+        drawn.push('\n');
+    }
+    drawn
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => match value.as_f64() {
+            Some(value) if value.fract() == 0.0 => separated(&format!("{value:.0}")),
+            Some(value) => number(value),
+            None => value.to_string(),
+        },
+    }
+}
+
+fn whole(value: usize) -> String {
+    separated(&value.to_string())
+}
+
+/// Three digits or more, with separators for thousands.
+pub(crate) fn number(value: f64) -> String {
+    separated(&match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    })
+}
+
+/// A number with separators for thousands.
+pub(crate) fn separated(number: &str) -> String {
+    let whole = number.find('.').unwrap_or(number.len());
+    let mut out = String::new();
+    for (at, digit) in number.chars().enumerate() {
+        let follow = whole.saturating_sub(at);
+        if at > 0 && at < whole && follow % 3 == 0 && out != "-" {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S};
+    use crate::runtime::Flavour;
+
+    #[test]
+    fn thousands_are_separated() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1234.0, "1,234"),
+            (-123_456.0, "-123,456"),
+            (12_345_678.9, "12,345,679"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn a_setup_is_a_line_and_its_metrics_are_aligned_columns() {
+        let one = Setup::new("pairs", "memory", Flavour::Multi);
+        let mut many = Setup::new("pairs", "file", Flavour::Current).with("hold_ms", 3);
+        many.tasks = 1024;
+        let rows = [
+            one.row(PAIRS_PER_S, 1_500_000.0),
+            one.row(CLIENT_US_PER_PAIR, 0.75),
+            many.row(PAIRS_PER_S, 950.0),
+        ];
+        let expected = "\
+subject    backend  runtime  tasks  hold_ms  pairs_per_s  client_us_per_pair
+leasehold  memory   multi        1        -    1,500,000                0.75
+leasehold  file     current  1,024        3          950                   -
+";
+        assert_eq!(table(&rows, false), expected);
+        assert!(table(&rows, true).starts_with("\x1b[1msubject"));
+    }
+}
