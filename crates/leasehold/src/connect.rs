@@ -11,10 +11,16 @@ const SCHEMES: &[&str] = &[
     #[cfg(feature = "file")]
     "file",
     "memory",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "redis")]
+    "redis+unix",
+    #[cfg(feature = "redis")]
+    "rediss",
 ];
 
 /// Schemes of engines that are features of this crate: (scheme, feature).
-const FEATURES: &[(&str, &str)] = &[("file", "file")];
+const FEATURES: &[(&str, &str)] = &[("file", "file"), ("redis", "redis"), ("redis+unix", "redis"), ("rediss", "redis")];
 
 /// The URL schemes that this build understands, in alphabetical order.
 pub fn schemes() -> &'static [&'static str] {
@@ -26,6 +32,7 @@ pub fn schemes() -> &'static [&'static str] {
 /// | URL | store |
 /// |---|---|
 /// | `file:/var/lib/my-service/locks` | a directory on this machine |
+/// | `redis://host:6379`, `rediss://host:6379`, `redis+unix:/run/redis.sock` | a Redis server |
 /// | `memory:` | this client's memory; `memory:NAME` is shared by the whole process |
 ///
 /// # Errors
@@ -51,6 +58,8 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
         "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),
+        #[cfg(feature = "redis")]
+        "redis" | "redis+unix" | "rediss" => Ok(Arc::new(leasehold_redis::connect(url).await?)),
         scheme => Err(unknown(scheme)),
     }
 }

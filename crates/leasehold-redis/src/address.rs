@@ -1,0 +1,236 @@
+//! From a store URL to where and as whom to connect.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use percent_encoding::percent_decode_str;
+use redis::io::tcp::{TcpSettings, socket2};
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, TlsCertificates,
+};
+
+/// Options that a URL may have.
+const OPTIONS: &[&str] =
+    &["db", "password-file", "prefix", "tls-ca", "tls-cert", "tls-key", "user"];
+
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Unacknowledged data for this long means that the other side is gone.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where to connect, and what the keys begin with.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(crate) client: Client,
+    pub(crate) prefix: String,
+    pub(crate) place: String,
+}
+
+impl Address {
+    /// Understands `redis://[user[:password]@]host[:port][/db]`, `rediss://` and
+    /// `redis+unix:/path`.
+    pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
+        let place = url.to_string();
+        let prefix = url.take("prefix").unwrap_or_else(|| "leasehold".to_owned());
+        if prefix.is_empty() || prefix.contains(['{', '}']) {
+            return Err(invalid(format!("prefix {prefix:?}; braces and nothing are not allowed")));
+        }
+        let tls = certificates(&mut url)?;
+        let user = url.take("user");
+        let password_file = url.take("password-file");
+        let db = url.take("db");
+        url.finish(OPTIONS)?;
+        let (addr, login) = match url.scheme() {
+            "redis+unix" => (ConnectionAddr::Unix(PathBuf::from(url.path()?)), Login::default()),
+            scheme => network(scheme == "rediss", url.place())?,
+        };
+        if tls.is_some() && url.scheme() != "rediss" {
+            return Err(invalid("tls-ca, tls-cert and tls-key go with rediss: only".into()));
+        }
+        let mut redis = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
+            .set_db(database(login.db.or(db))?);
+        if let Some(user) = user.or(login.user) {
+            redis = redis.set_username(user);
+        }
+        if let Some(password) = password(password_file, login.password)? {
+            redis = redis.set_password(password);
+        }
+        let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
+        let info = addr
+            .into_connection_info()
+            .map_err(|error| invalid("cannot be understood".into()).with_source(error))?
+            .set_tcp_settings(tcp)
+            .set_redis_settings(redis);
+        let client = match tls {
+            Some(certificates) => Client::build_with_tls(info, certificates),
+            None => Client::open(info),
+        };
+        let client = client.map_err(|error| {
+            invalid(format!("cannot be used: {}", error.detail().unwrap_or("TLS settings")))
+        })?;
+        Ok(Self { client, prefix, place })
+    }
+}
+
+#[derive(Default)]
+struct Login {
+    user: Option<String>,
+    password: Option<String>,
+    db: Option<String>,
+}
+
+/// `//[user[:password]@]host[:port][/db]`.
+fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
+    let rest = place
+        .strip_prefix("//")
+        .ok_or_else(|| invalid("no host; write redis://host:6379".into()))?;
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((login, rest)) => (Some(login), rest),
+        None => (None, rest),
+    };
+    let (host, db) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+        None => (None, None),
+        Some((user, password)) => (decoded(user)?, decoded(password)?),
+    };
+    let (host, port) = host_and_port(host)?;
+    let addr = match tls {
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        false => ConnectionAddr::Tcp(host, port),
+    };
+    Ok((addr, Login { user, password, db: (!db.is_empty()).then(|| db.to_owned()) }))
+}
+
+/// `host`, `host:port`, `[::1]:port`.
+fn host_and_port(text: &str) -> Result<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest
+                .split_once(']')
+                .ok_or_else(|| invalid("an address that begins with [ has no ]".into()))?;
+            (host, port.strip_prefix(':'))
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let port = match port {
+        None => 6379,
+        Some(port) => {
+            port.parse().map_err(|_| invalid(format!("port {port:?}; 1 to 65535 is allowed")))?
+        }
+    };
+    if host.is_empty() {
+        return Err(invalid("no host; write redis://host:6379".into()));
+    }
+    Ok((host.to_owned(), port))
+}
+
+fn decoded(text: &str) -> Result<Option<String>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let text = percent_decode_str(text).decode_utf8();
+    text.map(|text| Some(text.into_owned()))
+        .map_err(|_| invalid("user or password has percent-escapes that are not UTF-8".into()))
+}
+
+fn database(db: Option<String>) -> Result<i64> {
+    match db {
+        None => Ok(0),
+        Some(db) => db
+            .parse()
+            .ok()
+            .filter(|db| (0..=i64::from(u16::MAX)).contains(db))
+            .ok_or_else(|| invalid(format!("database {db:?}; a number from 0 is allowed"))),
+    }
+}
+
+fn password(file: Option<String>, given: Option<String>) -> Result<Option<String>> {
+    let Some(file) = file else { return Ok(given) };
+    if given.is_some() {
+        return Err(invalid("a password and a password-file; set one".into()));
+    }
+    let text = read(&file, "password-file")?;
+    let text = String::from_utf8(text)
+        .map_err(|_| invalid(format!("password-file {file:?} is not UTF-8")))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+fn certificates(url: &mut StoreUrl) -> Result<Option<TlsCertificates>> {
+    let (ca, cert, key) = (url.take("tls-ca"), url.take("tls-cert"), url.take("tls-key"));
+    let client_tls = match (cert, key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some(ClientTlsConfig {
+            client_cert: read(&cert, "tls-cert")?,
+            client_key: read(&key, "tls-key")?,
+        }),
+        _ => return Err(invalid("tls-cert and tls-key go together; one is missing".into())),
+    };
+    let root_cert = ca.map(|ca| read(&ca, "tls-ca")).transpose()?;
+    Ok((client_tls.is_some() || root_cert.is_some())
+        .then_some(TlsCertificates { client_tls, root_cert }))
+}
+
+fn read(path: &str, option: &str) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| {
+        invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
+    })
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address> {
+        Address::parse(StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn the_usual_urls_are_understood() {
+        for url in [
+            "redis://localhost",
+            "redis://u:p%40ss@127.0.0.1:6380/3",
+            "redis://:pass@[::1]:6379",
+            "redis+unix:/run/redis.sock?db=2&user=u",
+        ] {
+            parse(url).unwrap();
+        }
+        let address = parse("redis://u:p%40s:s/@127.0.0.1:6380/3?prefix=app").unwrap();
+        let redis = address.client.get_connection_info().redis_settings().clone();
+        assert_eq!((redis.username(), redis.password()), (Some("u"), Some("p@s:s/")));
+        assert_eq!((redis.db(), address.prefix.as_str()), (3, "app"));
+    }
+
+    #[test]
+    fn wrong_ones_name_the_part_and_never_the_password() {
+        for (url, part) in [
+            ("redis:localhost", "no host"),
+            ("redis://", "no host"),
+            ("redis://h:port", "port"),
+            ("redis://h/x", "database"),
+            ("redis://h?prefix={", "prefix"),
+            ("redis://h?tls-ca=/nope", "tls-ca"),
+            ("rediss://h?tls-cert=/dev/null", "tls-cert and tls-key"),
+            ("redis://u:s3cret@h?password-file=/dev/null", "password-file"),
+            ("redis://u:s3cret@h?password-file=/nope&x=1", "\"x\""),
+            ("redis://h?password-file=/nope/s3", "cannot be read"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
+}

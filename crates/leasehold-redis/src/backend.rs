@@ -1,0 +1,252 @@
+//! The `Backend` trait over one link.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use leasehold_core::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
+    Renewal, Renewed, Status,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
+use redis::Value;
+
+use crate::error::strange;
+use crate::key::Keys;
+use crate::link::{Kind, Link, Request};
+use crate::push::{Pushes, Waiters};
+use crate::status::status;
+use crate::supervisor::Order;
+use crate::wire;
+
+/// Bounds of the time that one request may take; within them it is a third of the ttl.
+const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// Keys looked at by one SCAN.
+const SCAN: usize = 1000;
+
+/// One client's connection to a Redis server.
+#[derive(Debug)]
+pub struct RedisBackend {
+    link: Link,
+    keys: Keys,
+    place: String,
+    clock: Clock,
+    capability: Capability,
+    waiters: Waiters,
+    client: OnceLock<ClientId>,
+}
+
+impl RedisBackend {
+    pub(crate) fn new(link: Link, keys: Keys, place: String, clock: Clock) -> Self {
+        let mut capability = Capability::new("redis", LeaseKind::Ttl);
+        capability.ordered = true;
+        capability.push = true;
+        capability.token_blocks = true;
+        capability.rotate = true;
+        capability.keep = true;
+        capability.list = true;
+        capability.force_release = true;
+        let (waiters, client) = (Waiters::default(), OnceLock::new());
+        Self { link, keys, place, clock, capability, waiters, client }
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answer> {
+        if ask.mode != Mode::Exclusive {
+            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
+        }
+        let limit = limit(ask.ttl);
+        let member = wire::member(&ask);
+        if ask.wait {
+            self.link.subscribed(limit).await?;
+            self.waiters.enter(ask.attempt, &member);
+        }
+        let key = self.keys.of(&ask.name);
+        let argument = wire::ask(&ask, &member);
+        let sent = self.clock.now();
+        let request =
+            Request { kind: Kind::Acquire, key: key.clone(), arguments: vec![argument], limit };
+        let answers = self.link.send(request).await?;
+        self.understand(&ask, &key, sent, answers.first().map_or(&[][..], Vec::as_slice))
+    }
+
+    /// An answer to an ask, with its consequences for pushes.
+    fn understand(
+        &self,
+        ask: &Ask,
+        key: &str,
+        sent: leasehold_core::Now,
+        answer: &[u8],
+    ) -> Result<Answer> {
+        let understood = wire::answer(answer, key);
+        match &understood {
+            Ok((Answer::Queued { .. }, Some(server_us))) => {
+                self.waiters.refer(ask.attempt, sent, *server_us);
+            }
+            Ok(_) => self.waiters.leave(ask.attempt),
+            Err(_) if ask.wait => self.waiters.leave(ask.attempt),
+            Err(_) => {}
+        }
+        understood.map(|(answer, _)| answer)
+    }
+
+    async fn end(&self, end: End) -> Result<Ended> {
+        let key = self.keys.of(&end.name);
+        let then = end.then.as_ref();
+        if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
+            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
+        }
+        if let Some(ask) = then.filter(|ask| ask.wait) {
+            self.link.subscribed(limit(ask.ttl)).await?;
+            self.waiters.enter(ask.attempt, &wire::member(ask));
+        }
+        let member = self.waiters.member(end.attempt);
+        let asked = then.map(|ask| wire::ask(ask, &wire::member(ask))).unwrap_or_default();
+        let sent = self.clock.now();
+        let arguments = vec![wire::end(&end, member.as_deref().unwrap_or_default()), asked];
+        let request = Request { kind: Kind::Release, key: key.clone(), arguments, limit: LIMITS.1 };
+        let answers = self.link.send(request).await?;
+        let [verdict, answer] = answers.as_slice() else { return Err(strange(answers)) };
+        self.waiters.leave(end.attempt);
+        let then = then.map(|ask| self.understand(ask, &key, sent, answer)).transpose()?;
+        Ok(Ended { verdict: wire::verdict(verdict, &key)?, then })
+    }
+
+    async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
+        let keys: Vec<String> = leases.iter().map(|lease| self.keys.of(&lease.name)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let arguments: Vec<String> = leases.iter().map(wire::renewal).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
+        let script = &self.link.scripts().renew;
+        match self.link.call(script, &keys, &arguments, limit(shortest)).await? {
+            Value::BulkString(answers) if answers.len() == leases.len() => {
+                let verdict = |letter| match letter {
+                    b'R' => Ok(Renewed::Renewed),
+                    b'L' => Ok(Renewed::Lost),
+                    other => Err(strange(other)),
+                };
+                Ok(answers.into_iter().map(verdict).collect())
+            }
+            other => Err(strange(other)),
+        }
+    }
+
+    async fn status_of(&self, names: Vec<Name>) -> Result<Vec<Result<Status>>> {
+        let keys: Vec<String> = names.iter().map(|name| self.keys.of(name)).collect();
+        let refs: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let script = &self.link.scripts().status;
+        let Value::Array(answers) = self.link.call(script, &refs, &[], LIMITS.1).await? else {
+            return Err(strange("status is not an array"));
+        };
+        let each = names.into_iter().zip(&keys).zip(answers.chunks(3));
+        Ok(each.map(|((name, key), answers)| status(name, key, answers)).collect())
+    }
+
+    async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {
+        let pattern = self.keys.pattern(prefix);
+        let mut names = Vec::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN);
+            scan.arg("TYPE").arg("string");
+            let page = self.link.command(&scan, LIMITS.1).await?;
+            let (next, keys): (String, Vec<String>) =
+                redis::from_redis_value(page).map_err(|error| strange(error.to_string()))?;
+            names.extend(keys.iter().filter_map(|key| self.keys.name(key)));
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+fn limit(ttl: Duration) -> Duration {
+    (ttl / 3).clamp(LIMITS.0, LIMITS.1)
+}
+
+impl Backend for RedisBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn attach(&self, client: ClientId, events: EventSink) {
+        if self.client.set(client).is_err() {
+            return;
+        }
+        let pushes = Pushes {
+            waiters: self.waiters.clone(),
+            keys: self.keys.clone(),
+            clock: self.clock.clone(),
+            events,
+        };
+        self.link.order(Order::Subscribe(format!("leasehold:c:{client}"), pushes.into()));
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(self.ask(ask))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        Box::pin(async move {
+            match self.renew_batch(leases).await {
+                Ok(answers) => answers,
+                Err(error) => leases.iter().map(|_| Err(error.clone())).collect(),
+            }
+        })
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(self.end(end))
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        Box::pin(async move {
+            let statuses = self.status_of(vec![name.clone()]).await?;
+            statuses.into_iter().next().unwrap_or_else(|| Err(strange("no status")))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        Box::pin(async move {
+            let mut names = self.scan(prefix).await?;
+            names.truncate(limit);
+            let mut listed = Vec::new();
+            for page in names.chunks(SCAN) {
+                // Keys of somebody else under our prefix are no locks.
+                listed.extend(
+                    self.status_of(page.to_vec()).await?.into_iter().filter_map(Result::ok),
+                );
+            }
+            Ok(listed)
+        })
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let key = self.keys.of(name);
+            let token = format!("{:016}", token.get());
+            let script = &self.link.scripts().force_release;
+            match self.link.call(script, &[&key], &[&token], LIMITS.1).await? {
+                Value::BulkString(answer) => match answer.as_slice() {
+                    b"E" => Ok(Forced::Ended),
+                    b"N" => Ok(Forced::NotHeld),
+                    [b'O', base @ ..] => {
+                        Ok(Forced::Other(wire::token(&String::from_utf8_lossy(base))?))
+                    }
+                    [b'X', why, ..] => Err(crate::error::foreign(*why, &key)),
+                    other => Err(strange(other)),
+                },
+                other => Err(strange(other)),
+            }
+        })
+    }
+}

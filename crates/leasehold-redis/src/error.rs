@@ -1,0 +1,77 @@
+//! What a Redis error means for a lock: certainly not done, or unknown.
+
+use leasehold_core::{Error, ErrorKind};
+use redis::RedisError;
+
+/// Sorts an error by what is known of the request: an answer of the server says that it was not
+/// executed; anything else leaves that open.
+pub(crate) fn from_redis(error: RedisError) -> Error {
+    let code = error.code().unwrap_or_default().to_owned();
+    let (kind, what) = match code.as_str() {
+        "LOADING" => (ErrorKind::Unavailable, "the server is still loading its data"),
+        "BUSY" => (ErrorKind::Unavailable, "the server is busy with somebody's script"),
+        "MASTERDOWN" => (ErrorKind::Unavailable, "a replica whose master is down"),
+        "TRYAGAIN" | "CLUSTERDOWN" => (ErrorKind::Unavailable, "the cluster is not ready"),
+        "OOM" => (ErrorKind::Refused, "the server is full (maxmemory); give it room"),
+        "READONLY" => (ErrorKind::Refused, "the server is a read-only replica; name its master"),
+        "NOREPLICAS" => {
+            (ErrorKind::Refused, "too few replicas follow the server (min-replicas-to-write)")
+        }
+        "MISCONF" => (ErrorKind::Refused, "the server cannot save its data and refuses writes"),
+        "NOPERM" => (
+            ErrorKind::Refused,
+            "the user may not do this; see docs/redis.md for the permissions needed",
+        ),
+        "NOAUTH" => (ErrorKind::Refused, "the server wants a password"),
+        "WRONGPASS" => (ErrorKind::Refused, "wrong user or password"),
+        _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
+            (ErrorKind::Refused, "wrong user or password")
+        }
+        _ if error.kind() == redis::ErrorKind::RESP3NotSupported => (
+            ErrorKind::Unsupported,
+            "the server does not speak RESP3; Redis 7.0 or newer is needed",
+        ),
+        _ if is_answer(&error) => (ErrorKind::Refused, "the server refused"),
+        _ if error.is_timeout() => (ErrorKind::Unavailable, "the server did not answer in time"),
+        _ if error.is_connection_refusal() => {
+            (ErrorKind::Unavailable, "nobody listens there; is the server running?")
+        }
+        _ => (ErrorKind::Unavailable, "the connection failed"),
+    };
+    Error::new(kind, format!("{what} ({error})")).with_source(error)
+}
+
+/// True when the server has answered, and so has not executed the request.
+fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+}
+
+/// True when the server does not know a script (any more).
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript)
+}
+
+/// There is no connection at the moment.
+pub(crate) fn no_connection() -> Error {
+    Error::new(ErrorKind::Unavailable, "no connection to the server at the moment; reconnecting")
+}
+
+/// The server has answered something that the scripts never say.
+pub(crate) fn strange(what: impl std::fmt::Debug) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!("the server gave an answer that is not understood: {what:?}"),
+    )
+}
+
+/// The record under a key is not ours.
+pub(crate) fn foreign(why: u8, key: &str) -> Error {
+    let what = match why {
+        b'V' => format!("the record {key} is of a newer version; upgrade this program"),
+        b'T' => format!("the tokens of {key} are used up (2^53-1)"),
+        _ => {
+            format!("{key} holds a value that is not a lock of ours; choose another prefix or name")
+        }
+    };
+    Error::new(ErrorKind::Foreign, what)
+}

@@ -1,0 +1,79 @@
+//! From a lock's name to its Redis key, and back.
+
+use leasehold_core::Name;
+
+/// `PREFIX{NAME}`: the braces keep everything of one lock in one slot of a cluster. Braces and
+/// percent signs of the name are escaped, so that no two names meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    start: String,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { start: format!("{prefix}:{{") }
+    }
+
+    pub(crate) fn of(&self, name: &Name) -> String {
+        let mut key = String::with_capacity(self.start.len() + name.as_str().len() + 1);
+        key.push_str(&self.start);
+        escape(name.as_str(), &mut key);
+        key.push('}');
+        key
+    }
+
+    /// The name of a key, or `None` for one that is not a lock's record.
+    pub(crate) fn name(&self, key: &str) -> Option<Name> {
+        let escaped = key.strip_prefix(&self.start)?.strip_suffix('}')?;
+        if escaped.contains('}') {
+            return None;
+        }
+        let name = percent_encoding::percent_decode_str(escaped).decode_utf8().ok()?;
+        Name::new(name).ok()
+    }
+
+    /// A pattern for SCAN that matches the keys of all names with this prefix.
+    pub(crate) fn pattern(&self, prefix: &str) -> String {
+        let mut escaped = String::new();
+        escape(prefix, &mut escaped);
+        let mut pattern = String::new();
+        for c in self.start.chars().chain(escaped.chars()) {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern.push_str("*}");
+        pattern
+    }
+}
+
+fn escape(name: &str, key: &mut String) {
+    for c in name.chars() {
+        match c {
+            '{' => key.push_str("%7B"),
+            '}' => key.push_str("%7D"),
+            '%' => key.push_str("%25"),
+            other => key.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_key_of_its_own_and_comes_back() {
+        let keys = Keys::new("leasehold");
+        for name in ["a", "a{b}", "a%7Bb%7D", "}", "%", "锁/1", "*?[x]\\"] {
+            let name = Name::new(name).unwrap();
+            let key = keys.of(&name);
+            assert_eq!(key.matches('{').count(), 1, "{key}");
+            assert_eq!(keys.name(&key), Some(name));
+        }
+        assert_eq!(keys.of(&Name::new("a").unwrap()), "leasehold:{a}");
+        assert_eq!(keys.name("leasehold:{a}:q"), None);
+        assert_eq!(keys.pattern("a*{"), "leasehold:{a\\*%7B*}");
+    }
+}

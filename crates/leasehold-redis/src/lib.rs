@@ -1,0 +1,20 @@
+//! The Redis engine: leases by ttl, fencing tokens, a first-come-first-served queue, and hand-over
+//! to the next waiter in one script call and one push.
+//!
+//! Redis 7.0 or newer, or Valkey. The record's bytes and what is promised are described in the
+//! repository's `docs/redis.md`.
+
+mod address;
+mod backend;
+mod connect;
+mod error;
+mod key;
+mod link;
+mod push;
+mod script;
+mod status;
+mod supervisor;
+mod wire;
+
+pub use backend::RedisBackend;
+pub use connect::connect;

@@ -1,0 +1,160 @@
+-- What the scripts share: the record as fields, the queue, and the hand-over.
+-- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits, which
+-- compares as numbers do.
+
+local RETENTION = 3600000000 -- us that a record outlives its lease at least
+local OFFER = 2000 -- ms that a pushed lease lasts until it is confirmed
+local TOMBSTONE = '60000' -- ms that an ended attempt is remembered
+local NEVER = '0000000000000000'
+local TOP = 9007199254740991
+
+local function digits(n) return string.format('%016.0f', n) end
+
+local function time()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- The record under a key: fields; nil when there is none; false and why when it is not ours.
+local function read(key)
+  local r = redis.pcall('GET', key)
+  if not r then return nil end
+  if type(r) == 'table' then return false, 'F' end
+  if #r < 136 or string.sub(r, 1, 2) ~= 'L1' then
+    if string.find(r, '^L[2-9]') then return false, 'V' end
+    return false, 'F'
+  end
+  return {
+    state = string.sub(r, 3, 3),
+    waits = string.sub(r, 4, 4) % 2 == 1,
+    tombs = string.sub(r, 4, 4) + 0 >= 2,
+    owner = string.sub(r, 5, 36),
+    base = string.sub(r, 37, 52),
+    top = string.sub(r, 53, 68),
+    lost = string.sub(r, 69, 84),
+    ends = string.sub(r, 85, 100),
+    since = string.sub(r, 101, 116),
+    lives = string.sub(r, 117, 132),
+    tail = string.sub(r, 137, 136 + string.sub(r, 133, 136)),
+  }
+end
+
+local function blank()
+  return {
+    state = 'F', waits = false, tombs = false, owner = string.rep('0', 32), base = NEVER,
+    top = NEVER, lost = NEVER, ends = NEVER, since = NEVER, lives = NEVER, tail = '',
+  }
+end
+
+-- Writes a record; its key is given a longer life now and then, not at each write.
+local function write(key, rec, now)
+  local last = tonumber(rec.ends)
+  if last < now then last = now end
+  local renewed = tonumber(rec.lives) < last + RETENTION
+  if renewed then rec.lives = digits(last + 2 * RETENTION) end
+  local flags = (rec.waits and 1 or 0) + (rec.tombs and 2 or 0)
+  local r = 'L1' .. rec.state .. flags .. rec.owner .. rec.base .. rec.top .. rec.lost .. rec.ends
+    .. rec.since .. rec.lives .. string.format('%04d', #rec.tail) .. rec.tail
+  if renewed then
+    redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - now) / 1000))
+  else
+    redis.call('SETRANGE', key, '0', r)
+  end
+end
+
+local function alive(rec, now) return rec.state ~= 'F' and rec.ends > digits(now) end
+
+-- A queue entry is attempt(32) ttl_ms(8) tokens(8) tail; its score is the ticket.
+local function entry(member)
+  return {
+    member = member,
+    attempt = string.sub(member, 1, 32),
+    ttl = tonumber(string.sub(member, 33, 40)),
+    tokens = tonumber(string.sub(member, 41, 48)),
+    tail = string.sub(member, 49),
+  }
+end
+
+local function publish(attempt, message)
+  return redis.call('PUBLISH', 'leasehold:c:' .. string.sub(attempt, 1, 16), message) > 0
+end
+
+-- The block of tokens that a grant would reserve; nil when they are used up.
+local function block(rec, tokens, now)
+  local base = tonumber(rec.top) + 1
+  if base < now then base = now end
+  local top = base + tokens - 1
+  if top > TOP then return nil end
+  return digits(base), digits(top)
+end
+
+local function expire(rec)
+  if rec.state == 'H' or rec.state == 'O' then rec.lost = rec.base end
+  rec.state = 'F'
+end
+
+-- Makes a waiter (or an ask) the holder. False when no token is left.
+local function grant(key, rec, who, state, ms, now)
+  local base, top = block(rec, who.tokens, now)
+  if not base then return false end
+  rec.state, rec.owner, rec.base, rec.top, rec.tail = state, who.attempt, base, top, who.tail
+  rec.ends, rec.since = digits(now + ms * 1000), digits(now)
+  if rec.waits then
+    redis.call('ZREM', key .. ':q', who.member)
+    rec.waits = redis.call('EXISTS', key .. ':q') == 1
+  end
+  return true
+end
+
+-- Tells the first in line when to come again; those that cannot be reached are dropped.
+local function tell_next(key, rec, now)
+  while rec.waits and rec.state ~= 'F' do
+    local head = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
+    if not head then
+      rec.waits = false
+      return
+    end
+    local ms = string.format('%.0f', math.max(0, tonumber(rec.ends) - now) / 1000)
+    if publish(head, 'N' .. string.sub(head, 1, 32) .. ms) then return end
+    redis.call('ZREM', key .. ':q', head)
+  end
+end
+
+-- Gives a free lock to the first waiter that can be reached; the caller needs no push. Writes the
+-- record before it publishes, since a push without a grant would be a lie.
+local function hand_on(key, rec, caller, now)
+  local handed = false
+  while rec.waits and not handed do
+    local head = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
+    if not head then
+      rec.waits = false
+      break
+    end
+    local who = entry(head)
+    if who.attempt == caller then
+      if not grant(key, rec, who, 'H', who.ttl, now) then return false end
+      write(key, rec, now)
+      handed = true
+    else
+      local before = {}
+      for field, value in pairs(rec) do before[field] = value end
+      local ms = math.min(OFFER, who.ttl)
+      if not grant(key, rec, who, 'O', ms, now) then return false end
+      write(key, rec, now)
+      local message = 'G' .. who.attempt .. rec.base .. rec.top .. digits(now)
+        .. string.format('%08d', ms) .. key
+      if publish(head, message) then
+        handed = true
+      else
+        local waits = rec.waits
+        for field, value in pairs(before) do rec[field] = value end
+        rec.waits = waits
+      end
+    end
+  end
+  if not handed then write(key, rec, now) end
+  local waited = rec.waits
+  tell_next(key, rec, now)
+  if waited ~= rec.waits then write(key, rec, now) end
+  return true
+end

@@ -1,0 +1,13 @@
+#!lua flags=no-writes
+-- KEYS: one record each. Answers, three each: the record or nil, the server's time in us, and the
+-- first hundred in line with their tickets (the time in us at which they came).
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000000 + t[2])
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local r = redis.pcall('GET', key)
+  answers[3 * i - 2] = type(r) == 'table' and 'foreign' or r
+  answers[3 * i - 1] = now
+  answers[3 * i] = redis.call('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
+end
+return answers

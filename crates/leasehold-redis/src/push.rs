@@ -1,0 +1,136 @@
+//! What the server pushes to this client, and how long a pushed lease may be relied on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::{Event, EventSink, Term};
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::drift;
+use leasehold_core::{AttemptId, Deadline, Now, Result};
+
+use crate::error::strange;
+use crate::key::Keys;
+use crate::wire;
+
+/// The attempts that wait or may wait at the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters(Arc<Mutex<HashMap<AttemptId, Waiting>>>);
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Waiting {
+    /// How it stands in the queue.
+    member: Arc<str>,
+    /// What a push about it is measured against.
+    reference: Option<Reference>,
+}
+
+/// An ask that was answered `Queued`: when it was sent, and the server's time in its answer.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    sent: Now,
+    server_us: u64,
+}
+
+impl Waiters {
+    /// An attempt is about to wait; nothing to measure against yet.
+    pub(crate) fn enter(&self, attempt: AttemptId, member: &str) {
+        let waiting = || Waiting { member: member.into(), reference: None };
+        self.lock().entry(attempt).or_insert_with(waiting);
+    }
+
+    /// Its ask was answered `Queued`.
+    pub(crate) fn refer(&self, attempt: AttemptId, sent: Now, server_us: u64) {
+        if let Some(waiting) = self.lock().get_mut(&attempt) {
+            waiting.reference = Some(Reference { sent, server_us });
+        }
+    }
+
+    /// How it stands in the queue, if it may.
+    pub(crate) fn member(&self, attempt: AttemptId) -> Option<Arc<str>> {
+        self.lock().get(&attempt).map(|waiting| waiting.member.clone())
+    }
+
+    /// It waits no more.
+    pub(crate) fn leave(&self, attempt: AttemptId) {
+        self.lock().remove(&attempt);
+    }
+
+    /// After a reconnect there is nothing to measure against: who is pushed to, asks.
+    pub(crate) fn forget_references(&self) {
+        self.lock().values_mut().for_each(|waiting| waiting.reference = None);
+    }
+
+    fn reference(&self, attempt: AttemptId) -> Option<Option<Reference>> {
+        self.lock().get(&attempt).map(|waiting| waiting.reference)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Understands pushes.
+#[derive(Debug)]
+pub(crate) struct Pushes {
+    pub(crate) waiters: Waiters,
+    pub(crate) keys: Keys,
+    pub(crate) clock: Clock,
+    pub(crate) events: EventSink,
+}
+
+impl Pushes {
+    /// Handles the payload of one message on our channel.
+    pub(crate) fn handle(&self, payload: &[u8]) {
+        let event = std::str::from_utf8(payload).map_err(|_| strange(payload));
+        match event.and_then(|text| self.event(text)) {
+            Ok(Some(event)) => drop(self.events.send(event)),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a push was not understood"),
+        }
+    }
+
+    fn event(&self, text: &str) -> Result<Option<Event>> {
+        let kind = text.as_bytes().first();
+        let (attempt, rest) = text
+            .get(1..)
+            .and_then(|rest| rest.split_at_checked(32))
+            .ok_or_else(|| strange(text))?;
+        let attempt = wire::attempt(attempt)?;
+        match kind {
+            Some(b'W') => Ok(Some(Event::Wanted { attempt })),
+            Some(b'N') => {
+                let ask_again = Duration::from_millis(wire::number(rest)?);
+                Ok(Some(Event::Next { attempt, ask_again }))
+            }
+            Some(b'G') => self.granted(attempt, rest),
+            _ => Err(strange(text)),
+        }
+    }
+
+    /// `base(16) top(16) now_us(16) offer_ms(8) key`.
+    fn granted(&self, attempt: AttemptId, rest: &str) -> Result<Option<Event>> {
+        let field = |from: usize, to: usize| rest.get(from..to).ok_or_else(|| strange(rest));
+        let server_us = wire::number(field(32, 48)?)?;
+        let offer = Duration::from_millis(wire::number(field(48, 56)?)?);
+        let Some(name) = self.keys.name(field(56, rest.len())?) else { return Ok(None) };
+        let now = self.clock.now();
+        let reference = match self.waiters.reference(attempt) {
+            Some(Some(reference)) => reference,
+            // Asking tells for how long it is good.
+            Some(None) => return Ok(Some(Event::Freed { name })),
+            // Given up (the client ends it) or held already (the client knows): good for nothing.
+            None => {
+                let grant = wire::grant(rest, Term::Offer(Deadline::after(now, Duration::ZERO)))?;
+                return Ok(Some(Event::Granted { name, attempt, grant }));
+            }
+        };
+        let valid = offer.saturating_sub(drift(offer));
+        let passed = Duration::from_micros(server_us.saturating_sub(reference.server_us));
+        let by_server = Deadline::after(reference.sent, passed - passed / 100 + valid);
+        let until = by_server.min(Deadline::after(now, valid));
+        let grant = wire::grant(rest, Term::Offer(until))?;
+        Ok(Some(Event::Granted { name, attempt, grant }))
+    }
+}

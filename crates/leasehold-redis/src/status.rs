@@ -1,0 +1,100 @@
+//! A record as people see it.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{State, Status, Waiter};
+use leasehold_core::{Name, Result, Token};
+use redis::Value;
+
+use crate::error::{foreign, strange};
+use crate::wire::{self, FIXED};
+
+/// One lock's status from the three answers of the script: record, server time, queue.
+pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
+    let [record, now, queue] = answers else { return Err(strange(answers)) };
+    let now = match now {
+        Value::BulkString(now) => wire::number(&String::from_utf8_lossy(now))?,
+        other => return Err(strange(other)),
+    };
+    let mut status = Status {
+        name,
+        state: State::Free,
+        holder: None,
+        token: None,
+        since_unix_ms: None,
+        remaining: None,
+        waiters: Some(waiters(queue)?),
+        note: None,
+    };
+    let record = match record {
+        Value::Nil => return Ok(status),
+        Value::BulkString(record) => String::from_utf8_lossy(record),
+        other => return Err(strange(other)),
+    };
+    if !record.starts_with("L1") || record.len() < FIXED || !record.is_char_boundary(FIXED) {
+        let newer = record.starts_with('L')
+            && record.as_bytes().get(1).is_some_and(|version| (b'2'..=b'9').contains(version));
+        return Err(foreign(if newer { b'V' } else { b'F' }, key));
+    }
+    let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
+    let ends = wire::number(field(84, 100)?)?;
+    let tail_length = wire::number(field(132, 136)?)? as usize;
+    let tail = record.get(FIXED..FIXED + tail_length).unwrap_or_default();
+    let base = wire::number(field(36, 52)?)?;
+    status.token = Token::new(base);
+    if status.token.is_some() {
+        status.holder = Some(wire::holder(wire::attempt(field(4, 36)?)?, tail));
+        status.since_unix_ms = Some(wire::number(field(100, 116)?)? / 1000);
+    }
+    status.state = match (field(2, 3)?, ends > now) {
+        ("H" | "O", true) => State::Held,
+        ("K", true) => State::Kept,
+        _ => State::Free,
+    };
+    if status.state != State::Free {
+        let remaining = Duration::from_micros(ends - now);
+        status.remaining = Some(remaining);
+        if remaining > leasehold_core::proto::drift(Duration::from_secs(24 * 3600)) * 100 {
+            status.note = Some(
+                "its end lies more than a day ahead: the server's clock has gone back; \
+                 force-release ends it"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(status)
+}
+
+/// Members and tickets, in turn; a ticket is the time in microseconds at which somebody came.
+fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
+    let Value::Array(queue) = queue else { return Err(strange(queue)) };
+    let mut waiters = Vec::new();
+    let mut texts = Vec::new();
+    for value in queue {
+        match value {
+            Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(bytes).into_owned()),
+            Value::Double(ticket) => texts.push(format!("{ticket:.0}")),
+            // RESP3 may give pairs.
+            Value::Array(pair) => {
+                for value in pair {
+                    match value {
+                        Value::BulkString(bytes) => {
+                            texts.push(String::from_utf8_lossy(bytes).into_owned());
+                        }
+                        Value::Double(ticket) => texts.push(format!("{ticket:.0}")),
+                        other => return Err(strange(other)),
+                    }
+                }
+            }
+            other => return Err(strange(other)),
+        }
+    }
+    for pair in texts.chunks_exact(2) {
+        let (member, ticket) = (&pair[0], &pair[1]);
+        let attempt = wire::attempt(member.get(..32).unwrap_or_default())?;
+        let holder = wire::holder(attempt, member.get(48..).unwrap_or_default());
+        let since = ticket.parse::<f64>().unwrap_or_default() as u64;
+        waiters.push(Waiter { holder, since_unix_ms: since / 1000 });
+    }
+    Ok(waiters)
+}

@@ -1,0 +1,230 @@
+//! The one connection: made, watched, made anew with back-off, and subscribed to our channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::backend::Event;
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::Backoff;
+use leasehold_core::{Error, ErrorKind, Result};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
+use tokio::sync::{mpsc, watch};
+
+use crate::error::from_redis;
+use crate::push::Pushes;
+use crate::script::Scripts;
+
+/// How long making a connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a command of the supervisor's own may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+/// Pauses between two attempts to connect: the first, the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// A connection that can be used now.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    pub(crate) connection: MultiplexedConnection,
+    /// Which connection it is: one more for each.
+    pub(crate) epoch: u64,
+    /// Our channel is subscribed on it.
+    pub(crate) subscribed: bool,
+}
+
+/// What the supervisor is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Where pushes go: the channel and its reader. Once.
+    Subscribe(String, Arc<Pushes>),
+    /// The connection of this epoch does not answer.
+    Broken(u64),
+}
+
+/// Makes connections and keeps one alive.
+pub(crate) struct Supervisor {
+    client: Client,
+    scripts: Arc<Scripts>,
+    clock: Clock,
+    live: watch::Sender<Option<Live>>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    epoch: u64,
+    subscription: Option<(String, Arc<Pushes>)>,
+}
+
+/// A connection with what it pushes.
+type Fresh = (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>);
+
+/// Why a connection is not used any more.
+enum Over {
+    Broken,
+    /// Nobody needs one.
+    Closed,
+}
+
+impl Supervisor {
+    /// Connects for the first time, so that a caller hears what is wrong at once.
+    pub(crate) async fn start(
+        client: Client,
+        scripts: Arc<Scripts>,
+        clock: Clock,
+        orders: mpsc::UnboundedReceiver<Order>,
+    ) -> Result<watch::Receiver<Option<Live>>> {
+        let fresh = connect(&client, &scripts).await?;
+        let (live, receiver) = watch::channel(None);
+        let supervisor =
+            Self { client, scripts, clock, live, orders, epoch: 0, subscription: None };
+        supervisor.publish(&fresh.0, false);
+        tokio::spawn(supervisor.run(fresh));
+        Ok(receiver)
+    }
+
+    async fn run(mut self, first: Fresh) {
+        let mut fresh = first;
+        loop {
+            match self.look_after(fresh).await {
+                Over::Closed => return,
+                Over::Broken => {}
+            }
+            self.live.send_replace(None);
+            self.epoch += 1;
+            if let Some((_, pushes)) = &self.subscription {
+                pushes.waiters.forget_references();
+            }
+            match self.reconnect().await {
+                Some(next) => fresh = next,
+                None => return,
+            }
+        }
+    }
+
+    fn publish(&self, connection: &MultiplexedConnection, subscribed: bool) {
+        let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed };
+        self.live.send_replace(Some(live));
+    }
+
+    /// Subscribes, hands the connection out, and follows it until it breaks.
+    async fn look_after(&mut self, (connection, mut pushed): Fresh) -> Over {
+        if !self.subscribe(&connection).await {
+            return Over::Broken;
+        }
+        loop {
+            tokio::select! {
+                push = pushed.recv() => match push {
+                    Some(push) if push.kind == PushKind::Disconnection => return Over::Broken,
+                    Some(push) => self.handle_push(&push),
+                    None => return Over::Broken,
+                },
+                order = self.orders.recv() => match order {
+                    None => return Over::Closed,
+                    Some(Order::Broken(epoch)) if epoch == self.epoch => return Over::Broken,
+                    Some(Order::Broken(_)) => {}
+                    Some(Order::Subscribe(channel, pushes)) => {
+                        self.subscription = Some((channel, pushes));
+                        if !self.subscribe(&connection).await {
+                            return Over::Broken;
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Subscribes if there is a channel, and hands the connection out. Whoever waits then asks
+    /// again, since pushes may have been missed.
+    async fn subscribe(&self, connection: &MultiplexedConnection) -> bool {
+        let Some((channel, pushes)) = &self.subscription else {
+            self.publish(connection, false);
+            return true;
+        };
+        let mut subscriber = connection.clone();
+        let limit = tokio::time::timeout(COMMAND_LIMIT, subscriber.subscribe(channel)).await;
+        match limit {
+            Ok(Ok(())) => {
+                self.publish(connection, true);
+                pushes.events.send(Event::Reset);
+                true
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot subscribe to {channel}");
+                false
+            }
+            Err(_elapsed) => false,
+        }
+    }
+
+    fn handle_push(&self, push: &PushInfo) {
+        let (PushKind::Message, Some((_, pushes))) = (&push.kind, &self.subscription) else {
+            return;
+        };
+        if let [_, Value::BulkString(payload)] = push.data.as_slice() {
+            pushes.handle(payload);
+        }
+    }
+
+    /// Connects anew, for as long as it takes; `None` when nobody needs a connection any more.
+    async fn reconnect(&mut self) -> Option<Fresh> {
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+        loop {
+            match connect(&self.client, &self.scripts).await {
+                Ok(fresh) => {
+                    tracing::info!(epoch = self.epoch, "connected again");
+                    return Some(fresh);
+                }
+                Err(error) => tracing::debug!(%error, "cannot connect yet"),
+            }
+            let pause = backoff.next(fastrand::u64(..)).max(PAUSES.0);
+            let clock = self.clock.clone();
+            tokio::select! {
+                () = clock.sleep(pause) => {}
+                () = self.closed() => return None,
+            }
+        }
+    }
+
+    /// Takes orders while there is no connection; returns when nobody is left to give any.
+    async fn closed(&mut self) {
+        while let Some(order) = self.orders.recv().await {
+            if let Order::Subscribe(channel, pushes) = order {
+                self.subscription = Some((channel, pushes));
+            }
+        }
+    }
+}
+
+/// One connection, with all scripts known to the server.
+async fn connect(client: &Client, scripts: &Scripts) -> Result<Fresh> {
+    let (sender, pushed) = mpsc::unbounded_channel();
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_LIMIT))
+        .set_response_timeout(None)
+        .set_push_sender(sender);
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    let mut connection = within(CONNECT_LIMIT, connecting).await?;
+    load(&mut connection, scripts).await?;
+    Ok((connection, pushed))
+}
+
+/// Makes the scripts known to the server.
+pub(crate) async fn load(connection: &mut MultiplexedConnection, scripts: &Scripts) -> Result<()> {
+    for script in scripts.all() {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(script.code());
+        within(COMMAND_LIMIT, connection.send_packed_command(&command)).await?;
+    }
+    Ok(())
+}
+
+/// A request with a time limit.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = redis::RedisResult<T>>,
+) -> Result<T> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(answer) => answer.map_err(from_redis),
+        Err(_elapsed) => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("the server did not answer in {limit:?}"),
+        )),
+    }
+}
