@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
+use leasehold_conformance::kit::{self, Certificates, RedisServer, Settings};
 use tempfile::TempDir;
 
 /// The engines, and what must stay alive while they are used.
+#[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) subjects: Vec<Subject>,
+    /// Engines whose server is not installed, and may be missing.
+    pub(crate) missing: Vec<&'static str>,
     _directories: Vec<TempDir>,
+    _servers: Vec<RedisServer>,
+    _certificates: Option<Certificates>,
 }
 
 pub(crate) fn all() -> Setup {
@@ -17,8 +23,47 @@ pub(crate) fn all() -> Setup {
     let memory = Subject::new("memory", move || Arc::new(store.connect()));
     let directory = tempfile::tempdir().unwrap();
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
-    Setup { subjects: vec![memory, file], _directories: vec![directory] }
+    let mut setup = Setup::default();
+    setup.subjects.extend([memory, file]);
+    setup._directories.push(directory);
+    redis(&mut setup);
+    setup
 }
+
+/// A Redis server of our own, plain; and one with TLS, client certificates and a user whose rights
+/// are those that the documents name.
+fn redis(setup: &mut Setup) {
+    if !RedisServer::is_present() && !kit::required("redis") {
+        setup.missing.extend(["redis", "redis-tls"]);
+        return;
+    }
+    let server = RedisServer::start(Settings::new()).unwrap();
+    setup.subjects.push(by_url("redis", server.url()));
+    setup._servers.push(server);
+    if !Certificates::is_present() && !kit::required("openssl") {
+        setup.missing.push("redis-tls");
+        return;
+    }
+    let certificates = Certificates::make().unwrap();
+    let settings = Settings::new().tls(&certificates).user("app", RIGHTS);
+    let server = RedisServer::start(settings).unwrap();
+    let (authority, key) = (certificates.authority(), certificates.client_key());
+    let url = format!(
+        "rediss://app:s3cret@{}?tls-ca={}&tls-cert={}&tls-key={}",
+        server.tls_address().unwrap().to_string().replace("127.0.0.1", "localhost"),
+        authority.display(),
+        certificates.client().display(),
+        key.display(),
+    );
+    setup.subjects.push(by_url("redis-tls", url));
+    setup._servers.push(server);
+    setup._certificates = Some(certificates);
+}
+
+/// The rights that `docs/redis.md` names.
+const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
+    +getrange +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
+    +zrank +zscore +sadd +sismember +scan +info +ping +hello +auth +select +client|setinfo";
 
 /// An engine that is reached by its URL alone.
 fn by_url(name: &str, url: String) -> Subject {

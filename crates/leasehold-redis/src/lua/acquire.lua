@@ -40,7 +40,8 @@ local function acquire(key, ask)
   local now = time()
   rec = rec or blank()
   if alive(rec, now) then
-    if rec.owner == ask.attempt and rec.state ~= 'K' then
+    if rec.owner == ask.attempt and rec.state == 'K' then return 'E' end
+    if rec.owner == ask.attempt then
       rec.state = 'H'
       local ends = digits(now + ask.ttl * 1000)
       if ends > rec.ends then rec.ends = ends end
@@ -64,7 +65,9 @@ local function acquire(key, ask)
   if late or first or not fair then
     if not grant(key, rec, ask, 'H', ask.ttl, now) then return 'XT' end
     write(key, rec, now)
-    tell_next(key, rec, now)
+    local waited = rec.waits
+    tell_next(key, rec, ask.attempt, now)
+    if waited ~= rec.waits then write(key, rec, now) end
     return 'G' .. rec.base .. rec.top
   end
   if wait then enqueue(key, rec, ask, now) end

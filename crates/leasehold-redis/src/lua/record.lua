@@ -106,14 +106,16 @@ local function grant(key, rec, who, state, ms, now)
   return true
 end
 
--- Tells the first in line when to come again; those that cannot be reached are dropped.
-local function tell_next(key, rec, now)
+-- Tells the first in line when to come again; those that cannot be reached are dropped. The caller
+-- hears it in its answer.
+local function tell_next(key, rec, caller, now)
   while rec.waits and rec.state ~= 'F' do
     local head = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
     if not head then
       rec.waits = false
       return
     end
+    if string.sub(head, 1, 32) == caller then return end
     local ms = string.format('%.0f', math.max(0, tonumber(rec.ends) - now) / 1000)
     if publish(head, 'N' .. string.sub(head, 1, 32) .. ms) then return end
     redis.call('ZREM', key .. ':q', head)
@@ -154,7 +156,7 @@ local function hand_on(key, rec, caller, now)
   end
   if not handed then write(key, rec, now) end
   local waited = rec.waits
-  tell_next(key, rec, now)
+  tell_next(key, rec, caller, now)
   if waited ~= rec.waits then write(key, rec, now) end
   return true
 end

@@ -44,11 +44,11 @@ local function release(key, arg)
   elseif same and base and last then
     rec.top = last > rec.base and last or rec.base
   end
-  if keep > 0 and live then
+  if keep > 0 and live and same then
     rec.state, rec.ends = 'K', digits(now + keep * 1000)
     write(key, rec, now)
     local waited = rec.waits
-    tell_next(key, rec, now)
+    tell_next(key, rec, nil, now)
     if waited ~= rec.waits then write(key, rec, now) end
   else
     rec.state = 'F'
