@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     faults.on_acquire(&[Fault::LoseReply, Fault::LoseRequest, Fault::LoseReply]);
     let guard = lock.try_acquire().await?.ok_or("it is our own lease")?;
@@ -57,7 +57,7 @@ async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {
 }
 
 async fn a_duplicated_acquire(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     faults.on_acquire(&[Fault::Duplicate]);
     lock.acquire().await?.release().await?;
@@ -67,7 +67,7 @@ async fn a_duplicated_acquire(context: Context) -> Outcome {
 }
 
 async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
         let guard = lock.acquire().await?;
@@ -82,7 +82,7 @@ async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
 }
 
 async fn a_duplicated_release(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let guard = client.lock(context.name("lock")).acquire().await?;
     faults.on_release(&[Fault::Duplicate]);
     guard.release().await?;
@@ -90,7 +90,7 @@ async fn a_duplicated_release(context: Context) -> Outcome {
 }
 
 async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     faults.on_acquire(&[Fault::Hang]);
     let error = match client.lock(context.name("lock")).acquire_within(ms(50)).await {
         Err(error) => error,
@@ -103,7 +103,7 @@ async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcom
 }
 
 async fn renewals_fail_for_a_while(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let guard = client.lock(context.name("lock")).ttl(ms(3000)).acquire().await?;
     faults.cut_renewals(true);
     let sent = faults.calls();
@@ -117,8 +117,8 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
 }
 
 async fn renewals_fail_for_good(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
-    let (other, name) = (context.client(), context.name("lock"));
+    let (client, faults) = context.faulty_client().await;
+    let (other, name) = (context.client().await, context.name("lock"));
     let guard = client.lock(&name).ttl(ms(900)).acquire().await?;
     faults.cut_renewals(true);
     let reason = guard.lost().await;
@@ -136,8 +136,8 @@ async fn renewals_fail_for_good(context: Context) -> Outcome {
 }
 
 async fn pushes_are_lost(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
-    let (holder, name) = (context.client(), context.name("lock"));
+    let (client, faults) = context.faulty_client().await;
+    let (holder, name) = (context.client().await, context.name("lock"));
     let guard = holder.lock(&name).ttl(ms(800)).acquire().await?;
     faults.cut_pushes(true);
     let lock = client.lock(&name).ttl(ms(800));
