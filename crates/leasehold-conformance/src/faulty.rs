@@ -190,7 +190,7 @@ impl Backend for Faults {
         self.0.backend.descriptor(attempt)
     }
 
-    fn abandon(&self, name: &Name, attempt: AttemptId) {
-        self.0.backend.abandon(name, attempt);
+    fn abandon(&self, end: &End) {
+        self.0.backend.abandon(end);
     }
 }

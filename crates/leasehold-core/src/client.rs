@@ -141,7 +141,6 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the engine cannot list; otherwise what the backend says.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<Status>> {
-        self.open()?;
         let listed = self.shared().backend.list(prefix, limit).await;
         listed.map_err(|error| error.during("list", None))
     }
@@ -158,8 +157,8 @@ impl Client {
 
     /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
     ///
-    /// Guards stay valid and are still renewed; release them before, or drop them after. Acquiring
-    /// fails with [`ErrorKind::Closed`] from now on.
+    /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
+    /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.
     pub async fn close(&self) {
         self.shared().closed.cancel();
         self.settle().await;

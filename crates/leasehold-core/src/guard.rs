@@ -8,7 +8,7 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Releasing, hand_over};
+use crate::ending::{Releasing, hand_over, lost};
 use crate::hold::Hold;
 use crate::renewal::Job;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
@@ -187,10 +187,15 @@ impl Guard {
 
     async fn end(mut self, stay: bool) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
-        if !hold.leave() {
-            return Ok(());
-        }
         let shared = self.client.shared().clone();
+        if !hold.leave() {
+            let lease = hold.lease();
+            return match lease.is_valid(shared.clock.now()) {
+                true => Ok(()),
+                false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
+                    .during("release", Some(&hold.name))),
+            };
+        }
         Releasing::new(shared, self.client.jobs().clone(), hold, stay).run().await
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use leasehold_proto::{AttemptId, ClientId, Token};
+use leasehold_proto::{ClientId, Token};
 
 use super::store::MemoryStore;
 use crate::backend::{
@@ -120,18 +120,10 @@ impl Backend for MemoryBackend {
         ready(state.with_record(now, name, |record, push| record.force_release(now, token, push)))
     }
 
-    fn abandon(&self, name: &Name, attempt: AttemptId) {
-        let end = End {
-            name: name.clone(),
-            attempt,
-            base: None,
-            last: None,
-            suspect: true,
-            keep: None,
-            then: None,
-        };
+    fn abandon(&self, end: &End) {
+        let end = End { suspect: true, then: None, ..end.clone() };
         if let Err(error) = self.end(&end) {
-            tracing::debug!(%name, %error, "abandoned without a successor");
+            tracing::debug!(name = %end.name, %error, "abandoned without a successor");
         }
     }
 }

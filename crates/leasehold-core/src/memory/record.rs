@@ -50,6 +50,9 @@ impl Record {
             return Ok(Answer::Ended);
         }
         if let Some(lease) = self.lease.as_mut().filter(|lease| lease.until_ns > now.steady_ns) {
+            if lease.owner == ask.attempt && lease.kept {
+                return Ok(Answer::Ended);
+            }
             if lease.owner == ask.attempt {
                 lease.offered = false;
                 lease.until_ns = lease.until_ns.max(after(now, ask.ttl));
