@@ -180,17 +180,28 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     let start = clock.now();
     let guard = one.lock(&name).min_hold(ms(300)).acquire().await?;
     let token = guard.token();
+    let lock = two.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
+    until("it waits", || async { two.usage().waiting == 1 }).await?;
+    clock.sleep(ms(20)).await; // The ask itself is on its way; both orders must do.
     let released = tokio::spawn(guard.release());
-    let next = two.lock(&name).acquire().await?;
+    let next = waiting.await??;
     let waited = ms((clock.now().steady_ns - start.steady_ns) / 1_000_000);
     ensure!(waited >= ms(295), "the next got in after {waited:?}");
     ensure!(next.token() > token, "tokens went back");
     released.await??;
     let dropped = context.name("dropped");
     drop(one.lock(&dropped).min_hold(ms(200)).acquire().await?);
+    if one.capability().keep {
+        one.settle().await;
+    }
     let kept = two.lock(&dropped).try_acquire().await?;
     ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
     two.lock(&dropped).acquire().await?.release().await?;
+    let both = context.name("both");
+    let guard = one.lock(&both).max_hold(ms(600)).min_hold(ms(600)).acquire().await?;
+    guard.release().await?;
+    two.lock(&both).acquire_within(secs(10)).await?.release().await?;
     let waived = one.lock(&dropped).min_hold(secs(60)).acquire().await?;
     waived.release_early().await?;
     two.lock(&dropped).acquire_within(secs(10)).await?.release().await?;

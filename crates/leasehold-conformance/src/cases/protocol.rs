@@ -273,6 +273,18 @@ async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
         ensure!(verdict == Verdict::Lost, "round {round}: an ended lease was {verdict:?}");
     }
     ensure!(two.give(&late, &grant).await? == Verdict::Released, "the successor was touched");
+    let alone = one.ask(&context.name("alone"), SHORT);
+    let grant = one.take(&alone).await?;
+    let backend = one.backend.clone();
+    until("a lease that nobody takes over ends too", || async {
+        backend.status(&alone.name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    ensure!(one.renew(&alone, &grant).await? == Renewed::Lost, "an ended lease was renewed");
+    for round in 0..2 {
+        let verdict = one.give(&alone, &grant).await?;
+        ensure!(verdict == Verdict::Lost, "round {round}: an ended lease was {verdict:?}");
+    }
     Ok(())
 }
 
@@ -324,6 +336,8 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
         ensure!(verdict == Verdict::Released, "{verdict:?}");
     }
     ensure!(one.status(&name).await?.state == State::Kept, "not kept");
+    let late = one.backend.acquire(ask.clone()).await?;
+    ensure!(late == Answer::Ended, "the attempt that ended was answered {late:?}");
     ensure!(one.renew(&ask, &grant).await? == Renewed::Lost, "a released lease was renewed");
     let next = two.ask(&name, TTL);
     let answer = two.backend.acquire(next.clone()).await?;

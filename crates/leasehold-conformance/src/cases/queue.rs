@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::Deadline;
-use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, Term};
+use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, State, Term};
 use leasehold_core::clock::Clock;
 
 use super::protocol::{TTL, granted};
@@ -38,6 +38,16 @@ pub(super) const CASES: &[Case] = &[
         an_unconfirmed_offer_passes_on,
         |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
         "A lock handed to a waiter that does not react passes on within the offer's time"
+    ),
+    case!(
+        a_late_offer_is_granted_again,
+        |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
+        "An offer that its waiter comes for too late is granted again, if nobody else has it"
+    ),
+    case!(
+        whoever_does_not_care_for_order_may_pass,
+        |c| c.ordered && c.lease == LeaseKind::Ttl,
+        "A lock that has become free may be taken out of order by those who ask for that"
     ),
     case!(
         nobody_jumps_the_line,
@@ -211,8 +221,7 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
         (context.raw().await, context.raw().await, context.raw().await);
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
-    let short = Duration::from_millis(200);
-    let first = Ask { ttl: short, ..waiting(&mut deaf, &name) };
+    let first = waiting(&mut deaf, &name);
     deaf.backend.acquire(first.clone()).await?;
     let second = waiting(&mut next, &name);
     next.backend.acquire(second.clone()).await?;
@@ -224,6 +233,46 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
         matches!(backend.acquire(second.clone()).await, Ok(Answer::Granted(_)))
     })
     .await?;
+    Ok(())
+}
+
+async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter, mut passer) =
+        (context.raw().await, context.raw().await, context.raw().await);
+    let short = Ask { ttl: Duration::from_millis(150), ..holder.ask(&name, TTL) };
+    holder.take(&short).await?;
+    let wait = waiting(&mut waiter, &name);
+    waiter.backend.acquire(wait.clone()).await?;
+    let backend = holder.backend.clone();
+    until("the lease has ended", || async {
+        backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    let pass = Ask { fair: false, ..passer.ask(&name, TTL) };
+    let grant = passer.take(&pass).await?;
+    let answer = waiter.backend.acquire(wait.clone()).await?;
+    ensure!(matches!(answer, Answer::Queued { .. }), "the waiter was answered {answer:?}");
+    passer.give(&pass, &grant).await?;
+    turn(&mut waiter, &wait).await?;
+    Ok(())
+}
+
+async fn a_late_offer_is_granted_again(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let wait = Ask { ttl: Duration::from_millis(150), ..waiting(&mut waiter, &name) };
+    waiter.backend.acquire(wait.clone()).await?;
+    holder.give(&ask, &grant).await?;
+    turn(&mut waiter, &wait).await?;
+    let backend = holder.backend.clone();
+    until("the offer has ended", || async {
+        backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    waiter.take(&wait).await?;
     Ok(())
 }
 
