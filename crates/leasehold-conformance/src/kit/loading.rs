@@ -4,8 +4,10 @@ use std::io;
 
 use super::{Admin, RedisServer, wait};
 
-/// Keys that are there only to be loaded slowly.
-const FILLER: usize = 2_000;
+/// Keys that are there only to be loaded slowly, each larger than what is loaded between two looks
+/// at the connections.
+const FILLER: usize = 3_000;
+const SIZE: usize = 1_100;
 const PREFIX: &str = "leasehold-kit:filler:";
 
 /// A server that answers `-LOADING` to all but a few commands.
@@ -23,16 +25,18 @@ impl RedisServer {
     /// As [`start`](Self::start).
     pub fn restart_loading(&mut self) -> io::Result<Loading<'_>> {
         let mut admin = self.connect()?;
+        let filler = "x".repeat(SIZE);
         for number in 0..FILLER {
-            admin.send(&["SET", &format!("{PREFIX}{number}"), "filler"])?;
+            admin.send(&["SET", &format!("{PREFIX}{number}"), &filler])?;
         }
         for _ in 0..FILLER {
             admin.receive()?;
         }
+        admin.call(&["CONFIG", "SET", "rdbcompression", "no"])?;
         admin.call(&["SAVE"])?;
         self.kill();
-        // 30 ms a key, and a look at the connections after each.
-        self.launch("key-load-delay 30000\nloading-process-events-interval-bytes 1024\n")?;
+        // 20 ms a key, and a look at the connections after each.
+        self.launch("key-load-delay 20000\nloading-process-events-interval-bytes 1024\n")?;
         let loading = |admin: &mut Admin| {
             let info = admin.call(&["INFO", "persistence"])?.text();
             Ok(info.lines().any(|line| line.trim() == "loading:1"))

@@ -7,6 +7,8 @@
 //! Linux: it starts programs through `setpriv` and looks into `/proc`.
 
 mod admin;
+mod aof;
+mod busy;
 mod certificates;
 mod clock_shim;
 mod loading;
@@ -22,6 +24,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 pub use admin::Admin;
+pub use busy::Busy;
 pub use certificates::Certificates;
 pub use clock_shim::ClockShim;
 pub use loading::Loading;

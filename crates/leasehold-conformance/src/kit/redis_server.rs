@@ -1,6 +1,6 @@
 //! A Redis (or Valkey) server of the test's own, with all that can happen to one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -204,40 +204,10 @@ impl RedisServer {
         self.launch("")?;
         let loaded = |admin: &mut Admin| {
             let info = admin.call(&["INFO", "persistence"])?.text();
-            Ok(info.lines().any(|line| line.trim() == "loading:0"))
+            // A sentinel says nothing of it.
+            Ok(!info.lines().any(|line| line.trim() == "loading:1"))
         };
         self.when_up(loaded)
-    }
-
-    /// Size of the append-only file in bytes: the part that commands are appended to.
-    ///
-    /// # Errors
-    /// Without `append_only`.
-    pub fn aof_bytes(&self) -> io::Result<u64> {
-        Ok(fs::metadata(self.aof()?)?.len())
-    }
-
-    /// Cuts `bytes` off the end of the append-only file of a killed server, as a machine does
-    /// that loses its power before they are written.
-    ///
-    /// # Errors
-    /// When it is running; without `append_only`.
-    pub fn truncate_aof(&self, bytes: u64) -> io::Result<()> {
-        if self.process.is_some() {
-            return Err(io::Error::other("kill the server before its file is cut"));
-        }
-        let file = OpenOptions::new().write(true).open(self.aof()?)?;
-        let length = file.metadata()?.len();
-        file.set_len(length.saturating_sub(bytes))
-    }
-
-    /// The file that commands are appended to: since Redis 7 the manifest's last one of type `i`.
-    fn aof(&self) -> io::Result<PathBuf> {
-        let directory = self.data().join("appendonlydir");
-        let manifest = fs::read_to_string(directory.join("appendonly.aof.manifest"))?;
-        let last = manifest.lines().rfind(|line| line.ends_with(" type i"));
-        let name = last.and_then(|line| line.split(' ').nth(1));
-        name.map(|name| directory.join(name)).ok_or_else(|| io::Error::other("no file is open"))
     }
 
     fn log_file(&self) -> PathBuf {
@@ -253,8 +223,12 @@ impl RedisServer {
         let log = File::options().create(true).append(true).open(self.log_file())?;
         let errors = log.try_clone()?;
         let environment = &self.settings.environment;
+        let mode = self.settings.sentinel.then_some("--sentinel");
         let process = Process::start(&self.program, |command| {
-            command.arg(&config).envs(environment.iter().map(|(name, value)| (name, value)));
+            command
+                .arg(&config)
+                .args(mode)
+                .envs(environment.iter().map(|(name, value)| (name, value)));
             command.stdin(Stdio::null()).stdout(log).stderr(errors);
         })?;
         self.process = Some(process);

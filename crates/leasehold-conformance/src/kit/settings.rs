@@ -17,6 +17,7 @@ pub struct Settings {
     pub(super) certificates: Option<Certificates>,
     pub(super) password: Option<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) sentinel: bool,
     tls_client_optional: bool,
     lines: Vec<String>,
 }
@@ -81,6 +82,19 @@ impl Settings {
     /// the test's). Its bus listens 10000 above its port.
     pub fn cluster(self) -> Self {
         self.line("cluster-enabled yes")
+    }
+
+    /// A sentinel that watches `master` under `name`. It takes it for down after a second, and
+    /// `quorum` of them must. A server that is restarted has the configuration that it was started
+    /// with, whatever a sentinel has made of it.
+    pub fn sentinel(mut self, name: &str, master: &RedisServer, quorum: u32) -> Self {
+        self.sentinel = true;
+        let line = |key: &str, value: &str| format!("sentinel {key} {name} {value}");
+        self.line(line("monitor", &format!("127.0.0.1 {} {quorum}", master.port())))
+            .line(line("down-after-milliseconds", "1000"))
+            .line(line("failover-timeout", "5000"))
+            .line(line("auth-user", USER))
+            .line(line("auth-pass", PASSWORD))
     }
 
     /// A further line of the configuration file, as the file wants it.

@@ -21,6 +21,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("server::users_and_passwords_count", users_and_passwords_count),
     ("server::a_foreign_server_is_refused", a_foreign_server_is_refused),
     ("server::a_loading_server_says_so", a_loading_server_says_so),
+    ("server::a_busy_server_says_so", a_busy_server_says_so),
+    ("server::sentinels_make_a_replica_the_master", sentinels_make_a_replica_the_master),
     ("server::a_replica_follows", a_replica_follows),
     ("server::full_memory_refuses_writes", full_memory_refuses_writes),
     ("server::a_server_dies_with_its_process", a_server_dies_with_its_process),
@@ -207,6 +209,39 @@ fn a_replica_follows() {
     assert!(error.to_string().starts_with("READONLY"), "{error}");
 }
 
+fn a_busy_server_says_so() {
+    let server = RedisServer::start(Settings::new()).unwrap();
+    let busy = server.make_busy().unwrap();
+    let mut client = Admin::tcp(server.address()).unwrap();
+    let error = client.call(&["GET", "a"]).unwrap_err();
+    assert!(error.to_string().starts_with("BUSY"), "{error}");
+    drop(busy);
+    assert_eq!(client.call(&["GET", "a"]).unwrap(), Value::Null);
+}
+
+fn sentinels_make_a_replica_the_master() {
+    let mut master = RedisServer::start(Settings::new()).unwrap();
+    let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
+    wait("the link is up", || replica.info("master_link_status").is_ok_and(|v| v == "up")).unwrap();
+    let sentinel = || RedisServer::start(Settings::new().sentinel("main", &master, 2)).unwrap();
+    let sentinels = [sentinel(), sentinel(), sentinel()];
+    let knows = |sentinel: &RedisServer| {
+        let line = sentinel.info("master0").unwrap_or_default();
+        line.contains("slaves=1") && line.contains("sentinels=3")
+    };
+    wait("they know each other", || sentinels.iter().all(knows)).unwrap();
+    master.kill();
+    // The sentinels end its connections when they promote it.
+    let promoted = || replica.info("role").is_ok_and(|role| role == "master");
+    wait("the replica is the master", promoted).unwrap();
+    let port = replica.port().to_string();
+    let told = |sentinel: &RedisServer| {
+        let address = sentinel.admin(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+        address.is_ok_and(|address| address.items()[1].text() == port)
+    };
+    wait("all sentinels say so", || sentinels.iter().all(told)).unwrap();
+}
+
 fn full_memory_refuses_writes() {
     let server = RedisServer::start(Settings::new().max_memory(1, "noeviction")).unwrap();
     let error = server.admin(&["SET", "a", "1"]).unwrap_err();
@@ -229,8 +264,11 @@ pub(crate) fn play() -> ! {
 }
 
 fn a_server_dies_with_its_process() {
+    // Nobody is left to remove the server's directory.
+    let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(super::PLAY, "1")
+        .env("TMPDIR", directory.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -1,7 +1,9 @@
 //! A network between a client and a server that fails on command.
 
 mod connection;
+mod listen;
 mod pattern;
+mod shot;
 mod sockets;
 mod state;
 
@@ -9,15 +11,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::sockets::Listener;
-use self::state::{Action, Link, Rule, Shared};
+use self::state::{Action, Rule, Shared};
 use super::wait;
 
 pub use self::pattern::Pattern;
+pub use self::shot::{Held, Shot};
 pub use self::sockets::Target;
 
 /// One way through the proxy.
@@ -45,39 +48,6 @@ pub struct Proxy {
     address: Target,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Whether a rule has been applied.
-#[derive(Clone, Debug)]
-pub struct Shot(Arc<AtomicBool>);
-
-impl Shot {
-    /// Whether a request has matched.
-    pub fn happened(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// A request that is held back, or will be. Dropped, it is held for ever.
-#[derive(Debug)]
-#[must_use = "the request is held until it is released"]
-pub struct Held {
-    caught: Shot,
-    released: Arc<AtomicBool>,
-    shared: Arc<Shared>,
-}
-
-impl Held {
-    /// Whether a request has matched.
-    pub fn is_caught(&self) -> bool {
-        self.caught.happened()
-    }
-
-    /// Lets it go to the server, also when its client has gone, unless the connection was killed.
-    pub fn release(self) {
-        self.released.store(true, Ordering::SeqCst);
-        self.shared.change(|_| ());
-    }
 }
 
 /// A living connection.
@@ -137,7 +107,7 @@ impl Proxy {
             runtime.block_on(async {
                 // It is the system's to fail here; nobody is answered then.
                 if let Ok(listener) = adopt() {
-                    listen(at, listener, state).await;
+                    listen::listen(at, listener, state).await;
                 }
             });
         })?;
@@ -182,7 +152,7 @@ impl Proxy {
     pub fn hold(&self, pattern: impl Into<Pattern>) -> Held {
         let released = Arc::new(AtomicBool::new(false));
         let caught = self.rule(pattern, Action::Hold(released.clone()));
-        Held { caught, released, shared: self.shared.clone() }
+        Held::new(caught, released, self.shared.clone())
     }
 
     /// The request, and what follows it on its connection, waits for some time.
@@ -194,7 +164,7 @@ impl Proxy {
         let happened = Arc::new(AtomicBool::new(false));
         let rule = Rule { pattern: pattern.into(), action, happened: happened.clone() };
         self.shared.change(|state| state.rules.push_back(rule));
-        Shot(happened)
+        Shot::new(happened)
     }
 
     /// Takes back the rules that have not been applied.
@@ -313,40 +283,6 @@ impl Drop for Proxy {
         }
         if let Target::Unix(path) = &self.address {
             std::fs::remove_file(path).ok();
-        }
-    }
-}
-
-/// Takes connections, except while they are to be refused.
-async fn listen(at: Target, listener: Listener, shared: Arc<Shared>) {
-    let mut listener = Some(listener);
-    loop {
-        let refuse = shared.lock().refuse;
-        if refuse {
-            listener = None;
-        } else if listener.is_none() {
-            listener = Listener::bind(&at).await.ok();
-        }
-        shared.change(|state| state.listening = listener.is_some());
-        let accepted = async {
-            match &listener {
-                Some(listener) => listener.accept().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = shared.until(|state| state.closed) => return,
-            () = shared.until(|state| state.refuse != refuse) => {}
-            client = accepted => {
-                let Ok(client) = client else { continue };
-                let id = shared.change(|state| {
-                    state.counts.connections += 1;
-                    state.links.insert(state.counts.connections, Link::default());
-                    state.counts.connections
-                });
-                tokio::spawn(connection::serve(id, shared.clone(), client));
-            }
         }
     }
 }
