@@ -280,7 +280,7 @@ impl State {
 }
 
 impl super::Client {
-    /// Repeats the call that awaits()` found.
+    /// Repeats the call that [`State::awaits`] found.
     fn again(&mut self, world: &mut World<'_>) {
         if let Some(Ending { end }) = self.endings.first_mut() {
             end.suspect = world.setup.bug != Some(Bug::NeverSuspect);

@@ -101,15 +101,22 @@ pub const RUNS: &[Run] = &[
         Size::Medium,
         Setup { silent: true, faults: 1, ticks: 2, ..PLAIN },
     ),
-    run("two faults, longer", Size::Large, Setup { faults: 2, ticks: 2, ..PLAIN }),
+    run("two faults, longer", Size::Large, Setup { faults: 2, ..PLAIN }),
     run(
-        "three clients, longer",
+        "two faults, bad timing",
         Size::Large,
-        Setup { clients: 3, ticks: 3, gives_up: false, ..PLAIN },
+        Setup { bad_timing: true, faults: 2, ticks: 3, ..PLAIN },
     ),
+    run("three clients, longer", Size::Large, Setup { clients: 3, ticks: 2, ..PLAIN }),
     run(
-        "bad timing, two faults",
+        "three clients, fault, longer",
         Size::Large,
-        Setup { bad_timing: true, faults: 2, ticks: 1, ..PLAIN },
+        Setup { clients: 3, faults: 1, ticks: 2, gives_up: false, ..PLAIN },
+    ),
+    run("second attempts, giving up", Size::Large, Setup { attempts: 2, ticks: 1, ..PLAIN }),
+    run(
+        "rotation, time and fault",
+        Size::Large,
+        Setup { attempts: 2, faults: 1, ticks: 1, rotate: true, gives_up: false, ..PLAIN },
     ),
 ];
