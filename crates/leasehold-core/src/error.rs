@@ -87,6 +87,12 @@ impl Error {
         self
     }
 
+    /// Says otherwise than the kind's default whether trying again helps.
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
     /// Adds the operation and the lock, unless an inner layer has done so.
     pub fn during(mut self, operation: &'static str, name: Option<&Name>) -> Self {
         if self.0.operation.is_empty() {
