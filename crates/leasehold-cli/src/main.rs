@@ -1,15 +1,18 @@
 //! The `leasehold` command.
 
+mod advice;
 mod cli;
 mod command;
 mod completions;
 mod config;
 mod duration;
 mod failure;
+mod folders;
 mod force_release;
 mod group;
 mod human;
 mod list;
+mod locate;
 mod manual;
 mod run;
 mod say;

@@ -148,7 +148,7 @@ async fn work(
         home,
         command: options.command.clone(),
     };
-    let environment = environment::of_command(&store.place(), &options.name, held);
+    let environment = environment::of_command(store, &options.name, held);
     let kill_by = job::kill_by(held).filter(|_| options.on_lost == OnLost::Kill);
     let lock = held.descriptor();
     let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
