@@ -2,7 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::{LEASEHOLD, Place, Terminal, numbers, until};
+use crate::screen::Terminal;
+use crate::support::{LEASEHOLD, Place, numbers, until};
 
 fn shell(place: &Place) -> Terminal {
     let mut terminal = Terminal::start(place, "bash", &["--norc", "--noprofile", "-i"]);
