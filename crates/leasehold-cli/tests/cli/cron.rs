@@ -85,12 +85,13 @@ fn a_signal_that_the_command_outlives_does_not_end_the_minimum_hold() {
 #[test]
 fn the_minimum_hold_is_told_on_a_terminal_or_when_asked_for() {
     let place = Place::new();
-    let arguments = ["run", "--min-hold", "1500ms", "a", "true"];
+    let arguments = ["run", "--min-hold", "1h", "a", "true"];
     let mut terminal = Terminal::start(&place, LEASEHOLD, &arguments);
-    terminal.expect("keeping the lock a for 1 s more");
-    assert_eq!(terminal.end(), 0);
-    let asked = place.run(&["-v", "run", "--min-hold", "1s", "a", "true"]);
-    assert!(asked.err.contains("keeping the lock a for 1 s more"), "{asked:?}");
+    terminal.expect("keeping the lock a for 59 min more");
+    terminal.send("\x03");
+    assert_eq!(terminal.end(), 130, "the key ends the stay");
+    let asked = place.run(&["-v", "run", "--min-hold", "3s", "a", "true"]);
+    assert!(asked.err.contains("keeping the lock a for "), "{asked:?}");
     assert_eq!(place.run(&["run", "--min-hold", "1s", "a", "true"]).err, "");
 }
 
