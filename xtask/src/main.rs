@@ -6,6 +6,7 @@ mod fix;
 mod generated;
 mod install;
 mod matrix;
+mod model;
 mod needs;
 mod run;
 mod tally;
@@ -54,6 +55,12 @@ const TASKS: &[Task] = &[
         args: "[--check]",
         about: "runs the conformance suite and writes (or compares) docs/guarantees.md",
         run: matrix::matrix,
+    },
+    Task {
+        name: "model",
+        args: "[--full]",
+        about: "explores the hand-off protocol exhaustively (minutes; --full: more, with gigabytes)",
+        run: model::model,
     },
     Task {
         name: "bench",

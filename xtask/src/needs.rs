@@ -20,12 +20,26 @@ pub(crate) struct Need {
 }
 
 /// All of them, and nothing else, is installed by `cargo xtask test`.
-pub(crate) const NEEDS: &[Need] = &[Need {
-    programs: &["strace"],
-    package: "strace",
-    name: Some("strace"),
-    why: "crash tests end a program at a chosen system call",
-}];
+pub(crate) const NEEDS: &[Need] = &[
+    Need {
+        programs: &["strace"],
+        package: "strace",
+        name: Some("strace"),
+        why: "crash tests end a program at a chosen system call",
+    },
+    Need {
+        programs: &["redis-server", "valkey-server"],
+        package: "redis-server",
+        name: Some("redis"),
+        why: "the tests of the redis backend start servers of their own",
+    },
+    Need {
+        programs: &["openssl"],
+        package: "openssl",
+        name: Some("openssl"),
+        why: "makes the certificates of servers that are tested with TLS",
+    },
+];
 
 /// Where Debian keeps servers; not in everybody's `PATH`.
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];

@@ -126,7 +126,7 @@ fn rows(round: &Round, figures: &BTreeMap<String, Vec<f64>>) -> Vec<Row> {
 impl Round {
     fn setup(&self) -> (Setup, &'static [Metric]) {
         let setup = Setup::new("hold", self.store.backend(), self.runtime);
-        let setup = setup.with("ttl_s", self.ttl_ms as f64 / 1000.0);
+        let setup = setup.with("ttl_s", self.ttl_ms / 1000);
         match self.phase {
             Phase::Held => (setup.with("locks", self.locks), &[BYTES_PER_LOCK, CLIENT_MS_PER_S]),
             Phase::Waiting => {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -33,9 +34,9 @@ const ALL: &str = "Options of all subcommands";
 /// Options that stand before or after the subcommand.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Globals {
-    /// Where the locks are, such as file:/var/lib/leasehold [default: LEASEHOLD_STORE, then the
-    /// config file, then a directory of this user]
-    #[arg(long, global = true, help_heading = ALL, value_name = "URL")]
+    /// Where the locks are, such as file:/var/lib/leasehold [default: what --config says,
+    /// then LEASEHOLD_STORE, then the config files, then a directory of this user]
+    #[arg(long, global = true, help_heading = ALL, value_name = "URL", value_parser = utf8())]
     pub(crate) store: Option<String>,
 
     /// Read this config file, and no other
@@ -60,16 +61,27 @@ pub(crate) enum Command {
     /// The whole group ends before the lock can pass on, also when leasehold itself is killed.
     Run(RunArgs),
     /// List the known locks
+    ///
+    /// A directory knows every name that was ever locked in it, by two small files that stay;
+    /// --held leaves out those that nobody holds. On a terminal, rows are cut to its width.
     List(ListArgs),
     /// Show who holds a lock and who waits for it; exits with 0 if it is held, 1 if it is free
     Status(StatusArgs),
     /// Follow a lock, or all whose names start alike
+    ///
+    /// It looks each --interval, and says what has changed since; what happens between two looks
+    /// is not seen. The first look is always told. On a terminal there is a table that is drawn
+    /// anew; elsewhere a line for each change, with the moment in UTC, or JSON.
     Watch(WatchArgs),
     /// End the lease of a holder that cannot end it itself
+    ///
+    /// It exits with 0 when it ended the lease, with 1 when that had ended before. It never works
+    /// on file: stores. There the kernel keeps the lock for as long as the holder's process has it
+    /// open, and nobody else can take it away; the process to end is named instead.
     ForceRelease(ForceReleaseArgs),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
-    /// Print the manual page, or write all of them to a directory
+    /// Print a manual page, or write all of them to a directory
     Man(ManArgs),
 }
 
@@ -80,7 +92,7 @@ pub(crate) enum Command {
                             leasehold run [OPTIONS] <NAME> -c <LINE>")]
 pub(crate) struct RunArgs {
     /// The lock: 1 to 512 bytes of UTF-8 without control characters
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
     /// The command and its arguments
@@ -121,14 +133,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
-    /// Lose the lock after this long, whatever the command does
+    /// Lose the lock after this long, whatever the command does; the command is ended sooner, by
+    /// the loss margin: a tenth of the ttl, at least 50 ms, at most a third of the time
     #[arg(
         long, value_name = "DUR", value_parser = duration::parse_positive, allow_hyphen_values = true
     )]
     pub(crate) max_hold: Option<Duration>,
 
     /// Keep the lock this long, even if the command ends sooner: where clocks differ between
-    /// machines, a short job must not run twice
+    /// machines, a short job must not run twice. Not after TERM or INT
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
 
@@ -140,8 +153,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// What others see about this holder, cut at 1 KiB [default: the command line]
-    #[arg(long, value_name = "TEXT")]
+    /// What others see about this holder, cut at 1 KiB [default: the program's name, without its
+    /// arguments, which may hold secrets]
+    #[arg(long, value_name = "TEXT", value_parser = utf8())]
     pub(crate) metadata: Option<String>,
 }
 
@@ -149,8 +163,15 @@ pub(crate) struct RunArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListArgs {
     /// Only names that start with this
-    #[arg(default_value = "", hide_default_value = true)]
+    #[arg(
+        value_name = "PREFIX", default_value = "", hide_default_value = true,
+        value_parser = utf8()
+    )]
     pub(crate) prefix: String,
+
+    /// Only locks that are held, or kept after their holder
+    #[arg(long)]
+    pub(crate) held: bool,
 
     /// List this many at most
     #[arg(long, default_value_t = 1000, value_name = "NUMBER")]
@@ -165,6 +186,7 @@ pub(crate) struct ListArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatusArgs {
     /// The lock
+    #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
     /// One JSON object
@@ -176,7 +198,10 @@ pub(crate) struct StatusArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WatchArgs {
     /// A name, or what names start with
-    #[arg(value_name = "NAME|PREFIX", default_value = "", hide_default_value = true)]
+    #[arg(
+        value_name = "NAME|PREFIX", default_value = "", hide_default_value = true,
+        value_parser = utf8()
+    )]
     pub(crate) prefix: String,
 
     /// Time between two looks
@@ -195,6 +220,7 @@ pub(crate) struct WatchArgs {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForceReleaseArgs {
     /// The lock
+    #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
     /// The token of the lease to end, as `status` shows it; a later one is left alone
@@ -216,7 +242,16 @@ pub(crate) struct CompletionsArgs {
 /// `leasehold man`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ManArgs {
+    /// The subcommand whose page it is [default: the page of leasehold]
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    pub(crate) command: Option<String>,
+
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Text; what is not UTF-8 is an error that names the argument.
+fn utf8() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|text| text.into_string().map_err(|_| "it is not UTF-8"))
 }

@@ -1,24 +1,16 @@
-//! The config file, and where the store is: option, environment, file, default.
+//! The config file: the store, and defaults for `leasehold run`.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::unistd::{User, getuid};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::duration;
 use crate::failure::Failure;
+use crate::folders;
 use crate::run::options::OnLost;
-
-/// The environment variable that names the store.
-pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
-
-/// What stands there for a command whose `leasehold run` had a store with credentials.
-pub(crate) const WITHHELD: &str = "withheld:";
 
 /// The file for all users of the machine.
 const SYSTEM_FILE: &str = "/etc/leasehold/config.toml";
@@ -32,6 +24,9 @@ pub(crate) struct Config {
     /// Defaults for `leasehold run`.
     #[serde(default)]
     pub(crate) run: RunConfig,
+    /// It is the file that `--config` names.
+    #[serde(skip)]
+    pub(crate) is_named: bool,
 }
 
 /// Defaults for `leasehold run`; times are written as on the command line, or as numbers.
@@ -63,9 +58,10 @@ impl Config {
     /// Reads the given file, or the user's and the machine's; what one does not say the next may.
     pub(crate) fn load(given: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = given {
-            return Self::read(path)?.ok_or_else(|| {
+            let config = Self::read(path)?.ok_or_else(|| {
                 Failure::own(format!("--config {}: there is no such file", path.display()))
-            });
+            })?;
+            return Ok(Self { is_named: true, ..config });
         }
         let user = match user_file() {
             Some(path) => Self::read(&path)?.unwrap_or_default(),
@@ -102,6 +98,7 @@ impl Config {
     fn or(self, other: Self) -> Self {
         let (run, than) = (self.run, other.run);
         Self {
+            is_named: false,
             store: self.store.or(other.store),
             run: RunConfig {
                 wait: run.wait.or(than.wait),
@@ -116,52 +113,8 @@ impl Config {
     }
 }
 
-/// The store's URL: option, environment, config file, then a directory of the user's own.
-pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String, Failure> {
-    let given = option
-        .map(str::to_owned)
-        .or_else(|| env::var(STORE_VARIABLE).ok().filter(|url| !url.is_empty()))
-        .or_else(|| config.store.clone());
-    match given {
-        Some(url) if url == WITHHELD => {
-            return Err(Failure::own(
-                "the enclosing run has a store with credentials, and they are not passed on",
-            )
-            .next("name the store: --store, with a password file or in the config file"));
-        }
-        Some(url) => return Ok(url),
-        None => {}
-    }
-    let folder = absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")));
-    let Some(folder) = folder else {
-        return Err(Failure::own("this user has no home directory to keep locks in")
-            .next("name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE"));
-    };
-    let folder = folder.join("leasehold");
-    let Some(path) = folder.to_str() else {
-        return Err(Failure::own(format!("{}: the path is not UTF-8", folder.display()))
-            .next("name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE"));
-    };
-    Ok(format!("file:{}", path.replace('%', "%25").replace('?', "%3F")))
-}
-
 fn user_file() -> Option<PathBuf> {
-    let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?;
-    Some(folder.join("leasehold/config.toml"))
-}
-
-/// A directory from the environment; a relative one is to be ignored, says the XDG specification.
-fn absolute(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .map(|path: OsString| PathBuf::from(path))
-        .filter(|path| path.is_absolute())
-}
-
-/// The home directory that the user database names: cron and services may not have `HOME`, and
-/// `sudo` may leave another user's there.
-fn home() -> Option<PathBuf> {
-    let user = User::from_uid(getuid()).ok().flatten()?;
-    Some(user.dir).filter(|home| home.is_absolute())
+    Some(folders::config()?.join("leasehold/config.toml"))
 }
 
 /// A time as text with a unit, or a number of seconds.

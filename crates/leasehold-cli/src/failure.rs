@@ -1,7 +1,5 @@
 //! How the command fails: an exit code, a message, and a next step where there is one.
 
-use leasehold::{Error, ErrorKind};
-
 /// Exit codes that are `leasehold`'s own.
 pub(crate) mod code {
     /// The lock was not to be had (`-E` changes it); for `status`, that nobody holds it.
@@ -51,29 +49,5 @@ impl Failure {
     pub(crate) fn next(mut self, step: impl Into<String>) -> Self {
         self.next_step = Some(step.into());
         self
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match error.kind() {
-            ErrorKind::Timeout => code::CONFLICT,
-            ErrorKind::Lost => code::LOST,
-            ErrorKind::Unavailable
-            | ErrorKind::Refused
-            | ErrorKind::Foreign
-            | ErrorKind::Closed => code::UNAVAILABLE,
-            _ => code::OWN,
-        };
-        let failure = Self::with_code(code, error.to_string());
-        match error.kind() {
-            ErrorKind::Unavailable => failure.next(
-                "check the store (--store, LEASEHOLD_STORE or the config file) and that it runs",
-            ),
-            ErrorKind::Refused => {
-                failure.next("check the store's credentials and this user's permissions")
-            }
-            _ => failure,
-        }
     }
 }

@@ -1,15 +1,24 @@
 //! `leasehold force-release`: ending the lease of a holder that cannot end it itself.
 
 use leasehold::Token;
-use leasehold::backend::{Forced, Holder, State};
+use leasehold::backend::{Forced, State, Status};
 use serde_json::json;
 
 use crate::cli::{ForceReleaseArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::foreign;
 use crate::say::{self, Voice};
 use crate::show;
 use crate::store::Store;
+
+/// What came of it.
+enum Outcome {
+    /// The store has answered.
+    Answer(Forced),
+    /// The token is the current one, and the store cannot take a lock away.
+    Cannot(Status),
+}
 
 /// Ends the lease that the token names; 1 when that lease had ended by itself.
 pub(crate) async fn force_release(
@@ -17,48 +26,86 @@ pub(crate) async fn force_release(
     globals: &Globals,
     voice: Voice,
 ) -> Result<u8, Failure> {
+    let outcome = try_it(args, globals).await;
+    if args.json {
+        let object = object(args, &outcome);
+        say::answer(format_args!("{}\n", foreign::json(&object)))?;
+    }
+    let name = &args.name;
+    let (text, code) = match outcome? {
+        Outcome::Answer(Forced::Ended) => {
+            (format!("the lease with token {} has ended", args.token), 0)
+        }
+        Outcome::Answer(Forced::NotHeld) => ("nobody holds it".to_owned(), code::CONFLICT),
+        Outcome::Answer(Forced::Other(current)) => (other(args.token, current), code::CONFLICT),
+        Outcome::Cannot(status) => return Err(cannot(name, &status)),
+    };
+    if !args.json {
+        voice.note(&format!("{name}: {text}"));
+    }
+    Ok(code)
+}
+
+async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, Failure> {
     let token = Token::new(args.token).ok_or_else(|| {
         Failure::own(format!("--token {}: a token is 1 to {}", args.token, Token::MAX))
     })?;
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals.store.as_deref(), &config).await?;
-    let Some(forced) = store.force_release(&args.name, token).await? else {
-        let status = store.status(&args.name).await?;
-        let holder = status.holder.filter(|_| status.state != State::Free);
-        return Err(unsupported(&args.name, holder.as_ref()));
+    let outcome = match store.force_release(&args.name, token).await? {
+        Some(forced) => Outcome::Answer(forced),
+        // It may have ended all the same, and then nothing is left to do.
+        None => {
+            let status = store.status(&args.name).await?;
+            match status.token {
+                _ if status.state == State::Free => Outcome::Answer(Forced::NotHeld),
+                Some(current) if current != token => Outcome::Answer(Forced::Other(current)),
+                _ => Outcome::Cannot(status),
+            }
+        }
     };
-    let (word, text, code) = match forced {
-        Forced::Ended => ("ended", format!("the lease with token {token} has ended"), 0),
-        Forced::NotHeld => ("not-held", "nobody holds it".to_owned(), code::CONFLICT),
-        Forced::Other(other) => (
-            "other",
-            format!("it is held with token {other} by now; nothing was changed"),
-            code::CONFLICT,
-        ),
-    };
-    if args.json {
-        let current = if let Forced::Other(other) = forced { Some(other.get()) } else { None };
-        let object = json!({
-            "name": args.name, "token": token.get(), "result": word, "current_token": current,
-        });
-        say::answer(format_args!("{object}\n"))?;
-    } else {
-        voice.note(&format!("{}: {text}", args.name));
-    }
     store.close().await;
-    Ok(code)
+    Ok(outcome)
 }
 
-fn unsupported(name: &str, holder: Option<&Holder>) -> Failure {
+fn other(token: u64, current: Token) -> String {
+    let what = if token < current.get() { "has ended" } else { "was not given yet" };
+    format!("token {token} {what}; the current one is {current}, and nothing was changed")
+}
+
+fn cannot(name: &str, status: &Status) -> Failure {
     let failure = Failure::own(format!(
         "{name}: this store cannot take a lock away; it is held for as long as its process lives"
     ));
-    match holder {
-        Some(holder) => failure.next(format!(
-            "end the process instead: kill {} on {}",
-            holder.pid,
-            show::who(holder).split('/').next().unwrap_or_default()
-        )),
-        None => failure.next("nobody holds it now".to_owned()),
+    match &status.holder {
+        Some(holder) => {
+            failure.next(format!("end the process instead: kill {} on {}", holder.pid, holder.host))
+        }
+        None => failure.next(format!("look who holds it: leasehold status {name}")),
     }
+}
+
+/// One object, whatever came of it.
+fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_json::Value {
+    let (result, current, holder, message) = match outcome {
+        Ok(Outcome::Answer(Forced::Ended)) => ("ended", None, None, None),
+        Ok(Outcome::Answer(Forced::NotHeld)) => ("not-held", None, None, None),
+        Ok(Outcome::Answer(Forced::Other(current))) => {
+            ("other", Some(current.get()), None, Some(other(args.token, *current)))
+        }
+        Ok(Outcome::Cannot(status)) => {
+            let current = status.token.map(|token| token.get());
+            let holder = status.holder.as_ref().map(show::holder);
+            ("unsupported", current, holder, Some(cannot(&args.name, status).message))
+        }
+        Err(failure) => ("error", None, None, Some(failure.message.clone())),
+    };
+    json!({
+        "name": args.name,
+        "token": args.token,
+        "result": result,
+        "current_token": current,
+        "holder": holder,
+        "message": message,
+    })
 }

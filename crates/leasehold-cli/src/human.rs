@@ -1,4 +1,4 @@
-//! Times, places and foreign text as people read them.
+//! Times and places as people read them.
 
 use std::time::Duration;
 
@@ -14,9 +14,38 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
-/// The time since a moment, to the second; zero if the clocks differ so that it lies ahead.
-pub(crate) fn since(unix_ms: u64, now_unix_ms: u64) -> String {
-    span(Duration::from_secs(now_unix_ms.saturating_sub(unix_ms) / 1000))
+/// The time since a moment; `None` when it is less than a second, or when clocks differ so that
+/// the moment lies ahead.
+pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> Option<String> {
+    let seconds = now_unix_ms.saturating_sub(unix_ms) / 1000;
+    (seconds > 0).then(|| span(Duration::from_secs(seconds)))
+}
+
+/// How long ago a moment was: `just now`, `3 min ago`.
+pub(crate) fn ago(unix_ms: u64, now_unix_ms: u64) -> String {
+    match age(unix_ms, now_unix_ms) {
+        Some(age) => format!("{age} ago"),
+        None => JUST_NOW.to_owned(),
+    }
+}
+
+/// What less than a second ago is called.
+pub(crate) const JUST_NOW: &str = "just now";
+
+/// A moment with date and zone: who reads it may do so on another day, in another place.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    // Years that begin in March: the leap day is then the last one. 719468 days before 1970 a
+    // cycle of 400 years began.
+    let day = days + 719_468;
+    let (cycle, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * march + 2) / 5 + 1, (march + 2) % 12 + 1);
+    let year = cycle * 400 + year + u64::from(month <= 2);
+    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
 }
 
 /// `1st`, `2nd`, `3rd`, `11th`.
@@ -29,11 +58,6 @@ pub(crate) fn ordinal(number: usize) -> String {
         _ => "th",
     };
     format!("{number}{suffix}")
-}
-
-/// Text that somebody else wrote, fit for a terminal: control characters are shown, not obeyed.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// At most `limit` bytes of a text, cut between characters.
@@ -59,7 +83,6 @@ mod tests {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
         assert_eq!(span(Duration::from_millis(250)), "250 ms");
-        assert_eq!(since(5000, 1000), "0 s");
     }
 
     #[test]
@@ -69,9 +92,29 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_between_characters_and_loses_its_escapes() {
+    fn text_is_cut_between_characters() {
         assert_eq!(truncate("名字", 4), "名");
         assert_eq!(truncate("ab", 9), "ab");
-        assert_eq!(clean("\u{1b}[31mred\n"), "\u{fffd}[31mred\u{fffd}");
+    }
+
+    #[test]
+    fn what_has_happened_in_this_second_has_just_happened() {
+        assert_eq!((ago(500, 1000), ago(9000, 1000)), ("just now".into(), "just now".into()));
+        assert_eq!((ago(0, 1000), ago(0, 185_000)), ("1 s ago".into(), "3 min ago".into()));
+        assert_eq!(age(500, 1000), None);
+        assert_eq!(age(0, 1000).as_deref(), Some("1 s"));
+    }
+
+    #[test]
+    fn a_moment_has_its_date_and_zone() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_827_696_789, "2000-02-29T12:34:56Z"),
+            (1_709_251_199_999, "2024-02-29T23:59:59Z"),
+            (1_709_251_200_000, "2024-03-01T00:00:00Z"),
+            (4_102_444_800_000, "2100-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(moment(ms), text);
+        }
     }
 }

@@ -1,23 +1,35 @@
 //! `leasehold list`: the known locks.
 
+use std::io;
+
+use leasehold::backend::State;
+
 use crate::cli::{Globals, ListArgs};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::store::Store;
-use crate::{say, show};
+use crate::{foreign, say, show, terminal};
+
+/// More locks than anybody has: of those that are there, some are left out afterwards.
+const ALL: usize = 1_000_000;
 
 /// Prints the locks whose names start with the prefix.
 pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals.store.as_deref(), &config).await?;
-    let all = store.list(&args.prefix, args.limit).await?.ok_or_else(|| {
+    let limit = if args.held { ALL } else { args.limit };
+    let mut all = store.list(&args.prefix, limit).await?.ok_or_else(|| {
         Failure::own(format!("{} cannot list its locks", store.place()))
             .next("ask for one by its name: leasehold status NAME")
     })?;
+    if args.held {
+        all.retain(|status| status.state != State::Free);
+        all.truncate(args.limit);
+    }
     let text = if args.json {
-        all.iter().map(|status| format!("{}\n", show::json(status))).collect()
+        all.iter().map(|status| format!("{}\n", foreign::json(&show::json(status)))).collect()
     } else {
-        show::table(&all)
+        show::table(&all, terminal::width(io::stdout()))
     };
     say::answer(text)?;
     store.close().await;

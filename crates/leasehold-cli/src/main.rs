@@ -1,15 +1,20 @@
 //! The `leasehold` command.
 
+mod advice;
 mod cli;
 mod command;
 mod completions;
 mod config;
 mod duration;
 mod failure;
+mod folders;
 mod force_release;
+mod foreign;
 mod group;
 mod human;
 mod list;
+mod live;
+mod locate;
 mod manual;
 mod run;
 mod say;
@@ -70,7 +75,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
             runtime.block_on(force_release::force_release(&args, &globals, voice))
         }
         Command::Completions(args) => completions::completions(args.shell),
-        Command::Man(args) => manual::man(args.dir.as_deref()),
+        Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::cli::Cli;
@@ -31,12 +31,14 @@ when the lock was lost; 125 for everything else.";
 /// The sections that the options do not tell.
 const SECTIONS: &str = include_str!("manual.roff");
 
-/// Prints the page of `leasehold`, or writes all pages into a directory.
-pub(crate) fn man(dir: Option<&Path>) -> Result<u8, Failure> {
-    let mut command = Cli::command();
+/// Prints the page of `leasehold` or of a subcommand, or writes all pages into a directory.
+pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
+    // There is no page of `help`, so none is named.
+    let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = dir else {
-        let page = page(command).map_err(|error| Failure::own(format!("man: {error}")))?;
+        let page = page(find(command, of)?);
+        let page = page.map_err(|error| Failure::own(format!("man: {error}")))?;
         say::answer(String::from_utf8_lossy(&page))?;
         return Ok(0);
     };
@@ -45,9 +47,17 @@ pub(crate) fn man(dir: Option<&Path>) -> Result<u8, Failure> {
     Ok(0)
 }
 
+fn find(command: Command, name: Option<&str>) -> Result<Command, Failure> {
+    let Some(name) = name else { return Ok(command) };
+    command.find_subcommand(name).cloned().ok_or_else(|| {
+        let known: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
+        Failure::own(format!("man {name:?}: there is no such page; there are {}", known.join(", ")))
+    })
+}
+
 fn write_pages(command: Command, dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+    for sub in command.get_subcommands() {
         let name = format!("leasehold-{}", sub.get_name());
         fs::write(dir.join(format!("{name}.1")), page(sub.clone())?)?;
     }
@@ -56,6 +66,10 @@ fn write_pages(command: Command, dir: &Path) -> io::Result<()> {
 
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let has_subcommands = command.has_subcommands();
+    let usage = synopsis(&command);
+    let command = command.override_usage(usage);
+    // What `--help` says here of `-h` means nothing on a page.
+    let command = command.mut_arg("help", |arg| arg.help("Print help").long_help("Print help"));
     let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.after_help("")).source(version).manual("Leasehold");
     let mut page = Vec::new();
@@ -69,4 +83,38 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     }
     page.extend_from_slice(SECTIONS.as_bytes());
     Ok(page)
+}
+
+/// The usage with every option in it, and what its value is called.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+    let is_shown = |arg: &&Arg| {
+        // What every subcommand has is on the page of `leasehold`.
+        !arg.is_positional() && (command.has_subcommands() || !arg.is_global_set())
+            // An option that the usage names itself is not said again.
+            && !mentions(&usage, arg)
+            && !matches!(arg.get_id().as_str(), "help" | "version")
+    };
+    let all = command.get_arguments().filter(is_shown);
+    let options: String = all.map(|arg| format!("[{}] ", option(arg))).collect();
+    usage.replace("[OPTIONS] ", &options)
+}
+
+fn mentions(usage: &str, arg: &Arg) -> bool {
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    long.into_iter().chain(short).any(|name| usage.split([' ', '\n']).any(|word| word == name))
+}
+
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let mut text = [short, long].into_iter().flatten().collect::<Vec<_>>().join("|");
+    if arg.get_action().takes_values() {
+        for name in arg.get_value_names().unwrap_or_default() {
+            text.push_str(&format!(" <{name}>"));
+        }
+    }
+    text
 }

@@ -7,15 +7,19 @@ pub(crate) mod options;
 mod supervisor;
 mod wait;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpgrp;
+use tokio::time::sleep;
+
+use leasehold::Deadline;
 
 use self::job::{Ended, Interrupt, Job, State};
 use self::options::{OnLost, RunOptions, Wait};
 use self::supervisor::Supervisor;
-use self::wait::{Outcome, ending_signal, obtain};
+use self::wait::{NOT_WORTH_A_LINE, Outcome, ending_signal, obtain};
 use crate::cli::{Globals, RunArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
@@ -25,6 +29,7 @@ use crate::signals::Signals;
 use crate::store::{Held, Store, Terms};
 use crate::supervise::Orders;
 use crate::terminal::Terminal;
+use crate::timer;
 
 /// How long an interrupted waiter may take to leave the queue.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -110,17 +115,18 @@ async fn hold(
         }
     };
     voice.detail(&format!("holding {} with token {}", options.name, held.token()));
+    let keep_until = options.min_hold.map(timer::after);
     let worked = work(store, options, &held, signals, voice).await;
-    if let Some(time) = options.min_hold {
-        let time = human::span(time);
-        voice.detail(&format!("giving {} back {time} after it was taken", options.name));
-    }
     let was_told = worked.as_ref().is_ok_and(|ended| ended.lost);
-    let started = !worked.as_ref().is_err_and(Failure::is_not_started);
+    let keep = match &worked {
+        Ok(ended) => !ended.was_told_to_end,
+        Err(failure) => !failure.is_not_started(),
+    };
+    let keep_until = keep_until.filter(|_| keep);
     let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
     tokio::select! {
         biased;
-        code = give_back(held, options, was_told, started, voice) => {
+        code = give_back(held, options, was_told, keep_until, voice) => {
             let ended = worked?.code;
             let interrupted = interrupted.filter(|_| code.is_none());
             Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
@@ -148,7 +154,7 @@ async fn work(
         home,
         command: options.command.clone(),
     };
-    let environment = environment::of_command(&store.place(), &options.name, held);
+    let environment = environment::of_command(store, &options.name, held);
     let kill_by = job::kill_by(held).filter(|_| options.on_lost == OnLost::Kill);
     let lock = held.descriptor();
     let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
@@ -175,16 +181,21 @@ async fn work(
     .await
 }
 
-/// Gives the lock back, after its minimum hold if the command had started. The code replaces the command's when the lock
-/// turns out to have been lost unnoticed.
+/// Gives the lock back, at once or after its minimum hold. The code replaces the command's when
+/// the lock turns out to have been lost unnoticed.
 async fn give_back(
     held: Held,
     options: &RunOptions,
     was_told: bool,
-    started: bool,
+    keep_until: Option<Deadline>,
     voice: Voice,
 ) -> Option<u8> {
-    match held.release(started).await {
+    let released = tokio::select! {
+        biased;
+        released = held.release(keep_until.is_some()) => released,
+        never = tell_stay(&options.name, keep_until, voice) => match never {},
+    };
+    match released {
         Ok(true) => return None,
         Ok(false) if was_told => return None,
         Ok(false) => {}
@@ -197,6 +208,18 @@ async fn give_back(
         voice.warn(&format!("the lock {} was lost before the command ended", options.name));
     }
     (options.on_lost == OnLost::Kill).then_some(code::LOST)
+}
+
+/// Says that the lock is kept, if it is we who keep it: a store that does so by itself lets us go
+/// before there is anything to say.
+async fn tell_stay(name: &str, keep_until: Option<Deadline>, voice: Voice) -> Infallible {
+    sleep(NOT_WORTH_A_LINE).await;
+    if let Some(left) = keep_until.map(timer::left).filter(|left| !left.is_zero()) {
+        let left = human::span(left.max(Duration::from_secs(1)));
+        let line = format!("keeping the lock {name} for {left} more");
+        if say::is_live() { voice.note(&line) } else { voice.detail(&line) }
+    }
+    std::future::pending().await
 }
 
 fn ended_by(signal: Signal) -> u8 {

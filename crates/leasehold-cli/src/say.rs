@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 
 use crate::failure::Failure;
+use crate::foreign;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +66,10 @@ pub(crate) fn is_live() -> bool {
     io::stderr().is_terminal()
 }
 
-/// One line to stderr. Nothing can be done where even that fails.
+/// One message to stderr; it may name what somebody else wrote. Nothing can be done where even
+/// that fails.
 fn line(style: Style, message: &str) {
+    let lines: Vec<_> = message.split('\n').map(foreign::clean).collect();
+    let message = lines.join("\n");
     let _ = writeln!(anstream::stderr(), "{style}leasehold:{style:#} {message}");
 }

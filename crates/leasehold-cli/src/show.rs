@@ -3,29 +3,33 @@
 use leasehold::backend::{Holder, State, Status};
 use serde_json::{Value, json};
 
+use crate::foreign::clean;
 use crate::human;
-use crate::table;
+use crate::table::{self, Cut};
 use crate::timer::now_unix_ms;
 
 const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"];
 
-/// Many locks as a table with a head.
-pub(crate) fn table(all: &[Status]) -> String {
+/// What gives way where a row is too wide; of a holder the process id stays.
+const CUTS: [Cut; 6] = [Cut::End, Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::Never];
+
+/// Many locks as a table with a head, in so many columns.
+pub(crate) fn table(all: &[Status], width: Option<usize>) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(all.iter().map(row));
-    table::aligned(&rows)
+    table::fitted(&rows, CUTS, width)
 }
 
 /// One lock in detail.
 pub(crate) fn lines(status: &Status) -> String {
-    let mut rows = vec![pair("name", human::clean(status.name.as_str()))];
+    let mut rows = vec![pair("name", clean(status.name.as_str()))];
     rows.push(pair("state", state(status.state)));
     let free = status.state == State::Free;
     if let Some(holder) = &status.holder {
         let what = if free { "last holder" } else { "holder" };
         rows.push(pair(what, who(holder)));
         if let Some(metadata) = &holder.metadata {
-            rows.push(pair("", human::clean(metadata)));
+            rows.push(pair("", clean(metadata)));
         }
         rows.push(pair("owner", holder.attempt.to_string()));
     }
@@ -33,7 +37,8 @@ pub(crate) fn lines(status: &Status) -> String {
         rows.push(pair(if free { "last token" } else { "token" }, token.to_string()));
     }
     if let Some(since) = status.since_unix_ms {
-        rows.push(pair("since", format!("{} ago", human::since(since, now_unix_ms()))));
+        let what = if free { "last taken" } else { "since" };
+        rows.push(pair(what, human::ago(since, now_unix_ms())));
     }
     if let Some(remaining) = status.remaining {
         rows.push(pair("remaining", human::span(remaining)));
@@ -41,26 +46,23 @@ pub(crate) fn lines(status: &Status) -> String {
     let waiters = status.waiters.as_deref();
     rows.push(pair("waiters", waiters.map_or("unknown".into(), |all| all.len().to_string())));
     for (at, waiter) in waiters.unwrap_or_default().iter().enumerate() {
-        let age = human::since(waiter.since_unix_ms, now_unix_ms());
+        let waiting = match human::age(waiter.since_unix_ms, now_unix_ms()) {
+            Some(age) => format!("waiting for {age}"),
+            None => "came just now".to_owned(),
+        };
         let place = human::ordinal(at + 1);
-        rows.push(pair("", format!("{place}: {}, waiting for {age}", who(&waiter.holder))));
+        rows.push(pair("", format!("{place}: {}, {waiting}", who(&waiter.holder))));
     }
-    if let Some(note) = &status.note {
-        rows.push(pair("note", human::clean(note)));
+    match &status.note {
+        Some(note) => rows.push(pair("note", clean(note))),
+        None if was_never_held(status) => rows.push(pair("note", "never held")),
+        None => {}
     }
     table::aligned(&rows)
 }
 
 /// One lock as a JSON object; unknown parts are null.
 pub(crate) fn json(status: &Status) -> Value {
-    let holder = |holder: &Holder| {
-        json!({
-            "host": holder.host,
-            "pid": holder.pid,
-            "owner": holder.attempt.to_string(),
-            "metadata": holder.metadata,
-        })
-    };
     let waiters = status.waiters.as_ref().map(|all| {
         let one = |waiter: &leasehold::backend::Waiter| {
             let mut object = holder(&waiter.holder);
@@ -81,6 +83,21 @@ pub(crate) fn json(status: &Status) -> Value {
     })
 }
 
+/// True when the store knows of no holder, now or before.
+pub(crate) fn was_never_held(status: &Status) -> bool {
+    status.state == State::Free && status.holder.is_none() && status.token.is_none()
+}
+
+/// A holder as a JSON object.
+pub(crate) fn holder(holder: &Holder) -> Value {
+    json!({
+        "host": holder.host,
+        "pid": holder.pid,
+        "owner": holder.attempt.to_string(),
+        "metadata": holder.metadata,
+    })
+}
+
 /// The state as a word.
 pub(crate) fn state(state: State) -> &'static str {
     match state {
@@ -92,7 +109,7 @@ pub(crate) fn state(state: State) -> &'static str {
 
 /// A holder as HOST/PID.
 pub(crate) fn who(holder: &Holder) -> String {
-    format!("{}/{}", human::clean(&holder.host), holder.pid)
+    format!("{}/{}", clean(&holder.host), holder.pid)
 }
 
 fn row(status: &Status) -> [String; 6] {
@@ -100,13 +117,17 @@ fn row(status: &Status) -> [String; 6] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let now = now_unix_ms();
     [
-        human::clean(status.name.as_str()),
+        clean(status.name.as_str()),
         state(status.state).to_owned(),
         or_dash(status.holder.as_ref().filter(|_| taken).map(who)),
-        or_dash(status.since_unix_ms.filter(|_| taken).map(|since| human::since(since, now))),
+        or_dash(status.since_unix_ms.filter(|_| taken).map(|since| since_when(since, now))),
         or_dash(status.token.map(|token| token.to_string())),
         or_dash(status.waiters.as_ref().map(|all| all.len().to_string())),
     ]
+}
+
+fn since_when(unix_ms: u64, now: u64) -> String {
+    human::age(unix_ms, now).unwrap_or_else(|| human::JUST_NOW.to_owned())
 }
 
 fn pair(key: &str, value: impl Into<String>) -> [String; 2] {

@@ -6,7 +6,7 @@ use crate::cli::{Globals, StatusArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::store::Store;
-use crate::{say, show};
+use crate::{foreign, say, show};
 
 /// Prints who holds the lock; 0 when somebody does (or it is kept), 1 when it is free.
 pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, Failure> {
@@ -14,7 +14,7 @@ pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, F
     let store = Store::connect(globals.store.as_deref(), &config).await?;
     let status = store.status(&args.name).await?;
     if args.json {
-        say::answer(format_args!("{}\n", show::json(&status)))?;
+        say::answer(format_args!("{}\n", foreign::json(&show::json(&status))))?;
     } else if !globals.quiet {
         say::answer(show::lines(&status))?;
     }

@@ -6,12 +6,18 @@ use std::time::Duration;
 use leasehold::backend::{Forced, State, Status};
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
 
-use crate::config::{self, Config};
+use crate::advice::Advice;
+use crate::config::Config;
 use crate::failure::Failure;
+use crate::locate;
 
 /// A connection to the store.
 #[derive(Debug)]
-pub(crate) struct Store(Client);
+pub(crate) struct Store {
+    client: Client,
+    url: String,
+    advice: Advice,
+}
 
 /// What a lock is asked for with; `None` leaves the library's default.
 #[derive(Clone, Debug, Default)]
@@ -28,27 +34,34 @@ pub(crate) struct Terms {
 
 /// A lock that can be asked for.
 #[derive(Debug)]
-pub(crate) struct Wanted(Lock);
+pub(crate) struct Wanted(Lock, Advice);
 
 /// A lock that is held.
 #[derive(Debug)]
-pub(crate) struct Held(Guard);
+pub(crate) struct Held(Guard, Advice);
 
 impl Store {
     /// Connects to the store that option, environment or config file name.
     pub(crate) async fn connect(option: Option<&str>, config: &Config) -> Result<Self, Failure> {
-        let url = config::store_url(option, config)?;
-        Ok(Self(leasehold::connect(&url).await?))
+        let url = locate::store_url(option, config)?;
+        let advice = Advice::for_store(&url);
+        let client = leasehold::connect(&url).await.map_err(|error| advice.on(error))?;
+        Ok(Self { client, url, advice })
+    }
+
+    /// The URL that means this store, wherever it is read; it may hold credentials.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Where the locks are, without credentials.
     pub(crate) fn place(&self) -> String {
-        self.0.place()
+        self.client.place()
     }
 
     /// A lock to ask for.
     pub(crate) fn lock(&self, name: &str, terms: &Terms) -> Wanted {
-        let mut lock = self.0.lock(name);
+        let mut lock = self.client.lock(name);
         if let Some(ttl) = terms.ttl {
             lock = lock.ttl(ttl);
         }
@@ -61,12 +74,12 @@ impl Store {
         if !terms.metadata.is_empty() {
             lock = lock.metadata(terms.metadata.as_str());
         }
-        Wanted(lock)
+        Wanted(lock, self.advice.clone())
     }
 
     /// Who holds a lock, and who waits.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
-        Ok(self.0.lock(name).status().await?)
+        self.client.lock(name).status().await.map_err(|error| self.advice.on(error))
     }
 
     /// True when nobody holds a lock.
@@ -80,7 +93,7 @@ impl Store {
         prefix: &str,
         limit: usize,
     ) -> Result<Option<Vec<Status>>, Failure> {
-        supported(self.0.list(prefix, limit).await)
+        self.supported(self.client.list(prefix, limit).await)
     }
 
     /// Ends the lease that a token belongs to; `None` when the store cannot.
@@ -89,19 +102,28 @@ impl Store {
         name: &str,
         token: Token,
     ) -> Result<Option<Forced>, Failure> {
-        supported(self.0.lock(name).force_release(token).await)
+        self.supported(self.client.lock(name).force_release(token).await)
     }
 
     /// Waits until nothing is left to clean up.
     pub(crate) async fn close(self) {
-        self.0.close().await;
+        self.client.close().await;
+    }
+
+    fn supported<T>(&self, answer: Result<T, Error>) -> Result<Option<T>, Failure> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(self.advice.on(error)),
+        }
     }
 }
 
 impl Wanted {
     /// Takes the lock if it is free.
     pub(crate) async fn take(&self) -> Result<Option<Held>, Failure> {
-        Ok(self.0.try_acquire().await?.map(Held))
+        let guard = self.0.try_acquire().await.map_err(|error| self.1.on(error))?;
+        Ok(guard.map(|guard| Held(guard, self.1.clone())))
     }
 
     /// Waits for the lock; `None` when the time is up first.
@@ -111,9 +133,9 @@ impl Wanted {
             None => self.0.acquire().await,
         };
         match guard {
-            Ok(guard) => Ok(Some(Held(guard))),
+            Ok(guard) => Ok(Some(Held(guard, self.1.clone()))),
             Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.1.on(error)),
         }
     }
 
@@ -180,15 +202,7 @@ impl Held {
         match released {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.1.on(error)),
         }
-    }
-}
-
-fn supported<T>(answer: Result<T, Error>) -> Result<Option<T>, Failure> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }

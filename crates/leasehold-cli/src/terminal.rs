@@ -2,6 +2,7 @@
 //! looks after the one that `leasehold` is in.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp, tcsetpgrp};
@@ -36,6 +37,12 @@ impl Terminal {
         let _ = tcsetpgrp(&self.0, group);
         let _ = before.thread_set_mask();
     }
+}
+
+/// How many columns a terminal has; `None` where there is none, or it does not say.
+pub(crate) fn width(of: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(of).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
 /// True when no job-control shell would ever continue our process group once it stops: no

@@ -15,6 +15,11 @@ pub(crate) fn has_come(moment: Deadline) -> bool {
     moment.has_passed(Clock::system().now())
 }
 
+/// Time left to a moment.
+pub(crate) fn left(moment: Deadline) -> Duration {
+    moment.remaining(Clock::system().now())
+}
+
 /// Waits for a moment; without one, for ever.
 pub(crate) async fn until(moment: Option<Deadline>) {
     match moment {

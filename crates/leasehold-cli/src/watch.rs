@@ -10,9 +10,9 @@ use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::say::{self, Voice};
-use crate::show;
 use crate::store::Store;
 use crate::timer::now_unix_ms;
+use crate::{foreign, human, show, terminal};
 
 /// The most locks that are followed at once.
 const LIMIT: usize = 1000;
@@ -36,7 +36,8 @@ pub(crate) async fn watch(
             Ok(all) => {
                 cut_off = false;
                 if live {
-                    say::answer(format_args!("{CLEAR}{}", show::table(&all)))?;
+                    let table = show::table(&all, terminal::width(io::stdout()));
+                    say::answer(format_args!("{CLEAR}{table}"))?;
                 } else {
                     changes(&mut seen, all, args.json)?;
                 }
@@ -53,11 +54,12 @@ pub(crate) async fn watch(
     }
 }
 
-/// All locks with this prefix; on a store that cannot list, the one of that name.
+/// All locks with this prefix; where there are none, or the store cannot list, the one of that
+/// name.
 async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
     match store.list(prefix, LIMIT).await? {
-        Some(all) => Ok(all),
-        None => Ok(vec![store.status(prefix).await?]),
+        Some(all) if prefix.is_empty() || !all.is_empty() => Ok(all),
+        _ => Ok(vec![store.status(prefix).await?]),
     }
 }
 
@@ -98,11 +100,13 @@ fn print(status: &Status, json: bool) -> Result<(), Failure> {
     if json {
         let mut object = show::json(status);
         object["time_unix_ms"] = now.into();
-        return say::answer(format_args!("{object}\n"));
+        return say::answer(format_args!("{}\n", foreign::json(&object)));
     }
-    let (hours, minutes, seconds) = (now / 3_600_000 % 24, now / 60_000 % 60, now / 1000 % 60);
-    let mut line = format!("{hours:02}:{minutes:02}:{seconds:02}Z {} ", status.name);
+    let mut line = format!("{} {} ", human::moment(now), foreign::clean(status.name.as_str()));
     line.push_str(show::state(status.state));
+    if show::was_never_held(status) {
+        line.push_str(", never held");
+    }
     if let (Some(holder), true) = (&status.holder, status.state != State::Free) {
         line.push_str(&format!(" by {}", show::who(holder)));
     }

@@ -75,13 +75,13 @@ impl Context {
     }
 
     /// A client of its own.
-    pub fn client(&self) -> Client {
-        self.client_of(self.subject.connect())
+    pub async fn client(&self) -> Client {
+        self.client_of(self.subject.connect().await)
     }
 
     /// A client whose connection goes through faults.
-    pub fn faulty_client(&self) -> (Client, Faults) {
-        let faults = Faults::before(self.subject.connect());
+    pub async fn faulty_client(&self) -> (Client, Faults) {
+        let faults = Faults::before(self.subject.connect().await);
         let client = self.client_of(Arc::new(faults.clone()));
         (client, faults)
     }
@@ -94,8 +94,8 @@ impl Context {
     }
 
     /// A raw connection.
-    pub fn raw(&self) -> Raw {
-        let backend = self.subject.connect();
+    pub async fn raw(&self) -> Raw {
+        let backend = self.subject.connect().await;
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let seed = self.case.bytes().fold(u64::from(std::process::id()), |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -146,20 +146,6 @@ impl Raw {
     /// The lock's status.
     pub async fn status(&self, name: &Name) -> Result<Status, leasehold_core::Error> {
         self.backend.status(name).await
-    }
-
-    /// The next event that `wanted` accepts, within ten seconds.
-    pub async fn event(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event, String> {
-        let clock = Clock::system();
-        let limit = Deadline::after(clock.now(), Duration::from_secs(10));
-        loop {
-            match clock.within(Some(limit), self.events.recv()).await {
-                Some(Some(event)) if wanted(&event) => return Ok(event),
-                Some(Some(_)) => {}
-                Some(None) => return Err("the backend has dropped its event sink".into()),
-                None => return Err("no such event within ten seconds".into()),
-            }
-        }
     }
 }
 

@@ -21,6 +21,12 @@ pub enum Fault {
     Duplicate,
     /// It hangs for ever, and is never executed.
     Hang,
+    /// It is executed, and answered with this error.
+    Fail(ErrorKind),
+    /// It is not executed, and answered with this error.
+    Refuse(ErrorKind),
+    /// An acquire that is under way for ever, until [`Faults::deliver`].
+    Delay,
 }
 
 /// A backend with faults before it. Cheap to clone; clones are the same.
@@ -38,6 +44,8 @@ struct Inner {
     no_pushes: Arc<AtomicBool>,
     calls: AtomicU64,
     after_acquire: Mutex<Option<Hook>>,
+    after_renewal: Mutex<Option<Hook>>,
+    delayed: Mutex<Vec<Ask>>,
 }
 
 /// Something that happens between the execution of a call and the arrival of its answer.
@@ -60,6 +68,8 @@ impl Faults {
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
             after_acquire: Mutex::default(),
+            after_renewal: Mutex::default(),
+            delayed: Mutex::default(),
         }))
     }
 
@@ -77,6 +87,26 @@ impl Faults {
     pub fn before_next_answer(&self, hook: impl FnOnce() + Send + 'static) {
         let mut after = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner);
         *after = Some(Hook(Box::new(hook)));
+    }
+
+    /// The same for the next renewal.
+    pub fn before_next_renewal_answer(&self, hook: impl FnOnce() + Send + 'static) {
+        let mut after = self.0.after_renewal.lock().unwrap_or_else(PoisonError::into_inner);
+        *after = Some(Hook(Box::new(hook)));
+    }
+
+    /// Delivers the delayed acquires now, however long ago they were given up.
+    ///
+    /// # Errors
+    /// What the backend says to one of them.
+    pub async fn deliver(&self) -> Result<Vec<Answer>> {
+        let asks =
+            std::mem::take(&mut *self.0.delayed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut answers = Vec::new();
+        for ask in asks {
+            answers.push(self.0.backend.acquire(ask).await?);
+        }
+        Ok(answers)
     }
 
     /// From now on renewals arrive or do not.
@@ -111,7 +141,12 @@ where
     match fault {
         None => call().await,
         Some(Fault::LoseRequest) => Err(lost()),
-        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::Hang | Fault::Delay) => std::future::pending().await,
+        Some(Fault::Refuse(kind)) => Err(Error::new(kind, "refused (injected)")),
+        Some(Fault::Fail(kind)) => {
+            call().await.ok();
+            Err(Error::new(kind, "failed (injected)"))
+        }
         Some(Fault::LoseReply) => {
             call().await.ok();
             Err(lost())
@@ -149,6 +184,10 @@ impl Backend for Faults {
     fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let fault = next(&self.0.acquire);
+        if fault == Some(Fault::Delay) {
+            let mut delayed = self.0.delayed.lock().unwrap_or_else(PoisonError::into_inner);
+            delayed.push(ask.clone());
+        }
         Box::pin(async move {
             let answer = under(fault, || self.0.backend.acquire(ask.clone())).await;
             let hook = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -164,7 +203,14 @@ impl Backend for Faults {
         if self.0.no_renewals.load(Ordering::SeqCst) {
             return Box::pin(async { leases.iter().map(|_| Err(lost())).collect() });
         }
-        self.0.backend.renew(leases)
+        Box::pin(async move {
+            let answers = self.0.backend.renew(leases).await;
+            let hook = self.0.after_renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(Hook(hook)) = hook {
+                hook();
+            }
+            answers
+        })
     }
 
     fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
@@ -190,7 +236,7 @@ impl Backend for Faults {
         self.0.backend.descriptor(attempt)
     }
 
-    fn abandon(&self, name: &Name, attempt: AttemptId) {
-        self.0.backend.abandon(name, attempt);
+    fn abandon(&self, end: &End) {
+        self.0.backend.abandon(end);
     }
 }

@@ -8,6 +8,8 @@ mod case;
 pub mod cases;
 mod faulty;
 pub mod holder;
+#[cfg(unix)]
+pub mod kit;
 mod matrix;
 mod subject;
 

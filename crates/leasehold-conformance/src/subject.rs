@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use leasehold_core::backend::Backend;
+use leasehold_core::backend::{Backend, BoxFuture};
 
 /// One engine, set up: a maker of independent connections to one and the same store.
 #[derive(Clone)]
@@ -12,15 +12,17 @@ pub struct Subject {
     pub name: String,
     /// A URL by which another process reaches the same store, where that is possible.
     pub url: Option<String>,
-    connect: Arc<dyn Fn() -> Arc<dyn Backend> + Send + Sync>,
+    connect: Arc<dyn Fn() -> BoxFuture<'static, Arc<dyn Backend>> + Send + Sync>,
 }
 
 impl Subject {
-    /// A subject whose store is reached by `connect`, each call a connection of its own.
-    pub fn new(
-        name: impl Into<String>,
-        connect: impl Fn() -> Arc<dyn Backend> + Send + Sync + 'static,
-    ) -> Self {
+    /// A subject whose store is reached by `connect`, each call a connection of its own, made in
+    /// the runtime where it is used.
+    pub fn new<C>(name: impl Into<String>, connect: impl Fn() -> C + Send + Sync + 'static) -> Self
+    where
+        C: Future<Output = Arc<dyn Backend>> + Send + 'static,
+    {
+        let connect = move || -> BoxFuture<'static, Arc<dyn Backend>> { Box::pin(connect()) };
         Self { name: name.into(), url: None, connect: Arc::new(connect) }
     }
 
@@ -31,8 +33,8 @@ impl Subject {
     }
 
     /// A new connection.
-    pub fn connect(&self) -> Arc<dyn Backend> {
-        (self.connect)()
+    pub async fn connect(&self) -> Arc<dyn Backend> {
+        (self.connect)().await
     }
 }
 

@@ -25,6 +25,10 @@ pub(crate) enum Patience {
 
 /// First and longest pause between two asks where the engine does not say when to come again.
 const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// A push may be lost: whoever waits asks again after this long at the latest.
+const SLOW_POLL: Duration = Duration::from_secs(15);
+/// Attempts whose grant came too late before it is called an error.
+const ANEW: u32 = 4;
 /// First and longest pause after an error.
 const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -77,7 +81,11 @@ async fn in_turn(
         }
     };
     let waits = matches!(patience, Patience::Until(_));
-    loop {
+    let mut pauses = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
+    for round in 0..ANEW {
+        if round > 1 {
+            shared.clock.sleep(pauses.next(jitter())).await;
+        }
         let attempt = Attempt::new(client, name, options, terms, waits);
         match attempt.run(until).await? {
             Outcome::Held(hold) => return Ok(Some(hold)),
@@ -88,6 +96,14 @@ async fn in_turn(
             Outcome::Anew => {}
         }
     }
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "{ANEW} grants in a row came after their own end: the backend answers more slowly than \
+             a ttl of {:?} allows",
+            terms.ttl
+        ),
+    ))
 }
 
 fn timed_out() -> Error {
@@ -165,7 +181,7 @@ impl<'a> Attempt<'a> {
                 }
                 Ok(Answer::Queued { ask_again, .. }) => ask_again,
                 Ok(Answer::Busy { ask_again }) => ask_again.unwrap_or_else(|| busy.next(jitter())),
-                Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+                Err(error) if error.kind().is_certain() => return Err(error),
                 Err(error) => {
                     // Unknown is not refused: the same attempt asks again until too long nothing
                     // was heard.
@@ -188,23 +204,28 @@ impl<'a> Attempt<'a> {
                 contended = true;
                 self.shared().meters.contended.increment(1);
             }
-            if let Some(grant) = self.wait(pause, until).await? {
-                return Ok(self.hold(grant, sent));
+            if let Some(grant) = self.wait(pause.min(SLOW_POLL), until).await? {
+                // A push says itself how long it is good for; the time spent waiting counts not.
+                let now = clock.now();
+                return Ok(self.hold(grant, now));
             }
         }
     }
 
-    /// Asks the backend, within the time that the caller has.
+    /// Asks the backend, within the time that the caller and the client's patience allow.
     async fn ask_once(&mut self, until: Option<Deadline>) -> Result<Answer> {
-        let before = std::mem::replace(&mut self.unanswered, true);
-        self.known = true;
+        let unanswered = std::mem::replace(&mut self.unanswered, true);
+        let known = std::mem::replace(&mut self.known, true);
         let shared = self.client.shared();
-        let answer = shared.clock.within(until, shared.backend.acquire(self.ask.clone())).await;
+        let patience = Deadline::after(shared.clock.now(), shared.patience);
+        let limit = until.map_or(patience, |until| until.min(patience));
+        let answer =
+            shared.clock.within(Some(limit), shared.backend.acquire(self.ask.clone())).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer()));
-        let unknown = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
-        self.unanswered = before || unknown;
-        if answer.as_ref().is_err_and(|error| error.kind() != ErrorKind::Unavailable) {
-            self.known = before;
+        let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
+        self.unanswered = unanswered || (answer.is_err() && !refused);
+        if refused {
+            self.known = known;
         }
         answer
     }
@@ -297,7 +318,7 @@ impl Drop for Attempt<'_> {
                 keep: None,
                 then: None,
             };
-            hand_over(shared, self.client.jobs(), Job::End(end));
+            hand_over(shared, self.client.jobs(), Job::End(end, self.terms.ttl));
         }
     }
 }

@@ -24,8 +24,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///   (`acquire` gives the same lease and tokens); calls of different attempts never touch each other.
 /// - Only what was granted or queued must be ended: an ask that was refused, or answered `Busy`
 ///   when it was not to wait, leaves nothing behind.
-/// - An error of kind `Invalid`, `Unsupported`, `Refused` or `Foreign` means: certainly not done.
-///   Any other error means: unknown, and the caller asks again or ends the attempt.
+/// - An error whose kind is certain ([`ErrorKind::is_certain`](crate::ErrorKind::is_certain)) means:
+///   not done. Any other error means: unknown, and the caller asks again or ends the attempt.
 /// - Every call ends within a time limit of the backend's own; the futures may be dropped at any
 ///   await point, after which the caller ends the attempt with `suspect` set.
 /// - An `acquire` that arrives after the release of its own attempt is refused.
@@ -67,7 +67,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Ends an attempt without waiting, when there is no runtime left to do it properly.
     /// An engine that cannot leaves it to the ttl.
-    fn abandon(&self, _name: &Name, _attempt: AttemptId) {}
+    fn abandon(&self, _end: &End) {}
 }
 
 /// What an engine can do; the conformance suite chooses its cases by this.

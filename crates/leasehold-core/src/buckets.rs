@@ -72,8 +72,12 @@ pub(crate) fn bucket_end(now: Now, ttl: Duration) -> Now {
 }
 
 /// 100 ms, or a hundredth of a short ttl.
+pub(crate) fn bucket_width(ttl: Duration) -> Duration {
+    WIDTH.min(ttl / 100)
+}
+
 fn width(ttl: Duration) -> u64 {
-    (WIDTH.min(ttl / 100).as_nanos() as u64).max(1)
+    (bucket_width(ttl).as_nanos() as u64).max(1)
 }
 
 /// The steady time of a bucket as a deadline for the clock to sleep until.

@@ -1,5 +1,6 @@
 //! The client: one process's connection to a backend, and where its locks come from.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +20,9 @@ use crate::{Error, ErrorKind, Result};
 /// It owns one background task, whatever the number of locks, that renews them, tells losses and
 /// ends what was abandoned. The task lives as long as a clone or a guard does, or until the
 /// runtime ends that it was made on; guards whose lease needs renewal are lost then, and told so.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedSender<Job>,
@@ -34,18 +34,12 @@ pub struct ClientBuilder {
     backend: Arc<dyn Backend>,
     clock: Clock,
     patience: Duration,
-    own_thread: bool,
 }
 
 impl ClientBuilder {
     /// A builder with the defaults: system clock, 10 s patience, the current runtime.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self {
-            backend,
-            clock: Clock::system(),
-            patience: Duration::from_secs(10),
-            own_thread: false,
-        }
+        Self { backend, clock: Clock::system(), patience: Duration::from_secs(10) }
     }
 
     /// The clock that validity is computed from. Default: the system's.
@@ -61,42 +55,35 @@ impl ClientBuilder {
         self
     }
 
-    /// Gives the background task a thread and runtime of its own, so that tasks of the program
-    /// that block their runtime cannot starve renewal. Default: false, the current runtime.
-    pub fn own_thread(mut self, own_thread: bool) -> Self {
-        self.own_thread = own_thread;
-        self
-    }
-
-    /// Makes the client and starts its background task.
+    /// Makes the client and starts its background task on the current runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when called outside a tokio runtime without
-    /// [`own_thread`](Self::own_thread); [`ErrorKind::Unavailable`] when the system has no
-    /// randomness or no thread to give.
+    /// [`ErrorKind::Invalid`] when called outside a tokio runtime;
+    /// [`ErrorKind::Unavailable`] when the system has no randomness to give.
     pub fn build(self) -> Result<Client> {
-        let unavailable =
-            |what: &str| Error::new(ErrorKind::Unavailable, what).during("connect", None);
+        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+        let (client, task) = self.parts()?;
+        runtime.spawn(task.run());
+        Ok(client)
+    }
+
+    fn parts(self) -> Result<(Client, Task)> {
         let bits =
             getrandom::u64().map_err(|_| unavailable("the system has no randomness to give"))?;
         let client = ClientId::from_bits(bits);
-        let runtime = if self.own_thread {
-            None
-        } else {
-            Some(Handle::try_current().map_err(|_| no_runtime())?)
-        };
         let (sink, events) = EventSink::channel();
         self.backend.attach(client, sink);
         let shared = Arc::new(Shared::new(self.backend, self.clock, client, self.patience));
         let (jobs, receiver) = mpsc::unbounded_channel();
         let task = Task::new(shared.clone(), receiver, events);
-        match runtime {
-            Some(runtime) => drop(runtime.spawn(task.run())),
-            None => spawn_thread(task).map_err(|error| {
-                unavailable("cannot start the renewal thread").with_source(error)
-            })?,
-        }
-        Ok(Client(Arc::new(Inner { shared, jobs })))
+        Ok((Client(Arc::new(Inner { shared, jobs })), task))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usage = self.usage();
+        f.debug_struct("Client").field("place", &self.place()).field("usage", &usage).finish()
     }
 }
 
@@ -109,6 +96,41 @@ impl Client {
         ClientBuilder::new(backend).build()
     }
 
+    /// A client whose backend and background task live on a thread and runtime of their own, so
+    /// that tasks of the program that block their runtime cannot starve renewal, and no runtime
+    /// of the program's takes it along when it ends. The thread ends with the client and its
+    /// guards.
+    ///
+    /// # Errors
+    /// What `open` says; [`ErrorKind::Unavailable`] when the system has no thread to give.
+    pub async fn on_own_thread<O, F>(open: O) -> Result<Self>
+    where
+        O: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<Arc<dyn Backend>>>,
+    {
+        let no_thread = |error| unavailable("cannot start the renewal thread").with_source(error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(no_thread)?;
+        let (sender, made) = oneshot::channel();
+        let live = move || {
+            runtime.block_on(async {
+                let parts = async { ClientBuilder::new(open().await?).parts() }.await;
+                let (client, task) = match parts {
+                    Ok((client, task)) => (Ok(client), Some(task)),
+                    Err(error) => (Err(error), None),
+                };
+                if sender.send(client).is_ok()
+                    && let Some(task) = task
+                {
+                    task.run().await;
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("leasehold".into()).spawn(live);
+        thread.map_err(no_thread)?;
+        made.await.unwrap_or_else(|_| Err(unavailable("the renewal thread has ended")))
+    }
+
     /// The lock of this name. No I/O; a name that is not allowed is an error when it is used.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.clone(), name.as_ref())
@@ -119,7 +141,6 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the engine cannot list; otherwise what the backend says.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<Status>> {
-        self.open()?;
         let listed = self.shared().backend.list(prefix, limit).await;
         listed.map_err(|error| error.during("list", None))
     }
@@ -136,8 +157,8 @@ impl Client {
 
     /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
     ///
-    /// Guards stay valid and are still renewed; release them before, or drop them after. Acquiring
-    /// fails with [`ErrorKind::Closed`] from now on.
+    /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
+    /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.
     pub async fn close(&self) {
         self.shared().closed.cancel();
         self.settle().await;
@@ -180,15 +201,11 @@ impl Client {
 fn no_runtime() -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "no tokio runtime here: connect inside one, ask for own_thread, or use the blocking client",
+        "no tokio runtime here: connect inside one, or use the blocking client",
     )
     .during("connect", None)
 }
 
-fn spawn_thread(task: Task) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new()
-        .name("leasehold-renewal".into())
-        .spawn(move || runtime.block_on(task.run()))
-        .map(drop)
+fn unavailable(what: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, what).during("connect", None)
 }

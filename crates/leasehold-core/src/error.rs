@@ -15,7 +15,8 @@ pub enum ErrorKind {
     /// This backend cannot do it (see its [`Capability`](crate::backend::Capability)).
     /// Nothing was changed.
     Unsupported,
-    /// The lock was not to be had in the time given. Nothing is held and no waiter is left.
+    /// The lock was not to be had in the time given. Nothing is held; the place in line is given up
+    /// in the background.
     Timeout,
     /// The lease ended while the guard was held. Somebody else may hold the lock by now.
     Lost,
@@ -29,6 +30,14 @@ pub enum ErrorKind {
     Foreign,
     /// The client was closed, or the runtime that its renewal task ran on has ended.
     Closed,
+}
+
+impl ErrorKind {
+    /// True when the operation was certainly not carried out. After any other error of a backend
+    /// that is unknown: it is asked again, or ended.
+    pub fn is_certain(self) -> bool {
+        matches!(self, Self::Invalid | Self::Unsupported | Self::Refused | Self::Foreign)
+    }
 }
 
 /// Whether the same call may succeed later.

@@ -1,5 +1,6 @@
 //! What the program holds: valid by the clock, told of loss, released once.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Releasing, hand_over};
+use crate::ending::{Releasing, hand_over, lost};
 use crate::hold::Hold;
 use crate::renewal::Job;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
@@ -18,8 +19,8 @@ use crate::{Error, ErrorKind, Name, OnLoss, Result};
 /// Validity is computed from the clock at each call, so it is right even if the renewal task, or
 /// the whole process, was stopped for a while. What it cannot rule out is a pause between the
 /// check and the next line: that is what the [`token`](Self::token) is for.
-#[must_use = "the lock is released as soon as its guard is dropped"]
-#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
+              (`let _ =` drops it at once)"]
 pub struct Guard {
     client: Client,
     hold: Option<Arc<Hold>>,
@@ -186,15 +187,28 @@ impl Guard {
 
     async fn end(mut self, stay: bool) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
-        if !hold.leave() {
-            return Ok(());
-        }
         let shared = self.client.shared().clone();
+        if !hold.leave() {
+            let lease = hold.lease();
+            return match lease.is_valid(shared.clock.now()) {
+                true => Ok(()),
+                false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
+                    .during("release", Some(&hold.name))),
+            };
+        }
         Releasing::new(shared, self.client.jobs().clone(), hold, stay).run().await
     }
 
     pub(crate) fn stops_work(&self) -> bool {
         self.hold().on_loss != OnLoss::Notify
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Guard");
+        out.field("name", self.name()).field("token", &self.token().get());
+        out.field("valid", &self.is_valid()).finish_non_exhaustive()
     }
 }
 

@@ -74,17 +74,14 @@ impl Hold {
 
     /// One more guard shares it; false when it is over already.
     pub(crate) fn share(&self, now: Now) -> bool {
-        let joined = self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| {
-            (users > 0).then_some(users + 1)
-        });
-        if joined.is_err() {
-            return false;
-        }
-        let valid = self.lease().is_valid(now);
-        if !valid {
-            self.users.fetch_sub(1, Ordering::AcqRel);
-        }
-        valid
+        let join = |users| (users > 0).then_some(users + 1);
+        self.lease().is_valid(now)
+            && self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, join).is_ok()
+    }
+
+    /// True while some guard is there that relies on it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
     }
 
     /// A guard goes; true for the last.

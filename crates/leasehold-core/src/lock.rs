@@ -46,7 +46,8 @@ impl Lock {
         self
     }
 
-    /// Time from one renewal to the next. At least 1 ms, and before the loss would be told.
+    /// Time from one renewal to the next. At least 200 ms (a fiftieth of a ttl below 10 s), and before
+    /// the loss would be told.
     /// Default: a third of the ttl. Each is sent up to a tenth earlier, at random.
     pub fn renew_after(mut self, after: Duration) -> Self {
         self.options.renew_after = Some(after);
@@ -61,7 +62,7 @@ impl Lock {
         self
     }
 
-    /// The guard ends this long after it was asked for, however often it was renewed, even if the
+    /// The guard ends this long after it was granted, however often it was renewed, even if the
     /// program forgets it. 10 ms to 365 d, default none; at least the lease and the minimum hold.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
@@ -70,7 +71,8 @@ impl Lock {
 
     /// The lock stays taken for at least this long after it was acquired, so that a short job on
     /// machines whose clocks differ does not run twice. Up to 24 h, default 0. Where the engine
-    /// cannot keep it without us, the release lingers.
+    /// cannot keep it without us, the release lingers; a guard that is dropped does so in the
+    /// background, and only for as long as its runtime lives.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.options.min_hold = min_hold;
         self
@@ -115,7 +117,8 @@ impl Lock {
         self.acquire_for(self.options.wait).await
     }
 
-    /// Acquires the lock, waiting no longer than `wait`.
+    /// Acquires the lock, waiting no longer than `wait`; zero tries once, as
+    /// [`try_acquire`](Self::try_acquire) does.
     ///
     /// # Errors
     /// [`ErrorKind::Timeout`] when the time is up; others as [`acquire`](Self::acquire).
@@ -170,10 +173,10 @@ impl Lock {
             done = work(inner) => Ok(done),
         };
         let during_run = |error: Error| error.during("run", self.name.as_ref().ok());
-        let released = guard.release().await;
         match done {
+            // The guard is dropped: what is left to do must not keep the caller from hearing this.
             Err(reason) => Err(during_run(lost(reason))),
-            Ok(done) => match released {
+            Ok(done) => match guard.release().await {
                 Err(error) if stops && error.kind() == ErrorKind::Lost => Err(during_run(error)),
                 _ => Ok(done), // What the release left over is seen to in the background.
             },
@@ -217,6 +220,14 @@ impl Lock {
     }
 
     async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
+        if wait.is_some_and(|wait| wait.is_zero()) {
+            let guard = self.try_acquire().await?;
+            return guard.ok_or_else(|| {
+                self.client.shared().meters.timed_out.increment(1);
+                Error::new(ErrorKind::Timeout, "somebody else holds it")
+                    .during("acquire", self.name.as_ref().ok())
+            });
+        }
         self.acquire_until(self.deadline(wait)).await
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_proto::{Terms, drift, loss_margin};
 
 use crate::backend::{Capability, LeaseKind};
+use crate::buckets::bucket_width;
 use crate::{Error, ErrorKind, Result};
 
 /// Shortest lease that can be asked for.
@@ -115,7 +116,13 @@ impl Options {
             }
             let validity = ttl.saturating_sub(drift(ttl));
             let last = validity.saturating_sub(loss_margin(ttl, validity));
-            within("renew_after", after, Duration::from_millis(1), last)?;
+            // More often than the renewal task's buckets are wide would be without a pause.
+            within(
+                "renew_after",
+                after,
+                (bucket_width(ttl) * 2).max(Duration::from_millis(1)),
+                last,
+            )?;
         }
         let after = self.renew_after.unwrap_or(ttl / 3);
         Ok((self.lease.is_none() || session).then_some(after))
@@ -177,6 +184,10 @@ mod tests {
             (Options { min_hold: secs(9), max_hold: Some(secs(5)), ..none() }, "min_hold: 9s"),
             (Options { min_hold: secs(9), lease: Some(secs(5)), ..none() }, "min_hold: 9s"),
             (Options { renew_after: Some(secs(29)), ..none() }, "renew_after: 29s"),
+            (
+                Options { renew_after: Some(Duration::from_millis(199)), ..none() },
+                "renew_after: 199ms",
+            ),
             (Options { renew_after: Some(secs(1)), lease: Some(secs(5)), ..none() }, "renew_after"),
             (Options { max_hold: Some(Duration::MAX), ..none() }, "max_hold"),
             (Options { metadata: Some("x".repeat(1025)), ..none() }, "metadata: has 1025"),

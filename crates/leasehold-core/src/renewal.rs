@@ -3,18 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::backend::{End, Event, Grant, Renewal, Renewed};
 use crate::buckets::{bucket_end, deadline};
 use crate::ending;
 use crate::hold::Hold;
 use crate::shared::{Shared, jitter};
-use crate::{Name, Result};
+use crate::{Error, ErrorKind, Name, Result};
 
 /// Leases in one call to the backend.
 const BATCH: usize = 256;
@@ -26,8 +27,8 @@ const JUMP_NS: i128 = 50_000_000;
 /// Work that handles give to the background task.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// End an attempt, and go on until the backend has answered.
-    End(End),
+    /// End an attempt with leases of this ttl, and go on until the backend has answered.
+    End(End, Duration),
     /// The last guard of a hold was dropped: release it, after its minimum hold.
     Release(Arc<Hold>),
     /// Answer when everything that was to be ended has been.
@@ -40,15 +41,22 @@ enum Done {
     Ended,
 }
 
+/// Jobs taken in one turn.
+const JOBS: usize = 256;
+
 pub(crate) struct Task {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedReceiver<Job>,
     events: mpsc::UnboundedReceiver<Event>,
     running: JoinSet<Done>,
-    endings: usize,
-    settling: Vec<oneshot::Sender<()>>,
-    /// Wall minus steady clock when last looked at.
+    /// The endings among what runs, numbered in the order in which they began.
+    endings: HashMap<Id, u64>,
+    began: u64,
+    /// Who waits for all endings below a number.
+    settling: Vec<(u64, oneshot::Sender<()>)>,
+    /// Wall minus steady clock when last looked at, and when that was.
     offset_ns: i128,
+    looked_at: Now,
 }
 
 impl Task {
@@ -57,15 +65,17 @@ impl Task {
         jobs: mpsc::UnboundedReceiver<Job>,
         events: mpsc::UnboundedReceiver<Event>,
     ) -> Self {
-        let offset_ns = offset(shared.clock.now());
+        let now = shared.clock.now();
         Self {
             shared,
             jobs,
             events,
             running: JoinSet::new(),
-            endings: 0,
+            endings: HashMap::new(),
+            began: 0,
             settling: Vec::new(),
-            offset_ns,
+            offset_ns: offset(now),
+            looked_at: now,
         }
     }
 
@@ -73,26 +83,37 @@ impl Task {
     pub(crate) async fn run(mut self) {
         let mut handles_live = true;
         let mut backend_live = true;
-        while handles_live || self.endings > 0 {
+        let mut jobs = Vec::new();
+        while handles_live || !self.endings.is_empty() {
             let wake_at = self.next_look();
+            // Whoever waits for the engine's word comes before what only tidies up.
             tokio::select! {
                 biased;
                 () = sleep(&self.shared, wake_at) => self.look(),
-                Some(done) = self.running.join_next() => self.handle_done(done.ok()),
-                job = self.jobs.recv(), if handles_live => match job {
-                    Some(job) => self.handle_job(job),
-                    None => handles_live = false,
-                },
                 event = self.events.recv(), if backend_live => match event {
                     Some(event) => self.handle_event(event),
                     None => backend_live = false,
                 },
+                Some(done) = self.running.join_next_with_id() => self.handle_done(done),
+                taken = self.jobs.recv_many(&mut jobs, JOBS), if handles_live => {
+                    handles_live = taken > 0;
+                    jobs.drain(..).for_each(|job| self.handle_job(job));
+                }
                 () = self.shared.wake.notified() => {}
             }
-            if self.endings == 0 {
-                for waiting in self.settling.drain(..) {
-                    waiting.send(()).ok();
-                }
+            self.tell_settled();
+        }
+    }
+
+    fn tell_settled(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let oldest = self.endings.values().min().copied().unwrap_or(u64::MAX);
+        for (below, waiting) in std::mem::take(&mut self.settling) {
+            match below <= oldest {
+                true => drop(waiting.send(()).ok()),
+                false => self.settling.push((below, waiting)),
             }
         }
     }
@@ -100,7 +121,7 @@ impl Task {
     fn next_look(&self) -> Option<Deadline> {
         let now = self.shared.clock.now();
         let mut held = self.shared.held();
-        let latest = now.steady_ns + LOOK_AGAIN.as_nanos() as u64;
+        let latest = self.looked_at.steady_ns + LOOK_AGAIN.as_nanos() as u64;
         held.asleep_until = held.buckets.next().map(|next| next.min(latest));
         held.asleep_until.map(|at| deadline(now, at))
     }
@@ -108,6 +129,7 @@ impl Task {
     /// Does what is due: renewals go out in batches, losses are told.
     fn look(&mut self) {
         let now = self.shared.clock.now();
+        self.looked_at = now;
         let offset = offset(now);
         let jumped = offset - self.offset_ns > JUMP_NS;
         self.offset_ns = offset;
@@ -134,7 +156,8 @@ impl Task {
                 Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
                 Step::End if hold.claim_end() => {
                     self.shared.forget(&hold);
-                    self.spawn_end(hold.end(None));
+                    let ttl = hold.lease().terms().ttl;
+                    self.spawn_ending(ending::end(self.shared.clone(), hold.end(None), ttl));
                 }
                 Step::End => {}
                 Step::Wait => {}
@@ -154,14 +177,17 @@ impl Task {
             let longest = batch.iter().map(|renewal| renewal.ttl).max().unwrap_or_default();
             let limit = Deadline::after(sent, longest);
             let answers = shared.clock.within(Some(limit), shared.backend.renew(&batch)).await;
+            let answers = answers.unwrap_or_else(|| {
+                batch.iter().map(|_| Err(Error::new(ErrorKind::Unavailable, "no answer"))).collect()
+            });
             let attempts = batch.iter().map(|renewal| renewal.attempt);
-            Done::Renewed(sent, attempts.zip(answers.unwrap_or_default()).collect())
+            Done::Renewed(sent, attempts.zip(answers).collect())
         });
     }
 
-    fn handle_done(&mut self, done: Option<Done>) {
+    fn handle_done(&mut self, done: std::result::Result<(Id, Done), JoinError>) {
         match done {
-            Some(Done::Renewed(sent, answers)) => {
+            Ok((_, Done::Renewed(sent, answers))) => {
                 for (attempt, answer) in answers {
                     let hold = self.shared.held().by_attempt.get(&attempt).cloned();
                     if let Some(hold) = hold {
@@ -169,8 +195,9 @@ impl Task {
                     }
                 }
             }
-            // An ending that panicked inside the backend counts as ended: the ttl does the rest.
-            Some(Done::Ended) | None => self.endings = self.endings.saturating_sub(1),
+            Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
+            // A panic in the backend: renewals are sent again, an ending is left to the ttl.
+            Err(error) => drop(self.endings.remove(&error.id())),
         }
     }
 
@@ -200,26 +227,27 @@ impl Task {
 
     fn handle_job(&mut self, job: Job) {
         match job {
-            Job::End(end) => self.spawn_end(end),
+            Job::End(end, ttl) => self.spawn_ending(ending::end(self.shared.clone(), end, ttl)),
             Job::Release(hold) => {
-                let shared = self.shared.clone();
-                self.endings += 1;
-                self.running.spawn(async move {
-                    ending::release_in_background(&shared, &hold).await;
-                    Done::Ended
-                });
+                self.spawn_ending(ending::release_in_background(self.shared.clone(), hold));
             }
-            Job::Settle(answer) => self.settling.push(answer),
+            Job::Settle(answer) => self.settling.push((self.began, answer)),
         }
     }
 
-    fn spawn_end(&mut self, end: End) {
-        let shared = self.shared.clone();
-        self.endings += 1;
-        self.running.spawn(async move {
-            ending::end(&shared, end).await;
+    /// Runs an ending: what the backend does at once needs no task of its own.
+    fn spawn_ending(&mut self, ending: impl Future<Output = ()> + Send + 'static) {
+        let mut ending = Box::pin(ending);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if ending.as_mut().poll(&mut context).is_ready() {
+            return;
+        }
+        let task = self.running.spawn(async move {
+            ending.await;
             Done::Ended
         });
+        self.endings.insert(task.id(), self.began);
+        self.began += 1;
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -249,15 +277,9 @@ impl Task {
             return;
         }
         let base = Some(grant.tokens.base());
-        self.spawn_end(End {
-            name,
-            attempt,
-            base,
-            last: None,
-            suspect: false,
-            keep: None,
-            then: None,
-        });
+        let end = End { name, attempt, base, last: None, suspect: false, keep: None, then: None };
+        let ttl = crate::options::DEFAULT_TTL;
+        self.spawn_ending(ending::end(self.shared.clone(), end, ttl));
     }
 }
 
@@ -265,6 +287,7 @@ impl Drop for Task {
     /// The task ends with its runtime, perhaps while locks are held: nobody renews them any more,
     /// so their holders are told now, and nobody acquires another.
     fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
         self.shared.closed.cancel();
         let held: HashMap<AttemptId, Arc<Hold>> = self.shared.held().by_attempt.clone();
         for hold in held.values() {
@@ -275,11 +298,7 @@ impl Drop for Task {
         }
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
-            match job {
-                Job::End(end) => self.shared.backend.abandon(&end.name, end.attempt),
-                Job::Release(hold) => ending::abandon(&self.shared, &hold),
-                Job::Settle(_) => {}
-            }
+            ending::abandon_job(&self.shared, job);
         }
     }
 }

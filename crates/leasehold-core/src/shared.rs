@@ -1,7 +1,7 @@
 //! What a client's handles and its background task have in common.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     /// Fires when the client is closed, or its background task has ended.
     pub(crate) closed: CancellationToken,
+    /// The background task has ended: nobody renews any more.
+    pub(crate) ended: AtomicBool,
     sequence: AtomicU32,
     held: Mutex<Held>,
     waiting: Mutex<Waiting>,
@@ -101,6 +103,7 @@ impl Shared {
             turns: Turns::default(),
             wake: Notify::new(),
             closed: CancellationToken::new(),
+            ended: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
             held: Mutex::default(),
             waiting: Mutex::default(),
@@ -134,6 +137,9 @@ impl Shared {
             nearer
         };
         self.meters.held.increment(1.0);
+        if self.ended.load(Ordering::Acquire) && !hold.lease().terms().session {
+            self.lose(hold, LossReason::ClientClosed);
+        }
         if nearer {
             self.wake.notify_one();
         }
@@ -167,7 +173,9 @@ impl Shared {
             self.forget(hold); // Otherwise it is looked after until it is to be given back.
         }
         hold.lost_signal().cancel();
-        if hold.on_loss == OnLoss::Abort {
+        // A client that goes down with its runtime is no reason; nor is a lock that only lingers.
+        let at_risk = reason != LossReason::ClientClosed && hold.is_used();
+        if hold.on_loss == OnLoss::Abort && at_risk {
             std::process::abort();
         }
     }

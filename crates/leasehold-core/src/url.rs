@@ -28,10 +28,17 @@ impl StoreUrl {
                 )
             })?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if query.contains('@') {
+            return Err(invalid("an @ among the options; in a user or password write ? as %3F, in an option @ as %40".into()));
+        }
         let mut options: Vec<(String, String)> = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        for (number, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+            // What stands there may be a part of a secret, so it is not shown.
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(invalid(format!("option {pair:?} has no value; write {pair}=VALUE")));
+                let number = number + 1;
+                return Err(invalid(format!(
+                    "option number {number} has no value; write KEY=VALUE"
+                )));
             };
             if options.iter().any(|(known, _)| known == key) {
                 return Err(invalid(format!("option {key:?} stands twice")));
@@ -59,12 +66,11 @@ impl StoreUrl {
     pub fn path(&self) -> Result<String> {
         let path = match self.place.strip_prefix("//") {
             Some(rest) if rest.starts_with('/') => rest,
-            Some(rest) => {
-                let host = rest.split('/').next().unwrap_or_default();
+            Some(_) => {
                 return Err(Error::new(
                     ErrorKind::Invalid,
                     format!(
-                        "store URL: host {host:?} in a {}: URL; only a local path is allowed",
+                        "store URL: a host in a {}: URL; only a local path is allowed",
                         self.scheme
                     ),
                 ));
@@ -108,9 +114,10 @@ impl StoreUrl {
 impl fmt::Display for StoreUrl {
     /// The URL without users and passwords, and without the options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = match (self.place.strip_prefix("//"), self.place.rfind('@')) {
-            (Some(_), Some(at)) => format!("//…{}", &self.place[at..]),
-            _ => self.place.clone(),
+        let local = matches!(self.scheme.as_str(), "file" | "memory");
+        let shown = match self.place.rfind('@').filter(|_| !local || self.place.starts_with("//")) {
+            Some(at) => format!("…{}", &self.place[at..]),
+            None => self.place.clone(),
         };
         write!(f, "{}:{shown}", self.scheme)
     }
@@ -152,12 +159,14 @@ mod tests {
     fn a_password_is_never_shown() {
         let url = StoreUrl::parse("redis://user:s3cret@host:6379/0?password=s3cret").unwrap();
         assert!(!format!("{url} {url:?}").contains("s3cret"));
-        assert_eq!(url.to_string(), "redis://…@host:6379/0");
+        assert_eq!(url.to_string(), "redis:…@host:6379/0");
         for (url, has) in [
             ("redlock://one:1,u:s3/cr,et@two:2,three:3/", true),
             ("redis://host/?sentinel-password=s3cret", true),
             ("redis://host/?password-file=/run/secret", false),
             ("file:/var/lib/locks", false),
+            ("redis:u:s3cret@host", true),
+            ("file://u:s3cret@host/x", true),
         ] {
             let url = StoreUrl::parse(url).unwrap();
             assert_eq!(url.has_credentials(), has, "{url:?}");
@@ -166,11 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn errors_show_no_part_of_a_password() {
+        for url in
+            ["redis://u:a?s3cret@host", "redis://host?password=a&s3cret", "file://u:s3cret@h/x"]
+        {
+            let error = StoreUrl::parse(url).and_then(|url| url.path()).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
     fn bad_urls_name_the_part() {
         for (bad, part) in [
             ("", "scheme"),
             ("/tmp/x", "scheme"),
-            ("file:/a?x", "\"x\""),
+            ("file:/a?x", "number 1"),
             ("file:/a?x=1&x=2", "twice"),
             ("file:/a?x=%ff", "UTF-8"),
         ] {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_conformance::Faults;
-use leasehold_core::backend::Backend;
+use leasehold_conformance::{Fault, Faults};
+use leasehold_core::backend::{Backend, State};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, telemetry};
@@ -190,6 +190,131 @@ async fn validity_counts_from_before_the_request() {
 }
 
 #[tokio::test]
+async fn a_renewal_counts_from_before_its_request() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("slow").ttl(secs(30)).acquire().await.unwrap();
+    let (hand, faults) = (bench.hand.clone(), bench.faults.clone());
+    bench.faults.before_next_renewal_answer(move || {
+        hand.advance(secs(12));
+        faults.cut_renewals(true); // No other one comes through.
+    });
+    let before = guard.deadline();
+    bench.pass(ms(10_100)).await;
+    assert_ne!(guard.deadline(), before, "not renewed");
+    assert!(guard.remaining() <= secs(18), "{:?}", guard.remaining());
+}
+
+#[tokio::test]
+async fn the_time_of_waiting_is_not_held_against_a_maximum_hold() {
+    let bench = Bench::new();
+    let held = bench.other_client().lock("waited").ttl(secs(60)).acquire().await.unwrap();
+    let lock = bench.client.lock("waited").max_hold(secs(5));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    others_run().await;
+    bench.pass(secs(6)).await;
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    bench.pass(secs(3)).await;
+    assert!(guard.is_valid() && guard.remaining() <= secs(2), "{:?}", guard.remaining());
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_holds_nobody_beyond_the_clients_patience() {
+    let bench = Bench::new();
+    bench.faults.on_acquire(&[Fault::Hang]);
+    let lock = bench.client.lock("hangs");
+    let asking = tokio::spawn(async move { lock.acquire().await });
+    others_run().await;
+    bench.pass(secs(11)).await;
+    assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    let guard = bench.client.lock("b").acquire().await.unwrap();
+    bench.faults.on_release(&[Fault::Hang]);
+    let releasing = tokio::spawn(guard.release());
+    others_run().await;
+    bench.pass(secs(11)).await;
+    assert_eq!(releasing.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_loss_is_told_even_if_the_release_after_it_hangs() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("told").ttl(secs(30));
+    let running = tokio::spawn(async move { lock.run(|_| std::future::pending::<()>()).await });
+    others_run().await;
+    bench.faults.cut_renewals(true);
+    bench.faults.on_release(&[Fault::Hang; 8]);
+    bench.pass(secs(28)).await;
+    assert!(running.is_finished(), "still waiting for its release");
+    assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn an_ending_is_not_repeated_for_longer_than_its_lease_can_last() {
+    let bench = Bench::new();
+    bench.faults.on_acquire(&[Fault::LoseReply; 200]);
+    bench.faults.on_release(&[Fault::LoseRequest; 1000]);
+    let lock = bench.client.lock("down").ttl(secs(1));
+    let asking = tokio::spawn(async move { lock.try_acquire().await.map(drop) });
+    bench.pass(secs(11)).await;
+    assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    bench.pass(secs(4)).await;
+    let calls = bench.faults.calls();
+    bench.pass(secs(60)).await;
+    assert_eq!(bench.faults.calls(), calls, "still at it");
+}
+
+#[tokio::test]
+async fn every_guard_of_a_lost_lock_hears_of_it() {
+    let bench = Bench::new();
+    let first = bench.client.lock("shared").ttl(secs(30)).acquire().await.unwrap();
+    let second = first.reenter().unwrap();
+    bench.hand.advance(secs(31));
+    assert_eq!(first.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(second.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_jumps_is_told_of_to_those_who_only_listen() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("listen").ttl(secs(3600)).acquire().await.unwrap();
+    let told = guard.cancellation_token();
+    others_run().await;
+    bench.hand.step_wall(7200);
+    bench.pass(secs(2)).await;
+    assert!(told.is_cancelled(), "not until its next renewal");
+}
+
+#[test]
+fn guards_dropped_just_before_their_runtime_ends_are_released() {
+    let hand = ManualClock::new();
+    let store = MemoryStore::with_clock(hand.clock());
+    for flavor in 0..2 {
+        let runtime = match flavor {
+            0 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            _ => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+        };
+        let runtime = runtime.unwrap();
+        let client = runtime.block_on(async {
+            let faults = Faults::before(Arc::new(store.connect()));
+            faults.on_release(&[Fault::Hang; 200]); // They are under way when it ends.
+            let client = connect(&hand, Arc::new(faults));
+            for number in 0..400 {
+                let name = format!("{flavor}/{number}");
+                drop(client.lock(name).ttl(secs(3600)).acquire().await.unwrap());
+            }
+            client
+        });
+        drop(runtime);
+        let look = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let held = look.block_on(async {
+            let listed = client.list("", 1000).await.unwrap();
+            listed.iter().filter(|status| status.state == State::Held).count()
+        });
+        assert_eq!(held, 0, "flavour {flavor}");
+    }
+}
+
+#[tokio::test]
 async fn a_maximum_hold_ends_a_renewed_lease_exactly_then() {
     let bench = Bench::new();
     let lock = bench.client.lock("bounded").ttl(secs(30)).max_hold(secs(60));
@@ -214,7 +339,8 @@ async fn a_push_that_is_not_confirmed_in_time_is_not_relied_on() {
     bench.faults.cut_renewals(true);
     held.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
-    assert!(guard.remaining() <= secs(2), "more than was offered: {:?}", guard.remaining());
+    // Two seconds, less one per cent and two milliseconds for clocks that differ.
+    assert!(guard.remaining() <= ms(1_978), "more than was offered: {:?}", guard.remaining());
     bench.pass(secs(2)).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().await, LossReason::Expired);

@@ -165,8 +165,8 @@ impl Backend for FileBackend {
         self.store.attempts.lease(attempt)?.duplicate().ok()
     }
 
-    fn abandon(&self, _name: &Name, attempt: AttemptId) {
-        self.store.attempts.end(attempt, None, false);
+    fn abandon(&self, end: &End) {
+        self.store.attempts.end(end.attempt, end.base, false);
     }
 }
 

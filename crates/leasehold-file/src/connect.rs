@@ -1,5 +1,6 @@
 //! From a `file:` URL to a backend.
 
+use std::env;
 use std::path::Path;
 
 use leasehold_core::clock::Clock;
@@ -7,12 +8,14 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::FileBackend;
 
-/// Opens the directory that a URL names: `file:/var/lib/locks`, `file:///var/lib/locks`, or
-/// `file:locks` below the current directory. There are no options. Blocks on the file system.
+/// Opens the directory that a URL names: `file:/var/lib/locks` or `file:///var/lib/locks`. A
+/// relative path is refused: the same URL would be another store in another directory, and two
+/// processes that read it there would not exclude each other. There are no options. Blocks on the
+/// file system.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for another scheme, a missing path, a host, or an option; else as
-/// [`FileBackend::open`].
+/// [`ErrorKind::Invalid`] for another scheme, a missing or relative path, a host, or an option;
+/// else as [`FileBackend::open`].
 pub fn connect(url: &StoreUrl) -> Result<FileBackend> {
     let invalid = |what: String| Error::new(ErrorKind::Invalid, format!("store URL: {what}"));
     if url.scheme() != "file" {
@@ -26,7 +29,31 @@ pub fn connect(url: &StoreUrl) -> Result<FileBackend> {
     if path.contains('\0') {
         return Err(invalid("the path has a zero byte".into()));
     }
+    if !Path::new(&path).is_absolute() {
+        return Err(invalid(relative(&path)));
+    }
     FileBackend::open(Path::new(&path), Clock::system())
+}
+
+/// Why a path that does not start at the root is refused, and what to write instead.
+fn relative(path: &str) -> String {
+    let (why, absolute) = match path.strip_prefix('~') {
+        // Where somebody else's home is, only a shell knows.
+        Some(rest) => {
+            let home = env::home_dir().filter(|_| rest.is_empty() || rest.starts_with('/'));
+            ("`~` means nothing here", home.map(|home| home.join(rest.trim_start_matches('/'))))
+        }
+        None => {
+            let why = "the path is relative, and would be another one in another directory";
+            (why, std::path::absolute(path).ok())
+        }
+    };
+    let absolute = absolute.filter(|path| path.is_absolute());
+    let instead = match absolute.as_deref().and_then(Path::to_str) {
+        Some(path) => format!("file:{}", path.replace('%', "%25").replace('?', "%3F")),
+        None => "an absolute path, as in file:/var/lib/locks".to_owned(),
+    };
+    format!("file:{path}: {why}; write {instead}")
 }
 
 #[cfg(test)]
@@ -47,5 +74,22 @@ mod tests {
             assert!(error.to_string().contains(part), "{bad}: {error}");
         }
         assert!(!Path::new("/nowhere").exists());
+    }
+
+    #[test]
+    fn a_path_that_is_not_absolute_is_refused_with_the_absolute_one() {
+        let here = env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        for (bad, part) in [
+            ("file:no-such/locks", format!("write file:{here}/no-such/locks")),
+            ("file:100%25", format!("write file:{here}/100%25")),
+            ("file:~/no-such", "`~`".to_owned()),
+            ("file:~somebody/x", "an absolute path, as in file:/var/lib/locks".to_owned()),
+        ] {
+            let error = connect(&StoreUrl::parse(bad).unwrap()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
+            assert!(error.to_string().contains(&part), "{bad}: {error}");
+        }
+        assert!(!Path::new("no-such").exists() && !Path::new("~").exists());
     }
 }

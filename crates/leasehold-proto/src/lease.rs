@@ -168,11 +168,11 @@ impl Lease {
 
     /// A renewal failed without a verdict (connection, time limit): try again soon.
     pub fn handle_renewal_failed(&mut self, now: Now, bits: u64) {
-        if self.phase != Phase::Held {
-            return;
+        if self.phase != Phase::Held || self.renew_at.is_none() {
+            return; // Nothing is to be renewed: a fixed lease, whose offer was confirmed.
         }
         let bound = (self.terms.ttl / 100).saturating_mul(1 << self.failures.min(4));
-        let pause = bound.clamp(Duration::from_millis(1), self.patience());
+        let pause = bound.max(Duration::from_millis(1)).min(self.patience(now));
         self.failures = self.failures.saturating_add(1);
         self.renew_at = Some(Deadline::after(now, jittered(pause, bits)));
     }
@@ -206,7 +206,7 @@ impl Lease {
             });
         }
         if self.renew_at.is_some_and(|at| at.has_passed(now)) {
-            self.renew_at = Some(Deadline::after(now, self.patience()));
+            self.renew_at = Some(Deadline::after(now, self.patience(now)));
             return Step::Renew;
         }
         Step::Wait
@@ -285,9 +285,11 @@ impl Lease {
             .map(|deadline| deadline.earlier(loss_margin(self.terms.ttl, deadline.remaining(now))));
     }
 
-    /// How long an unanswered renewal is waited for before it is sent again.
-    fn patience(&self) -> Duration {
-        (self.terms.ttl / 6).max(Duration::from_millis(1))
+    /// How long an unanswered renewal is waited for before it is sent again: a sixth of the ttl,
+    /// and a third of what is left of an offer.
+    fn patience(&self, now: Now) -> Duration {
+        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.remaining(now));
+        (self.terms.ttl / 6).min(left / 3).max(Duration::from_millis(1))
     }
 }
 

@@ -75,6 +75,8 @@ fn an_offer_is_confirmed_at_once() {
     let until = Deadline::after(at(5_000), ms(2_000));
     lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
     assert_eq!(lease.handle_timeout(at(5_000)), Step::Renew);
+    assert_eq!(lease.handle_timeout(at(5_600)), Step::Wait);
+    assert_eq!(lease.handle_timeout(at(5_667)), Step::Renew, "again after a third of the offer");
     assert!(lease.is_valid(at(6_999)) && !lease.is_valid(at(7_000)));
     lease.handle_renewed(at(5_001), at(5_002), 0);
     assert!(lease.is_valid(at(30_000)));
@@ -106,6 +108,7 @@ fn an_offer_of_a_fixed_lease_is_confirmed_once_and_then_not_renewed() {
     lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
     assert_eq!(lease.handle_timeout(at(5_000)), Step::Renew);
     lease.handle_renewed(at(5_001), at(5_002), 0);
+    lease.handle_renewal_failed(at(5_003), 0); // An earlier confirmation that fails late.
     assert!(lease.is_valid(at(34_000)));
     assert_eq!(lease.handle_timeout(at(25_000)), Step::Wait);
     assert_eq!(lease.handle_timeout(at(34_000)), Step::Lost(LossReason::MaxHold));

@@ -4,6 +4,7 @@
 //! simulator and a model checker can drive the same code.
 
 mod attempt;
+pub mod handoff;
 mod lease;
 mod retry;
 mod time;

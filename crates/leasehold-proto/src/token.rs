@@ -31,7 +31,7 @@ impl fmt::Display for Token {
 }
 
 /// Consecutive tokens reserved by one grant: `base`, `base + 1`, and so on, `count` of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenBlock {
     base: Token,
     count: u32,

@@ -1,7 +1,7 @@
 //! A cron job that must run once, on whichever machine comes first.
 //!
-//! `cargo run -p leasehold --example cron_job`. Run it twice within ten seconds: the second one
-//! finds that the job has been done. From a crontab the command does the same:
+//! `cargo run -p leasehold --example cron_job`. Start it in a second shell within ten seconds: that
+//! one finds that the job has been done. From a crontab the command does the same:
 //! `leasehold run nightly-report -n --min-hold 10s -- ./report.sh`.
 
 use std::time::Duration;
@@ -23,6 +23,6 @@ async fn main() -> leasehold::Result<()> {
     };
     println!("reporting, token {}", guard.token());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    println!("done; the lock stays taken for the rest of its ten seconds");
+    println!("done; staying for the rest of the ten seconds, since this store cannot keep a lock");
     guard.release().await
 }

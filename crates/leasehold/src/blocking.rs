@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The client brings a runtime of its own, with one thread, where leases are renewed whatever the
-//! program does. Inside an async runtime every call is refused with [`ErrorKind::Invalid`]: use
-//! the async client there.
+//! program does. Inside an async runtime (also in its `spawn_blocking`) every call is refused with
+//! [`ErrorKind::Invalid`]: use the async client there, or a thread of your own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,8 @@ pub struct Lock {
 }
 
 /// A held lock; dropped or released, it ends. See [`crate::Guard`].
-#[must_use = "the lock is released as soon as its guard is dropped"]
+#[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
+              (`let _ =` drops it at once)"]
 #[derive(Debug)]
 pub struct Guard {
     guard: crate::Guard,
@@ -76,8 +77,7 @@ impl Client {
 }
 
 impl Lock {
-    /// Sets knobs by the async lock's methods: `lock.with(|lock| lock.ttl(minute).fair(false))`.
-    pub fn with(self, knobs: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
+    fn with(self, knobs: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
         Self { lock: knobs(self.lock), runtime: self.runtime }
     }
 
@@ -86,14 +86,39 @@ impl Lock {
         self.with(|lock| lock.ttl(ttl))
     }
 
+    /// See [`crate::Lock::lease`].
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|lock| lock.lease(lease))
+    }
+
+    /// See [`crate::Lock::wait`].
+    pub fn wait(self, wait: Duration) -> Self {
+        self.with(|lock| lock.wait(wait))
+    }
+
     /// See [`crate::Lock::max_hold`].
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.with(|lock| lock.max_hold(max_hold))
     }
 
+    /// See [`crate::Lock::min_hold`].
+    pub fn min_hold(self, min_hold: Duration) -> Self {
+        self.with(|lock| lock.min_hold(min_hold))
+    }
+
     /// See [`crate::Lock::on_loss`].
     pub fn on_loss(self, on_loss: OnLoss) -> Self {
         self.with(|lock| lock.on_loss(on_loss))
+    }
+
+    /// See [`crate::Lock::metadata`].
+    pub fn metadata(self, metadata: impl Into<String>) -> Self {
+        self.with(|lock| lock.metadata(metadata))
+    }
+
+    /// See [`crate::Lock::fair`].
+    pub fn fair(self, fair: bool) -> Self {
+        self.with(|lock| lock.fair(fair))
     }
 
     /// Waits for the lock; see [`crate::Lock::acquire`].
@@ -112,6 +137,19 @@ impl Lock {
     pub fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         let guard = self.runtime.block_on(self.lock.acquire_within(wait))??;
         Ok(self.guard(guard))
+    }
+
+    /// Runs `work` under the lock, and releases the lock at the end. Work that blocks cannot be
+    /// cut short: it looks at the guard ([`Guard::is_valid`], [`Guard::ensure`]) where it can stop.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease was lost before the work was done; others as
+    /// [`acquire`](Self::acquire).
+    pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
+        let guard = self.acquire()?;
+        let done = work(&guard);
+        guard.release()?;
+        Ok(done)
     }
 
     /// Does not wait; see [`crate::Lock::try_acquire`].
@@ -244,7 +282,8 @@ impl Own {
             Some(runtime) if !in_async => Ok(runtime.block_on(future)),
             _ => Err(Error::new(
                 ErrorKind::Invalid,
-                "a blocking call inside an async runtime; use the async client there",
+                "a blocking call inside an async runtime (spawn_blocking included); \
+                 use the async client there, or a thread of your own",
             )),
         }
     }

@@ -43,6 +43,16 @@ pub async fn connect(url: &str) -> Result<Client> {
     Client::new(open(url).await?).map_err(|error| error.during("connect", None))
 }
 
+/// Connects as [`connect`] does, with backend and renewal on a thread and runtime of their own:
+/// for programs whose tasks block their runtime for seconds, or whose runtime comes and goes.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_on_own_thread(url: &str) -> Result<Client> {
+    let url = url.to_owned();
+    Client::on_own_thread(move || async move { open(&url).await }).await
+}
+
 /// Opens the backend that a URL names, for a client with settings of its own
 /// ([`ClientBuilder`](crate::ClientBuilder)).
 ///

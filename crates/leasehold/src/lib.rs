@@ -19,7 +19,10 @@
 //! ```
 //!
 //! - A [`Guard`] is valid by the clock, never by a flag; it is told of loss before its lease ends.
-//! - Every guard carries a fencing [`Token`] that grows from holder to holder.
+//! - Every guard carries a fencing [`Token`] that grows from holder to holder; [`fence`] has the
+//!   checks for the other side.
+//! - A guard must be bound to a name: `let _ = lock.acquire().await?` drops, and so releases, it at
+//!   once.
 //! - Releasing and renewing compare the attempt that acquired, so a late release never touches
 //!   somebody else's lock.
 //! - Waiting is in order, and a waiter is woken when it is its turn.
@@ -30,8 +33,9 @@
 
 pub mod blocking;
 mod connect;
+pub mod fence;
 
-pub use connect::{connect, open, schemes};
+pub use connect::{connect, connect_on_own_thread, open, schemes};
 pub use leasehold_core::backend::{
     Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
 };

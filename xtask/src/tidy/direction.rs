@@ -46,7 +46,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Bench, Cache) => true,
         (Cli, Sim | Cache) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
-        (Core | Backend | Facade | Cache | Cli, Conformance) => need.dev,
+        (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
         _ => false,
     }
 }
@@ -107,6 +107,7 @@ mod tests {
             assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
         }
         assert_eq!(planted("leasehold-file", "leasehold-conformance", json!("dev"), false), 0);
+        assert_eq!(planted("leasehold-redis", "leasehold-sim", json!("dev"), false), 0);
         assert_eq!(planted("leasehold-cli", "leasehold-sim", Value::Null, true), 0);
         assert_eq!(planted("leasehold-conformance", "leasehold-file", Value::Null, true), 0);
     }
@@ -120,6 +121,7 @@ mod tests {
             ("leasehold-cli", "leasehold-redis"),
             ("leasehold-cli", "leasehold-sim"),
             ("leasehold-sim", "leasehold-core"),
+            ("leasehold-redis", "leasehold-sim"),
             ("leasehold-file", "leasehold-conformance"),
             ("leasehold-conformance", "leasehold-file"),
             ("xtask", "leasehold-core"),

@@ -4,15 +4,15 @@ use std::env;
 
 use leasehold::StoreUrl;
 
-use crate::config::{STORE_VARIABLE, WITHHELD};
-use crate::store::Held;
+use crate::locate::{STORE_VARIABLE, WITHHELD};
+use crate::store::{Held, Store};
 
 const NAME: &str = "LEASEHOLD_NAME";
 const HELD: &str = "LEASEHOLD_HELD";
 
 /// Variables to set, or to remove.
 pub(crate) fn of_command(
-    place: &str,
+    store: &Store,
     name: &str,
     held: &Held,
 ) -> Vec<(&'static str, Option<String>)> {
@@ -20,22 +20,22 @@ pub(crate) fn of_command(
     if !all.is_empty() {
         all.push('\n');
     }
-    all.push_str(&entry(place, name));
+    all.push_str(&entry(&store.place(), name));
     vec![
         (NAME, Some(name.to_owned())),
         ("LEASEHOLD_TOKEN", Some(held.token().to_string())),
         ("LEASEHOLD_OWNER", Some(held.owner())),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),
-        (STORE_VARIABLE, env::var(STORE_VARIABLE).ok().map(passed_on)),
+        (STORE_VARIABLE, Some(passed_on(store.url()))),
     ]
 }
 
-/// The store's URL goes on to the command, but not if it holds a password. Removing it then would
-/// let an inner `leasehold` lock in the default store, where nobody else looks.
-fn passed_on(url: String) -> String {
-    match StoreUrl::parse(&url) {
-        Ok(parsed) if !parsed.has_credentials() => url,
+/// The store's URL goes on to the command, wherever it came from, but not if it holds a password.
+/// Without the variable an inner `leasehold` might lock in another store, where nobody else looks.
+fn passed_on(url: &str) -> String {
+    match StoreUrl::parse(url) {
+        Ok(parsed) if !parsed.has_credentials() => url.to_owned(),
         _ => WITHHELD.to_owned(),
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct State {
     interrupted: Option<Interrupt>,
     /// The last signal that we passed on.
     passed: Option<Signal>,
+    /// Somebody wants the command gone: one of ours to pass on said so, or a key of the terminal.
+    told_to_end: bool,
     lost: bool,
     kill_at: Option<Deadline>,
     /// The command has had the terminal, and gets it back when we do.
@@ -87,6 +89,8 @@ pub(crate) struct Ended {
     pub(crate) lost: bool,
     /// A key of the terminal ended it.
     pub(crate) interrupted: Option<Interrupt>,
+    /// It ended because a signal had told it to.
+    pub(crate) was_told_to_end: bool,
 }
 
 impl Job<'_> {
@@ -127,7 +131,8 @@ impl Job<'_> {
             None => code::OWN,
         };
         let interrupted = state.interrupted.filter(|_| code != code::LOST);
-        Ok(Ended { code, lost: state.lost, interrupted })
+        let was_told_to_end = state.told_to_end;
+        Ok(Ended { code, lost: state.lost, interrupted, was_told_to_end })
     }
 
     /// Tells the supervisor when a renewal has moved the deadline, in case that we stand still
@@ -159,11 +164,18 @@ impl Job<'_> {
             Report::Stopped(number) => self.stopped(number),
             Report::Exited(number) => {
                 self.state.end = Some(Ok(u8::try_from(number & 0xff).unwrap_or(code::OWN)));
+                // A program that cleans up after the interrupt key ends so.
+                let interrupted = number == i32::from(code::SIGNAL) + Signal::SIGINT as i32;
+                self.state.told_to_end |=
+                    interrupted && self.interrupt(Signal::SIGINT as i32).is_some();
             }
             Report::Killed(number) => {
                 let number = u8::try_from(number).unwrap_or(0);
                 self.state.end = Some(Ok(code::SIGNAL.saturating_add(number)));
                 self.state.interrupted = self.interrupt(i32::from(number));
+                let was_ours =
+                    self.state.passed.is_some_and(|signal| signal as i32 == i32::from(number));
+                self.state.told_to_end |= was_ours || self.state.interrupted.is_some();
             }
         }
     }
@@ -201,6 +213,8 @@ impl Job<'_> {
             self.resume(group);
         } else {
             self.state.passed = Some(signal);
+            // It may clean up, and end by itself; others (HUP) may mean something else to it.
+            self.state.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT);
             group.signal(signal);
         }
     }

@@ -111,7 +111,8 @@ fn shell(line: OsString) -> Vec<OsString> {
     vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line]
 }
 
+/// The program, and nothing of its arguments: they may hold a password, and the store keeps what
+/// it is told for everybody who may look, and longer than the command runs.
 fn described(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
+    command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
 }

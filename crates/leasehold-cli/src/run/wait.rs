@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::backend::{State, Status};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gethostname;
@@ -11,15 +10,17 @@ use tokio::time::sleep;
 
 use super::options::{RunOptions, Wait};
 use crate::failure::Failure;
+use crate::foreign::clean;
 use crate::human;
-use crate::say::{self, Voice};
+use crate::live::Live;
+use crate::say::Voice;
 use crate::signals::{Signals, is_harmless};
 use crate::store::{Held, Wanted};
 use crate::terminal;
 use crate::timer::now_unix_ms;
 
 /// Waits shorter than this are not worth a line.
-const NOT_WORTH_A_LINE: Duration = Duration::from_millis(200);
+pub(super) const NOT_WORTH_A_LINE: Duration = Duration::from_millis(200);
 
 /// How often the line is brought up to date.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -88,31 +89,14 @@ async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
         return std::future::pending().await;
     }
     sleep(NOT_WORTH_A_LINE).await;
-    if !say::is_live() {
+    if !Live::is_possible() {
         voice.note(&line(name, wanted.status().await.as_ref()));
         return std::future::pending().await;
     }
-    let live = Live::new();
+    let mut live = Live::default();
     loop {
-        live.0.set_message(line(name, wanted.status().await.as_ref()));
+        live.show(&line(name, wanted.status().await.as_ref()));
         sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// A line on the terminal that goes away when the waiting is over.
-struct Live(ProgressBar);
-
-impl Live {
-    fn new() -> Self {
-        let style = ProgressStyle::with_template("{prefix:.bold} {msg}");
-        let bar = ProgressBar::new_spinner().with_prefix("leasehold:");
-        Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
     }
 }
 
@@ -130,12 +114,13 @@ fn line(name: &str, status: Option<&Status>) -> String {
 
 fn held_by(status: &Status) -> String {
     let Some(holder) = &status.holder else { return String::new() };
-    let who = format!("{}/{}", human::clean(&holder.host), holder.pid);
+    let who = format!("{}/{}", clean(&holder.host), holder.pid);
     match (status.state, status.since_unix_ms) {
         (State::Free, _) => String::new(),
-        (State::Held, Some(since)) => {
-            format!("held by {who} for {}", human::since(since, now_unix_ms()))
-        }
+        (State::Held, Some(since)) => match human::age(since, now_unix_ms()) {
+            Some(age) => format!("held by {who} for {age}"),
+            None => format!("held by {who}, who has just taken it"),
+        },
         (State::Held, None) => format!("held by {who}"),
         (State::Kept, _) => {
             let rest = status.remaining.map(|rest| format!(" for {} more", human::span(rest)));

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, until};
+use crate::screen::Terminal;
+use crate::support::{LEASEHOLD, Place, children, until};
 
 /// A tenth of the story's times: a job of 1 s, clocks 3 s apart, a minimum hold of 10 s.
 const APART: Duration = Duration::from_millis(300);
@@ -38,6 +39,62 @@ fn without_one_it_runs_twice() {
     assert_eq!(place.read("log"), "ran\nran\n");
 }
 
+/// Ends a command that stays for an hour, by a signal to `leasehold` or a key.
+fn told_to_end(script: &str, signal: Signal) -> i32 {
+    let place = Place::new();
+    let script = format!("{script} touch ready; while :; do sleep 0.01; done");
+    let running = place.start_ready(&["--min-hold", "1h", "a"], &script);
+    running.send(signal);
+    let code = running.end().code;
+    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0, "the lock is free");
+    code
+}
+
+#[test]
+fn a_signal_that_ends_the_command_ends_the_minimum_hold_too() {
+    assert_eq!(told_to_end("", Signal::SIGTERM), 143);
+    assert_eq!(told_to_end("", Signal::SIGINT), 130);
+    assert_eq!(told_to_end("", Signal::SIGHUP), 129);
+    assert_eq!(told_to_end("trap 'exit 4' TERM;", Signal::SIGTERM), 4, "it may clean up");
+}
+
+#[test]
+fn the_interrupt_key_ends_the_minimum_hold_too() {
+    for (script, code) in [("", -1), ("trap 'exit 130' INT;", 130)] {
+        let place = Place::new();
+        let script = format!("{script} echo up; while :; do sleep 0.01; done");
+        let arguments = ["run", "--min-hold", "1h", "a", "--", "sh", "-c", &script];
+        let mut terminal = Terminal::start(&place, LEASEHOLD, &arguments);
+        terminal.expect("up");
+        terminal.send("\x03");
+        assert_eq!(terminal.end(), code);
+        assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0, "the lock is free");
+    }
+}
+
+#[test]
+fn a_signal_that_the_command_outlives_does_not_end_the_minimum_hold() {
+    let place = Place::new();
+    let script = "trap 'touch heard' HUP; touch ready; until [ -e heard ]; do sleep 0.01; done";
+    let running = place.start_ready(&["--min-hold", "1h", "a"], script);
+    running.send(Signal::SIGHUP);
+    until("it keeps the lock without a command", || children(running.pid()).is_empty());
+    assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
+}
+
+#[test]
+fn the_minimum_hold_is_told_on_a_terminal_or_when_asked_for() {
+    let place = Place::new();
+    let arguments = ["run", "--min-hold", "1h", "a", "true"];
+    let mut terminal = Terminal::start(&place, LEASEHOLD, &arguments);
+    terminal.expect("keeping the lock a for 59 min more");
+    terminal.send("\x03");
+    assert_eq!(terminal.end(), 130, "the key ends the stay");
+    let asked = place.run(&["-v", "run", "--min-hold", "3s", "a", "true"]);
+    assert!(asked.err.contains("keeping the lock a for "), "{asked:?}");
+    assert_eq!(place.run(&["run", "--min-hold", "1s", "a", "true"]).err, "");
+}
+
 #[test]
 fn a_job_that_could_not_be_started_keeps_nobody_out() {
     let place = Place::new();
@@ -50,9 +107,7 @@ fn a_job_that_could_not_be_started_keeps_nobody_out() {
 fn a_signal_ends_the_minimum_hold_and_the_lock_with_it() {
     let place = Place::new();
     let running = place.start_ready(&["--min-hold", "1h", "a"], "touch ready");
-    until("it keeps the lock without a command", || {
-        crate::support::children(running.pid()).is_empty()
-    });
+    until("it keeps the lock without a command", || children(running.pid()).is_empty());
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
     running.send(Signal::SIGTERM);
     assert_eq!(running.end().code, 143);

@@ -62,7 +62,8 @@ fn a_store_that_cannot_be_used_is_69() {
         let output = command.args(["--store", &store]).args(arguments).output().unwrap();
         let done = crate::support::Done::new(output);
         assert_eq!(done.code, 69, "{done:?}");
-        assert!(done.err.starts_with("leasehold: ") && done.err.contains("check"), "{done:?}");
+        assert!(done.err.starts_with("leasehold: ") && done.err.contains("choose"), "{done:?}");
+        assert!(!done.err.contains("credentials"), "a directory has none: {done:?}");
     }
 }
 

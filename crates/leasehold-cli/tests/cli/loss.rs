@@ -76,7 +76,8 @@ fn on_lost_ignore_says_nothing() {
 /// A run on a store whose leases end by time: memory, shared with nobody.
 fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
     let mut command = place.program(crate::support::LEASEHOLD);
-    command.args(["--store", "memory:", "run", "--ttl", "300ms"]).args(options);
+    command.env("__LEASEHOLD_TEST_MEMORY", "1").args(["--store", "memory:"]);
+    command.args(["run", "--ttl", "300ms"]).args(options);
     Running::new(command.args(["a", "--", "sh", "-c", script]))
 }
 

@@ -29,6 +29,37 @@ fn all_pages_are_written_into_a_directory() {
 }
 
 #[test]
+fn a_page_has_values_in_its_synopsis_and_names_no_page_that_is_not_there() {
+    let place = Place::new();
+    for (page, parts) in [
+        (None, ["[\\-\\-store <URL>]", "<COMMAND>", "leasehold\\-list(1)"]),
+        (
+            Some("run"),
+            ["[\\-w|\\-\\-wait <DUR>]", "<NAME> [\\-\\-] <CMD>...", "<NAME> \\-c <LINE>"],
+        ),
+        (Some("list"), ["[\\-\\-held]", "[\\-\\-limit <NUMBER>]", "[PREFIX]"]),
+        (Some("force-release"), ["[\\-\\-json]", "\\-\\-token <TOKEN>", "<NAME>"]),
+    ] {
+        let done = place.run(&[&["man"], page.as_slice()].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(parts.iter().all(|part| done.out.contains(part)), "{page:?}: {}", done.out);
+        assert!(!done.out.contains("help(1)") && !done.out.contains("see a summary"), "{page:?}");
+    }
+    let done = place.run(&["man", "nope"]);
+    assert_eq!(done.code, 125);
+    assert!(done.err.contains("nope") && done.err.contains("force-release"), "{done:?}");
+    assert_eq!(place.run(&["man", "help"]).code, 125);
+}
+
+#[test]
+fn the_examples_have_a_whole_line_for_a_crontab() {
+    let page = Place::new().run(&["man", "run"]).out.replace("\\-", "-");
+    let line = page.lines().find(|line| line.starts_with("15 3 * * * ")).unwrap();
+    assert!(line.contains(" /usr/local/bin/leasehold run -n -E 75 "), "{line}");
+    assert!(line.ends_with("-- /usr/local/bin/report"), "{line}");
+}
+
+#[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let done = Place::new().run(&["completions", shell]);

@@ -41,18 +41,6 @@ fn the_same_lock_is_refused_when_the_store_comes_from_the_environment() {
     assert!(!place.path("ran").exists());
 }
 
-#[test]
-fn a_store_with_credentials_is_withheld_and_the_inner_run_says_so() {
-    let place = Place::new();
-    let inner = "echo $LEASEHOLD_STORE; $LEASEHOLD run b -- touch ran";
-    let mut command = place.leasehold(&["run", "a", "--", "sh", "-c", inner]);
-    let output = command.env("LEASEHOLD_STORE", "redis://u:s3cret@host").output().unwrap();
-    let done = crate::support::Done::new(output);
-    assert_eq!((done.code, done.out.as_str()), (125, "withheld:\n"), "{done:?}");
-    assert!(done.err.contains("credentials") && !done.err.contains("s3cret"), "{done:?}");
-    assert!(!place.path("ran").exists());
-}
-
 fn with_variable(place: &Place, name: &str, key: &str, value: &str) -> i32 {
     let mut command = place.leasehold(&["run", "-n", "-E", "9", name, "--", "touch", "ran"]);
     command.env(key, value).output().unwrap().status.code().unwrap()

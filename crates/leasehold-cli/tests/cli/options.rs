@@ -50,6 +50,36 @@ fn names_are_checked_before_anything_is_done() {
 }
 
 #[test]
+fn text_that_is_not_utf8_is_refused_by_the_argument_that_holds_it() {
+    use std::os::unix::ffi::OsStrExt;
+    let bad = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let cases: [(&[&str], &str); 5] = [
+        (&["run", "a", "--metadata"], "--metadata <TEXT>"),
+        (&["run"], "<NAME>"),
+        (&["status"], "<NAME>"),
+        (&["list"], "[PREFIX]"),
+        (&["list", "--store"], "--store <URL>"),
+    ];
+    for (arguments, part) in cases {
+        let mut command = Place::new().program(crate::support::LEASEHOLD);
+        command.args(arguments).arg(bad).current_dir("/");
+        if arguments[0] == "run" {
+            command.args(["--", "touch", "/no/such/ran"]);
+        }
+        let done = crate::support::Done::new(command.output().unwrap());
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains(part) && done.err.contains("not UTF-8"), "{part}: {done:?}");
+    }
+}
+
+#[test]
+fn the_help_of_max_hold_names_the_loss_margin() {
+    let help = Place::new().run(&["run", "--help"]).out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("a tenth of the ttl, at least 50 ms, at most a third"), "{help}");
+}
+
+#[test]
 fn other_options_name_what_is_allowed() {
     refused(&["run", "-E", "256", "a", "touch", "ran"], &["--conflict-exit-code", "256", "255"]);
     refused(&["run", "-E", "-1", "a", "touch", "ran"], &["--conflict-exit-code", "-1"]);

@@ -1,11 +1,8 @@
-//! `list`, `status`, `watch` and `force-release`, for people and for programs.
-
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+//! `list` and `status`, for people and for programs.
 
 use serde_json::Value;
 
-use crate::support::{Place, Terminal};
+use crate::support::Place;
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -26,7 +23,8 @@ fn list_is_an_aligned_table() {
     let state = lines[0].find("STATE").unwrap();
     assert!(lines[1].starts_with("b ") && lines[1][state..].starts_with("free"), "{done:?}");
     assert!(lines[2].starts_with("jobs/long-name") && lines[2][state..].starts_with("held"));
-    assert!(lines[2].contains(&format!("/{}", holder.pid())) && lines[2].contains(" s "));
+    assert!(lines[2].contains(&format!("/{}", holder.pid())), "{done:?}");
+    assert!(lines[2].contains("just now") || lines[2].contains(" s "), "{done:?}");
     assert_eq!(place.run(&["list", "jobs/"]).out.lines().count(), 2);
 }
 
@@ -46,14 +44,14 @@ fn list_json_is_one_object_a_line() {
 }
 
 #[test]
-fn status_shows_holder_and_command_and_its_code_says_whether_it_is_held() {
+fn status_shows_the_holder_and_its_code_says_whether_it_is_held() {
     let place = Place::new();
     assert_eq!(place.run(&["status", "a"]).code, 1);
     let holder = place.start_ready(&["a"], HOLD);
     let done = place.run(&["status", "a"]);
     assert_eq!(done.code, 0);
     assert!(done.out.contains(&format!("/{}", holder.pid())), "{done:?}");
-    assert!(done.out.contains("sh -c touch ready;"), "the command line: {done:?}");
+    assert!(done.out.contains("\nowner"), "{done:?}");
     assert_eq!(place.run(&["status", "-q", "a"]).out, "");
     assert_eq!(json(&place.run(&["status", "--json", "a"]).out)["state"], "held");
     place.write("stop", "");
@@ -72,81 +70,69 @@ fn metadata_is_what_was_given_or_nothing() {
 }
 
 #[test]
-fn escapes_in_foreign_text_are_not_obeyed() {
+fn metadata_is_the_program_alone_unless_more_is_given() {
     let place = Place::new();
-    let _a = place.start_ready(&["--metadata", "\u{1b}[31mred", "a"], HOLD);
-    assert!(!place.run(&["status", "a"]).out.contains('\u{1b}'));
-}
-
-#[test]
-fn watch_prints_each_change() {
-    let place = Place::new();
-    let mut command = place.leasehold(&["watch", "a", "--json", "--interval", "20ms"]);
-    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let mut until = |state: &str| loop {
-        let change = json(&lines.next().unwrap().unwrap());
-        assert!(change["time_unix_ms"].is_u64());
-        if change["state"] == state {
-            break;
-        }
-    };
-    let holder = place.start_ready(&["a"], HOLD);
-    until("held");
-    place.write("stop", "");
-    assert_eq!(holder.end().code, 0);
-    until("free");
-    watch.kill().unwrap();
-    watch.wait().unwrap();
-}
-
-#[test]
-fn watch_without_a_terminal_prints_a_line_for_each_change() {
-    let place = Place::new();
-    let holder = place.start_ready(&["a"], HOLD);
-    let mut command = place.leasehold(&["watch", "--interval", "20ms"]);
-    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let line = lines.next().unwrap().unwrap();
-    assert!(line.contains("Z a held by ") && line.contains(", token "), "{line}");
-    assert!(line.contains(&format!("/{}", holder.pid())), "{line}");
-    watch.kill().unwrap();
-    watch.wait().unwrap();
-}
-
-#[test]
-fn force_release_names_the_process_to_end_where_it_cannot() {
-    let place = Place::new();
-    let holder = place.start_ready(&["a"], HOLD);
-    let token = json(&place.run(&["status", "--json", "a"]).out)["token"].to_string();
-    let done = place.run(&["force-release", "a", "--token", &token]);
-    assert_eq!(done.code, 125, "{done:?}");
-    assert!(done.err.contains(&format!("kill {}", holder.pid())), "{done:?}");
-    assert_eq!(place.run(&["status", "a"]).code, 0, "nothing was changed");
-}
-
-#[test]
-fn watch_on_a_terminal_is_drawn_anew() {
-    let place = Place::new();
-    let _holder = place.start_ready(&["a"], HOLD);
-    let arguments = ["watch", "--interval", "20ms"];
-    let mut terminal = Terminal::start(&place, crate::support::LEASEHOLD, &arguments);
-    for _ in 0..2 {
-        terminal.expect("\x1b[H\x1b[J");
-        terminal.expect("NAME");
-        terminal.expect("held");
+    let holder = place.start_ready(&["a"], "touch ready; : s3cret; sleep 60");
+    let done = place.run(&["status", "--json", "a"]);
+    assert_eq!(json(&done.out)["holder"]["metadata"], "sh");
+    for entry in std::fs::read_dir(place.path("store/locks")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read(&path).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&text).contains("s3cret"), "{path:?}");
     }
-    terminal.send("\x03");
-    assert_eq!(terminal.end(), -1);
+    drop(holder);
+    let script = "$LEASEHOLD --store $S status --json b";
+    let mut command = place.leasehold(&["run", "b", "-c", script]);
+    let output = command.env("S", place.store()).env("SHELL", "/bin/sh").output().unwrap();
+    assert_eq!(json(&String::from_utf8(output.stdout).unwrap())["holder"]["metadata"], "/bin/sh");
+    let _b = place.start_ready(&["--metadata", "", "c"], "touch ready; sleep 60");
+    assert_eq!(json(&place.run(&["status", "--json", "c"]).out)["holder"]["metadata"], Value::Null);
 }
 
 #[test]
-fn force_release_of_a_lock_that_nobody_holds_is_1() {
+fn list_held_leaves_out_what_nobody_holds() {
     let place = Place::new();
-    let arguments = ["--store", "memory:", "force-release", "a", "--token", "7"];
-    let done = place.run(&arguments);
-    assert_eq!(done.code, 1);
-    assert!(done.err.contains("a: nobody holds it"), "{done:?}");
-    let object = json(&place.run(&[&arguments[..], &["--json"]].concat()).out);
-    assert_eq!((&object["result"], &object["token"]), (&"not-held".into(), &7.into()));
+    let _holder = place.start_ready(&["c"], HOLD);
+    for name in ["a", "b"] {
+        place.run(&["run", name, "true"]);
+    }
+    let names = |options: &[&str]| -> Vec<String> {
+        let done = place.run(&[&["list", "--json"], options].concat());
+        done.out.lines().map(|line| json(line)["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&[]), ["a", "b", "c"]);
+    assert_eq!(names(&["--held"]), ["c"]);
+    assert_eq!(names(&["--held", "--limit", "1"]), ["c"], "the limit is for what is shown");
+    assert!(names(&["--held", "b"]).is_empty());
+}
+
+#[test]
+fn status_of_a_free_lock_says_when_it_was_last_taken_or_that_it_never_was() {
+    let place = Place::new();
+    let done = place.run(&["status", "a"]);
+    assert!(done.out.contains("never held") && !done.out.contains("last"), "{done:?}");
+    place.run(&["run", "a", "true"]);
+    let done = place.run(&["status", "a"]);
+    let line = done.out.lines().find(|line| line.starts_with("last taken")).unwrap();
+    assert!(line.ends_with("just now") || line.ends_with(" s ago"), "{line}");
+    assert!(!done.out.contains("since") && !done.out.contains("never held"), "{done:?}");
+    let _holder = place.start_ready(&["a"], HOLD);
+    let done = place.run(&["status", "a"]);
+    assert!(done.out.contains("\nsince ") && !done.out.contains("last"), "{done:?}");
+}
+
+#[test]
+fn escapes_in_foreign_text_are_shown_and_not_obeyed() {
+    let place = Place::new();
+    let text = "\u{1b}[31mred\u{202e}txet\n";
+    let name = "user\u{2066}s";
+    let _a = place.start_ready(&["--metadata", text, name], HOLD);
+    let done = place.run(&["status", name]);
+    assert!(done.out.contains(r"\e[31mred\u{202e}txet\n"), "{done:?}");
+    let all = [place.run(&["list"]).out, place.run(&["run", "-vn", name, "true"]).err];
+    assert!(all.iter().all(|text| text.contains(r"user\u{2066}s")), "{all:?}");
+    let raw = place.run(&["list", "--json"]).out;
+    assert!(!raw.contains(['\u{202e}', '\u{2066}', '\u{1b}']), "{raw}");
+    assert_eq!(json(&raw)["holder"]["metadata"], text);
+    assert_eq!(json(&raw)["name"], name);
 }

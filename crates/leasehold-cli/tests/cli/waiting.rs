@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Terminal};
+use crate::screen::Terminal;
+use crate::support::Place;
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -32,7 +33,7 @@ fn a_wait_that_is_over_says_who_had_the_lock() {
     let done = place.run(&["run", "-w", "300ms", "a", "touch", "ran"]);
     assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!(done.code, 1);
-    assert!(done.err.contains(&format!("/{} for ", holder.pid())), "{done:?}");
+    assert!(done.err.contains(&format!("/{}", holder.pid())), "{done:?}");
     assert!(!place.path("ran").exists());
 }
 
@@ -46,7 +47,7 @@ fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
     assert_eq!((done.code, done.out.as_str()), (0, "second\n"));
     let err = place.read(&err);
     assert!(err.starts_with("leasehold: waiting for jobs/nightly, held by "), "{err}");
-    let holder = format!("/{} for ", first.pid());
+    let holder = format!("/{}", first.pid());
     assert!(err.contains(&holder) && err.lines().count() == 1, "{err}");
     assert_eq!(first.end().code, 0);
 }

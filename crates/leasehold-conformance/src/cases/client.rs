@@ -89,7 +89,11 @@ async fn count(context: &Context, clients: usize, tasks: usize, rounds: u64) -> 
     let number = Arc::new(AtomicU64::new(0));
     let last_token = Arc::new(AtomicU64::new(0));
     let inside = Arc::new(AtomicBool::new(false));
-    let clients: Vec<Client> = (0..clients).map(|_| context.client()).collect();
+    let mut connected = Vec::new();
+    for _ in 0..clients {
+        connected.push(context.client().await);
+    }
+    let clients: Vec<Client> = connected;
     let mut running = Vec::new();
     for task in 0..tasks * clients.len() {
         let lock = clients[task % clients.len()].lock(name.as_str());
@@ -124,7 +128,7 @@ async fn count(context: &Context, clients: usize, tasks: usize, rounds: u64) -> 
 }
 
 async fn waiting_ends_in_time_and_leaves_nothing(context: Context) -> Outcome {
-    let (holder, other) = (context.client(), context.client());
+    let (holder, other) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let guard = holder.lock(&name).acquire().await?;
     ensure!(other.lock(&name).try_acquire().await?.is_none(), "two hold it");
@@ -149,7 +153,7 @@ async fn waiting_ends_in_time_and_leaves_nothing(context: Context) -> Outcome {
 }
 
 async fn the_owner_enters_again(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let (owner, stranger) = (Owner::new(), Owner::new());
     let lock = client.lock(context.name("lock"));
     let (one, two) = tokio::join!(lock.acquire_as(&owner), lock.acquire_as(&owner));
@@ -170,23 +174,34 @@ async fn the_owner_enters_again(context: Context) -> Outcome {
 }
 
 async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
-    let (one, two) = (context.client(), context.client());
+    let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let clock = leasehold_core::clock::Clock::system();
     let start = clock.now();
     let guard = one.lock(&name).min_hold(ms(300)).acquire().await?;
     let token = guard.token();
+    let lock = two.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
+    until("it waits", || async { two.usage().waiting == 1 }).await?;
+    clock.sleep(ms(20)).await; // The ask itself is on its way; both orders must do.
     let released = tokio::spawn(guard.release());
-    let next = two.lock(&name).acquire().await?;
+    let next = waiting.await??;
     let waited = ms((clock.now().steady_ns - start.steady_ns) / 1_000_000);
     ensure!(waited >= ms(295), "the next got in after {waited:?}");
     ensure!(next.token() > token, "tokens went back");
     released.await??;
     let dropped = context.name("dropped");
     drop(one.lock(&dropped).min_hold(ms(200)).acquire().await?);
+    if one.capability().keep {
+        one.settle().await;
+    }
     let kept = two.lock(&dropped).try_acquire().await?;
     ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
     two.lock(&dropped).acquire().await?.release().await?;
+    let both = context.name("both");
+    let guard = one.lock(&both).max_hold(ms(600)).min_hold(ms(600)).acquire().await?;
+    guard.release().await?;
+    two.lock(&both).acquire_within(secs(10)).await?.release().await?;
     let waived = one.lock(&dropped).min_hold(secs(60)).acquire().await?;
     waived.release_early().await?;
     two.lock(&dropped).acquire_within(secs(10)).await?.release().await?;
@@ -194,7 +209,7 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
 }
 
 async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
-    let (one, two) = (context.client(), context.client());
+    let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let guard = one.lock(&name).ttl(secs(2)).max_hold(ms(400)).acquire().await?;
     let token = guard.token();
@@ -211,7 +226,7 @@ async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
 }
 
 async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(300));
     let in_time = Arc::new(AtomicBool::new(false));
@@ -237,7 +252,7 @@ async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
 }
 
 async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(200)).on_loss(OnLoss::Notify);
     let told = lock
@@ -253,7 +268,7 @@ async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
 }
 
 async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
-    let (one, two) = (context.client(), context.client());
+    let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let guard = one.lock(&name).ttl(ms(400)).acquire().await?;
     let second = two.lock(&name).acquire_within(ms(1500)).await;
@@ -264,7 +279,7 @@ async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
 }
 
 async fn a_fixed_lease_ends(context: Context) -> Outcome {
-    let (one, two) = (context.client(), context.client());
+    let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let guard = one.lock(&name).lease(ms(300)).acquire().await?;
     guard.lost().await;
@@ -278,7 +293,7 @@ async fn a_fixed_lease_ends(context: Context) -> Outcome {
 }
 
 async fn a_forced_release_is_noticed(context: Context) -> Outcome {
-    let (one, two) = (context.client(), context.client());
+    let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let guard = one.lock(&name).ttl(ms(600)).acquire().await?;
     two.lock(&name).force_release(guard.token()).await?;
@@ -291,7 +306,7 @@ async fn a_forced_release_is_noticed(context: Context) -> Outcome {
 }
 
 async fn a_closed_client_waits_no_more(context: Context) -> Outcome {
-    let (holder, client) = (context.client(), context.client());
+    let (holder, client) = (context.client().await, context.client().await);
     let name = context.name("lock");
     let held = holder.lock(&name).acquire().await?;
     let own = client.lock(context.name("own")).acquire().await?;
@@ -310,7 +325,7 @@ async fn a_closed_client_waits_no_more(context: Context) -> Outcome {
 }
 
 async fn wrong_knobs_are_refused_before_anything_is_sent(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let name = context.name("lock");
     let lock = || client.lock(&name);
     for (lock, field) in [

@@ -62,7 +62,7 @@ async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<
 }
 
 async fn an_acquire_dropped_anywhere_leaves_nothing(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     for polls in 0.. {
         let guard = poll_times(client.lock(&name).ttl(TTL).acquire(), polls).await;
@@ -79,7 +79,7 @@ async fn an_acquire_dropped_anywhere_leaves_nothing(context: Context) -> Outcome
 }
 
 async fn a_waiting_acquire_dropped_anywhere_leaves_nothing(context: Context) -> Outcome {
-    let (holder, client) = (context.client(), context.client());
+    let (holder, client) = (context.client().await, context.client().await);
     let name = context.name("lock");
     for polls in 1..12 {
         let guard = holder.lock(&name).acquire().await?;
@@ -97,7 +97,7 @@ async fn a_waiting_acquire_dropped_anywhere_leaves_nothing(context: Context) -> 
 }
 
 async fn a_release_dropped_anywhere_is_finished(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     for polls in 0..4 {
         let guard = client.lock(&name).ttl(TTL).acquire().await?;
@@ -109,7 +109,7 @@ async fn a_release_dropped_anywhere_is_finished(context: Context) -> Outcome {
 }
 
 async fn a_panic_releases(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     let lock = client.lock(&name);
     let task = tokio::spawn(async move {
@@ -121,7 +121,7 @@ async fn a_panic_releases(context: Context) -> Outcome {
 }
 
 async fn a_guard_dropped_outside_a_runtime_is_released(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let name = context.name("lock");
     let guard = client.lock(&name).acquire().await?;
     let thread = std::thread::spawn(move || drop(guard));
@@ -147,10 +147,10 @@ async fn in_short_lived_runtime<T: Send + 'static>(
 }
 
 async fn a_runtime_that_ends_takes_its_guards_along(context: Context) -> Outcome {
-    let (watcher, name) = (context.client(), context.name("lock"));
+    let (watcher, name) = (context.client().await, context.name("lock"));
     let (inner, lock) = (context.clone(), name.clone());
     let (client, guard) = in_short_lived_runtime(async move {
-        let client = inner.client();
+        let client = inner.client().await;
         let guard = client.lock(&lock).ttl(TTL).acquire().await;
         drop(client.lock(inner.name("dropped")).ttl(TTL).acquire().await);
         (client, guard)
@@ -167,11 +167,12 @@ async fn a_runtime_that_ends_takes_its_guards_along(context: Context) -> Outcome
 }
 
 async fn a_client_on_its_own_thread_outlives_a_runtime(context: Context) -> Outcome {
-    let (watcher, name) = (context.client(), context.name("lock"));
+    let (watcher, name) = (context.client().await, context.name("lock"));
     let (subject, lock) = (context.subject.clone(), name.clone());
     let guard = in_short_lived_runtime(async move {
-        let builder = leasehold_core::ClientBuilder::new(subject.connect()).own_thread(true);
-        builder.build()?.lock(&lock).ttl(TTL).acquire().await
+        let open = || async move { Ok(subject.connect().await) };
+        let client = leasehold_core::Client::on_own_thread(open).await?;
+        client.lock(&lock).ttl(TTL).acquire().await
     })
     .await??;
     let before = guard.deadline();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{LeaseKind, State};
+use leasehold_core::backend::{Answer, LeaseKind, State};
 use leasehold_core::{ErrorKind, LossReason, Usage};
 
 use super::{always, case, ms, secs};
@@ -13,6 +13,21 @@ pub(super) const CASES: &[Case] = &[
         a_lost_reply_to_an_acquire,
         always,
         "When the reply to an acquire is lost, asking again gives the same lease"
+    ),
+    case!(
+        an_acquire_that_arrives_after_it_was_given_up,
+        always,
+        "An acquire that was given up and arrives later gets nothing, and holds nothing"
+    ),
+    case!(
+        an_error_after_the_fact_is_not_taken_for_a_no,
+        always,
+        "An error that does not say that nothing was done leaves nothing held"
+    ),
+    case!(
+        a_waiter_that_is_refused_later_leaves_the_line,
+        |c| c.ordered,
+        "A waiter that is refused when it asks again leaves the line"
     ),
     case!(a_duplicated_acquire, always, "An acquire that arrives twice is one lease"),
     case!(
@@ -44,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     faults.on_acquire(&[Fault::LoseReply, Fault::LoseRequest, Fault::LoseReply]);
     let guard = lock.try_acquire().await?.ok_or("it is our own lease")?;
@@ -56,8 +71,59 @@ async fn a_lost_reply_to_an_acquire(context: Context) -> Outcome {
     Ok(())
 }
 
+async fn an_acquire_that_arrives_after_it_was_given_up(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client().await;
+    let lock = client.lock(context.name("lock"));
+    faults.on_acquire(&[Fault::Delay]);
+    let given_up = lock.acquire_within(ms(50)).await;
+    ensure!(given_up.is_err_and(|error| error.kind() == ErrorKind::Timeout), "not given up");
+    client.settle().await;
+    let answers = faults.deliver().await?;
+    ensure!(answers == [Answer::Ended], "{answers:?}");
+    let state = lock.status().await?.state;
+    ensure!(state == State::Free, "{state:?}");
+    Ok(())
+}
+
+async fn an_error_after_the_fact_is_not_taken_for_a_no(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client().await;
+    let lock = client.lock(context.name("lock"));
+    for kind in [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Closed] {
+        faults.on_acquire(&[Fault::Fail(kind)]);
+        if let Some(guard) = lock.try_acquire().await? {
+            guard.release().await?;
+        }
+        client.settle().await;
+        let state = lock.status().await?.state;
+        ensure!(state == State::Free, "after {kind:?}: {state:?}");
+    }
+    Ok(())
+}
+
+async fn a_waiter_that_is_refused_later_leaves_the_line(context: Context) -> Outcome {
+    let (client, faults) = context.faulty_client().await;
+    let (holder, name) = (context.client().await, context.name("lock"));
+    let held = holder.lock(&name).ttl(secs(1)).acquire().await?;
+    let lock = client.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("it stands in line", || async {
+        let status = holder.lock(&name).status().await;
+        status.is_ok_and(|status| status.waiters.is_some_and(|waiters| waiters.len() == 1))
+    })
+    .await?;
+    // It asks again when its time has come, and is refused for good.
+    faults.on_acquire(&[Fault::Refuse(ErrorKind::Refused)]);
+    let kind = waiting.await?.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Refused), "{kind:?}");
+    client.settle().await;
+    let waiters = holder.lock(&name).status().await?.waiters.unwrap_or_default();
+    ensure!(waiters.is_empty(), "{waiters:?}");
+    held.release().await?;
+    Ok(())
+}
+
 async fn a_duplicated_acquire(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     faults.on_acquire(&[Fault::Duplicate]);
     lock.acquire().await?.release().await?;
@@ -67,7 +133,7 @@ async fn a_duplicated_acquire(context: Context) -> Outcome {
 }
 
 async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
         let guard = lock.acquire().await?;
@@ -82,7 +148,7 @@ async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
 }
 
 async fn a_duplicated_release(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let guard = client.lock(context.name("lock")).acquire().await?;
     faults.on_release(&[Fault::Duplicate]);
     guard.release().await?;
@@ -90,7 +156,7 @@ async fn a_duplicated_release(context: Context) -> Outcome {
 }
 
 async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     faults.on_acquire(&[Fault::Hang]);
     let error = match client.lock(context.name("lock")).acquire_within(ms(50)).await {
         Err(error) => error,
@@ -103,7 +169,7 @@ async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcom
 }
 
 async fn renewals_fail_for_a_while(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
+    let (client, faults) = context.faulty_client().await;
     let guard = client.lock(context.name("lock")).ttl(ms(3000)).acquire().await?;
     faults.cut_renewals(true);
     let sent = faults.calls();
@@ -117,8 +183,8 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
 }
 
 async fn renewals_fail_for_good(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
-    let (other, name) = (context.client(), context.name("lock"));
+    let (client, faults) = context.faulty_client().await;
+    let (other, name) = (context.client().await, context.name("lock"));
     let guard = client.lock(&name).ttl(ms(900)).acquire().await?;
     faults.cut_renewals(true);
     let reason = guard.lost().await;
@@ -136,8 +202,8 @@ async fn renewals_fail_for_good(context: Context) -> Outcome {
 }
 
 async fn pushes_are_lost(context: Context) -> Outcome {
-    let (client, faults) = context.faulty_client();
-    let (holder, name) = (context.client(), context.name("lock"));
+    let (client, faults) = context.faulty_client().await;
+    let (holder, name) = (context.client().await, context.name("lock"));
     let guard = holder.lock(&name).ttl(ms(800)).acquire().await?;
     faults.cut_pushes(true);
     let lock = client.lock(&name).ttl(ms(800));

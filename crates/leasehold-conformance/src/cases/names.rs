@@ -53,7 +53,7 @@ const HOSTILE: &[&str] = &[
 ];
 
 async fn hostile_names_are_just_names(context: Context) -> Outcome {
-    let client = context.client();
+    let client = context.client().await;
     let mut names: Vec<String> = HOSTILE.iter().map(|&name| name.to_owned()).collect();
     for long in ["x".repeat(511), "锁".repeat(170)] {
         names.extend(["a", "b"].map(|end| format!("{long}{end}")));

@@ -19,7 +19,7 @@ fn url(context: &Context) -> Result<&str, String> {
 }
 
 async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
-    let (client, name) = (context.client(), context.name("lock"));
+    let (client, name) = (context.client().await, context.name("lock"));
     let lock = client.lock(&name);
     let mut holder = Process::start(url(&context)?, name.as_str())?;
     ensure!(lock.try_acquire().await?.is_none(), "two hold it");
@@ -35,7 +35,7 @@ async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
 }
 
 async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
-    let (client, name) = (context.client(), context.name("lock"));
+    let (client, name) = (context.client().await, context.name("lock"));
     let mut holder = Process::start(url(&context)?, name.as_str())?;
     ensure!(holder.ask("valid")? == "true", "not valid when it has just been acquired");
     holder.stop();
@@ -49,7 +49,7 @@ async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
 }
 
 async fn a_stopped_holder_with_a_session_keeps_the_lock(context: Context) -> Outcome {
-    let (client, name) = (context.client(), context.name("lock"));
+    let (client, name) = (context.client().await, context.name("lock"));
     let lock = client.lock(&name);
     let mut holder = Process::start(url(&context)?, name.as_str())?;
     holder.stop();
@@ -65,7 +65,7 @@ async fn a_stopped_holder_with_a_session_keeps_the_lock(context: Context) -> Out
 }
 
 async fn tokens_grow_over_killed_holders(context: Context) -> Outcome {
-    let (client, name) = (context.client(), context.name("lock"));
+    let (client, name) = (context.client().await, context.name("lock"));
     let mut last = 0;
     for round in 0..12 {
         let mut holder = Process::start(url(&context)?, name.as_str())?;

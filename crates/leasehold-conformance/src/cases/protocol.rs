@@ -120,7 +120,7 @@ fn renewal(ask: &Ask, grant: &Grant) -> Renewal {
 }
 
 async fn one_holder_at_a_time(context: Context) -> Outcome {
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
     let first = one.ask(&name, TTL);
     let grant = one.take(&first).await?;
@@ -136,7 +136,7 @@ async fn one_holder_at_a_time(context: Context) -> Outcome {
 }
 
 async fn asking_again_gives_the_same_lease(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let ask = raw.ask(&context.name("lock"), TTL);
     let first = raw.take(&ask).await?;
     let again = raw.take(&ask).await?;
@@ -146,7 +146,7 @@ async fn asking_again_gives_the_same_lease(context: Context) -> Outcome {
 }
 
 async fn tokens_grow_from_holder_to_holder(context: Context) -> Outcome {
-    let mut raws = [context.raw(), context.raw()];
+    let mut raws = [context.raw().await, context.raw().await];
     let name = context.name("lock");
     let mut last = None;
     for turn in 0..20 {
@@ -161,7 +161,7 @@ async fn tokens_grow_from_holder_to_holder(context: Context) -> Outcome {
 }
 
 async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let name = context.name("lock");
     let early = raw.ask(&name, TTL);
     let early_grant = raw.take(&early).await?;
@@ -181,7 +181,7 @@ async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
 }
 
 async fn a_late_renewal_never_revives(context: Context) -> Outcome {
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
     let early = one.ask(&name, TTL);
     let early_grant = one.take(&early).await?;
@@ -199,7 +199,7 @@ async fn a_late_renewal_never_revives(context: Context) -> Outcome {
 }
 
 async fn a_release_is_idempotent(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let ask = raw.ask(&context.name("lock"), TTL);
     let grant = raw.take(&ask).await?;
     for round in 0..3 {
@@ -213,7 +213,7 @@ async fn a_release_is_idempotent(context: Context) -> Outcome {
 }
 
 async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let name = context.name("lock");
     let ask = Ask { wait: true, ..raw.ask(&name, TTL) };
     raw.backend.release(End { suspect: true, ..raw.end(&ask) }).await?;
@@ -224,7 +224,7 @@ async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcom
 }
 
 async fn status_tells_and_does_not_disturb(context: Context) -> Outcome {
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
     let free = two.status(&name).await?;
     ensure!(free.state == State::Free && free.token.is_none(), "{free:?}");
@@ -255,7 +255,7 @@ async fn status_tells_and_does_not_disturb(context: Context) -> Outcome {
 }
 
 async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
     let early = one.ask(&name, SHORT);
     let early_grant = one.take(&early).await?;
@@ -273,11 +273,23 @@ async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
         ensure!(verdict == Verdict::Lost, "round {round}: an ended lease was {verdict:?}");
     }
     ensure!(two.give(&late, &grant).await? == Verdict::Released, "the successor was touched");
+    let alone = one.ask(&context.name("alone"), SHORT);
+    let grant = one.take(&alone).await?;
+    let backend = one.backend.clone();
+    until("a lease that nobody takes over ends too", || async {
+        backend.status(&alone.name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    ensure!(one.renew(&alone, &grant).await? == Renewed::Lost, "an ended lease was renewed");
+    for round in 0..2 {
+        let verdict = one.give(&alone, &grant).await?;
+        ensure!(verdict == Verdict::Lost, "round {round}: an ended lease was {verdict:?}");
+    }
     Ok(())
 }
 
 async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let mut leases = Vec::new();
     for number in 0..40 {
         let ask = raw.ask(&context.name(&format!("lock {number}")), Duration::from_millis(500));
@@ -299,7 +311,7 @@ async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
 }
 
 async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let name = context.name("lock");
     let first = Ask { tokens: 1000, ..raw.ask(&name, TTL) };
     let grant = raw.take(&first).await?;
@@ -314,7 +326,7 @@ async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
 }
 
 async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
     let ask = one.ask(&name, TTL);
     let grant = one.take(&ask).await?;
@@ -324,6 +336,8 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
         ensure!(verdict == Verdict::Released, "{verdict:?}");
     }
     ensure!(one.status(&name).await?.state == State::Kept, "not kept");
+    let late = one.backend.acquire(ask.clone()).await?;
+    ensure!(late == Answer::Ended, "the attempt that ended was answered {late:?}");
     ensure!(one.renew(&ask, &grant).await? == Renewed::Lost, "a released lease was renewed");
     let next = two.ask(&name, TTL);
     let answer = two.backend.acquire(next.clone()).await?;
@@ -337,7 +351,7 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
 }
 
 async fn force_release_ends_what_it_names(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let name = context.name("lock");
     let some = leasehold_core::Token::new(1).ok_or("token")?;
     ensure!(raw.backend.force_release(&name, some).await? == Forced::NotHeld, "nobody held it");
@@ -353,7 +367,7 @@ async fn force_release_ends_what_it_names(context: Context) -> Outcome {
 }
 
 async fn list_knows_the_locks(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     for what in ["b", "a", "c/1", "c/2"] {
         let ask = raw.ask(&context.name(what), TTL);
         raw.take(&ask).await?;
@@ -372,7 +386,7 @@ async fn list_knows_the_locks(context: Context) -> Outcome {
 }
 
 async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
-    let mut raw = context.raw();
+    let mut raw = context.raw().await;
     let Capability { keep, rotate, shared, force_release, .. } = raw.backend.capability().clone();
     let name = context.name("lock");
     let ask = raw.ask(&name, TTL);

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, Term};
+use leasehold_core::Deadline;
+use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, State, Term};
+use leasehold_core::clock::Clock;
 
-use super::case;
 use super::protocol::{TTL, granted};
+use super::{case, secs};
 use crate::case::Raw;
 use crate::{Case, Context, Outcome, ensure, until};
 
@@ -38,6 +40,16 @@ pub(super) const CASES: &[Case] = &[
         "A lock handed to a waiter that does not react passes on within the offer's time"
     ),
     case!(
+        a_late_offer_is_granted_again,
+        |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
+        "An offer that its waiter comes for too late is granted again, if nobody else has it"
+    ),
+    case!(
+        whoever_does_not_care_for_order_may_pass,
+        |c| c.ordered && c.lease == LeaseKind::Ttl,
+        "A lock that has become free may be taken out of order by those who ask for that"
+    ),
+    case!(
         nobody_jumps_the_line,
         |c| c.ordered,
         "A free lock goes to those who wait before those who just try"
@@ -48,26 +60,32 @@ fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> Ask {
     Ask { wait: true, ..raw.ask(name, TTL) }
 }
 
-/// Waits until the engine has granted this attempt, by push or by answer.
+/// Waits until the engine has granted this attempt, by push or by answer, as a client does: a
+/// push that it is the first in line says when to ask.
 async fn turn(raw: &mut Raw, ask: &Ask) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
-    let (name, attempt) = (ask.name.clone(), ask.attempt);
-    let event = raw
-        .event(|event| match event {
-            Event::Granted { attempt: granted, .. } => *granted == attempt,
-            Event::Freed { name: freed } => *freed == name,
-            Event::Next { attempt: next, ask_again } => *next == attempt && ask_again.is_zero(),
-            _ => false,
+    let clock = Clock::system();
+    let mut ask_at = Deadline::after(clock.now(), secs(10));
+    loop {
+        let event = clock.within(Some(ask_at), raw.events.recv()).await;
+        match event {
+            Some(None) => return Err("the backend has dropped its event sink".into()),
+            Some(Some(Event::Granted { attempt, grant, .. })) if attempt == ask.attempt => {
+                return Ok(grant);
+            }
+            Some(Some(Event::Next { attempt, ask_again })) if attempt == ask.attempt => {
+                ask_at = ask_at.min(Deadline::after(clock.now(), ask_again));
+                continue;
+            }
+            Some(Some(Event::Freed { .. })) | None => {}
+            Some(Some(_)) => continue,
+        }
+        let backend = raw.backend.clone();
+        until("a waiter that was woken gets the lock", || async {
+            matches!(backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
         })
         .await?;
-    if let Event::Granted { grant, .. } = event {
-        return Ok(grant);
+        return Ok(granted(raw.backend.acquire(ask.clone()).await?)?);
     }
-    let backend = raw.backend.clone();
-    until("a waiter that was woken gets the lock", || async {
-        matches!(backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
-    })
-    .await?;
-    Ok(granted(raw.backend.acquire(ask.clone()).await?)?)
 }
 
 async fn line(
@@ -77,7 +95,7 @@ async fn line(
 ) -> Result<Vec<(Raw, Ask)>, Box<dyn std::error::Error + Send + Sync>> {
     let mut line = Vec::new();
     for place in 0..length as u64 {
-        let mut raw = context.raw();
+        let mut raw = context.raw().await;
         let ask = waiting(&mut raw, name);
         for _ in 0..2 {
             let answer = raw.backend.acquire(ask.clone()).await?;
@@ -101,7 +119,7 @@ fn ensure_place(at: Option<u64>, wanted: u64) -> Result<(), String> {
 
 async fn waiters_stand_in_line(context: Context) -> Outcome {
     let name = context.name("lock");
-    let mut holder = context.raw();
+    let mut holder = context.raw().await;
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
     let mut line = line(&context, &name, 4).await?;
@@ -118,7 +136,7 @@ async fn waiters_stand_in_line(context: Context) -> Outcome {
 
 async fn a_release_is_pushed(context: Context) -> Outcome {
     let name = context.name("lock");
-    let (mut holder, mut waiter) = (context.raw(), context.raw());
+    let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
     let wait = waiting(&mut waiter, &name);
@@ -130,7 +148,7 @@ async fn a_release_is_pushed(context: Context) -> Outcome {
 
 async fn status_shows_the_line(context: Context) -> Outcome {
     let name = context.name("lock");
-    let mut holder = context.raw();
+    let mut holder = context.raw().await;
     let ask = holder.ask(&name, TTL);
     holder.take(&ask).await?;
     let line = line(&context, &name, 3).await?;
@@ -143,7 +161,7 @@ async fn status_shows_the_line(context: Context) -> Outcome {
 
 async fn a_waiter_that_leaves_leaves_nothing(context: Context) -> Outcome {
     let name = context.name("lock");
-    let mut holder = context.raw();
+    let mut holder = context.raw().await;
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
     let mut line = line(&context, &name, 4).await?;
@@ -164,7 +182,7 @@ async fn a_waiter_that_leaves_leaves_nothing(context: Context) -> Outcome {
 
 async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome {
     let name = context.name("lock");
-    let (mut one, mut two) = (context.raw(), context.raw());
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
     let first = one.ask(&name, TTL);
     let grant = one.take(&first).await?;
     let alone = waiting(&mut one, &name);
@@ -185,7 +203,7 @@ async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome
 
 async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
     let name = context.name("lock");
-    let mut holder = context.raw();
+    let mut holder = context.raw().await;
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
     let mut line = line(&context, &name, 3).await?;
@@ -199,11 +217,11 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
 
 async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
     let name = context.name("lock");
-    let (mut holder, mut deaf, mut next) = (context.raw(), context.raw(), context.raw());
+    let (mut holder, mut deaf, mut next) =
+        (context.raw().await, context.raw().await, context.raw().await);
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
-    let short = Duration::from_millis(200);
-    let first = Ask { ttl: short, ..waiting(&mut deaf, &name) };
+    let first = waiting(&mut deaf, &name);
     deaf.backend.acquire(first.clone()).await?;
     let second = waiting(&mut next, &name);
     next.backend.acquire(second.clone()).await?;
@@ -218,9 +236,50 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
     Ok(())
 }
 
+async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter, mut passer) =
+        (context.raw().await, context.raw().await, context.raw().await);
+    let short = Ask { ttl: Duration::from_millis(150), ..holder.ask(&name, TTL) };
+    holder.take(&short).await?;
+    let wait = waiting(&mut waiter, &name);
+    waiter.backend.acquire(wait.clone()).await?;
+    let backend = holder.backend.clone();
+    until("the lease has ended", || async {
+        backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    let pass = Ask { fair: false, ..passer.ask(&name, TTL) };
+    let grant = passer.take(&pass).await?;
+    let answer = waiter.backend.acquire(wait.clone()).await?;
+    ensure!(matches!(answer, Answer::Queued { .. }), "the waiter was answered {answer:?}");
+    passer.give(&pass, &grant).await?;
+    turn(&mut waiter, &wait).await?;
+    Ok(())
+}
+
+async fn a_late_offer_is_granted_again(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
+    let ask = holder.ask(&name, TTL);
+    let grant = holder.take(&ask).await?;
+    let wait = Ask { ttl: Duration::from_millis(150), ..waiting(&mut waiter, &name) };
+    waiter.backend.acquire(wait.clone()).await?;
+    holder.give(&ask, &grant).await?;
+    turn(&mut waiter, &wait).await?;
+    let backend = holder.backend.clone();
+    until("the offer has ended", || async {
+        backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
+    })
+    .await?;
+    waiter.take(&wait).await?;
+    Ok(())
+}
+
 async fn nobody_jumps_the_line(context: Context) -> Outcome {
     let name = context.name("lock");
-    let (mut holder, mut waiter, mut passer) = (context.raw(), context.raw(), context.raw());
+    let (mut holder, mut waiter, mut passer) =
+        (context.raw().await, context.raw().await, context.raw().await);
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
     let wait = waiting(&mut waiter, &name);

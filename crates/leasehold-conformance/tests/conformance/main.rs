@@ -25,8 +25,9 @@ fn main() -> ExitCode {
     let setup = subjects::all();
     let matrix = Arc::new(Mutex::new(Matrix::default()));
     let mut trials = Vec::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
     for subject in &setup.subjects {
-        let capability = subject.connect().capability().clone();
+        let capability = runtime.block_on(subject.connect()).capability().clone();
         for case in cases() {
             // A promise that the engine does not make is no test of it: its refusals are a case
             // of their own.

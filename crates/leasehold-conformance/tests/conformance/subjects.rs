@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use leasehold::Backend;
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
 use leasehold_conformance::kit::{self, Certificates, RedisServer, Settings};
@@ -20,7 +21,10 @@ pub(crate) struct Setup {
 
 pub(crate) fn all() -> Setup {
     let store = MemoryStore::new();
-    let memory = Subject::new("memory", move || Arc::new(store.connect()));
+    let memory = Subject::new("memory", move || {
+        let backend: Arc<dyn Backend> = Arc::new(store.connect());
+        std::future::ready(backend)
+    });
     let directory = tempfile::tempdir().unwrap();
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
     let mut setup = Setup::default();
@@ -70,12 +74,7 @@ fn by_url(name: &str, url: String) -> Subject {
     let reached = url.clone();
     let connect = move || {
         let url = url.clone();
-        // The caller is inside a runtime, which must not be blocked on.
-        let opened = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(leasehold::open(&url))
-        });
-        opened.join().unwrap().unwrap()
+        async move { leasehold::open(&url).await.unwrap() }
     };
     Subject::new(name, connect).with_url(reached)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use leasehold_proto::{AttemptId, ClientId, Token};
+use leasehold_proto::{ClientId, Token};
 
 use super::store::MemoryStore;
 use crate::backend::{
@@ -33,23 +33,32 @@ impl MemoryBackend {
     }
 
     fn ask(&self, ask: &Ask) -> Result<Answer> {
-        if ask.mode != Mode::Exclusive {
-            return Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported"));
+        exclusive(ask)?;
+        let now = self.store.now();
+        self.store
+            .state()
+            .with_record(now, &ask.name, |record, reach| record.acquire(now, ask, reach))
+    }
+
+    fn end(&self, end: &End) -> Result<Ended> {
+        if let Some(ask) = &end.then {
+            exclusive(ask)?;
+            if ask.name != end.name {
+                let message = "memory: a lock can be exchanged for itself only";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
         }
         let now = self.store.now();
         self.store
             .state()
-            .with_record(now, &ask.name, |record, push| record.acquire(now, ask, push))
+            .with_record(now, &end.name, |record, reach| record.release(now, end, reach))
     }
+}
 
-    fn end(&self, end: &End) -> Result<Ended> {
-        let now = self.store.now();
-        let verdict = self
-            .store
-            .state()
-            .with_record(now, &end.name, |record, push| record.release(now, end, push))?;
-        let then = end.then.as_ref().map(|ask| self.ask(ask)).transpose()?;
-        Ok(Ended { verdict, then })
+fn exclusive(ask: &Ask) -> Result<()> {
+    match ask.mode {
+        Mode::Exclusive => Ok(()),
+        _ => Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported")),
     }
 }
 
@@ -117,21 +126,15 @@ impl Backend for MemoryBackend {
         if !state.records.contains_key(name) {
             return ready(Ok(Forced::NotHeld));
         }
-        ready(state.with_record(now, name, |record, push| record.force_release(now, token, push)))
+        let forced = state
+            .with_record(now, name, |record, reach| record.force_release(now, name, token, reach));
+        ready(Ok(forced))
     }
 
-    fn abandon(&self, name: &Name, attempt: AttemptId) {
-        let end = End {
-            name: name.clone(),
-            attempt,
-            base: None,
-            last: None,
-            suspect: true,
-            keep: None,
-            then: None,
-        };
+    fn abandon(&self, end: &End) {
+        let end = End { suspect: true, then: None, ..end.clone() };
         if let Err(error) = self.end(&end) {
-            tracing::debug!(%name, %error, "abandoned without a successor");
+            tracing::debug!(name = %end.name, %error, "abandoned without a successor");
         }
     }
 }

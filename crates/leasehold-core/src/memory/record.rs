@@ -1,89 +1,40 @@
-//! One lock in memory: who holds it, who waits, and the steps of the hand-off protocol.
+//! One lock in memory: the hand-off machine in the words of the `Backend` trait, with the people.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, Deadline, Now, Token, TokenBlock, drift};
+use leasehold_proto::handoff::{self, Push, Waiter};
+use leasehold_proto::{AttemptId, Deadline, Now, Token, drift};
 
-use crate::backend::{Answer, Ask, Event, Forced, Grant, Holder, Renewed, State, Term, Verdict};
+use crate::backend::{
+    Answer, Ask, End, Ended, Event, Forced, Grant, Holder, Renewed, State, Status, Term, Verdict,
+};
 use crate::{Error, ErrorKind, Name, Result};
 
-/// A lease that is pushed to a waiter lasts this long until its first renewal confirms it.
-const OFFER: Duration = Duration::from_secs(2);
-/// How long an ended attempt is remembered, in case a request of it is still on its way.
-const TOMBSTONE: Duration = Duration::from_secs(60);
-
 /// How a record reaches the clients: false when nobody is there to receive.
-pub(super) type Push<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
+pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    lease: Option<Lease>,
-    /// First token of the current or last lease, and the highest that was ever reserved.
-    base: u64,
-    top: u64,
-    /// Base of the last lease that ended other than by its release.
-    lost: u64,
-    queue: VecDeque<Ask>,
-    queued_at: HashMap<AttemptId, Now>,
-    tombstones: HashMap<AttemptId, Now>,
-    last_holder: Option<(Arc<Holder>, u64)>,
+    handoff: handoff::Record<Person>,
+    /// When the current or last lease was granted: milliseconds since the Unix epoch.
+    since_unix_ms: u64,
     touched: Now,
 }
 
-#[derive(Debug)]
-struct Lease {
-    owner: AttemptId,
-    /// Steady time of the store's clock at which it ends.
-    until_ns: u64,
-    /// An offer that its owner has not confirmed yet.
-    offered: bool,
-    /// Its holder has released it; it stays taken.
-    kept: bool,
+/// Who holds or waits, and since when it has asked.
+#[derive(Clone, Debug)]
+struct Person {
+    holder: Arc<Holder>,
+    asked_unix_ms: u64,
 }
 
 impl Record {
-    pub(super) fn acquire(&mut self, now: Now, ask: &Ask, push: Push<'_>) -> Result<Answer> {
-        self.touched = now;
-        if self.tombstones.contains_key(&ask.attempt) {
-            return Ok(Answer::Ended);
-        }
-        if let Some(lease) = self.lease.as_mut().filter(|lease| lease.until_ns > now.steady_ns) {
-            if lease.owner == ask.attempt {
-                lease.offered = false;
-                lease.until_ns = lease.until_ns.max(after(now, ask.ttl));
-                return Ok(self.granted());
-            }
-            let owner = lease.owner;
-            if !ask.wait {
-                return Ok(Answer::Busy { ask_again: Some(self.remaining(now)) });
-            }
-            if self.enqueue(now, ask) {
-                push(owner, Event::Wanted { attempt: owner });
-            }
-            return Ok(self.queued(now, ask.attempt));
-        }
-        let late_offer = self.lease.as_ref().is_some_and(|l| l.owner == ask.attempt && l.offered);
-        self.expire();
-        let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
-        if late_offer || first || !ask.fair {
-            self.grant(now, ask, ask.ttl, false)?;
-            return Ok(self.granted());
-        }
-        if ask.wait {
-            self.enqueue(now, ask);
-        }
-        self.hand_on(now, ask.wait.then_some(ask.attempt), push)?;
-        match &self.lease {
-            Some(lease) if lease.owner == ask.attempt => Ok(self.granted()),
-            Some(_) if ask.wait => Ok(self.queued(now, ask.attempt)),
-            Some(_) => Ok(Answer::Busy { ask_again: Some(self.remaining(now)) }),
-            None => {
-                self.grant(now, ask, ask.ttl, false)?;
-                Ok(self.granted())
-            }
-        }
+    pub(super) fn acquire(&mut self, now: Now, ask: &Ask, reach: Reach<'_>) -> Result<Answer> {
+        let answer = self.step(now, &ask.name, reach, |handoff, reach| {
+            handoff.acquire(now, &question(now, ask), reach)
+        });
+        answered(answer)
     }
 
     pub(super) fn renew(
@@ -93,214 +44,127 @@ impl Record {
         base: Token,
         ttl: Duration,
     ) -> Renewed {
-        let current = self.base == base.get();
-        match &mut self.lease {
-            Some(lease)
-                if current
-                    && lease.owner == attempt
-                    && !lease.kept
-                    && lease.until_ns > now.steady_ns =>
-            {
-                lease.offered = false;
-                lease.until_ns = lease.until_ns.max(after(now, ttl));
-                Renewed::Renewed
-            }
-            _ => Renewed::Lost,
+        match self.handoff.renew(now, attempt, base, ttl) {
+            handoff::Renewed::Renewed { .. } => Renewed::Renewed,
+            handoff::Renewed::Lost => Renewed::Lost,
         }
     }
 
-    pub(super) fn release(
-        &mut self,
-        now: Now,
-        end: &crate::backend::End,
-        push: Push<'_>,
-    ) -> Result<Verdict> {
-        self.touched = now;
-        self.dequeue(end.attempt);
-        self.tombstones.retain(|_, since| after(*since, TOMBSTONE) > now.steady_ns);
-        if end.suspect {
-            self.tombstones.insert(end.attempt, now);
-        }
-        let owned = self.lease.as_ref().filter(|l| l.owner == end.attempt && !l.kept);
-        let Some(lease) = owned else { return Ok(self.verdict_on_the_past(end.base)) };
-        let alive = lease.until_ns > now.steady_ns;
-        let same = end.base.is_none_or(|base| base.get() == self.base);
-        if !alive {
-            self.lost = self.base;
-        } else if let (true, Some(_), Some(last)) = (same, end.base, end.last) {
-            self.top = self.base.max(last.get());
-        }
-        match end.keep.filter(|_| alive) {
-            Some(keep) => {
-                let until_ns = after(now, keep);
-                self.lease =
-                    Some(Lease { owner: end.attempt, until_ns, offered: false, kept: true });
-                // The head reckons with the lease's end; the keep's end is another time.
-                self.tell_next(now, push);
+    pub(super) fn release(&mut self, now: Now, end: &End, reach: Reach<'_>) -> Result<Ended> {
+        let End { attempt, base, last, suspect, keep, .. } = *end;
+        let ending = handoff::End { attempt, base, last, suspect, keep };
+        let (verdict, then) = self.step(now, &end.name, reach, |handoff, reach| match &end.then {
+            Some(ask) => {
+                let next = question(now, ask);
+                let (verdict, answer) = handoff.rotate(now, &ending, &next, reach);
+                (verdict, Some(answer))
             }
-            None => {
-                self.lease = None;
-                self.hand_on(now, None, push)?;
-            }
-        }
-        Ok(if alive && same { Verdict::Released } else { Verdict::Lost })
+            None => (handoff.release(now, &ending, reach), None),
+        });
+        let verdict = match verdict {
+            handoff::Verdict::Released => Verdict::Released,
+            handoff::Verdict::Lost => Verdict::Lost,
+            handoff::Verdict::Gone => Verdict::Gone,
+            handoff::Verdict::Unknown => Verdict::Unknown,
+        };
+        Ok(Ended { verdict, then: then.map(answered).transpose()? })
     }
 
     pub(super) fn force_release(
         &mut self,
         now: Now,
+        name: &Name,
         token: Token,
-        push: Push<'_>,
-    ) -> Result<Forced> {
-        self.touched = now;
-        let alive = self.lease.as_ref().is_some_and(|lease| lease.until_ns > now.steady_ns);
-        if !alive {
-            return Ok(Forced::NotHeld);
+        reach: Reach<'_>,
+    ) -> Forced {
+        let forced =
+            self.step(now, name, reach, |handoff, reach| handoff.force_release(now, token, reach));
+        match forced {
+            handoff::Forced::Ended => Forced::Ended,
+            handoff::Forced::NotHeld => Forced::NotHeld,
+            handoff::Forced::Other(token) => Forced::Other(token),
         }
-        if !(self.base..=self.top).contains(&token.get()) {
-            return Ok(Token::new(self.base).map_or(Forced::NotHeld, Forced::Other));
-        }
-        self.expire();
-        self.hand_on(now, None, push)?;
-        Ok(Forced::Ended)
     }
 
-    pub(super) fn status(&self, now: Now, name: &Name) -> crate::backend::Status {
-        let lease = self.lease.as_ref().filter(|lease| lease.until_ns > now.steady_ns);
-        let waiter = |ask: &Ask| crate::backend::Waiter {
-            holder: Holder::clone(&ask.holder),
-            since_unix_ms: self.queued_at.get(&ask.attempt).copied().unwrap_or(now).unix_ms(),
+    pub(super) fn status(&self, now: Now, name: &Name) -> Status {
+        let owner = self.handoff.owner().map(|(_, person)| person);
+        let state = match self.handoff.state(now) {
+            handoff::State::Free => State::Free,
+            handoff::State::Held => State::Held,
+            handoff::State::Kept => State::Kept,
         };
-        crate::backend::Status {
+        let waiter = |waiter: &Waiter<Person>| crate::backend::Waiter {
+            holder: Holder::clone(&waiter.tag.holder),
+            since_unix_ms: waiter.tag.asked_unix_ms,
+        };
+        Status {
             name: name.clone(),
-            state: match lease {
-                None => State::Free,
-                Some(lease) if lease.kept => State::Kept,
-                Some(_) => State::Held,
-            },
-            holder: self.last_holder.as_ref().map(|(holder, _)| Holder::clone(holder)),
-            token: Token::new(self.base),
-            since_unix_ms: self.last_holder.as_ref().map(|(_, since)| *since),
-            remaining: lease.map(|_| self.remaining(now)),
-            waiters: Some(self.queue.iter().map(waiter).collect()),
+            state,
+            holder: owner.map(|person| Holder::clone(&person.holder)),
+            token: self.handoff.base(),
+            since_unix_ms: owner.map(|_| self.since_unix_ms),
+            remaining: (state != State::Free).then(|| self.handoff.remaining(now)),
+            waiters: Some(self.handoff.waiters().map(waiter).collect()),
             note: None,
         }
     }
 
     /// True when nothing would be lost but the memory of the last holder.
     pub(super) fn is_idle(&self, now: Now, retention: Duration) -> bool {
-        let alive = self.lease.as_ref().is_some_and(|lease| lease.until_ns > now.steady_ns);
-        !alive && self.queue.is_empty() && after(self.touched, retention) <= now.steady_ns
+        let free = self.handoff.state(now) == handoff::State::Free;
+        let idle = Duration::from_nanos(now.steady_ns.saturating_sub(self.touched.steady_ns));
+        free && self.handoff.waiters().len() == 0 && idle >= retention
     }
 
-    /// What became of a lease that is not the current one any more.
-    fn verdict_on_the_past(&self, base: Option<Token>) -> Verdict {
-        let Some(base) = base.map(Token::get) else { return Verdict::Gone };
-        match self.lost.cmp(&base) {
-            _ if self.top < base => Verdict::Lost,
-            std::cmp::Ordering::Less => Verdict::Released,
-            std::cmp::Ordering::Equal => Verdict::Lost,
-            std::cmp::Ordering::Greater => Verdict::Unknown,
+    /// One step of the machine, its pushes turned into events.
+    fn step<A>(
+        &mut self,
+        now: Now,
+        name: &Name,
+        reach: Reach<'_>,
+        step: impl FnOnce(&mut handoff::Record<Person>, handoff::Reach<'_>) -> A,
+    ) -> A {
+        self.touched = now;
+        let before = self.handoff.base();
+        let answer = step(&mut self.handoff, &mut |attempt, push| {
+            reach(attempt, event(now, name, attempt, push))
+        });
+        if self.handoff.base() != before {
+            self.since_unix_ms = now.unix_ms();
         }
-    }
-
-    /// Ends the current lease other than by its release.
-    fn expire(&mut self) {
-        if let Some(lease) = self.lease.take()
-            && !lease.kept
-        {
-            self.lost = self.base;
-        }
-    }
-
-    /// Gives the free lock to the first waiter that can be reached. `caller` needs no push.
-    fn hand_on(&mut self, now: Now, caller: Option<AttemptId>, push: Push<'_>) -> Result<()> {
-        while let Some(head) = self.queue.front().cloned() {
-            if caller == Some(head.attempt) {
-                self.grant(now, &head, head.ttl, false)?;
-                break;
-            }
-            let offer = OFFER.min(head.ttl);
-            let term = Term::Offer(Deadline::after(now, offer.saturating_sub(drift(offer))));
-            let tokens = self.next_tokens(now, head.tokens)?;
-            let (name, attempt) = (head.name.clone(), head.attempt);
-            let grant = Grant { tokens, term };
-            if push(attempt, Event::Granted { name, attempt, grant }) {
-                self.grant(now, &head, offer, true)?;
-                break;
-            }
-            self.dequeue(head.attempt);
-        }
-        self.tell_next(now, push);
-        Ok(())
-    }
-
-    /// Tells the new first in line when to ask should nothing else be heard.
-    fn tell_next(&mut self, now: Now, push: Push<'_>) {
-        while self.lease.is_some() {
-            let Some(head) = self.queue.front().map(|head| head.attempt) else { return };
-            let ask_again = self.remaining(now);
-            if push(head, Event::Next { attempt: head, ask_again }) {
-                return;
-            }
-            self.dequeue(head);
-        }
-    }
-
-    fn grant(&mut self, now: Now, ask: &Ask, term: Duration, offered: bool) -> Result<()> {
-        let tokens = self.next_tokens(now, ask.tokens)?;
-        self.base = tokens.base().get();
-        self.top = tokens.top().get();
-        self.lease =
-            Some(Lease { owner: ask.attempt, until_ns: after(now, term), offered, kept: false });
-        self.last_holder = Some((ask.holder.clone(), now.unix_ms()));
-        self.dequeue(ask.attempt);
-        Ok(())
-    }
-
-    /// `max(top + 1, wall clock in microseconds)`: tokens grow even after the record was lost.
-    fn next_tokens(&self, now: Now, count: u32) -> Result<TokenBlock> {
-        Token::new((self.top + 1).max(now.unix_us()))
-            .and_then(|base| TokenBlock::new(base, count.max(1)))
-            .ok_or_else(|| Error::new(ErrorKind::Foreign, "the lock's tokens are used up (2^53-1)"))
-    }
-
-    fn granted(&self) -> Answer {
-        let tokens = Token::new(self.base)
-            .and_then(|base| TokenBlock::new(base, (self.top - self.base + 1) as u32));
-        match tokens {
-            Some(tokens) => Answer::Granted(Grant { tokens, term: Term::Ttl }),
-            None => Answer::Ended,
-        }
-    }
-
-    fn queued(&self, now: Now, attempt: AttemptId) -> Answer {
-        let place = self.queue.iter().take_while(|ask| ask.attempt != attempt).count();
-        let ask_again = self.remaining(now) + OFFER * place as u32;
-        Answer::Queued { place: Some(place as u64), ask_again }
-    }
-
-    fn enqueue(&mut self, now: Now, ask: &Ask) -> bool {
-        let new = !self.queued_at.contains_key(&ask.attempt);
-        if new {
-            self.queue.push_back(ask.clone());
-            self.queued_at.insert(ask.attempt, now);
-        }
-        new
-    }
-
-    fn dequeue(&mut self, attempt: AttemptId) {
-        if self.queued_at.remove(&attempt).is_some() {
-            self.queue.retain(|ask| ask.attempt != attempt);
-        }
-    }
-
-    fn remaining(&self, now: Now) -> Duration {
-        let until = self.lease.as_ref().map_or(0, |lease| lease.until_ns);
-        Duration::from_nanos(until.saturating_sub(now.steady_ns))
+        answer
     }
 }
 
-fn after(now: Now, time: Duration) -> u64 {
-    now.steady_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+fn question(now: Now, ask: &Ask) -> handoff::Ask<Person> {
+    let Ask { attempt, ttl, wait, fair, tokens, .. } = *ask;
+    let tag = Person { holder: ask.holder.clone(), asked_unix_ms: now.unix_ms() };
+    handoff::Ask { attempt, ttl, wait, fair, tokens, tag }
+}
+
+fn answered(answer: handoff::Answer) -> Result<Answer> {
+    let ask_again = answer.ask_again();
+    Ok(match answer {
+        handoff::Answer::Granted(tokens) => Answer::Granted(Grant { tokens, term: Term::Ttl }),
+        handoff::Answer::Queued { place, .. } => {
+            Answer::Queued { place: Some(place as u64), ask_again: ask_again.unwrap_or_default() }
+        }
+        handoff::Answer::Busy(_) => Answer::Busy { ask_again },
+        handoff::Answer::Ended => Answer::Ended,
+        handoff::Answer::UsedUp => {
+            let message = "the lock's tokens are used up (2^53-1)";
+            return Err(Error::new(ErrorKind::Foreign, message));
+        }
+    })
+}
+
+fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {
+    match push {
+        Push::Granted { tokens, offer, .. } => {
+            let term = Term::Offer(Deadline::after(now, offer.saturating_sub(drift(offer))));
+            Event::Granted { name: name.clone(), attempt, grant: Grant { tokens, term } }
+        }
+        Push::Next { remaining, .. } => Event::Next { attempt, ask_again: remaining },
+        Push::Wanted { .. } => Event::Wanted { attempt },
+    }
 }

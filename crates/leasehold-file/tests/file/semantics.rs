@@ -50,7 +50,7 @@ async fn a_dropped_acquire_that_is_ended_leaves_nothing_held_and_nothing_open() 
             kit.give_up("a", attempt).await;
             assert!(!kit.is_held("a").await);
         } else {
-            kit.backend.abandon(&name("a"), attempt);
+            kit.backend.abandon(&crate::kit::end("a", attempt, None));
             let next = kit.lock("a").await;
             kit.release("a", next.0, next.1).await;
         }
@@ -76,7 +76,7 @@ async fn many_waiting_attempts_leave_nothing_behind() {
         if at % 2 == 0 {
             assert_eq!(kit.give_up("a", *attempt).await, Verdict::Gone);
         } else {
-            kit.backend.abandon(&name("a"), *attempt);
+            kit.backend.abandon(&crate::kit::end("a", *attempt, None));
         }
     }
     kit.release("a", holder, token).await;
@@ -165,6 +165,6 @@ fn everything_works_without_a_runtime() {
     assert!(matches!(answer, Answer::Granted(_)));
     let busy = inline(backend.acquire(ask("a", crate::kit::attempt(), true))).unwrap();
     assert!(!matches!(busy, Answer::Granted(_)));
-    backend.abandon(&name("a"), attempt);
+    backend.abandon(&crate::kit::end("a", attempt, None));
     assert_eq!(inline(backend.status(&name("a"))).unwrap().state, State::Free);
 }

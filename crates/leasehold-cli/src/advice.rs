@@ -1,0 +1,107 @@
+//! What to do about an error, which depends on the kind of store.
+
+use std::error::Error as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use leasehold::{Error, ErrorKind, StoreUrl};
+use nix::unistd::{Uid, User, geteuid};
+
+use crate::failure::{Failure, code};
+
+/// Where another store is named.
+const ELSEWHERE: &str = "(--store, LEASEHOLD_STORE or the config file)";
+
+/// The kind of store that errors come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Advice {
+    /// A directory on this machine.
+    Directory(PathBuf),
+    /// Something that runs elsewhere.
+    Server,
+}
+
+impl Advice {
+    /// For the store of this URL.
+    pub(crate) fn for_store(url: &str) -> Self {
+        match StoreUrl::parse(url) {
+            Ok(url) if url.scheme() == "file" => {
+                Self::Directory(url.path().unwrap_or_default().into())
+            }
+            _ => Self::Server,
+        }
+    }
+
+    /// An error as the failure that it makes of the command, with the next step.
+    pub(crate) fn on(&self, error: Error) -> Failure {
+        let code = match error.kind() {
+            ErrorKind::Timeout => code::CONFLICT,
+            ErrorKind::Lost => code::LOST,
+            ErrorKind::Unavailable
+            | ErrorKind::Refused
+            | ErrorKind::Foreign
+            | ErrorKind::Closed => code::UNAVAILABLE,
+            _ => code::OWN,
+        };
+        let failure = Failure::with_code(code, error.to_string());
+        match self.next_step(&error) {
+            Some(step) => failure.next(step),
+            None => failure,
+        }
+    }
+
+    fn next_step(&self, error: &Error) -> Option<String> {
+        match (self, error.kind()) {
+            (Self::Server, ErrorKind::Unavailable) => {
+                Some(format!("check the store {ELSEWHERE} and that it runs"))
+            }
+            (Self::Server, ErrorKind::Refused) => {
+                Some("check the store's credentials and this user's permissions".into())
+            }
+            // The error itself says what to do about most; who owns what is for us to find out.
+            (Self::Directory(path), ErrorKind::Refused) if is_permission(error) => owner(path),
+            _ => None,
+        }
+    }
+}
+
+fn is_permission(error: &Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// What to do about a directory that somebody else owns, or that only somebody else can make.
+fn owner(path: &Path) -> Option<String> {
+    let ours = geteuid();
+    let mut is_absent = false;
+    for there in path.ancestors() {
+        match fs::metadata(there) {
+            Ok(meta) if Uid::from_raw(meta.uid()) == ours => return None,
+            Ok(_) if is_absent => {
+                let (path, name) = (path.display(), name(ours));
+                return Some(format!(
+                    "have it made for this user alone (sudo install -d -m 700 -o {name} {path}), \
+                     or choose another one {ELSEWHERE}"
+                ));
+            }
+            Ok(meta) => {
+                let (there, name) = (there.display(), name(Uid::from_raw(meta.uid())));
+                return Some(format!(
+                    "a directory of locks belongs to one user (mode 0700), and {there} belongs to \
+                     {name}: choose another one {ELSEWHERE}, or a server to share locks"
+                ));
+            }
+            Err(error) => is_absent |= error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+    None
+}
+
+fn name(user: Uid) -> String {
+    match User::from_uid(user) {
+        Ok(Some(user)) => user.name,
+        _ => user.to_string(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Where the locks are: the store's URL from option, environment, config file or default.
+
+use std::env;
+
+use leasehold::StoreUrl;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::folders;
+
+/// The environment variable that names the store.
+pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+
+/// What stands there for a command whose `leasehold run` had a store with credentials.
+pub(crate) const WITHHELD: &str = "withheld:";
+
+/// Set by our own tests, which have no server, to try what happens where leases end by time.
+const TEST_MEMORY: &str = "__LEASEHOLD_TEST_MEMORY";
+
+/// The store's URL: option, a config file that was named, environment, the other config files,
+/// then a directory of the user's own.
+///
+/// A file that was named on the command line beats the variable, since that may come from an
+/// enclosing `leasehold run`.
+pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String, Failure> {
+    let named = config.store.as_ref().filter(|_| config.is_named);
+    let given = match option.map(str::to_owned).or_else(|| named.cloned()) {
+        Some(url) => Some(url),
+        None => from_environment()?.or_else(|| config.store.clone()),
+    };
+    match given {
+        Some(url) if url == WITHHELD => Err(Failure::own(
+            "the enclosing run has a store with credentials, and they are not passed on",
+        )
+        .next("name the store again: --store with a password file, or --config FILE")),
+        Some(url) => refuse_memory(url),
+        None => default(),
+    }
+}
+
+fn from_environment() -> Result<Option<String>, Failure> {
+    let Some(url) = env::var_os(STORE_VARIABLE).filter(|url| !url.is_empty()) else {
+        return Ok(None);
+    };
+    match url.into_string() {
+        Ok(url) => Ok(Some(url)),
+        Err(_) => Err(Failure::own(format!("{STORE_VARIABLE} is not UTF-8"))),
+    }
+}
+
+/// What is in our own memory excludes no other process.
+fn refuse_memory(url: String) -> Result<String, Failure> {
+    let is_memory = StoreUrl::parse(&url).is_ok_and(|parsed| parsed.scheme() == "memory");
+    if !is_memory || env::var_os(TEST_MEMORY).is_some() {
+        return Ok(url);
+    }
+    Err(Failure::own(
+        "the store memory: is the memory of one process; no other would see its locks, and it \
+         would exclude nobody",
+    )
+    .next(
+        "use a directory for this machine (--store file:/var/lib/leasehold, or no --store at \
+           all), or a server for several",
+    ))
+}
+
+fn default() -> Result<String, Failure> {
+    const NEXT: &str = "name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE";
+    let Some(folder) = folders::state() else {
+        return Err(Failure::own(
+            "this user has no home directory to keep locks in: the user database names none, and \
+             HOME is not an absolute path",
+        )
+        .next(NEXT));
+    };
+    let folder = folder.join("leasehold");
+    let Some(path) = folder.to_str() else {
+        let what = format!("{}: the path is not UTF-8", folder.display());
+        return Err(Failure::own(what).next(NEXT));
+    };
+    Ok(format!("file:{}", path.replace('%', "%25").replace('?', "%3F")))
+}

@@ -1,0 +1,101 @@
+//! `watch`: what is told, and how.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::screen::Terminal;
+use crate::support::Place;
+
+const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A watch and what it prints; it ends with the test.
+struct Watch(Child, Lines<BufReader<ChildStdout>>);
+
+impl Watch {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let all = [&["watch", "--interval", "20ms"], arguments].concat();
+        let mut child = place.leasehold(&all).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self(child, lines)
+    }
+
+    fn line(&mut self) -> String {
+        self.1.next().unwrap().unwrap()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn watch_prints_each_change() {
+    let place = Place::new();
+    let mut watch = Watch::start(&place, &["a", "--json"]);
+    let mut until = |state: &str| {
+        loop {
+            let change = json(&watch.line());
+            assert!(change["time_unix_ms"].is_u64());
+            if change["state"] == state {
+                break;
+            }
+        }
+    };
+    until("free");
+    let holder = place.start_ready(&["a"], HOLD);
+    until("held");
+    place.write("stop", "");
+    assert_eq!(holder.end().code, 0);
+    until("free");
+}
+
+#[test]
+fn watch_without_a_terminal_prints_a_line_for_each_change() {
+    let place = Place::new();
+    let holder = place.start_ready(&["a"], HOLD);
+    let line = Watch::start(&place, &[]).line();
+    assert!(line.contains("Z a held by ") && line.contains(", token "), "{line}");
+    assert!(line.contains(&format!("/{}", holder.pid())), "{line}");
+    let (moment, _) = line.split_once(' ').unwrap();
+    assert!(moment.len() == 20 && moment.starts_with("20") && moment.contains('T'), "{line}");
+}
+
+#[test]
+fn watch_says_at_once_that_a_lock_was_never_held() {
+    let place = Place::new();
+    let line = Watch::start(&place, &["a"]).line();
+    assert!(line.contains("Z a free, never held"), "{line}");
+    assert_eq!(json(&Watch::start(&place, &["a", "--json"]).line())["state"], "free");
+}
+
+#[test]
+fn watch_on_a_terminal_is_drawn_anew() {
+    let place = Place::new();
+    let _holder = place.start_ready(&["a"], HOLD);
+    let arguments = ["watch", "--interval", "20ms"];
+    let mut terminal = Terminal::start(&place, crate::support::LEASEHOLD, &arguments);
+    for _ in 0..2 {
+        terminal.expect("\x1b[H\x1b[J");
+        terminal.expect("NAME");
+        terminal.expect("held");
+    }
+    terminal.send("\x03");
+    assert_eq!(terminal.end(), -1);
+}
+
+#[test]
+fn what_watch_sees_is_in_its_help() {
+    let help = Place::new().run(&["watch", "--help"]).out;
+    for part in ["between two looks", "UTC"] {
+        assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{help}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A wall clock for one server that jumps, or runs too fast or too slow, on command.
+//!
+//! A library that stands before the C library's `clock_gettime`, `gettimeofday` and `time`; it is
+//! compiled when the test runs, by `cc`, which Rust needs for linking anyway. The monotonic clock
+//! is left alone.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use super::Settings;
+
+const SOURCE: &str = include_str!("clock_shim.c");
+/// What the library reads the name of its file from.
+const VARIABLE: &str = "LEASEHOLD_CLOCK_SHIM";
+const NANOS: f64 = 1e9;
+
+/// The clock of all servers that were started with its [`env`](Self::env). Lives longer than they.
+#[derive(Debug)]
+pub struct ClockShim {
+    directory: TempDir,
+    file: File,
+    state: Mutex<State>,
+}
+
+/// What the file holds: the clock shows `real + offset + (real - since) * rate`.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    version: i64,
+    offset_ns: i64,
+    since_ns: i64,
+    rate_ppm: i64,
+}
+
+impl ClockShim {
+    /// Compiles it; shows the right time at first.
+    ///
+    /// # Errors
+    /// Without `cc`, or with what it says.
+    pub fn build() -> io::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let source = directory.path().join("clock_shim.c");
+        std::fs::write(&source, SOURCE)?;
+        let output = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o", "clock_shim.so", "clock_shim.c"])
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        let path = directory.path().join("clock");
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let shim = Self { directory, file, state: Mutex::default() };
+        shim.write(State::default())?;
+        Ok(shim)
+    }
+
+    /// The environment in which a program has this clock.
+    pub fn env(&self) -> [(String, String); 2] {
+        let path = |name| self.directory.path().join(name).to_string_lossy().into_owned();
+        [("LD_PRELOAD".into(), path("clock_shim.so")), (VARIABLE.into(), path("clock"))]
+    }
+
+    /// `settings` with this clock.
+    pub fn on(&self, settings: Settings) -> Settings {
+        self.env().into_iter().fold(settings, |settings, (name, value)| settings.env(name, value))
+    }
+
+    /// Makes the clock jump to this far from the right time, in seconds, negative for the past;
+    /// from there it runs as it ran before.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn set_offset(&self, seconds: f64) -> io::Result<()> {
+        self.change(|state, _| state.offset_ns = (seconds * NANOS) as i64)
+    }
+
+    /// Lets the clock run at this many times the right speed (1.0 is right), from what it shows
+    /// now. Not below 0.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn set_rate(&self, rate: f64) -> io::Result<()> {
+        self.change(|state, drift_ns| {
+            state.offset_ns += drift_ns;
+            state.rate_ppm = ((rate.max(0.0) - 1.0) * 1e6) as i64;
+        })
+    }
+
+    /// Applies a change from now on; it is told how far the rate has driven the clock.
+    fn change(&self, change: impl FnOnce(&mut State, i64)) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_ns = now.as_nanos() as i64;
+        let drift_ns = i128::from(now_ns - state.since_ns) * i128::from(state.rate_ppm) / 1_000_000;
+        change(&mut state, drift_ns as i64);
+        state.since_ns = now_ns;
+        state.version += 2;
+        self.write(*state)
+    }
+
+    /// The version is odd while the rest changes; the library waits for that to pass.
+    fn write(&self, state: State) -> io::Result<()> {
+        let State { version, offset_ns, since_ns, rate_ppm } = state;
+        self.file.write_all_at(&(version - 1).to_ne_bytes(), 0)?;
+        let rest = [offset_ns, since_ns, rate_ppm].map(i64::to_ne_bytes).concat();
+        self.file.write_all_at(&rest, 8)?;
+        self.file.write_all_at(&version.to_ne_bytes(), 0)
+    }
+}

@@ -1,0 +1,56 @@
+//! The fault kit: real servers that can be stopped, killed and robbed, and a network between.
+//!
+//! Servers are children of the test process, on loopback and in a temporary directory. They end
+//! with it, also when it is killed. Everything here blocks for short times only and needs no
+//! runtime, so that it works from plain and from async tests alike.
+//!
+//! Linux: it starts programs through `setpriv` and looks into `/proc`.
+
+mod admin;
+mod aof;
+mod busy;
+mod certificates;
+mod clock_shim;
+mod loading;
+mod ports;
+mod process;
+mod programs;
+mod proxy;
+mod redis_server;
+mod resp;
+mod settings;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+pub use admin::Admin;
+pub use busy::Busy;
+pub use certificates::Certificates;
+pub use clock_shim::ClockShim;
+pub use loading::Loading;
+pub use process::Process;
+pub use programs::{find, required};
+pub use proxy::{Connection, Direction, Held, Pattern, Proxy, Shot, Target};
+pub use redis_server::RedisServer;
+pub use resp::Value;
+pub use settings::Settings;
+
+/// How long anything in the kit is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds, [`PATIENCE`] at most; blocks the thread. Async tests have
+/// [`until`](crate::until).
+///
+/// # Errors
+/// `TimedOut`, naming `what` did not happen.
+pub fn wait(what: &str, mut condition: impl FnMut() -> bool) -> io::Result<()> {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > PATIENCE {
+            let message = format!("not within {PATIENCE:?}: {what}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! What the proxy is told to do, what it has seen, and the waking of those who wait for a change.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{Direction, Pattern, Target};
+
+/// What happens to a request that matches.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// Its reply, and all that follows it on the connection, is lost.
+    LoseReply,
+    /// The connection is reset in the place of its reply.
+    ResetAtReply,
+    /// It arrives twice, and is answered once.
+    Duplicate,
+    /// It waits until the flag is set.
+    Hold(Arc<AtomicBool>),
+    /// It waits so long.
+    Delay(Duration),
+}
+
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) pattern: Pattern,
+    pub(super) action: Action,
+    /// Set when it has been applied.
+    pub(super) happened: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    pub(super) replies: u64,
+    pub(super) pushes: u64,
+    pub(super) bytes: [u64; 2],
+    pub(super) commands: BTreeMap<String, u64>,
+    pub(super) connections: u64,
+}
+
+/// A connection as the state knows it.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub(super) requests: u64,
+    pub(super) killed: bool,
+    /// Counts the servers that it has been moved to.
+    pub(super) moves: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) target: Target,
+    /// Wanted: nobody listens.
+    pub(super) refuse: bool,
+    /// Seen: somebody does.
+    pub(super) listening: bool,
+    pub(super) cut: [bool; 2],
+    pub(super) swallow_pushes: bool,
+    pub(super) latency: Duration,
+    pub(super) rules: VecDeque<Rule>,
+    pub(super) counts: Counts,
+    pub(super) links: BTreeMap<u64, Link>,
+    /// Frames are not looked for.
+    pub(super) opaque: bool,
+    pub(super) closed: bool,
+}
+
+/// The state, shared by the proxy's owner, its listener and its connections.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+impl Shared {
+    pub(super) fn new(target: Target, opaque: bool) -> Self {
+        let state = State {
+            target,
+            refuse: false,
+            listening: true,
+            cut: [false; 2],
+            swallow_pushes: false,
+            latency: Duration::ZERO,
+            rules: VecDeque::new(),
+            counts: Counts::default(),
+            links: BTreeMap::new(),
+            opaque,
+            closed: false,
+        };
+        Self { state: Mutex::new(state), changed: watch::Sender::new(()) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes all who wait.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.lock());
+        self.changed.send_replace(());
+        result
+    }
+
+    /// Returns when a condition holds.
+    pub(super) async fn until(&self, condition: impl Fn(&State) -> bool) {
+        let mut changed = self.changed.subscribe();
+        while !condition(&self.lock()) {
+            // The sender lives as long as `self`.
+            let _ = changed.changed().await;
+        }
+    }
+}
+
+impl State {
+    /// Counts a request that goes to the server, and takes the first rule that it matches.
+    pub(super) fn request(&mut self, link: u64, args: &[&[u8]]) -> Option<Action> {
+        self.counts.requests += 1;
+        if let Some(link) = self.links.get_mut(&link) {
+            link.requests += 1;
+        }
+        if let Some(command) = args.first() {
+            let command = String::from_utf8_lossy(command).to_ascii_uppercase();
+            *self.counts.commands.entry(command).or_default() += 1;
+        }
+        let at = self.rules.iter().position(|rule| rule.pattern.matches(args))?;
+        let rule = self.rules.remove(at)?;
+        rule.happened.store(true, Ordering::SeqCst);
+        Some(rule.action)
+    }
+
+    pub(super) fn is_cut(&self, direction: Direction) -> bool {
+        self.cut[direction as usize]
+    }
+}

@@ -1,0 +1,150 @@
+//! How a Redis server is to be: a builder, and the configuration file made of it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::{Certificates, RedisServer};
+
+/// The user of the kit itself, so that it is let in whatever a test does to the others.
+pub(super) const USER: &str = "leasehold-kit";
+pub(super) const PASSWORD: &str = "leasehold-kit";
+
+/// How a server is to be. By default: no persistence, no password, no TLS, and any free port.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    pub(super) program: Option<PathBuf>,
+    pub(super) port: Option<u16>,
+    pub(super) certificates: Option<Certificates>,
+    pub(super) password: Option<String>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) sentinel: bool,
+    tls_client_optional: bool,
+    lines: Vec<String>,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The program; by default the first of [`RedisServer::programs`].
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// The port; a start then fails when it is taken, instead of trying another.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// `appendonly yes` with `appendfsync always`: what was answered is on the disk.
+    pub fn append_only(self) -> Self {
+        self.line("appendonly yes").line("appendfsync always")
+    }
+
+    /// The most memory in bytes, and what happens then: a policy such as `noeviction`.
+    pub fn max_memory(self, bytes: u64, policy: &str) -> Self {
+        self.line(format!("maxmemory {bytes}")).line(format!("maxmemory-policy {policy}"))
+    }
+
+    /// The password of the default user (`requirepass`).
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.line(format!("requirepass {}", quoted(password)))
+    }
+
+    /// A user and its rules, such as `on >password ~leasehold:* +@all`.
+    pub fn user(self, name: &str, rules: &str) -> Self {
+        self.line(format!("user {name} {rules}"))
+    }
+
+    /// TLS on a second port; clients must show a certificate of the same authority.
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.certificates = Some(certificates.clone());
+        self
+    }
+
+    /// With [`tls`](Self::tls): clients without a certificate are let in too.
+    pub fn tls_client_optional(mut self) -> Self {
+        self.tls_client_optional = true;
+        self
+    }
+
+    /// A replica of `master`.
+    pub fn replica_of(self, master: &RedisServer) -> Self {
+        self.line(format!("replicaof 127.0.0.1 {}", master.port()))
+    }
+
+    /// A node of a cluster, still alone (`CLUSTER ADDSLOTSRANGE`, `CLUSTER MEET` and the like are
+    /// the test's). Its bus listens 10000 above its port.
+    pub fn cluster(self) -> Self {
+        self.line("cluster-enabled yes")
+    }
+
+    /// A sentinel that watches `master` under `name`. It takes it for down after a second, and
+    /// `quorum` of them must. A server that is restarted has the configuration that it was started
+    /// with, whatever a sentinel has made of it.
+    pub fn sentinel(mut self, name: &str, master: &RedisServer, quorum: u32) -> Self {
+        self.sentinel = true;
+        let line = |key: &str, value: &str| format!("sentinel {key} {name} {value}");
+        self.line(line("monitor", &format!("127.0.0.1 {} {quorum}", master.port())))
+            .line(line("down-after-milliseconds", "1000"))
+            .line(line("failover-timeout", "5000"))
+            .line(line("auth-user", USER))
+            .line(line("auth-pass", PASSWORD))
+    }
+
+    /// A further line of the configuration file, as the file wants it.
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// A variable in the server's environment.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// The configuration file of a server with these ports, whose data is in `data`.
+    pub(super) fn text(
+        &self,
+        port: u16,
+        tls_port: Option<u16>,
+        socket: &Path,
+        data: &Path,
+    ) -> String {
+        let mut lines = vec![
+            "bind 127.0.0.1".to_owned(),
+            format!("port {port}"),
+            format!("unixsocket {}", quoted(&socket.to_string_lossy())),
+            format!("dir {}", quoted(&data.to_string_lossy())),
+            "save \"\"".to_owned(),
+            "enable-debug-command yes".to_owned(),
+            format!("user {USER} on >{PASSWORD} ~* &* +@all"),
+            format!("masteruser {USER}"),
+            format!("masterauth {PASSWORD}"),
+        ];
+        if let (Some(tls_port), Some(certificates)) = (tls_port, &self.certificates) {
+            let file =
+                |name: &str, path: &Path| format!("{name} {}", quoted(&path.to_string_lossy()));
+            let clients = if self.tls_client_optional { "optional" } else { "yes" };
+            lines.push(format!("tls-port {tls_port}"));
+            lines.push(format!("tls-auth-clients {clients}"));
+            lines.push(file("tls-ca-cert-file", &certificates.authority()));
+            lines.push(file("tls-cert-file", &certificates.server()));
+            lines.push(file("tls-key-file", &certificates.server_key()));
+        }
+        lines.extend(self.lines.iter().cloned());
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+/// In double quotes, as the configuration file reads it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

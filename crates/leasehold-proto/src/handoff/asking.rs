@@ -1,0 +1,90 @@
+//! Asking for the lease, and for more time.
+
+use core::time::Duration;
+
+use super::words::{Answer, Ask, Renewed, State};
+use super::{Reach, Record, after};
+use crate::{AttemptId, Now, Token, TokenBlock};
+
+impl<T: Clone> Record<T> {
+    /// Grants the lease, or puts the attempt in line. Repeated, it gives the same lease.
+    pub fn acquire(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
+        if self.is_refused(now, ask.attempt) {
+            return Answer::Ended;
+        }
+        if self.is_alive(now) {
+            return self.acquire_taken(now, ask, reach);
+        }
+        let late_offer = self.state == State::Held && self.is_owner(ask.attempt) && !self.confirmed;
+        self.lose();
+        let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
+        if late_offer || first || !ask.fair {
+            return self.grant_now(now, ask);
+        }
+        if ask.wait {
+            self.enqueue(ask);
+        }
+        self.hand_on(now, ask.wait.then_some(ask.attempt), reach);
+        match self.state {
+            State::Free => self.grant_now(now, ask),
+            _ if self.is_owner(ask.attempt) => self.granted(),
+            _ if ask.wait => self.queued(now, ask.attempt),
+            _ => Answer::Busy(self.remaining(now)),
+        }
+    }
+
+    /// The lease lasts `ttl` from now on, if it is still this attempt's; this confirms an offer.
+    pub fn renew(&mut self, now: Now, attempt: AttemptId, base: Token, ttl: Duration) -> Renewed {
+        let held = self.state == State::Held && self.is_alive(now);
+        if !held || !self.is_owner(attempt) || self.base != base.get() {
+            return Renewed::Lost;
+        }
+        self.extend(now, ttl);
+        Renewed::Renewed { remaining: self.remaining(now), waiters: self.queue.len() }
+    }
+
+    fn acquire_taken(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
+        if self.is_owner(ask.attempt) {
+            // A kept lock has been released by its owner, whose earlier asks come too late.
+            if self.state == State::Kept {
+                return Answer::Ended;
+            }
+            self.extend(now, ask.ttl);
+            return self.granted();
+        }
+        if !ask.wait {
+            return Answer::Busy(self.remaining(now));
+        }
+        if self.enqueue(ask) {
+            self.say_wanted(reach);
+        }
+        self.queued(now, ask.attempt)
+    }
+
+    fn extend(&mut self, now: Now, ttl: Duration) {
+        self.confirmed = true;
+        self.until_ns = self.until_ns.max(after(now, ttl));
+    }
+
+    fn grant_now(&mut self, now: Now, ask: &Ask<T>) -> Answer {
+        match self.next_tokens(now, ask.tokens) {
+            Some(tokens) => {
+                self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
+                Answer::Granted(tokens)
+            }
+            None => Answer::UsedUp,
+        }
+    }
+
+    fn granted(&self) -> Answer {
+        let count = u32::try_from(self.top.saturating_sub(self.base)).unwrap_or(u32::MAX);
+        Token::new(self.base)
+            .and_then(|base| TokenBlock::new(base, count.saturating_add(1)))
+            .map_or(Answer::UsedUp, Answer::Granted)
+    }
+
+    fn queued(&self, now: Now, attempt: AttemptId) -> Answer {
+        let place = self.queue.iter().take_while(|waiter| waiter.attempt != attempt).count();
+        Answer::Queued { place, base: self.base(), remaining: self.remaining(now) }
+    }
+}

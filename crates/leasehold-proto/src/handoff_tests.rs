@@ -1,0 +1,202 @@
+//! What the hand-off record promises, step by step.
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn at(seconds: u64) -> Now {
+    Now { steady_ns: seconds * 1_000_000_000, wall_ns: 0 }
+}
+
+fn attempt(client: u64, sequence: u32) -> AttemptId {
+    AttemptId::new(crate::ClientId::from_bits(client), sequence, 0)
+}
+
+fn ask(client: u64) -> Ask {
+    Ask { attempt: attempt(client, 0), ttl: TTL, wait: true, fair: true, tokens: 4, tag: () }
+}
+
+fn end(ask: &Ask, base: Option<u64>, last: Option<u64>) -> End {
+    let token = |value: Option<u64>| value.and_then(Token::new);
+    let (base, last) = (token(base), token(last));
+    End { attempt: ask.attempt, base, last, suspect: false, keep: None }
+}
+
+/// A record and everything that it pushed; clients in `deaf` are not reached.
+#[derive(Default)]
+struct Kit {
+    record: Record,
+    pushed: Vec<(AttemptId, Push)>,
+    deaf: Vec<u64>,
+}
+
+impl Kit {
+    fn with<A>(&mut self, step: impl FnOnce(&mut Record, Reach<'_>) -> A) -> A {
+        let Self { record, pushed, deaf } = self;
+        let deaf: Vec<_> = deaf.iter().map(|bits| crate::ClientId::from_bits(*bits)).collect();
+        step(record, &mut |attempt, push| {
+            let there = !deaf.contains(&attempt.client());
+            if there {
+                pushed.push((attempt, push));
+            }
+            there
+        })
+    }
+
+    fn acquire(&mut self, seconds: u64, ask: &Ask) -> Answer {
+        self.with(|record, reach| record.acquire(at(seconds), ask, reach))
+    }
+
+    fn release(&mut self, seconds: u64, end: &End) -> Verdict {
+        self.with(|record, reach| record.release(at(seconds), end, reach))
+    }
+
+    fn owner(&self) -> Option<AttemptId> {
+        self.record.owner().map(|(attempt, ())| attempt)
+    }
+}
+
+fn base(answer: Answer) -> u64 {
+    match answer {
+        Answer::Granted(tokens) => tokens.base().get(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_offer_that_came_too_late_is_granted_again_with_new_tokens() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    kit.acquire(0, &ask(2));
+    kit.acquire(0, &ask(3));
+    kit.release(1, &end(&ask(1), Some(first), None));
+    let again = kit.acquire(4, &ask(2));
+    assert_eq!(base(again), 9, "the offer had 5..=8");
+    // Its owner knows the offer only, and ends that: the lease passes on, and it was lost.
+    assert_eq!(kit.release(5, &end(&ask(2), Some(5), Some(6))), Verdict::Lost);
+    assert_eq!(kit.owner(), Some(ask(3).attempt));
+    assert_eq!(kit.record.base(), Token::new(13), "no token of 9..=12 was given back");
+}
+
+#[test]
+fn a_waiter_that_cannot_be_reached_is_passed_over_at_once() {
+    let mut kit = Kit { deaf: vec![2, 4], ..Kit::default() };
+    let first = base(kit.acquire(0, &ask(1)));
+    for client in 2..=5 {
+        kit.acquire(0, &ask(client));
+    }
+    kit.release(1, &end(&ask(1), Some(first), None));
+    assert_eq!(kit.owner(), Some(ask(3).attempt));
+    let line: Vec<_> = kit.record.waiters().map(|waiter| waiter.attempt).collect();
+    assert_eq!(line, [ask(5).attempt]);
+    assert!(matches!(kit.pushed.last(), Some((_, Push::Next { .. }))), "{:?}", kit.pushed);
+}
+
+#[test]
+fn whoever_asks_keeps_its_place_though_no_push_would_reach_it() {
+    let mut kit = Kit { deaf: vec![3], ..Kit::default() };
+    kit.acquire(0, &ask(1));
+    kit.acquire(0, &ask(2));
+    // The lease has ended; the call of 3 gives it to 2, and 3 is now the first in line.
+    let answer = kit.acquire(40, &ask(3));
+    assert!(matches!(answer, Answer::Queued { place: 0, .. }), "{answer:?}");
+    assert_eq!(kit.owner(), Some(ask(2).attempt));
+    assert_eq!(kit.record.waiters().len(), 1);
+}
+
+#[test]
+fn unused_tokens_are_given_back_with_the_lease_they_belong_to_only() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    assert_eq!(kit.release(1, &end(&ask(1), Some(first), Some(first + 1))), Verdict::Released);
+    let second = base(kit.acquire(2, &ask(2)));
+    assert_eq!(second, first + 2);
+    assert_eq!(kit.release(40, &end(&ask(2), Some(second), Some(second))), Verdict::Lost);
+    assert_eq!(base(kit.acquire(41, &ask(3))), second + 4);
+}
+
+#[test]
+fn a_release_asked_again_is_told_the_same() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    let (in_time, late) = (end(&ask(1), Some(first), None), end(&ask(2), Some(first + 4), None));
+    assert_eq!(kit.release(1, &in_time), Verdict::Released);
+    assert_eq!(kit.release(2, &in_time), Verdict::Released);
+    kit.acquire(3, &ask(2));
+    assert_eq!(kit.release(4, &in_time), Verdict::Released);
+    kit.acquire(40, &ask(3));
+    assert_eq!(kit.release(41, &late), Verdict::Lost);
+    assert_eq!(kit.release(41, &in_time), Verdict::Unknown, "a later one was lost meanwhile");
+    assert_eq!(Kit::default().release(0, &in_time), Verdict::Lost, "the record was lost");
+    assert_eq!(kit.release(42, &end(&ask(1), None, None)), Verdict::Gone);
+}
+
+#[test]
+fn a_kept_lock_stays_taken_without_its_holder() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    kit.acquire(0, &ask(2));
+    let keep = End { keep: Some(Duration::from_secs(5)), ..end(&ask(1), Some(first), None) };
+    assert_eq!(kit.release(1, &keep), Verdict::Released);
+    let remaining = Duration::from_secs(5);
+    let next = Push::Next { base: Token::new(first), remaining };
+    assert_eq!(kit.pushed.last(), Some(&(ask(2).attempt, next)));
+    assert_eq!(
+        kit.acquire(2, &ask(1)),
+        Answer::Ended,
+        "an ask that comes too late revives nothing"
+    );
+    assert_eq!(kit.record.state(at(2)), State::Kept);
+    assert_eq!(kit.release(3, &keep), Verdict::Released);
+    assert!(matches!(kit.acquire(6, &ask(2)), Answer::Granted(_)));
+    assert_eq!(kit.release(7, &keep), Verdict::Released);
+}
+
+#[test]
+fn rotation_hands_on_and_stands_in_line_again() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    let next = Ask { attempt: attempt(1, 1), ..ask(1) };
+    let end = end(&ask(1), Some(first), Some(first));
+    let alone = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
+    assert_eq!((alone.0, base(alone.1)), (Verdict::Released, first + 1));
+    let again = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
+    assert_eq!(again, alone, "asked again, it is the same");
+    kit.acquire(2, &ask(2));
+    let last = Ask { attempt: attempt(1, 2), ..ask(1) };
+    let end = End { attempt: next.attempt, base: Token::new(first + 1), ..end };
+    let (verdict, answer) = kit.with(|record, reach| record.rotate(at(3), &end, &last, reach));
+    assert_eq!(verdict, Verdict::Released);
+    assert!(matches!(answer, Answer::Queued { place: 0, .. }), "{answer:?}");
+    assert_eq!(kit.owner(), Some(ask(2).attempt));
+}
+
+#[test]
+fn a_forced_release_names_its_lease() {
+    let mut kit = Kit::default();
+    let (wrong, right) = (Token::new(99).unwrap(), Token::new(2).unwrap());
+    let force = |kit: &mut Kit, seconds, token| {
+        kit.with(|record, reach| record.force_release(at(seconds), token, reach))
+    };
+    assert_eq!(force(&mut kit, 0, right), Forced::NotHeld);
+    let first = base(kit.acquire(0, &ask(1)));
+    kit.acquire(0, &ask(2));
+    assert_eq!(force(&mut kit, 1, wrong), Forced::Other(Token::new(first).unwrap()));
+    assert_eq!(force(&mut kit, 1, right), Forced::Ended);
+    assert_eq!(kit.owner(), Some(ask(2).attempt));
+    assert_eq!(kit.release(2, &end(&ask(1), Some(first), None)), Verdict::Lost);
+    let ended = force(&mut kit, 9, Token::new(5).unwrap());
+    assert_eq!(ended, Forced::NotHeld, "its offer had ended already");
+    assert_eq!(kit.release(9, &end(&ask(2), Some(5), None)), Verdict::Lost);
+}
+
+#[test]
+fn tokens_end_before_doubles_lose_exactness() {
+    let now = Now { steady_ns: 0, wall_ns: Token::MAX.get() * 1000 };
+    let mut record = Record::default();
+    let mut deaf = |_: AttemptId, _: Push| false;
+    assert_eq!(record.acquire(now, &ask(1), &mut deaf), Answer::UsedUp);
+    assert_eq!(record.state(now), State::Free);
+    let one = Ask { tokens: 1, ..ask(1) };
+    assert!(matches!(record.acquire(now, &one, &mut deaf), Answer::Granted(_)));
+}

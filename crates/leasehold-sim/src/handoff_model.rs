@@ -1,0 +1,105 @@
+//! The hand-off protocol: clients and one server's record, over a network that loses, repeats,
+//! delays and reorders, with clients that crash, pause and give up.
+//!
+//! The record is the real one, `leasehold_proto::handoff`. The clients are written down here after
+//! the same rules. Time is counted in ticks of one second; a client is paused by letting it do
+//! nothing while time passes, and a message is delayed by not delivering it.
+
+mod actions;
+mod bugs;
+mod client;
+mod history;
+mod network;
+mod properties;
+pub mod runs;
+mod server;
+mod settle;
+mod state;
+
+use std::time::Duration;
+
+use leasehold_proto::handoff::OFFER;
+use stateright::{Model, Property};
+
+pub use actions::Action;
+pub use bugs::Bug;
+pub use client::{Client, Ending, Phase};
+pub use history::{Broken, Fate, History};
+pub use network::{Answered, Call, Message};
+pub use properties::{GOOD_TIMING_ONLY, NAMES};
+pub use server::Server;
+pub use state::State;
+
+/// The ttl of every lease, in ticks.
+pub const TTL: u8 = 3;
+/// One tick.
+pub const TICK: Duration = Duration::from_secs(1);
+/// How long an offer lasts, in ticks.
+pub const OFFER_TICKS: u8 = OFFER.as_secs() as u8;
+
+/// What is let happen in a run of the model: the bound of the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How many clients.
+    pub clients: u8,
+    /// How many attempts each may make, rotations included.
+    pub attempts: u32,
+    /// How many faults may happen: a message lost or repeated, a time limit that was too short, a
+    /// client crashed or cut off from its pushes, the server's clock ahead.
+    pub faults: u8,
+    /// How far time goes, in ticks.
+    pub ticks: u8,
+    /// How many tokens a grant reserves; more than one lets holders pass the lock on in memory.
+    pub block: u32,
+    /// The server's clock may jump, so that leases end before their holders' validity.
+    pub bad_timing: bool,
+    /// Requests may be repeated by something that the client does not know of.
+    pub silent: bool,
+    /// Clients may give up waiting.
+    pub gives_up: bool,
+    /// Holders may exchange their lease for a new attempt.
+    pub rotate: bool,
+    /// What is wrong with the protocol, if anything.
+    pub bug: Option<Bug>,
+}
+
+impl Default for Setup {
+    /// Two clients, two attempts each, one fault, and a protocol without bugs.
+    fn default() -> Self {
+        Self {
+            clients: 2,
+            attempts: 2,
+            faults: 1,
+            ticks: 4,
+            block: 1,
+            bad_timing: false,
+            silent: false,
+            gives_up: true,
+            rotate: false,
+            bug: None,
+        }
+    }
+}
+
+impl Model for Setup {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions::enabled(self, state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        state.apply(self, &action);
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all(self)
+    }
+}

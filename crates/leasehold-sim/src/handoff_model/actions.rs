@@ -1,0 +1,372 @@
+//! What can happen next, and what it does.
+
+use leasehold_proto::AttemptId;
+use leasehold_proto::handoff::End;
+
+use super::client::World;
+use super::{Bug, Call, Ending, Message, Phase, Setup, State, TTL};
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// Fault: time passes for the server only, as long as a ttl.
+    Jump,
+    /// A message arrives.
+    Deliver(Message),
+    /// Fault: it is lost.
+    Lose(Message),
+    /// Fault: it arrives, and will again.
+    Repeat(Message),
+    /// Fault: the request arrives, its answer does not.
+    Unheard(Message),
+    /// A client begins to acquire.
+    Start(u8),
+    /// It asks again, or ends again, because no answer can come any more.
+    Again(u8),
+    /// Fault: it does so though an answer was still to come.
+    TooSoon(u8),
+    /// A waiter's timer fires.
+    Timer(u8),
+    /// It does not want the lock any more.
+    GiveUp(u8),
+    /// It renews.
+    Renew(u8),
+    /// It passes the lock on inside its process.
+    Pass(u8),
+    /// It gives its guard back.
+    Release(u8),
+    /// It exchanges its lease for a new attempt.
+    Rotate(u8),
+    /// Fault: it crashes.
+    Crash(u8),
+    /// Fault: its subscription ends.
+    Unsubscribe(u8),
+    /// Its subscription is made anew.
+    Resubscribe(u8),
+}
+
+/// Lists what can happen.
+pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
+    let fault = state.faults > 0;
+    if state.clock < setup.ticks {
+        actions.push(Action::Tick);
+    }
+    if fault && setup.bad_timing {
+        actions.push(Action::Jump);
+    }
+    for message in &state.network {
+        actions.push(Action::Deliver(*message));
+        if fault {
+            if !matches!(message, Message::Reply { .. }) {
+                actions.push(Action::Lose(*message));
+            }
+            if matches!(message, Message::Request { .. }) {
+                actions.push(Action::Unheard(*message));
+            }
+            if repeats(setup, message) {
+                actions.push(Action::Repeat(*message));
+            }
+        }
+    }
+    for id in 0..setup.clients {
+        enabled_for(setup, state, id, actions);
+    }
+}
+
+/// An ask is repeated by the client only, which then knows; unless that is what is looked at.
+fn repeats(setup: &Setup, message: &Message) -> bool {
+    match message {
+        Message::Request { call: Call::Acquire(_) | Call::Rotate(..), .. } => setup.silent,
+        Message::Request { .. } | Message::Push { .. } => true,
+        Message::Reply { .. } => false,
+    }
+}
+
+fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) {
+    let client = &state.clients[usize::from(id)];
+    if !client.up {
+        return;
+    }
+    let fault = state.faults > 0;
+    let clock = state.clock;
+    let another = client.attempts < setup.attempts;
+    match client.phase {
+        Phase::Idle if another => actions.push(Action::Start(id)),
+        Phase::Idle => {}
+        Phase::Asking { .. } | Phase::Rotating { .. } if setup.gives_up => {
+            actions.push(Action::GiveUp(id));
+        }
+        Phase::Asking { .. } | Phase::Rotating { .. } => {}
+        Phase::Waiting { ask_at, .. } => {
+            if setup.gives_up {
+                actions.push(Action::GiveUp(id));
+            }
+            if ask_at.is_some_and(|at| at <= clock) {
+                actions.push(Action::Timer(id));
+            }
+        }
+        Phase::Holding { deadline, offered, renewing, last, top, .. } => {
+            let valid = clock < deadline;
+            actions.push(Action::Release(id));
+            if valid && renewing.is_none() && (offered || clock + TTL > deadline) {
+                actions.push(Action::Renew(id));
+            }
+            if valid && last < top {
+                actions.push(Action::Pass(id));
+            }
+            if valid && setup.rotate && another {
+                actions.push(Action::Rotate(id));
+            }
+        }
+    }
+    match state.unanswered(id) {
+        Some(false) => actions.push(Action::Again(id)),
+        Some(true) if fault => actions.push(Action::TooSoon(id)),
+        _ => {}
+    }
+    if !client.subscribed {
+        actions.push(Action::Resubscribe(id));
+    } else if fault && client.phase != Phase::Idle {
+        actions.push(Action::Unsubscribe(id));
+    }
+    if fault && (client.phase != Phase::Idle || !client.endings.is_empty()) {
+        actions.push(Action::Crash(id));
+    }
+}
+
+impl State {
+    /// Whether a call of the client waits for an answer, and whether one can still come.
+    pub(super) fn unanswered(&self, id: u8) -> Option<bool> {
+        let attempt = self.awaits(id)?;
+        let coming = |message: &Message| {
+            !matches!(message, Message::Push { .. })
+                && message.client() == id
+                && message.concerns(attempt)
+        };
+        Some(self.network.iter().any(coming))
+    }
+
+    /// The attempt that the client waits for an answer about: the oldest ending first.
+    fn awaits(&self, id: u8) -> Option<AttemptId> {
+        let client = &self.clients[usize::from(id)];
+        match (client.endings.first(), client.phase) {
+            (Some(ending), _) => Some(ending.end.attempt),
+            (None, Phase::Asking { attempt, .. }) => Some(attempt),
+            (None, Phase::Rotating { next, .. }) => Some(next),
+            (None, Phase::Holding { attempt, renewing: Some(_), .. }) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// Lets it happen.
+    pub(super) fn apply(&mut self, setup: &Setup, action: &Action) {
+        match *action {
+            Action::Tick => {
+                self.clock += 1;
+                self.server_time += 1;
+            }
+            Action::Jump => {
+                self.faults -= 1;
+                self.server_time += TTL;
+            }
+            Action::Deliver(message) => {
+                self.network.remove(&message);
+                self.deliver(setup, message);
+            }
+            Action::Lose(message) => {
+                self.faults -= 1;
+                self.network.remove(&message);
+            }
+            Action::Repeat(message) => {
+                self.faults -= 1;
+                self.deliver(setup, message);
+            }
+            Action::Unheard(message) => {
+                self.faults -= 1;
+                self.network.remove(&message);
+                if let Message::Request { from, sent, call } = message {
+                    self.serve(setup, from, sent, call);
+                }
+            }
+            Action::TooSoon(id) => {
+                self.faults -= 1;
+                self.act(setup, id, Action::Again(id));
+            }
+            Action::Crash(id) | Action::Unsubscribe(id) => {
+                self.faults -= 1;
+                self.act(setup, id, *action);
+            }
+            Action::Start(id)
+            | Action::Again(id)
+            | Action::Timer(id)
+            | Action::GiveUp(id)
+            | Action::Renew(id)
+            | Action::Pass(id)
+            | Action::Release(id)
+            | Action::Rotate(id)
+            | Action::Resubscribe(id) => self.act(setup, id, *action),
+        }
+        self.sweep();
+    }
+
+    pub(super) fn deliver(&mut self, setup: &Setup, message: Message) {
+        if let Message::Request { from, sent, call } = message {
+            let reply = self.serve(setup, from, sent, call);
+            if matches!(call, Call::Release(_)) {
+                self.deliver(setup, reply);
+            } else {
+                self.network.insert(reply);
+            }
+            return;
+        }
+        let id = usize::from(message.client());
+        let Self { clients, network, history, clock, .. } = self;
+        let mut world = World { setup, clock: *clock, network, history };
+        match message {
+            Message::Reply { sent, at, answer, .. } => {
+                clients[id].handle_reply(&mut world, sent, at, answer);
+            }
+            Message::Push { attempt, at, push, .. } if clients[id].up => {
+                clients[id].handle_push(&mut world, attempt, at, push);
+            }
+            Message::Push { .. } | Message::Request { .. } => {}
+        }
+    }
+
+    fn act(&mut self, setup: &Setup, id: u8, action: Action) {
+        let Self { clients, network, history, clock, .. } = self;
+        let mut world = World { setup, clock: *clock, network, history };
+        let client = &mut clients[usize::from(id)];
+        let clock = *clock;
+        match action {
+            Action::Start(_) => {
+                let attempt = client.new_attempt();
+                let (unanswered, next, lead) = (false, None, None);
+                client.phase = Phase::Asking { attempt, sent: clock, unanswered, next, lead };
+                client.send(&mut world, Call::Acquire(attempt));
+            }
+            Action::Again(_) => client.again(&mut world),
+            Action::Timer(_) => client.ask_again(&mut world),
+            Action::GiveUp(_) => client.give_up(&mut world),
+            Action::Renew(_) => client.renew(&mut world),
+            Action::Pass(_) => {
+                if let Phase::Holding { last, .. } = &mut client.phase {
+                    *last += 1;
+                    world.history.uses(*last, !setup.bad_timing);
+                }
+            }
+            Action::Release(_) => {
+                if let Some(end) = client.end_of_hold() {
+                    client.phase = Phase::Idle;
+                    client.end(&mut world, end);
+                }
+            }
+            Action::Rotate(_) => client.rotate(&mut world),
+            Action::Crash(_) => {
+                client.up = false;
+                client.phase = Phase::Idle;
+                client.endings.clear();
+            }
+            Action::Unsubscribe(_) => client.subscribed = false,
+            Action::Resubscribe(_) => {
+                client.subscribed = true;
+                client.resubscribed(&mut world);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl super::Client {
+    /// Repeats the call that [`State::awaits`] found.
+    fn again(&mut self, world: &mut World<'_>) {
+        if let Some(Ending { end }) = self.endings.first_mut() {
+            end.suspect = world.setup.bug != Some(Bug::NeverSuspect);
+            let end = *end;
+            return self.send(world, Call::Release(end));
+        }
+        match &mut self.phase {
+            Phase::Asking { .. } => self.ask_again(world),
+            Phase::Rotating { end, next, sent, unanswered } => {
+                *unanswered = true;
+                *sent = world.clock;
+                let call = Call::Rotate(*end, *next);
+                self.send(world, call);
+            }
+            Phase::Holding { renewing, .. } => *renewing = None,
+            _ => {}
+        }
+    }
+
+    /// Asks for the attempt that waits or was not answered.
+    fn ask_again(&mut self, world: &mut World<'_>) {
+        let (attempt, unanswered, next, lead) = match self.phase {
+            Phase::Asking { attempt, next, lead, .. } => (attempt, true, next, lead),
+            Phase::Waiting { attempt, unanswered, lead, .. } => {
+                (attempt, unanswered, None, Some(lead))
+            }
+            _ => return,
+        };
+        let unanswered = unanswered && world.setup.bug != Some(Bug::NeverSuspect);
+        self.phase = Phase::Asking { attempt, sent: world.clock, unanswered, next, lead };
+        self.send(world, Call::Acquire(attempt));
+    }
+
+    fn give_up(&mut self, world: &mut World<'_>) {
+        let honest = world.setup.bug != Some(Bug::NeverSuspect);
+        let gone = |attempt: AttemptId, suspect: bool| End {
+            attempt,
+            base: None,
+            last: None,
+            suspect: suspect && honest,
+            keep: None,
+        };
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        match phase {
+            Phase::Asking { attempt, .. } => self.end(world, gone(attempt, true)),
+            Phase::Waiting { attempt, unanswered, .. } => {
+                self.end(world, gone(attempt, unanswered));
+            }
+            Phase::Rotating { end, next, .. } => {
+                self.end(world, end);
+                self.end(world, gone(next, true));
+            }
+            Phase::Idle | Phase::Holding { .. } => self.phase = phase,
+        }
+    }
+
+    fn renew(&mut self, world: &mut World<'_>) {
+        if let Phase::Holding { attempt, base, renewing, .. } = &mut self.phase {
+            *renewing = Some(world.clock);
+            let call = Call::Renew(*attempt, *base);
+            self.send(world, call);
+        }
+    }
+
+    fn rotate(&mut self, world: &mut World<'_>) {
+        let Some(end) = self.end_of_hold() else { return };
+        let mut next = self.new_attempt();
+        if matches!(
+            world.setup.bug,
+            Some(Bug::RotateKeepsTheAttempt | Bug::TokensGivenBackWheneverOwner)
+        ) {
+            next = end.attempt;
+        }
+        self.phase = Phase::Rotating { end, next, sent: world.clock, unanswered: false };
+        self.send(world, Call::Rotate(end, next));
+    }
+
+    /// Pushes may have been missed: what waits asks again, and what asks has no reference left.
+    fn resubscribed(&mut self, world: &mut World<'_>) {
+        match &mut self.phase {
+            Phase::Waiting { .. } => self.ask_again(world),
+            Phase::Asking { lead, next, .. } => {
+                *lead = None;
+                *next = Some(world.clock);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Bugs that are planted to see whether the model finds them.
+
+/// One thing done wrong. Those of the server are made by changing what goes into the real record
+/// and what comes out of it; those of the client in the client's half of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Hole 1: a rotation keeps the attempt id.
+    RotateKeepsTheAttempt,
+    /// Hole 2: the validity of a push counts from its receipt.
+    PushCountsFromReceipt,
+    /// Hole 3: giving up frees offers only, not a full grant that is under way.
+    GivingUpFreesOffersOnly,
+    /// Hole 4: a late acquire is refused by the last owner in the record alone.
+    RefusedByTheRecordAlone,
+    /// Hole 5: a release that is asked again is told that the lease was lost.
+    ReleaseAskedAgainIsLost,
+    /// Hole 6: only the head of the queue has a timer, and it learns of its place by a push.
+    OnlyTheHeadHasATimer,
+    /// Hole 7: unused tokens are given back whenever the attempt is the owner, in the words of
+    /// whichever lease of it (seen with [`RotateKeepsTheAttempt`](Self::RotateKeepsTheAttempt),
+    /// which it was found with: attempts with one lease each have one block).
+    TokensGivenBackWheneverOwner,
+    /// Hole 8: a release passes the lease on only when the base is equal too.
+    ReleaseComparesTheBase,
+    /// A release does not compare the attempt.
+    ReleaseIgnoresTheAttempt,
+    /// A renewal brings a lease back when the lock is free.
+    RenewalRevives,
+    /// An acquire is not refused though its attempt was ended.
+    TombstoneIgnored,
+    /// The lease is handed to a waiter that nobody has reached.
+    UnreachableIsNotSkipped,
+    /// Validity counts from the answer instead of from the request.
+    ValidityCountsFromTheAnswer,
+    /// An ask whose answer never came does not make the attempt suspect.
+    NeverSuspect,
+}

@@ -1,0 +1,98 @@
+//! What has happened, kept beside the state so that promises can be checked against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold_proto::AttemptId;
+use leasehold_proto::handoff::Verdict;
+
+/// What became of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It is the current one.
+    Current,
+    /// Its owner ended it in time.
+    Released,
+    /// It ended otherwise.
+    Lost,
+}
+
+/// A promise that a step has broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// A token was used twice.
+    Duplicate,
+    /// A token was used, or a block reserved, below one that was used before.
+    Order,
+    /// A release was told what is not so.
+    Verdict,
+    /// The lease was handed to a client that no push could reach.
+    Unreached,
+}
+
+/// What is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History {
+    /// Every lease by its first token.
+    pub fates: BTreeMap<u64, Fate>,
+    /// Attempts whose end has been carried out.
+    pub ended: BTreeSet<AttemptId>,
+    /// The tokens that were used, as bits.
+    used: u64,
+    /// The first promise that was broken.
+    pub broken: Option<Broken>,
+}
+
+impl History {
+    /// A holder uses a token for the first time. `ordered` when it must be the highest so far.
+    pub(super) fn uses(&mut self, token: u64, ordered: bool) {
+        if self.used >> token & 1 == 1 {
+            self.breaks(Broken::Duplicate);
+        } else if ordered && token < self.highest() {
+            self.breaks(Broken::Order);
+        }
+        self.used |= 1 << token;
+    }
+
+    /// The server reserves a block.
+    pub(super) fn grants(&mut self, base: u64) {
+        if base <= self.highest() {
+            self.breaks(Broken::Order);
+        }
+        self.fates.insert(base, Fate::Current);
+    }
+
+    /// The lease that starts with `base` is over; a later fate does not replace an earlier one.
+    pub(super) fn ends(&mut self, base: u64, fate: Fate) {
+        if let Some(current @ Fate::Current) = self.fates.get_mut(&base) {
+            *current = fate;
+        }
+    }
+
+    /// The server tells what became of the lease that starts with `base`.
+    pub(super) fn tells(&mut self, base: Option<u64>, verdict: Verdict) {
+        let Some(base) = base else { return };
+        let fate = self.fates.get(&base).copied();
+        let wrong = match verdict {
+            Verdict::Released => fate != Some(Fate::Released),
+            Verdict::Lost => fate != Some(Fate::Lost),
+            Verdict::Gone => true,
+            Verdict::Unknown => false,
+        };
+        if wrong {
+            self.breaks(Broken::Verdict);
+        }
+    }
+
+    /// How many tokens were used.
+    pub fn used(&self) -> u32 {
+        self.used.count_ones()
+    }
+
+    fn highest(&self) -> u64 {
+        u64::from(self.used.checked_ilog2().unwrap_or(0))
+    }
+
+    pub(super) fn breaks(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+    }
+}

@@ -1,0 +1,96 @@
+//! What must hold in every state, each with where the promise comes from.
+
+use leasehold_proto::handoff::State as Taken;
+use stateright::Property;
+
+use super::server::at;
+use super::state::client_of;
+use super::{Broken, Message, Phase, Setup, State, TTL};
+
+const EXCLUSION: &str = "at most one valid guard";
+const UNIQUE: &str = "no token is used twice";
+const ORDER: &str = "tokens grow";
+const ENDED: &str = "an ended attempt owns nothing";
+const ORPHAN: &str = "no lease without somebody behind it";
+const TTL_BOUND: &str = "no lease outlives its ttl";
+const VERDICT: &str = "a release is told the truth";
+const QUEUE: &str = "nobody stands in line without a client behind it";
+const REACHED: &str = "the lease is handed to those who can be reached";
+const WAITER: &str = "no waiter is lost";
+
+/// The properties' names, in the order of the documents.
+pub const NAMES: [&str; 10] =
+    [EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, WAITER];
+
+/// Those that are promised under good timing only.
+pub const GOOD_TIMING_ONLY: [&str; 1] = [EXCLUSION];
+
+/// The properties that a run checks, and what must be seen in one, so that it is not empty.
+pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
+    let mut all = vec![
+        Property::always(UNIQUE, |_, state| not(state, Broken::Duplicate)),
+        Property::always(ORDER, |_, state| not(state, Broken::Order)),
+        Property::always(REACHED, |_, state| not(state, Broken::Unreached)),
+        Property::always(TTL_BOUND, ends_by_its_ttl),
+        Property::always(WAITER, |setup, state: &State| state.settles(setup)),
+        Property::sometimes("the lock passes to another client", |_, state: &State| {
+            state.history.used() > 1
+        }),
+        Property::sometimes("a waiter takes an offer", |_, state: &State| {
+            let offered = |phase| matches!(phase, Phase::Holding { offered: true, .. });
+            state.clients.iter().any(|client| offered(client.phase))
+        }),
+    ];
+    if !setup.bad_timing {
+        all.push(Property::always(EXCLUSION, exclusive));
+    }
+    // A silent repetition of an ask is the one thing that can leave a lease to its ttl. What the
+    // release of such a lease is told, nobody hears.
+    if !setup.silent {
+        all.push(Property::always(VERDICT, |_, state| not(state, Broken::Verdict)));
+        all.push(Property::always(ENDED, ended_owns_nothing));
+        all.push(Property::always(ORPHAN, somebody_behind_the_lease));
+        all.push(Property::always(QUEUE, somebody_behind_the_waiter));
+    }
+    all
+}
+
+fn not(state: &State, broken: Broken) -> bool {
+    state.history.broken != Some(broken)
+}
+
+/// The promise of every lock. Under good timing only: elsewhere the token protects.
+fn exclusive(_: &Setup, state: &State) -> bool {
+    state.clients.iter().filter(|client| client.is_valid(state.clock)).count() <= 1
+}
+
+/// "An acquire that arrives after its own release is refused", and a renewal brings nothing back.
+fn ended_owns_nothing(_: &Setup, state: &State) -> bool {
+    let holder = state.server.holder(state.server_time);
+    holder.is_none_or(|(attempt, _)| !state.history.ended.contains(&attempt))
+}
+
+/// A client that runs releases whatever it was granted, also what it does not want any more.
+fn somebody_behind_the_lease(_: &Setup, state: &State) -> bool {
+    let holder = state.server.holder(state.server_time);
+    holder.is_none_or(|(attempt, _)| stands_behind(state, attempt))
+}
+
+/// The line is as long as there are attempts that wait, or will be taken out.
+fn somebody_behind_the_waiter(_: &Setup, state: &State) -> bool {
+    state.server.record.waiters().all(|waiter| stands_behind(state, waiter.attempt))
+}
+
+/// A client knows of the attempt, or will hear of it, or has crashed.
+fn stands_behind(state: &State, attempt: leasehold_proto::AttemptId) -> bool {
+    let client = state.clients.get(usize::from(client_of(attempt)));
+    client.is_some_and(|client| !client.up || client.tracks(attempt))
+        || state.network.iter().any(|message: &Message| message.concerns(attempt))
+}
+
+/// A crashed client's lease is over after a ttl.
+fn ends_by_its_ttl(_: &Setup, state: &State) -> bool {
+    let now = at(state.server_time);
+    state.server.record.state(now) == Taken::Free
+        || state.server.record.remaining(now) <= super::TICK * u32::from(TTL)
+}

@@ -1,0 +1,122 @@
+//! The runs that are made: small ones by the tests, all of them by `cargo xtask model --full`.
+
+use super::Setup;
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// What the table calls it.
+    pub name: &'static str,
+    /// Its bound.
+    pub setup: Setup,
+    /// What it costs.
+    pub size: Size,
+}
+
+/// What a run costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Size {
+    /// Seconds: the tests make it.
+    Small,
+    /// Half a minute: `cargo xtask model` makes it.
+    Medium,
+    /// Minutes, and gigabytes of memory: `cargo xtask model --full` makes it.
+    Large,
+}
+
+/// Two clients with one attempt each and no fault; the runs say what is otherwise.
+const PLAIN: Setup = Setup {
+    clients: 2,
+    attempts: 1,
+    faults: 0,
+    ticks: 4,
+    block: 1,
+    bad_timing: false,
+    silent: false,
+    gives_up: true,
+    rotate: false,
+    bug: None,
+};
+
+const fn run(name: &'static str, size: Size, setup: Setup) -> Run {
+    Run { name, setup, size }
+}
+
+/// All runs of the protocol without bugs.
+pub const RUNS: &[Run] = &[
+    run("no fault", Size::Small, PLAIN),
+    run("one fault", Size::Small, Setup { faults: 1, ticks: 2, ..PLAIN }),
+    run("second attempts", Size::Small, Setup { attempts: 2, ticks: 1, gives_up: false, ..PLAIN }),
+    run(
+        "rotation, blocks of tokens",
+        Size::Small,
+        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, gives_up: false, ..PLAIN },
+    ),
+    run("three clients", Size::Small, Setup { clients: 3, ticks: 0, ..PLAIN }),
+    run("bad timing", Size::Small, Setup { bad_timing: true, faults: 1, ticks: 1, ..PLAIN }),
+    run("silent repetition", Size::Small, Setup { silent: true, faults: 1, ticks: 0, ..PLAIN }),
+    run("one fault, longer", Size::Medium, Setup { faults: 1, ..PLAIN }),
+    run("two faults", Size::Medium, Setup { faults: 2, ticks: 0, ..PLAIN }),
+    run(
+        "second attempts, longer",
+        Size::Medium,
+        Setup { attempts: 2, ticks: 2, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "second attempts, one fault",
+        Size::Medium,
+        Setup { attempts: 2, faults: 1, ticks: 1, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "rotation, longer",
+        Size::Medium,
+        Setup { attempts: 2, ticks: 2, rotate: true, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "rotation, one fault",
+        Size::Medium,
+        Setup {
+            attempts: 2,
+            faults: 1,
+            ticks: 0,
+            block: 2,
+            rotate: true,
+            gives_up: false,
+            ..PLAIN
+        },
+    ),
+    run(
+        "rotation alone, two faults",
+        Size::Medium,
+        Setup { clients: 1, attempts: 2, faults: 2, ticks: 2, block: 2, rotate: true, ..PLAIN },
+    ),
+    run(
+        "three clients, one fault",
+        Size::Medium,
+        Setup { clients: 3, faults: 1, ticks: 0, ..PLAIN },
+    ),
+    run("bad timing, longer", Size::Medium, Setup { bad_timing: true, faults: 1, ..PLAIN }),
+    run(
+        "silent repetition, longer",
+        Size::Medium,
+        Setup { silent: true, faults: 1, ticks: 2, ..PLAIN },
+    ),
+    run("two faults, longer", Size::Large, Setup { faults: 2, ..PLAIN }),
+    run(
+        "two faults, bad timing",
+        Size::Large,
+        Setup { bad_timing: true, faults: 2, ticks: 3, ..PLAIN },
+    ),
+    run("three clients, longer", Size::Large, Setup { clients: 3, ticks: 2, ..PLAIN }),
+    run(
+        "three clients, fault, longer",
+        Size::Large,
+        Setup { clients: 3, faults: 1, ticks: 2, gives_up: false, ..PLAIN },
+    ),
+    run("second attempts, giving up", Size::Large, Setup { attempts: 2, ticks: 1, ..PLAIN }),
+    run(
+        "rotation, time and fault",
+        Size::Large,
+        Setup { attempts: 2, faults: 1, ticks: 1, rotate: true, gives_up: false, ..PLAIN },
+    ),
+];

@@ -1,0 +1,121 @@
+//! The server: the real record, with the planted bugs around it.
+
+use leasehold_proto::handoff::{Answer, Ask, End, Push, Record, Renewed, State as Taken, Verdict};
+use leasehold_proto::{AttemptId, Now, Token};
+
+use super::{Bug, Setup, TICK, TTL};
+
+/// One server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// The lock.
+    pub record: Record,
+    /// For [`Bug::RefusedByTheRecordAlone`].
+    last_ended: Option<AttemptId>,
+}
+
+/// How it reaches the clients.
+pub(super) type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
+
+/// The server's time as its record takes it. The wall clock stands still: the floor that it gives
+/// to tokens would hide errors.
+pub(super) fn at(ticks: u8) -> Now {
+    Now { steady_ns: (TICK * u32::from(ticks)).as_nanos() as u64, wall_ns: 0 }
+}
+
+impl Server {
+    /// The owner of a lease that has not ended, and that lease's first token.
+    pub fn holder(&self, now: u8) -> Option<(AttemptId, u64)> {
+        let held = self.record.state(at(now)) != Taken::Free;
+        let (attempt, ()) = self.record.owner().filter(|_| held)?;
+        Some((attempt, self.record.base().map_or(0, Token::get)))
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        setup: &Setup,
+        now: u8,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Answer {
+        if setup.bug == Some(Bug::RefusedByTheRecordAlone) && self.last_ended == Some(attempt) {
+            return Answer::Ended;
+        }
+        self.record.acquire(at(now), &ask(setup, attempt), reach)
+    }
+
+    pub(super) fn renew(&mut self, setup: &Setup, now: u8, attempt: AttemptId, base: u64) -> bool {
+        let Some(base) = Token::new(base) else { return false };
+        let renewed = self.record.renew(at(now), attempt, base, TICK * u32::from(TTL));
+        let lost = renewed == Renewed::Lost;
+        if lost && setup.bug == Some(Bug::RenewalRevives) && self.holder(now).is_none() {
+            let revived = self.record.acquire(at(now), &ask(setup, attempt), &mut |_, _| true);
+            return matches!(revived, Answer::Granted(_));
+        }
+        !lost
+    }
+
+    pub(super) fn release(
+        &mut self,
+        setup: &Setup,
+        now: u8,
+        mut end: End,
+        reach: Reach<'_>,
+    ) -> Verdict {
+        let owner = self.record.owner().map(|(attempt, ())| attempt);
+        let holds = self.holder(now).is_some_and(|(holder, _)| holder == end.attempt);
+        let same = end.base.is_none_or(|base| self.record.base() == Some(base));
+        match setup.bug {
+            Some(Bug::GivingUpFreesOffersOnly)
+                if end.base.is_none() && holds && self.record.is_confirmed() =>
+            {
+                return Verdict::Gone;
+            }
+            Some(Bug::ReleaseComparesTheBase) if holds && !same => return Verdict::Lost,
+            Some(Bug::ReleaseAskedAgainIsLost) if !holds && end.base.is_some() => {
+                self.record.release(at(now), &end, reach);
+                return Verdict::Lost;
+            }
+            Some(Bug::TombstoneIgnored) => end.suspect = false,
+            Some(Bug::RefusedByTheRecordAlone) => {
+                end.suspect = false;
+                if owner == Some(end.attempt) || !holds && self.holder(now).is_none() {
+                    self.last_ended = Some(end.attempt);
+                }
+            }
+            Some(Bug::ReleaseIgnoresTheAttempt) => {
+                end.attempt = owner.unwrap_or(end.attempt);
+                end.base = None;
+            }
+            Some(Bug::TokensGivenBackWheneverOwner) if holds && !same => {
+                return self.give_back_too_much(now, end, reach);
+            }
+            _ => {}
+        }
+        self.record.release(at(now), &end, reach)
+    }
+
+    /// Ends the lease as if the block were the one that `end` speaks of.
+    fn give_back_too_much(&mut self, now: u8, end: End, reach: Reach<'_>) -> Verdict {
+        let base = self.record.base();
+        self.record.release(at(now), &End { base, ..end }, reach);
+        Verdict::Lost
+    }
+
+    pub(super) fn rotate(
+        &mut self,
+        setup: &Setup,
+        now: u8,
+        end: End,
+        next: AttemptId,
+        reach: Reach<'_>,
+    ) -> (Verdict, Answer) {
+        let verdict = self.release(setup, now, end, reach);
+        (verdict, self.acquire(setup, now, next, reach))
+    }
+}
+
+fn ask(setup: &Setup, attempt: AttemptId) -> Ask {
+    let ttl = TICK * u32::from(TTL);
+    Ask { attempt, ttl, wait: true, fair: true, tokens: setup.block, tag: () }
+}

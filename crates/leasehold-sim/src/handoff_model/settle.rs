@@ -1,0 +1,68 @@
+//! "No waiter is lost" as a question about one state: what if nothing goes wrong from here on?
+
+use super::{Action, Client, Phase, Setup, State, TTL};
+
+impl State {
+    /// True when everybody who waits gets the lock, and everything that is to be ended is, if from
+    /// now on every message arrives, every timer fires and every holder releases at once. Who is
+    /// told to take another attempt does so.
+    pub(super) fn settles(&self, setup: &Setup) -> bool {
+        let wants = |client: &Client| {
+            let waits = !matches!(client.phase, Phase::Idle | Phase::Holding { .. });
+            client.up && waits
+        };
+        let mut wants: Vec<bool> = self.clients.iter().map(wants).collect();
+        if self.is_quiet() {
+            return true;
+        }
+        let mut state = self.clone();
+        // One ttl for a crashed holder, one for the turn of each client, one to spare.
+        for _ in 0..TTL * (setup.clients + 2) {
+            while state.go_on(setup, &wants) {
+                for (client, wants) in state.clients.iter().zip(&mut wants) {
+                    *wants &= !matches!(client.phase, Phase::Holding { .. });
+                }
+            }
+            if state.is_quiet() {
+                return !wants.contains(&true);
+            }
+            state.apply(setup, &Action::Tick);
+        }
+        false
+    }
+
+    fn is_quiet(&self) -> bool {
+        let quiet = |client: &Client| {
+            !client.up || client.phase == Phase::Idle && client.endings.is_empty()
+        };
+        self.network.is_empty() && self.clients.iter().all(quiet)
+    }
+
+    /// Lets one thing happen that needs no time; false when there is none.
+    fn go_on(&mut self, setup: &Setup, wants: &[bool]) -> bool {
+        if let Some(message) = self.network.pop_first() {
+            self.deliver(setup, message);
+            self.sweep();
+            return true;
+        }
+        for id in 0..setup.clients {
+            let client = &self.clients[usize::from(id)];
+            if !client.up {
+                continue;
+            }
+            let action = match client.phase {
+                _ if !client.subscribed => Action::Resubscribe(id),
+                Phase::Holding { .. } => Action::Release(id),
+                Phase::Idle if wants[usize::from(id)] => Action::Start(id),
+                Phase::Waiting { ask_at: Some(ask_at), .. } if ask_at <= self.clock => {
+                    Action::Timer(id)
+                }
+                _ if self.unanswered(id) == Some(false) => Action::Again(id),
+                _ => continue,
+            };
+            self.apply(setup, &action);
+            return true;
+        }
+        false
+    }
+}

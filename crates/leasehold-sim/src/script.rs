@@ -1,0 +1,277 @@
+//! Random sequences of operations on one hand-off record, to be replayed against several engines.
+//!
+//! An operation names leases by who got them, not by number, since tokens differ from engine to
+//! engine: a [`Replay`] per engine turns operations into requests, and what was said into a form
+//! that can be compared. Time passes in whole units and a ttl ends half-way between two, so that an
+//! engine with a clock of its own has half a unit to spare. The offer's length is fixed: where that
+//! matters, take a unit that it is not a multiple of, and compare times with a tolerance.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_proto::handoff::{Answer, Ask, End, Forced, Push, Renewed, Verdict};
+use leasehold_proto::{AttemptId, ClientId, Token, TokenBlock};
+
+/// A sequence of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// One after the other.
+    pub ops: Vec<Op>,
+}
+
+/// Which of its leases an attempt speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// None: it has not heard of a grant.
+    Unheard,
+    /// The first that it was told of.
+    First,
+    /// The last.
+    Last,
+}
+
+/// How an attempt is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Which attempt.
+    pub attempt: AttemptId,
+    /// Which lease of it.
+    pub which: Which,
+    /// How many tokens of the block were used; `None` when that is not said.
+    pub used: Option<u32>,
+    /// An ask was never answered.
+    pub suspect: bool,
+    /// How long the lock stays taken.
+    pub keep: Option<Duration>,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Time passes.
+    Pass(Duration),
+    /// Whether pushes reach this client from now on.
+    Listen(ClientId, bool),
+    /// Acquire.
+    Acquire(Ask),
+    /// Renew a lease for so long.
+    Renew(AttemptId, Which, Duration),
+    /// End an attempt.
+    Release(Ending),
+    /// End one and ask for another in one step.
+    Rotate(Ending, Ask),
+    /// End the lease of an attempt by one of its tokens.
+    Force(AttemptId, Which),
+}
+
+/// An operation as an engine takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are the record's steps with their arguments")]
+pub enum Request {
+    Acquire(Ask),
+    Renew(AttemptId, Token, Duration),
+    Release(End),
+    Rotate(End, Ask),
+    Force(Token),
+}
+
+/// What an engine answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are the answers to the requests of the same names")]
+pub enum Said {
+    Acquired(Answer),
+    Renewed(Renewed),
+    Released(Verdict),
+    Rotated(Verdict, Answer),
+    Forced(Forced),
+}
+
+/// Steps of a generator whose whole state is one number (Steele, Lea, Flood: "Fast splittable
+/// pseudorandom number generators", 2014).
+#[derive(Clone, Copy, Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) % sides
+    }
+
+    fn one_in(&mut self, sides: u64) -> bool {
+        self.roll(sides) == 0
+    }
+}
+
+/// The clients of a script.
+pub const CLIENTS: u64 = 4;
+/// How many attempts each has.
+const ATTEMPTS: u64 = 3;
+
+impl Script {
+    /// `length` operations; the same seed gives the same script. Everything is asked of few
+    /// attempts, so that most requests are late, repeated or out of place.
+    pub fn random(seed: u64, length: usize, unit: Duration) -> Self {
+        let mut dice = Dice(seed);
+        Self { ops: (0..length).map(|_| op(&mut dice, unit)).collect() }
+    }
+}
+
+fn op(dice: &mut Dice, unit: Duration) -> Op {
+    let attempt = some_attempt(dice);
+    let ttl = unit * 4 + unit / 2 + unit * 3 * dice.roll(2) as u32;
+    let which = some_which(dice);
+    match dice.roll(20) {
+        0..3 => Op::Pass(unit * (1 + dice.roll(4)) as u32),
+        3 => Op::Listen(attempt.client(), !dice.one_in(2)),
+        4..11 => Op::Acquire(some_ask(dice, attempt, ttl)),
+        11..13 => Op::Renew(attempt, which, ttl),
+        13..17 => Op::Release(some_ending(dice, attempt, unit)),
+        17..19 => {
+            let next = some_attempt(dice);
+            Op::Rotate(some_ending(dice, attempt, unit), some_ask(dice, next, ttl))
+        }
+        _ => Op::Force(attempt, which),
+    }
+}
+
+fn some_attempt(dice: &mut Dice) -> AttemptId {
+    let client = ClientId::from_bits(dice.roll(CLIENTS));
+    AttemptId::new(client, dice.roll(ATTEMPTS) as u32, 0)
+}
+
+fn some_which(dice: &mut Dice) -> Which {
+    [Which::Unheard, Which::First, Which::Last, Which::Last][dice.roll(4) as usize]
+}
+
+fn some_ask(dice: &mut Dice, attempt: AttemptId, ttl: Duration) -> Ask {
+    let (wait, fair) = (!dice.one_in(4), !dice.one_in(6));
+    Ask { attempt, ttl, wait, fair, tokens: 1 + dice.roll(4) as u32, tag: () }
+}
+
+fn some_ending(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ending {
+    let which = some_which(dice);
+    let used = (!dice.one_in(3)).then(|| 1 + dice.roll(2) as u32);
+    let keep = dice.one_in(6).then_some(unit * 2 + unit / 2);
+    Ending { attempt, which, used, suspect: dice.one_in(6), keep }
+}
+
+/// What one engine has said so far in one script.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// Every block by the attempt that was told of it, in order.
+    told: BTreeMap<AttemptId, Vec<TokenBlock>>,
+    /// First tokens, in the order in which they were heard of.
+    leases: Vec<u64>,
+}
+
+impl Replay {
+    /// The request that an operation stands for; `None` for those that ask nothing, or speak of a
+    /// lease that nobody was told of.
+    pub fn request(&self, op: &Op) -> Option<Request> {
+        Some(match *op {
+            Op::Pass(_) | Op::Listen(..) => return None,
+            Op::Acquire(ask) => Request::Acquire(ask),
+            Op::Renew(attempt, which, ttl) => {
+                Request::Renew(attempt, self.block(attempt, which)?.base(), ttl)
+            }
+            Op::Release(ending) => Request::Release(self.end(ending)),
+            Op::Rotate(ending, ask) => Request::Rotate(self.end(ending), ask),
+            Op::Force(attempt, which) => Request::Force(self.block(attempt, which)?.top()),
+        })
+    }
+
+    /// Takes down what was said and pushed, with every first token replaced by the number of its
+    /// lease, counted from 1 in the order in which they were heard of.
+    pub fn heard(&mut self, asked: &Request, said: Said, pushed: &[(AttemptId, Push)]) -> String {
+        for (attempt, push) in pushed {
+            if let Push::Granted { tokens, .. } = push {
+                self.tell(*attempt, *tokens);
+            }
+        }
+        match (asked, said) {
+            (Request::Acquire(ask), Said::Acquired(Answer::Granted(tokens)))
+            | (Request::Rotate(_, ask), Said::Rotated(_, Answer::Granted(tokens))) => {
+                self.tell(ask.attempt, tokens);
+            }
+            _ => {}
+        }
+        let pushed: Vec<_> = pushed.iter().map(|(to, push)| (to, self.push(*push))).collect();
+        format!("{} {pushed:?}", self.said(said))
+    }
+
+    fn tell(&mut self, attempt: AttemptId, tokens: TokenBlock) {
+        let base = tokens.base().get();
+        if !self.leases.contains(&base) {
+            self.leases.push(base);
+        }
+        let told = self.told.entry(attempt).or_default();
+        if told.last() != Some(&tokens) {
+            told.push(tokens);
+        }
+    }
+
+    fn block(&self, attempt: AttemptId, which: Which) -> Option<TokenBlock> {
+        let told = self.told.get(&attempt)?;
+        match which {
+            Which::Unheard => None,
+            Which::First => told.first().copied(),
+            Which::Last => told.last().copied(),
+        }
+    }
+
+    fn end(&self, ending: Ending) -> End {
+        let Ending { attempt, which, used, suspect, keep } = ending;
+        let block = self.block(attempt, which);
+        let last = block.zip(used).and_then(|(block, used)| {
+            let last = block.base().get() + u64::from(used) - 1;
+            Token::new(last.min(block.top().get()))
+        });
+        End { attempt, base: block.map(TokenBlock::base), last, suspect, keep }
+    }
+
+    fn lease(&self, base: Option<Token>) -> Option<usize> {
+        let base = base?.get();
+        self.leases.iter().position(|lease| *lease == base).map(|place| place + 1)
+    }
+
+    fn block_name(&self, tokens: TokenBlock) -> String {
+        let count = tokens.top().get() - tokens.base().get() + 1;
+        format!("lease {:?} of {count}", self.lease(Some(tokens.base())))
+    }
+
+    fn said(&self, said: Said) -> String {
+        match said {
+            Said::Acquired(answer) => self.answer(answer),
+            Said::Rotated(verdict, answer) => format!("{verdict:?}, {}", self.answer(answer)),
+            Said::Forced(Forced::Other(base)) => format!("Other({:?})", self.lease(Some(base))),
+            Said::Forced(forced) => format!("{forced:?}"),
+            Said::Renewed(renewed) => format!("{renewed:?}"),
+            Said::Released(verdict) => format!("{verdict:?}"),
+        }
+    }
+
+    fn answer(&self, answer: Answer) -> String {
+        match answer {
+            Answer::Granted(tokens) => self.block_name(tokens),
+            Answer::Queued { place, base, remaining } => {
+                format!("Queued({place}, {:?}, {remaining:?})", self.lease(base))
+            }
+            Answer::Busy(_) | Answer::Ended | Answer::UsedUp => format!("{answer:?}"),
+        }
+    }
+
+    fn push(&self, push: Push) -> String {
+        match push {
+            Push::Granted { tokens, offer, waiters } => {
+                format!("{} for {offer:?}, {waiters} wait", self.block_name(tokens))
+            }
+            Push::Next { base, remaining } => {
+                format!("Next({:?}, {remaining:?})", self.lease(base))
+            }
+            Push::Wanted { base } => format!("Wanted({:?})", self.lease(base)),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The hand-off protocol holds in every small run, and the model finds each planted bug.
+
+use std::collections::BTreeSet;
+
+use leasehold_sim::handoff_model::runs::{RUNS, Size};
+use leasehold_sim::handoff_model::{Bug, Setup};
+use stateright::{Checker, HasDiscoveries, Model};
+
+const EXCLUSION: &str = "at most one valid guard";
+const UNIQUE: &str = "no token is used twice";
+const ORDER: &str = "tokens grow";
+const ENDED: &str = "an ended attempt owns nothing";
+const ORPHAN: &str = "no lease without somebody behind it";
+const VERDICT: &str = "a release is told the truth";
+const QUEUE: &str = "nobody stands in line without a client behind it";
+const REACHED: &str = "the lease is handed to those who can be reached";
+const WAITER: &str = "no waiter is lost";
+
+/// Two clients, one attempt each, no fault, no time.
+const SMALLEST: Setup = Setup {
+    clients: 2,
+    attempts: 1,
+    faults: 0,
+    ticks: 0,
+    block: 1,
+    bad_timing: false,
+    silent: false,
+    gives_up: true,
+    rotate: false,
+    bug: None,
+};
+
+/// Whether the search comes upon a state that breaks the promise.
+fn breaks(setup: Setup, promise: &'static str) -> bool {
+    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
+    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
+    checker.discovery(promise).is_some()
+}
+
+/// With the bug the promise is broken, without it, within the same bound, it is not.
+#[track_caller]
+fn found(bug: Bug, promise: &'static str, setup: Setup) {
+    assert!(breaks(Setup { bug: Some(bug), ..setup }, promise), "{bug:?} was not found");
+    assert!(!breaks(setup, promise), "broken without {bug:?}");
+}
+
+#[test]
+fn the_protocol_holds_in_every_small_run() {
+    for run in RUNS.iter().filter(|run| run.size == Size::Small) {
+        println!("{}", run.name);
+        let checker = run.setup.checker().threads(2).spawn_bfs().join();
+        assert!(checker.is_done());
+        checker.assert_properties();
+    }
+}
+
+#[test]
+fn hole_1_a_rotation_that_keeps_the_attempt_uses_a_token_twice() {
+    let setup = Setup { attempts: 2, ticks: 3, rotate: true, gives_up: false, ..SMALLEST };
+    found(Bug::RotateKeepsTheAttempt, UNIQUE, setup);
+}
+
+#[test]
+fn hole_2_a_push_that_counts_from_its_receipt_makes_two_holders() {
+    let setup = Setup { attempts: 2, ticks: 2, gives_up: false, ..SMALLEST };
+    found(Bug::PushCountsFromReceipt, EXCLUSION, setup);
+}
+
+#[test]
+fn hole_3_giving_up_that_frees_offers_only_leaves_a_lease_to_nobody() {
+    found(Bug::GivingUpFreesOffersOnly, ORPHAN, SMALLEST);
+}
+
+#[test]
+fn hole_4_refusing_by_the_record_alone_puts_a_zombie_in_line() {
+    found(Bug::RefusedByTheRecordAlone, QUEUE, SMALLEST);
+    found(Bug::RefusedByTheRecordAlone, ENDED, SMALLEST);
+}
+
+#[test]
+fn hole_5_a_release_asked_again_is_told_lost() {
+    found(Bug::ReleaseAskedAgainIsLost, VERDICT, Setup { faults: 1, ..SMALLEST });
+}
+
+#[test]
+fn hole_6_a_head_that_does_not_know_of_it_waits_for_ever() {
+    let setup = Setup { clients: 3, faults: 1, gives_up: false, ..SMALLEST };
+    found(Bug::OnlyTheHeadHasATimer, WAITER, setup);
+}
+
+#[test]
+fn hole_7_tokens_given_back_in_another_leases_words_are_reserved_again() {
+    let setup = Setup { clients: 1, attempts: 2, faults: 1, block: 2, rotate: true, ..SMALLEST };
+    found(Bug::TokensGivenBackWheneverOwner, ORDER, setup);
+    assert!(!breaks(Setup { bug: Some(Bug::RotateKeepsTheAttempt), ..setup }, ORDER));
+}
+
+#[test]
+fn hole_8_a_release_that_compares_the_base_does_not_end_what_was_granted_again() {
+    let setup = Setup { ticks: 4, gives_up: false, ..SMALLEST };
+    found(Bug::ReleaseComparesTheBase, ENDED, setup);
+}
+
+#[test]
+fn a_release_that_does_not_compare_the_attempt_ends_another_lease() {
+    found(Bug::ReleaseIgnoresTheAttempt, VERDICT, Setup { faults: 1, ..SMALLEST });
+    let setup = Setup { attempts: 2, gives_up: false, faults: 1, ..SMALLEST };
+    found(Bug::ReleaseIgnoresTheAttempt, EXCLUSION, setup);
+}
+
+#[test]
+fn a_renewal_that_revives_gives_a_released_lease_back() {
+    found(Bug::RenewalRevives, ENDED, Setup { ticks: 1, ..SMALLEST });
+}
+
+#[test]
+fn a_tombstone_that_is_ignored_lets_a_late_ask_in() {
+    found(Bug::TombstoneIgnored, ENDED, SMALLEST);
+    found(Bug::TombstoneIgnored, QUEUE, SMALLEST);
+}
+
+#[test]
+fn an_attempt_that_is_never_suspect_lets_a_late_ask_in() {
+    found(Bug::NeverSuspect, ENDED, SMALLEST);
+}
+
+#[test]
+fn a_waiter_that_cannot_be_reached_must_be_skipped() {
+    found(Bug::UnreachableIsNotSkipped, REACHED, Setup { faults: 1, ..SMALLEST });
+}
+
+#[test]
+fn validity_that_counts_from_the_answer_makes_two_holders() {
+    let setup = Setup { ticks: 4, gives_up: false, ..SMALLEST };
+    found(Bug::ValidityCountsFromTheAnswer, EXCLUSION, setup);
+}
