@@ -98,7 +98,7 @@ pub struct Capability {
 
 impl Capability {
     /// An engine that has nothing but exclusive leases of this kind; set the rest by field.
-    pub fn new(engine: &'static str, lease: LeaseKind) -> Self {
+    pub const fn new(engine: &'static str, lease: LeaseKind) -> Self {
         Self {
             engine,
             lease,

@@ -152,18 +152,7 @@ fn invalid(message: String) -> Error {
 mod tests {
     use super::*;
 
-    const TTL: Capability = Capability {
-        engine: "test",
-        lease: LeaseKind::Ttl,
-        ordered: false,
-        push: false,
-        token_blocks: false,
-        rotate: false,
-        keep: false,
-        shared: false,
-        list: false,
-        force_release: false,
-    };
+    const TTL: Capability = Capability::new("test", LeaseKind::Ttl);
 
     fn secs(s: u64) -> Duration {
         Duration::from_secs(s)
