@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{from_redis, is_no_script, no_connection, strange};
 use crate::script::{Script, Scripts};
-use crate::supervisor::{Live, Order, load};
+use crate::supervisor::{Live, Order, load, send};
 
 /// Requests in one script call at the most.
 const BATCH: usize = 64;
@@ -167,11 +167,11 @@ impl Wire {
         let live = self.live.borrow().clone().ok_or_else(no_connection)?;
         let mut connection = live.connection.clone();
         let calling = async {
-            match connection.send_packed_command(&command).await {
+            match send(&mut connection, &command).await {
                 // The server has restarted or was told to forget: nothing was executed.
                 Err(error) if is_no_script(&error) => {
                     load(&mut connection, &self.scripts).await?;
-                    connection.send_packed_command(&command).await.map_err(from_redis)
+                    send(&mut connection, &command).await.map_err(from_redis)
                 }
                 answer => answer.map_err(from_redis),
             }
@@ -182,7 +182,7 @@ impl Wire {
     async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
         let live = self.live.borrow().clone().ok_or_else(no_connection)?;
         let mut connection = live.connection.clone();
-        let calling = async { connection.send_packed_command(command).await.map_err(from_redis) };
+        let calling = async { send(&mut connection, command).await.map_err(from_redis) };
         self.limited(calling, limit, live.epoch).await
     }
 

@@ -210,9 +210,17 @@ pub(crate) async fn load(connection: &mut MultiplexedConnection, scripts: &Scrip
     for script in scripts.all() {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(script.code());
-        within(COMMAND_LIMIT, connection.send_packed_command(&command)).await?;
+        within(COMMAND_LIMIT, send(connection, &command)).await?;
     }
     Ok(())
+}
+
+/// Sends one command; an error that the server answers is an error.
+pub(crate) async fn send(
+    connection: &mut MultiplexedConnection,
+    command: &redis::Cmd,
+) -> redis::RedisResult<Value> {
+    connection.send_packed_command(command).await?.extract_error()
 }
 
 /// A request with a time limit.

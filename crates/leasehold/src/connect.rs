@@ -20,7 +20,8 @@ const SCHEMES: &[&str] = &[
 ];
 
 /// Schemes of engines that are features of this crate: (scheme, feature).
-const FEATURES: &[(&str, &str)] = &[("file", "file"), ("redis", "redis"), ("redis+unix", "redis"), ("rediss", "redis")];
+const FEATURES: &[(&str, &str)] =
+    &[("file", "file"), ("redis", "redis"), ("redis+unix", "redis"), ("rediss", "redis")];
 
 /// The URL schemes that this build understands, in alphabetical order.
 pub fn schemes() -> &'static [&'static str] {

@@ -5,12 +5,17 @@ use crate::support::Place;
 #[test]
 fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
     let place = Place::new();
+    count(&place, &place.store());
+}
+
+/// Eight loops add one two hundred times each, under the lock of this store.
+pub(crate) fn count(place: &Place, store: &str) {
     place.write("number", "0\n");
     let step = "read n < number; echo $((n + 1)) > number; echo $LEASEHOLD_TOKEN >> tokens";
     let line = format!(
         "i=0; while [ $i -lt 200 ]; do i=$((i + 1))
          $LEASEHOLD --store {} run -q counter -- sh -c '{step}' || exit; done",
-        place.store()
+        store
     );
     let start = || place.program("sh").arg("-c").arg(&line).spawn().unwrap();
     let all: Vec<_> = (0..8).map(|_| start()).collect();

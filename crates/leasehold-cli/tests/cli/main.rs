@@ -13,6 +13,7 @@ mod loss;
 mod manual;
 mod nesting;
 mod options;
+mod redis;
 mod reports;
 mod screen;
 mod signals;

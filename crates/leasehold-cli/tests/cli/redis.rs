@@ -1,0 +1,86 @@
+//! The command on a Redis server, whose leases end by time.
+
+use leasehold_conformance::kit::{RedisServer, Settings, required};
+
+use crate::support::{Place, until};
+
+/// A server of our own; `None`, and a word, where none is installed and none is required.
+fn server(settings: Settings) -> Option<RedisServer> {
+    if !RedisServer::is_present() && !required("redis") {
+        eprintln!("SKIPPED: redis-server is not installed");
+        return None;
+    }
+    Some(RedisServer::start(settings).unwrap())
+}
+
+#[test]
+fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
+    let Some(server) = server(Settings::new()) else { return };
+    crate::counter::count(&Place::new(), &server.url());
+}
+
+#[test]
+fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
+    let Some(server) = server(Settings::new()) else { return };
+    let place = Place::new();
+    let script = "trap 'echo $LEASEHOLD_DEADLINE_UNIX_MS > told; exit 9' TERM
+        touch ready; while :; do sleep 0.01; done";
+    let arguments = ["run", "--store", &server.url(), "--ttl", "2s", "a", "--", "sh", "-c", script];
+    let mut command = place.leasehold(&arguments);
+    let running = command.stderr(std::fs::File::create(place.path("err")).unwrap()).spawn();
+    let running = running.unwrap();
+    place.until_exists("ready");
+    server.stop().unwrap();
+    let status = running.wait_with_output().unwrap().status;
+    server.go_on().unwrap();
+    assert_eq!(status.code(), Some(76));
+    assert!(place.path("told").exists(), "the command was not asked to end");
+    let err = place.read("err");
+    assert!(err.lines().any(|line| line.contains("the lock a is lost")), "{err}");
+}
+
+#[test]
+fn a_restart_with_its_data_is_not_noticed() {
+    let settings = Settings::new().append_only().line("appendfsync always");
+    let Some(mut server) = server(settings) else { return };
+    let place = Place::new();
+    let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
+    let arguments = ["run", "--store", &server.url(), "--ttl", "6s", "a", "--", "sh", "-c", script];
+    let running = place.start(&arguments);
+    place.until_exists("ready");
+    server.kill();
+    server.start_again().unwrap();
+    until("it is held on the new process", || {
+        let status = place.run(&["status", "--store", &server.url(), "a"]);
+        status.code == 0
+    });
+    place.write("stop", "");
+    assert_eq!(running.end().code, 4);
+}
+
+#[test]
+fn no_server_is_code_69_and_names_the_next_step() {
+    let Some(mut server) = server(Settings::new()) else { return };
+    let url = server.url();
+    server.kill();
+    let done = Place::new().run(&["run", "--store", &url, "a", "true"]);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(done.err.contains("is the server running?"), "{done:?}");
+}
+
+#[test]
+fn an_operator_ends_a_lease_by_its_token() {
+    let Some(server) = server(Settings::new()) else { return };
+    let place = Place::new();
+    let url = server.url();
+    let arguments =
+        ["run", "--store", &url, "--ttl", "1s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
+    let running = place.start(&arguments);
+    place.until_exists("ready");
+    let json = place.run(&["status", "--store", &url, "--json", "a"]).out;
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let token = status["token"].to_string();
+    let done = place.run(&["force-release", "--store", &url, "a", "--token", &token]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(running.end().code, 76);
+}

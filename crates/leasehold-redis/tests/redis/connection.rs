@@ -1,0 +1,102 @@
+//! Credentials, permissions, sockets, and connections that are cut.
+
+use leasehold_conformance::kit::{Direction, Proxy, RedisServer, Settings};
+use leasehold_conformance::until;
+use leasehold_core::ErrorKind;
+
+use crate::{Test, connect, plain, secs, test, try_connect};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(no_server_is_said_at_once),
+    test!(a_wrong_password_is_refused_and_not_shown),
+    test!(a_password_file_is_read),
+    test!(a_user_without_rights_is_refused_and_told_which),
+    test!(a_unix_socket_and_a_database_of_its_own),
+    test!(a_cut_subscription_is_made_anew_and_nobody_waits_for_ever),
+    test!(a_black_hole_is_left_within_the_time_limit),
+];
+
+async fn no_server_is_said_at_once() {
+    let mut server = plain();
+    let url = server.url();
+    server.kill();
+    let error = try_connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("is the server running?"), "{error}");
+}
+
+async fn a_wrong_password_is_refused_and_not_shown() {
+    let server = RedisServer::start(Settings::new().password("right")).unwrap();
+    for (user, password) in [("default", "s3cret"), ("nobody", "s3cret")] {
+        let error = try_connect(&server.url_as(user, password)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+    let error = try_connect(&format!("redis://{}", server.address())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let client = connect(&server.url_as("default", "right")).await;
+    assert!(!format!("{client:?} {}", client.place()).contains("right"));
+}
+
+async fn a_password_file_is_read() {
+    let server = RedisServer::start(Settings::new().password("right")).unwrap();
+    let file = server.data().join("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let url = format!("redis://{}?password-file={}", server.address(), file.display());
+    connect(&url).await.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn a_user_without_rights_is_refused_and_told_which() {
+    let rules = "on >pw ~leasehold:* &leasehold:* +@all -set -setrange";
+    let server = RedisServer::start(Settings::new().user("weak", rules)).unwrap();
+    let client = connect(&server.url_as("weak", "pw")).await;
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let rules = "on >pw ~leasehold:* resetchannels +@all";
+    let server = RedisServer::start(Settings::new().user("mute", rules)).unwrap();
+    let error = try_connect(&server.url_as("mute", "pw")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+}
+
+async fn a_unix_socket_and_a_database_of_its_own() {
+    let server = plain();
+    let unix = format!("redis+unix:{}?db=3", server.socket().display());
+    let (unix, tcp) = (connect(&unix).await, connect(&server.url()).await);
+    let guard = unix.lock("a").acquire().await.unwrap();
+    let other = tcp.lock("a").try_acquire().await.unwrap();
+    other.expect("another database is another store").release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn a_cut_subscription_is_made_anew_and_nobody_waits_for_ever() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let held = direct.lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    until("it stands in line", || async {
+        direct.lock("a").status().await.unwrap().waiters.unwrap().len() == 1
+    })
+    .await
+    .unwrap();
+    proxy.kill_connections();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(direct.lock("a").status().await.unwrap().waiters.unwrap().len(), 0);
+}
+
+async fn a_black_hole_is_left_within_the_time_limit() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    proxy.cut(Direction::ServerToClient);
+    let lock = client.lock("a").ttl(secs(1));
+    let asking = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    until("the connection is given up for another", || async { proxy.connections_made() > 1 })
+        .await
+        .unwrap();
+    proxy.heal();
+    asking.await.unwrap().unwrap().release().await.unwrap();
+}

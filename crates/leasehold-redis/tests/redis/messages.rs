@@ -1,0 +1,141 @@
+//! Replies swallowed, requests repeated and delayed, on the wire.
+
+use leasehold_conformance::kit::{Pattern, Proxy};
+use leasehold_conformance::until;
+use leasehold_core::ErrorKind;
+use leasehold_core::backend::State;
+
+use crate::{Test, connect, ms, plain, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_swallowed_reply_to_an_acquire_gives_the_same_lease),
+    test!(a_swallowed_reply_to_a_release_is_seen_through),
+    test!(a_swallowed_reply_to_a_renewal_is_not_a_loss),
+    test!(a_repeated_acquire_is_one_lease),
+    test!(a_repeated_release_is_released_and_not_lost),
+    test!(an_acquire_delayed_past_its_end_holds_nothing),
+    test!(a_release_delayed_past_a_successor_leaves_it_alone),
+    test!(waiters_whose_pushes_vanish_get_the_lock),
+];
+
+/// Scripts are called by their hash, so a request is told by the lock's key in it.
+fn about(name: &str) -> Pattern {
+    Pattern::command("EVALSHA").and(&*format!("{{{name}}}"))
+}
+
+async fn a_swallowed_reply_to_an_acquire_gives_the_same_lease() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    let shot = proxy.reset_at_reply_to(about("a"));
+    let guard = client.lock("a").ttl(secs(30)).acquire().await.unwrap();
+    assert!(shot.happened(), "it went another way");
+    let direct = connect(&server.url()).await;
+    let status = direct.lock("a").status().await.unwrap();
+    assert_eq!(status.token, Some(guard.token()));
+    assert_eq!(status.holder.unwrap().attempt, guard.attempt());
+    guard.release().await.unwrap();
+    assert_eq!(direct.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_swallowed_reply_to_a_release_is_seen_through() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    let guard = client.lock("a").ttl(secs(30)).acquire().await.unwrap();
+    let shot = proxy.reset_at_reply_to(about("a"));
+    let kind = guard.release().await.unwrap_err().kind();
+    assert_eq!(kind, ErrorKind::Unavailable, "unknown is not lost");
+    assert!(shot.happened());
+    client.settle().await;
+    let direct = connect(&server.url()).await;
+    assert_eq!(direct.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_swallowed_reply_to_a_renewal_is_not_a_loss() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    let shot = proxy.reset_at_reply_to(about("a"));
+    until("a renewal is cut", || async { shot.happened() }).await.unwrap();
+    let before = guard.deadline();
+    until("the next one comes through", || async { guard.deadline() != before }).await.unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+async fn a_repeated_acquire_is_one_lease() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    let shot = proxy.duplicate(about("a"));
+    let guard = client.lock("a").acquire().await.unwrap();
+    until("it was repeated", || async { shot.happened() }).await.unwrap();
+    guard.release().await.unwrap();
+    let direct = connect(&server.url()).await;
+    assert_eq!(direct.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_repeated_release_is_released_and_not_lost() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    proxy.duplicate(about("a"));
+    guard.release().await.unwrap();
+    let next = client.lock("a").acquire().await.unwrap();
+    next.release().await.unwrap();
+}
+
+async fn an_acquire_delayed_past_its_end_holds_nothing() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let held = proxy.hold(about("a"));
+    let given_up = client.lock("a").ttl(secs(30)).acquire_within(ms(300)).await;
+    assert_eq!(given_up.unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(held.is_caught());
+    // Its connection is given up, and its end goes over another one.
+    until("the end has arrived", || async {
+        server.admin(&["EXISTS", "leasehold:{a}:t"]).unwrap().integer() == Some(1)
+    })
+    .await
+    .unwrap();
+    held.release();
+    client.settle().await;
+    let next = direct.lock("a").acquire_within(secs(5)).await.unwrap();
+    next.release().await.unwrap();
+    assert_eq!(direct.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_release_delayed_past_a_successor_leaves_it_alone() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    let held = proxy.hold(about("a")); // Its renewal, or its release: whichever comes first.
+    drop(guard);
+    let next = direct.lock("a").ttl(secs(30)).acquire_within(secs(10)).await.unwrap();
+    held.release();
+    client.settle().await;
+    assert_eq!(direct.lock("a").status().await.unwrap().token, Some(next.token()));
+    next.release().await.unwrap();
+}
+
+async fn waiters_whose_pushes_vanish_get_the_lock() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let held = direct.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    proxy.swallow_pushes(true);
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
+    until("it stands in line", || async {
+        direct.lock("a").status().await.unwrap().waiters.unwrap().len() == 1
+    })
+    .await
+    .unwrap();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}

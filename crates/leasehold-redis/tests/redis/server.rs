@@ -1,0 +1,181 @@
+//! Servers that forget, refuse, are full, busy, loading, stopped or somebody else's.
+
+use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::until;
+use leasehold_core::backend::State;
+use leasehold_core::{ErrorKind, LossReason};
+
+use crate::{Test, connect, ms, plain, secs, test, try_connect};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(scripts_that_were_flushed_are_loaded_again),
+    test!(a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow),
+    test!(a_deleted_record_is_a_loss),
+    test!(a_foreign_value_is_refused_and_left_alone),
+    test!(a_record_of_a_newer_version_is_refused_and_left_alone),
+    test!(a_full_server_still_lets_go_and_renews),
+    test!(a_replica_refuses),
+    test!(a_loading_server_is_waited_for),
+    test!(a_busy_server_is_waited_for),
+    test!(a_restart_with_its_data_is_not_noticed),
+    test!(a_restart_without_data_is_a_loss_and_tokens_grow),
+    test!(a_stopped_server_is_a_loss_told_before_the_deadline),
+];
+
+async fn scripts_that_were_flushed_are_loaded_again() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    server.admin(&["SCRIPT", "FLUSH"]).unwrap();
+    guard.release().await.unwrap();
+    server.admin(&["SCRIPT", "FLUSH"]).unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    server.admin(&["FLUSHALL"]).unwrap();
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    let next = client.lock("a").acquire().await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(next.is_valid());
+    next.release().await.unwrap();
+}
+
+async fn a_deleted_record_is_a_loss() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    server.admin(&["DEL", "leasehold:{a}"]).unwrap();
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+}
+
+async fn a_foreign_value_is_refused_and_left_alone() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    server.admin(&["SET", "leasehold:{text}", "550e8400-e29b-41d4"]).unwrap();
+    server.admin(&["HSET", "leasehold:{hash}", "a", "1"]).unwrap();
+    for name in ["text", "hash"] {
+        let error = client.lock(name).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
+        assert!(error.to_string().contains(&format!("leasehold:{{{name}}}")), "{error}");
+        assert_eq!(client.lock(name).status().await.unwrap_err().kind(), ErrorKind::Foreign);
+    }
+    let text = server.admin(&["GET", "leasehold:{text}"]).unwrap().text();
+    assert_eq!(text, "550e8400-e29b-41d4");
+    // One that is in a batch with others harms none of them.
+    let mut asking = Vec::new();
+    for number in 0..64 {
+        let name = if number == 7 { "hash".to_owned() } else { format!("n{number}") };
+        let lock = client.lock(name);
+        asking.push(tokio::spawn(async move { lock.try_acquire().await.is_ok() }));
+    }
+    let mut good = 0;
+    for task in asking {
+        good += usize::from(task.await.unwrap());
+    }
+    assert_eq!(good, 63);
+}
+
+async fn a_record_of_a_newer_version_is_refused_and_left_alone() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let newer = format!("L2{}", "x".repeat(200));
+    server.admin(&["SET", "leasehold:{a}", &newer]).unwrap();
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Foreign);
+    assert!(error.to_string().contains("newer"), "{error}");
+    assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap().text(), newer);
+}
+
+async fn a_full_server_still_lets_go_and_renews() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let error = client.lock("b").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("maxmemory"), "{error}");
+    let deadline = guard.deadline();
+    until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(client.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_replica_refuses() {
+    let master = plain();
+    let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
+    let client = connect(&replica.url()).await;
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("replica"), "{error}");
+}
+
+async fn a_loading_server_is_waited_for() {
+    let mut server = plain();
+    let client = connect(&server.url()).await;
+    let loading = server.restart_loading().unwrap();
+    let lock = client.lock("a");
+    let asking = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    tokio::time::sleep(ms(300)).await; // It has met the loading server by now, or will.
+    assert!(!asking.is_finished());
+    loading.finish().unwrap();
+    asking.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_busy_server_is_waited_for() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let busy = server.make_busy().unwrap();
+    let lock = client.lock("a");
+    let asking = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!asking.is_finished());
+    drop(busy);
+    asking.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_restart_with_its_data_is_not_noticed() {
+    let settings = Settings::new().append_only().line("appendfsync always");
+    let mut server = RedisServer::start(settings).unwrap();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(10)).acquire().await.unwrap();
+    server.kill();
+    server.start_again().unwrap();
+    let deadline = guard.deadline();
+    until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+async fn a_restart_without_data_is_a_loss_and_tokens_grow() {
+    let mut server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    server.restart_empty().unwrap();
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    let next = client.lock("a").acquire_within(secs(10)).await.unwrap();
+    assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+async fn a_stopped_server_is_a_loss_told_before_the_deadline() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    server.stop().unwrap();
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert!(!guard.remaining().is_zero(), "told too late");
+    let error = client.lock("b").acquire_within(ms(500)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    server.go_on().unwrap();
+    let next = client.lock("a").acquire_within(secs(20)).await.unwrap();
+    assert!(next.token() > guard.token());
+    drop(guard);
+    next.release().await.unwrap();
+    assert!(try_connect(&server.url()).await.is_ok());
+}
