@@ -23,7 +23,8 @@ pub(crate) use load::Times;
 #[derive(Clone, Debug, clap::Args)]
 #[command(long_about = "Each task acquires and releases a lock of its own, again and again. \
     `raw` is the limit: for memory, a name put into a tokio Mutex<HashMap> and taken out again; \
-    for files, open, flock and close.")]
+    for files, open, flock and close; for Redis, SET NX PX and a script that compares and \
+    deletes, over one multiplexed connection, without any token.")]
 pub(crate) struct PairsArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -77,7 +78,7 @@ pub(crate) fn measure(args: &PairsArgs, times: Times) -> Result<Vec<Row>> {
 
 fn plan(args: &PairsArgs) -> Vec<Case> {
     let mut cases = Vec::new();
-    for store in args.common.stores(&[Store::Memory, Store::File]) {
+    for store in args.common.stores(&[Store::Memory, Store::File, Store::Redis]) {
         for runtime in args.common.flavours() {
             for tasks in &args.tasks {
                 for subject in [Subject::Leasehold, Subject::Raw] {
@@ -99,6 +100,7 @@ impl Case {
         match (self.subject, &self.store) {
             (Subject::Leasehold, _) => self.runtime.run(workers::leasehold(store, tasks, times)),
             (Subject::Raw, Store::File) => self.runtime.run(workers::raw_file(tasks, times)),
+            (Subject::Raw, Store::Redis) => self.runtime.run(workers::raw_redis(tasks, times)),
             (Subject::Raw, _) => self.runtime.run(workers::raw_memory(tasks, times)),
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::load::{Sample, Times, Worker, drive};
 use crate::Result;
-use crate::store::{Store, directory};
+use crate::store::{Store, directory, redis};
 
 /// A client whose tasks have a lock each.
 pub(super) async fn leasehold(store: Store, tasks: usize, times: Times) -> Result<Sample> {
@@ -73,6 +73,48 @@ impl Worker for File {
     #[cfg(not(unix))]
     async fn pair(&mut self) -> Result<()> {
         Err("there is no flock here".into())
+    }
+}
+
+/// What people write by hand: `SET key value NX PX`, and a script that deletes the key if the value
+/// is still theirs. One multiplexed connection, no fencing token.
+pub(super) async fn raw_redis(tasks: usize, times: Times) -> Result<Sample> {
+    let server = self::redis()?;
+    let client = redis::Client::open(server.url())?;
+    let connection = client.get_multiplexed_async_connection().await?;
+    let release = Arc::new(redis::Script::new(COMPARE_AND_DELETE));
+    let key = |task| Key {
+        connection: connection.clone(),
+        release: release.clone(),
+        name: name(task),
+        value: 0,
+    };
+    drive((0..tasks).map(key).collect(), times).await
+}
+
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('DEL', KEYS[1]) else return 0 end";
+
+struct Key {
+    connection: redis::aio::MultiplexedConnection,
+    release: Arc<redis::Script>,
+    name: String,
+    value: u64,
+}
+
+impl Worker for Key {
+    async fn pair(&mut self) -> Result<()> {
+        self.value += 1;
+        let value = format!("{}-{:024}", self.name, self.value);
+        let mut set = redis::cmd("SET");
+        set.arg(&self.name).arg(&value).arg("NX").arg("PX").arg(30_000);
+        let set: Option<String> = set.query_async(&mut self.connection).await?;
+        let mut release = self.release.key(&self.name);
+        let deleted: u64 = release.arg(&value).invoke_async(&mut self.connection).await?;
+        match (set, deleted) {
+            (Some(_), 1) => Ok(()),
+            _ => Err("somebody else has taken our key".into()),
+        }
     }
 }
 
