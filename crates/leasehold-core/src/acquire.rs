@@ -245,7 +245,7 @@ impl<'a> Attempt<'a> {
                 return Ok(None);
             }
             if let Some(next) = next {
-                ask_at = Deadline::after(shared.clock.now(), next);
+                ask_at = Deadline::after(shared.clock.now(), next.min(SLOW_POLL));
             }
             let wake_at = until.map_or(ask_at, |until| until.min(ask_at));
             let rung = shared.clock.within(Some(wake_at), slot.bell.notified()).await;

@@ -3,8 +3,8 @@
 use leasehold_core::{Error, ErrorKind};
 use redis::RedisError;
 
-/// Sorts an error by what is known of the request: an answer of the server says that it was not
-/// executed; anything else leaves that open.
+/// Sorts an error by what is known of the request: what the server refuses before it begins was
+/// certainly not done; anything else leaves that open.
 pub(crate) fn from_redis(error: RedisError) -> Error {
     let code = error.code().unwrap_or_default().to_owned();
     let (kind, what) = match code.as_str() {
@@ -31,7 +31,12 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
             ErrorKind::Unsupported,
             "the server does not speak RESP3; Redis 7.0 or newer is needed",
         ),
-        _ if is_answer(&error) => (ErrorKind::Refused, "the server refused"),
+        _ if is_denied(&error) => (
+            ErrorKind::Refused,
+            "the user may not do this; see docs/redis.md for the permissions needed",
+        ),
+        // An error in the middle of a script: what came before it in the batch has been done.
+        _ if is_answer(&error) => (ErrorKind::Unavailable, "the server reports an error"),
         _ if error.is_timeout() => (ErrorKind::Unavailable, "the server did not answer in time"),
         _ if error.is_connection_refusal() => {
             (ErrorKind::Unavailable, "nobody listens there; is the server running?")
@@ -41,7 +46,14 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
     Error::new(kind, format!("{what} ({error})")).with_source(error)
 }
 
-/// True when the server has answered, and so has not executed the request.
+/// True when the server says that a command inside a script is not allowed: no right for the first
+/// write means that nothing was written.
+fn is_denied(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains("can't run this command") || detail.contains("ACL failure")
+}
+
+/// True when the server has answered with an error.
 fn is_answer(error: &RedisError) -> bool {
     matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
 }

@@ -43,7 +43,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Backend | Facade | Cache | Cli | Bench | Conformance, Core)
         | (Facade, Backend)
         | (Cache | Cli | Bench, Facade)
-        | (Bench, Cache) => true,
+        | (Bench, Cache | Conformance) => true,
         (Cli, Sim | Cache) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
         (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
@@ -103,6 +103,7 @@ mod tests {
             ("leasehold", "leasehold-etcd"),
             ("leasehold-cli", "leasehold"),
             ("leasehold-sim", "leasehold-proto"),
+            ("leasehold-bench", "leasehold-conformance"),
         ] {
             assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
         }

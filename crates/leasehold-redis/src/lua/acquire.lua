@@ -14,7 +14,10 @@ end
 
 local function enqueue(key, rec, who, now)
   local queue = key .. ':q'
-  if rec.waits and redis.call('ZSCORE', queue, who.member) then return false end
+  if rec.waits and redis.call('ZSCORE', queue, who.member) then
+    redis.call('PEXPIRE', queue, string.format('%.0f', remaining(rec, now) + RETENTION / 1000))
+    return false
+  end
   local last = redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
   local ticket = now
   if last and tonumber(last) >= ticket then ticket = tonumber(last) + 1 end
@@ -38,7 +41,10 @@ local function acquire(key, ask)
   if rec == false then return 'X' .. why end
   if ended(key, rec, ask.attempt) then return 'E' end
   local now = time()
-  rec = rec or blank()
+  if not rec then
+    rec = blank()
+    rec.tombs = redis.call('EXISTS', key .. ':t') == 1
+  end
   if alive(rec, now) then
     if rec.owner == ask.attempt and rec.state == 'K' then return 'E' end
     if rec.owner == ask.attempt then

@@ -19,7 +19,11 @@ end
 local function read(key)
   local r = redis.pcall('GET', key)
   if not r then return nil end
-  if type(r) == 'table' then return false, 'F' end
+  if type(r) == 'table' then
+    -- Another type is somebody else's; anything else (a missing right) is to be heard of.
+    if not string.find(r.err, 'WRONGTYPE') then error(r) end
+    return false, 'F'
+  end
   if #r < 136 or string.sub(r, 1, 2) ~= 'L1' then
     if string.find(r, '^L[2-9]') then return false, 'V' end
     return false, 'F'

@@ -9,6 +9,7 @@ local answers = {}
 for i, key in ipairs(KEYS) do
   local arg = ARGV[i]
   local r = redis.pcall('GETRANGE', key, '0', '131')
+  if type(r) == 'table' and not string.find(r.err, 'WRONGTYPE') then error(r) end
   local state = type(r) == 'string' and string.sub(r, 1, 2) == 'L1' and string.sub(r, 3, 3)
   if (state == 'H' or state == 'O') and string.sub(r, 5, 52) == string.sub(arg, 1, 48)
     and string.sub(r, 85, 100) > now_text then

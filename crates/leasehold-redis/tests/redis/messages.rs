@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_repeated_acquire_is_one_lease),
     test!(a_repeated_release_is_released_and_not_lost),
     test!(an_acquire_delayed_past_its_end_holds_nothing),
+    test!(an_ask_given_up_before_there_was_a_record_gets_nothing),
     test!(a_release_delayed_past_a_successor_leaves_it_alone),
     test!(waiters_whose_pushes_vanish_get_the_lock),
 ];
@@ -107,6 +108,23 @@ async fn an_acquire_delayed_past_its_end_holds_nothing() {
     let next = direct.lock("a").acquire_within(secs(5)).await.unwrap();
     next.release().await.unwrap();
     assert_eq!(direct.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn an_ask_given_up_before_there_was_a_record_gets_nothing() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    let held = proxy.hold(about("a"));
+    client.lock("a").ttl(secs(30)).acquire_within(ms(300)).await.unwrap_err();
+    client.settle().await;
+    // Somebody else makes the record, which must know of the attempt that was given up.
+    let guard = direct.lock("a").ttl(secs(30)).acquire_within(secs(5)).await.unwrap();
+    held.release();
+    proxy.forget_rules();
+    client.lock("b").acquire().await.unwrap().release().await.unwrap();
+    let waiters = direct.lock("a").status().await.unwrap().waiters.unwrap();
+    assert!(waiters.is_empty(), "{waiters:?}");
+    guard.release().await.unwrap();
 }
 
 async fn a_release_delayed_past_a_successor_leaves_it_alone() {
