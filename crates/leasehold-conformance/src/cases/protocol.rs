@@ -217,9 +217,15 @@ async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcom
     let name = context.name("lock");
     let ask = Ask { wait: true, ..raw.ask(&name, TTL) };
     raw.backend.release(End { suspect: true, ..raw.end(&ask) }).await?;
-    let answer = raw.backend.acquire(ask).await?;
+    let answer = raw.backend.acquire(ask.clone()).await?;
     ensure!(answer == Answer::Ended, "{answer:?}");
     ensure!(raw.status(&name).await?.state == State::Free, "it took the lock");
+    // Nor does it come back once somebody else has made the lock's first record.
+    let other = raw.ask(&name, TTL);
+    let grant = raw.take(&other).await?;
+    let answer = raw.backend.acquire(ask).await?;
+    raw.give(&other, &grant).await?;
+    ensure!(answer == Answer::Ended, "after another's: {answer:?}");
     Ok(())
 }
 

@@ -43,7 +43,9 @@ local function acquire(key, ask)
   local now = time()
   if not rec then
     rec = blank()
+    -- What is left from before the record: endings that came first, a line whose record was lost.
     rec.tombs = redis.call('EXISTS', key .. ':t') == 1
+    rec.waits = redis.call('EXISTS', key .. ':q') == 1
   end
   if alive(rec, now) then
     if rec.owner == ask.attempt and rec.state == 'K' then return 'E' end
