@@ -3,8 +3,11 @@ local key, token = KEYS[1], ARGV[1]
 local rec, why = read(key)
 if rec == false then return 'X' .. why end
 local now = time()
-if not rec or not alive(rec, now) then return 'N' end
-if token < rec.base or token > rec.top then return 'O' .. rec.base end
-expire(rec)
-hand_on(key, rec, nil, now)
-return 'E'
+if not rec then return 'N' end
+local live, named = alive(rec, now), token >= rec.base and token <= rec.top
+if live and not named then return 'O' .. rec.base end
+if named and rec.state ~= 'F' then
+  expire(rec)
+  hand_on(key, rec, nil, now)
+end
+return live and 'E' or 'N'
