@@ -1,3 +1,3 @@
 local answers = {}
-for i, key in ipairs(KEYS) do answers[i] = acquire(key, parse(ARGV[i])) end
+for i, key in ipairs(KEYS) do answers[i] = guarded(acquire, key, parse(ARGV[i])) end
 return answers

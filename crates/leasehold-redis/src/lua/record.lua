@@ -164,3 +164,12 @@ local function hand_on(key, rec, caller, now)
   if waited ~= rec.waits then write(key, rec, now) end
   return true
 end
+
+-- One key that holds something strange must not fail the batch: the others have been served.
+local function guarded(step, key, arg)
+  local ok, answer = pcall(step, key, arg)
+  if ok then return answer end
+  local why = type(answer) == 'table' and answer.err or ''
+  if type(answer) == 'table' and not string.find(why, '^-?WRONGTYPE') then error(answer) end
+  return 'XF'
+end
