@@ -124,7 +124,7 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
     let port = match port {
         None => 6379,
         Some(port) => {
-            port.parse().map_err(|_| invalid(format!("port {port:?}; 1 to 65535 is allowed")))?
+            port.parse().map_err(|_| invalid("the port is not a number from 1 to 65535".into()))?
         }
     };
     if host.is_empty() {

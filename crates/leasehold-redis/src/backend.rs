@@ -56,16 +56,22 @@ impl RedisBackend {
         }
         let limit = limit(ask.ttl);
         let member = wire::member(&ask);
+        let mut new = false;
         if ask.wait {
             self.link.subscribed(limit).await?;
-            self.waiters.enter(ask.attempt, &member);
+            new = self.waiters.enter(ask.attempt, &member);
         }
         let key = self.keys.of(&ask.name);
         let argument = wire::ask(&ask, &member);
         let sent = self.clock.now();
         let request =
             Request { kind: Kind::Acquire, key: key.clone(), arguments: vec![argument], limit };
-        let answers = self.link.send(request).await?;
+        let answers = self.link.send(request).await.inspect_err(|error| {
+            // Certainly not queued, and nobody will end it.
+            if new && error.kind().is_certain() {
+                self.waiters.leave(ask.attempt);
+            }
+        })?;
         self.understand(&ask, &key, sent, answers.first().map_or(&[][..], Vec::as_slice))
     }
 
@@ -151,9 +157,10 @@ impl RedisBackend {
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN);
             scan.arg("TYPE").arg("string");
             let page = self.link.command(&scan, LIMITS.1).await?;
-            let (next, keys): (String, Vec<String>) =
+            let (next, keys): (String, Vec<Vec<u8>>) =
                 redis::from_redis_value(page).map_err(|error| strange(error.to_string()))?;
-            names.extend(keys.iter().filter_map(|key| self.keys.name(key)));
+            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            names.extend(keys.filter_map(|key| self.keys.name(key)));
             if next == "0" {
                 break;
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
-use redis::Value;
 use tokio::sync::mpsc;
 
 use crate::address::Address;
@@ -47,26 +46,13 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     let scripts = Arc::new(Scripts::new());
     let (orders, receiver) = mpsc::unbounded_channel();
     let live = Supervisor::start(address.client, scripts.clone(), clock.clone(), receiver).await?;
-    let link = Link::new(live, orders, scripts);
+    let link = Link::new(live, orders, scripts, clock.clone());
     look(&link).await?;
     Ok(RedisBackend::new(link, keys, address.place, clock))
 }
 
-/// What can be found out without having all rights: version, and the right to push.
+/// The right to push is needed only when somebody waits; better to hear of it now.
 async fn look(link: &Link) -> Result<()> {
-    if let Ok(Value::VerbatimString { text: info, .. }) =
-        link.command(redis::cmd("INFO").arg("server"), LIMIT).await
-    {
-        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        if major.is_some_and(|major| major < 7) {
-            let version = version.unwrap_or_default();
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("the server is Redis {version}; 7.0 or newer is needed"),
-            ));
-        }
-    }
     let mut publish = redis::cmd("PUBLISH");
     publish.arg("leasehold:c:0000000000000000").arg("");
     link.command(&publish, LIMIT).await.map(drop)

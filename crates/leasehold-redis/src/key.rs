@@ -29,7 +29,7 @@ impl Keys {
             return None;
         }
         let name = percent_encoding::percent_decode_str(escaped).decode_utf8().ok()?;
-        Name::new(name).ok()
+        Name::new(name).ok().filter(|name| self.of(name) == key)
     }
 
     /// A pattern for SCAN that matches the keys of all names with this prefix.
@@ -74,6 +74,7 @@ mod tests {
         }
         assert_eq!(keys.of(&Name::new("a").unwrap()), "leasehold:{a}");
         assert_eq!(keys.name("leasehold:{a}:q"), None);
+        assert_eq!(keys.name("leasehold:{%41}"), None, "nobody writes A like that");
         assert_eq!(keys.pattern("a*{"), "leasehold:{a\\*%7B*}");
     }
 }

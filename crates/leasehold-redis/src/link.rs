@@ -2,11 +2,12 @@
 //! call each, and directly when nothing else is under way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,6 +22,9 @@ const BATCH: usize = 64;
 const EAGER: usize = 16;
 /// Batches under way at the most.
 const IN_FLIGHT: usize = 4;
+
+/// Nothing heard for this long, with a request under way, means that the connection is broken.
+const BROKEN_AFTER: Duration = Duration::from_secs(1);
 
 /// Which script a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,9 @@ struct Wire {
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
     under_way: Arc<AtomicUsize>,
+    clock: Clock,
+    /// Steady time of the last answer.
+    heard_ns: Arc<AtomicU64>,
 }
 
 /// Counts a call as under way for as long as it lives.
@@ -73,8 +80,10 @@ impl Link {
         live: watch::Receiver<Option<Live>>,
         orders: mpsc::UnboundedSender<Order>,
         scripts: Arc<Scripts>,
+        clock: Clock,
     ) -> Self {
-        let wire = Wire { live, orders, scripts, under_way: Arc::default() };
+        let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
+        let wire = Wire { live, orders, scripts, under_way: Arc::default(), clock, heard_ns };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -186,6 +195,12 @@ impl Wire {
         self.limited(calling, limit, live.epoch).await
     }
 
+    /// How long nothing was heard on any connection.
+    fn silent_for(&self) -> Duration {
+        let now = self.clock.now().steady_ns;
+        Duration::from_nanos(now.saturating_sub(self.heard_ns.load(Ordering::Relaxed)))
+    }
+
     /// A connection that does not answer in time is given up, and made anew.
     async fn limited<T>(
         &self,
@@ -194,9 +209,15 @@ impl Wire {
         epoch: u64,
     ) -> Result<T> {
         match tokio::time::timeout(limit, calling).await {
-            Ok(answer) => answer,
+            Ok(answer) => {
+                self.heard_ns.store(self.clock.now().steady_ns, Ordering::Relaxed);
+                answer
+            }
             Err(_elapsed) => {
-                self.orders.send(Order::Broken(epoch)).ok();
+                // A server that stalls for the length of a short limit is no broken connection.
+                if limit >= BROKEN_AFTER || self.silent_for() >= BROKEN_AFTER {
+                    self.orders.send(Order::Broken(epoch)).ok();
+                }
                 Err(Error::new(
                     ErrorKind::Unavailable,
                     format!("the server did not answer in {limit:?}"),

@@ -34,10 +34,14 @@ struct Reference {
 }
 
 impl Waiters {
-    /// An attempt is about to wait; nothing to measure against yet.
-    pub(crate) fn enter(&self, attempt: AttemptId, member: &str) {
-        let waiting = || Waiting { member: member.into(), reference: None };
-        self.lock().entry(attempt).or_insert_with(waiting);
+    /// An attempt is about to wait; nothing to measure against yet. True if it is new here.
+    pub(crate) fn enter(&self, attempt: AttemptId, member: &str) -> bool {
+        let mut waiters = self.lock();
+        let new = !waiters.contains_key(&attempt);
+        if new {
+            waiters.insert(attempt, Waiting { member: member.into(), reference: None });
+        }
+        new
     }
 
     /// Its ask was answered `Queued`.
@@ -130,6 +134,10 @@ impl Pushes {
         let passed = Duration::from_micros(server_us.saturating_sub(reference.server_us));
         let by_server = Deadline::after(reference.sent, passed - passed / 100 + valid);
         let until = by_server.min(Deadline::after(now, valid));
+        if until.has_passed(now) {
+            // Too late to be relied on; asking grants it again if nobody else has it.
+            return Ok(Some(Event::Freed { name }));
+        }
         let grant = wire::grant(rest, Term::Offer(until))?;
         Ok(Some(Event::Granted { name, attempt, grant }))
     }

@@ -201,8 +201,27 @@ async fn connect(client: &Client, scripts: &Scripts) -> Result<Fresh> {
         .set_push_sender(sender);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = within(CONNECT_LIMIT, connecting).await?;
+    check_version(&mut connection).await?;
     load(&mut connection, scripts).await?;
     Ok((connection, pushed))
+}
+
+/// Refuses a server that is too old, where it may be asked (managed ones forbid it).
+async fn check_version(connection: &mut MultiplexedConnection) -> Result<()> {
+    let mut info = redis::cmd("INFO");
+    info.arg("server");
+    let info = within(COMMAND_LIMIT, send(connection, &info)).await;
+    let Ok(Value::VerbatimString { text: info, .. }) = info else { return Ok(()) };
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    if major.is_some_and(|major| major < 7) {
+        let version = version.unwrap_or_default();
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("the server is Redis {version}; 7.0 or newer is needed"),
+        ));
+    }
+    Ok(())
 }
 
 /// Makes the scripts known to the server.

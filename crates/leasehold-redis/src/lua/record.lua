@@ -138,14 +138,20 @@ local function hand_on(key, rec, caller, now)
     end
     local who = entry(head)
     if who.attempt == caller then
-      if not grant(key, rec, who, 'H', who.ttl, now) then return false end
+      if not grant(key, rec, who, 'H', who.ttl, now) then
+        write(key, rec, now)
+        return false
+      end
       write(key, rec, now)
       handed = true
     else
       local before = {}
       for field, value in pairs(rec) do before[field] = value end
       local ms = math.min(OFFER, who.ttl)
-      if not grant(key, rec, who, 'O', ms, now) then return false end
+      if not grant(key, rec, who, 'O', ms, now) then
+        write(key, rec, now)
+        return false
+      end
       write(key, rec, now)
       local message = 'G' .. who.attempt .. rec.base .. rec.top .. digits(now)
         .. string.format('%08d', ms) .. key
@@ -169,7 +175,10 @@ end
 local function guarded(step, key, arg)
   local ok, answer = pcall(step, key, arg)
   if ok then return answer end
-  local why = type(answer) == 'table' and answer.err or ''
-  if type(answer) == 'table' and not string.find(why, '^-?WRONGTYPE') then error(answer) end
+  local why = type(answer) == 'table' and answer.err or tostring(answer)
+  -- What concerns every key is for everybody to hear: rights, memory, roles.
+  for _, all in ipairs({ "can't run this command", 'NOPERM', 'OOM', 'READONLY', 'MISCONF' }) do
+    if string.find(why, all, 1, true) then error(answer) end
+  end
   return 'XF'
 end

@@ -8,6 +8,7 @@ for i, key in ipairs(KEYS) do
   local r = redis.pcall('GET', key)
   answers[3 * i - 2] = type(r) == 'table' and 'foreign' or r
   answers[3 * i - 1] = now
-  answers[3 * i] = redis.call('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
+  local queue = redis.pcall('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
+  answers[3 * i] = queue.err and {} or queue
 end
 return answers
