@@ -14,6 +14,7 @@ use leasehold_core::backend::{Holder, Waiter};
 use leasehold_core::{AttemptId, Now, Result};
 use serde::{Deserialize, Serialize};
 
+use super::directory::read_small;
 use super::lockfile::{LockFile, Seen, is_absent, look};
 use super::oserror::failed;
 
@@ -127,7 +128,7 @@ impl Line<'_> {
         for file in self.listed()? {
             let path = self.0.join(file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
-            let card = fs::read(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
+            let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
             waiters.extend(card.filter(|_| alive).and_then(Card::waiter));
         }
         Ok(waiters)
