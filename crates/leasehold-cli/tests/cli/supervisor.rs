@@ -143,3 +143,34 @@ fn the_environment_names_the_lock_and_the_store() {
     assert!(value("DEADLINE_UNIX_MS").unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
     assert_eq!(value("STORE").as_deref(), Some(place.store().as_str()));
 }
+
+#[test]
+fn a_group_that_was_given_the_number_of_the_ended_one_is_left_alone() {
+    // Process ids of our own, to say which one comes next.
+    let own = ["-U", "-r", "-m", "-p", "-f"];
+    let can = std::process::Command::new("unshare").args(own).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let place = Place::new();
+    let script = place.write(
+        "script",
+        "mount -t proc proc /proc && : > /proc/sys/kernel/ns_last_pid || exit 7
+        $LEASEHOLD --store $PLACE run a -- sh -c 'echo $$ > pid; touch ready; sleep 0.2' & first=$!
+        while [ ! -e ready ]; do sleep 0.01; done
+        kill -STOP $first
+        while [ -e /proc/$(cat pid) ]; do sleep 0.01; done
+        sleep 0.2
+        echo $(($(cat pid) - 1)) > /proc/sys/kernel/ns_last_pid
+        setsid sh -c 'echo $$ > other; sleep 60' & other=$!
+        while [ ! -s other ]; do sleep 0.01; done
+        [ $(cat pid) = $(cat other) ] || exit 8
+        kill -CONT $first
+        wait $first
+        kill -0 $other && touch lives",
+    );
+    let mut command = place.program("unshare");
+    command.args(own).args(["sh", "-e"]).arg(script).env("PLACE", place.store());
+    let output = command.output().unwrap();
+    assert!(place.path("lives").exists(), "{output:?}");
+}
