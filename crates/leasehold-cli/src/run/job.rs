@@ -222,6 +222,7 @@ impl Job<'_> {
             // It may clean up, and end by itself; others (HUP) may mean something else to it.
             self.state.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT);
             group.signal(signal);
+            self.supervisor.wake();
         }
     }
 
@@ -293,6 +294,7 @@ impl Job<'_> {
         self.state.kill_at = None;
         if let Some(group) = self.state.group {
             group.signal(Signal::SIGKILL);
+            self.supervisor.wake();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Place, numbers, runs, stat};
+use crate::support::{Place, numbers, runs, stat, until};
 
 /// A command, its child and its grandchild, that none but KILL ends.
 const FAMILY: &str = "trap '' TERM HUP INT
@@ -173,4 +173,15 @@ fn a_group_that_was_given_the_number_of_the_ended_one_is_left_alone() {
     command.args(own).args(["sh", "-e"]).arg(script).env("PLACE", place.store());
     let output = command.output().unwrap();
     assert!(place.path("lives").exists(), "{output:?}");
+}
+
+#[test]
+fn a_supervisor_that_was_stopped_goes_on_when_the_command_is_told_to_end() {
+    let place = Place::new();
+    let mut first = place.start_ready(&["a"], "touch ready; exec sleep 60");
+    let supervisor = first.supervisor();
+    kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
+    until("the supervisor is stopped", || stat(supervisor).is_some_and(|stat| stat.0 == 'T'));
+    first.send(Signal::SIGTERM);
+    assert_eq!(first.until_ended().code(), Some(128 + 15));
 }
