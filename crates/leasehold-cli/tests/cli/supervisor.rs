@@ -185,3 +185,20 @@ fn a_supervisor_that_was_stopped_goes_on_when_the_command_is_told_to_end() {
     first.send(Signal::SIGTERM);
     assert_eq!(first.until_ended().code(), Some(128 + 15));
 }
+
+#[test]
+fn what_proc_does_not_show_is_waited_for() {
+    // Process ids of our own, and a /proc that tells those of others.
+    let own = ["-U", "-r", "-p", "-f"];
+    let can = std::process::Command::new("unshare").args(own).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.program("unshare");
+    let script = "$LEASEHOLD --store $PLACE run --kill-after 60 a -- \
+            sh -c \"trap '' TERM; (sleep 0.7; touch late) & true\"
+        [ -e late ]";
+    let output = command.args(own).args(["sh", "-c", script]).env("PLACE", place.store()).output();
+    assert!(output.as_ref().is_ok_and(|output| output.status.success()), "{output:?}");
+}
