@@ -24,23 +24,30 @@ impl Group {
     }
 
     /// True while a member runs. A zombie that its parent, outside the group, never collects
-    /// does not run.
+    /// does not run. Where `/proc` shows no member (it may hide those of other users, or belong to
+    /// another name space of process ids), all are taken to run.
     pub(crate) fn is_alive(self) -> bool {
-        killpg(self.0, None) != Err(Errno::ESRCH) && self.has_running_member()
+        self.exists() && self.has_running_member().unwrap_or_else(|| self.exists())
     }
 
-    fn has_running_member(self) -> bool {
-        let Ok(processes) = fs::read_dir("/proc") else { return true };
+    fn exists(self) -> bool {
+        killpg(self.0, None) != Err(Errno::ESRCH)
+    }
+
+    /// What `/proc` says; `None` where it shows no member.
+    fn has_running_member(self) -> Option<bool> {
         let group = self.0.to_string();
-        let mut seen = false;
-        for process in processes.flatten() {
+        let mut seen = None;
+        for process in fs::read_dir("/proc").ok()?.flatten() {
             let Some(stat) = Stat::read(&process.file_name().to_string_lossy()) else { continue };
-            seen = true;
-            if stat.field(PGRP) == Some(&group) && !stat.is_zombie() {
-                return true;
+            if stat.field(PGRP) == Some(&group) {
+                if !stat.is_zombie() {
+                    return Some(true);
+                }
+                seen = Some(false);
             }
         }
-        !seen
+        seen
     }
 }
 

@@ -52,12 +52,16 @@ pub(crate) fn failure(failure: &Failure) {
 
 /// Prints an answer. A reader that has gone (`| head`) is no error.
 pub(crate) fn answer(text: impl Display) -> Result<(), Failure> {
+    answer_part(text).map(drop)
+}
+
+/// Prints a part of an answer that has no end of its own; false when its reader has gone.
+pub(crate) fn answer_part(text: impl Display) -> Result<bool, Failure> {
     let mut out = anstream::stdout();
     match write!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::own(format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::own(format!("cannot write to stdout: {error}"))),
     }
 }
 

@@ -129,6 +129,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
     loop {
         watch.collect().await;
         if watch.ended && !group.is_alive() {
+            watch.report(Report::Gone).await;
             break;
         }
         let next = watch.next_look(orders.kill_after);

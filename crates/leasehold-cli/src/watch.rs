@@ -20,7 +20,7 @@ const LIMIT: usize = 1000;
 /// Cursor home, and clear from there.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Follows the locks until it is interrupted.
+/// Follows the locks until it is interrupted, or nobody reads on.
 pub(crate) async fn watch(
     args: &WatchArgs,
     globals: &Globals,
@@ -35,11 +35,14 @@ pub(crate) async fn watch(
         match look(&store, &args.prefix).await {
             Ok(all) => {
                 cut_off = false;
-                if live {
+                let is_read = if live {
                     let table = show::table(&all, terminal::width(io::stdout()));
-                    say::answer(format_args!("{CLEAR}{table}"))?;
+                    say::answer_part(format_args!("{CLEAR}{table}"))?
                 } else {
-                    changes(&mut seen, all, args.json)?;
+                    changes(&mut seen, all, args.json)?
+                };
+                if !is_read {
+                    return Ok(0);
                 }
             }
             Err(failure) if failure.code == code::UNAVAILABLE => {
@@ -63,18 +66,22 @@ async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
     }
 }
 
-/// Prints what differs from the last look.
-fn changes(seen: &mut BTreeMap<String, Mark>, all: Vec<Status>, json: bool) -> Result<(), Failure> {
+/// Prints what differs from the last look; false when nobody reads it.
+fn changes(
+    seen: &mut BTreeMap<String, Mark>,
+    all: Vec<Status>,
+    json: bool,
+) -> Result<bool, Failure> {
     let mut now = BTreeMap::new();
     for status in all {
         let (name, mark) = (status.name.as_str().to_owned(), Mark::of(&status));
-        if seen.remove(&name).as_ref() != Some(&mark) {
-            print(&status, json)?;
+        if seen.remove(&name).as_ref() != Some(&mark) && !print(&status, json)? {
+            return Ok(false);
         }
         now.insert(name, mark);
     }
     *seen = now;
-    Ok(())
+    Ok(true)
 }
 
 /// What makes two looks at a lock differ.
@@ -95,12 +102,12 @@ impl Mark {
     }
 }
 
-fn print(status: &Status, json: bool) -> Result<(), Failure> {
+fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     let now = now_unix_ms();
     if json {
         let mut object = show::json(status);
         object["time_unix_ms"] = now.into();
-        return say::answer(format_args!("{}\n", foreign::json(&object)));
+        return say::answer_part(format_args!("{}\n", foreign::json(&object)));
     }
     let mut line = format!("{} {} ", human::moment(now), foreign::clean(status.name.as_str()));
     line.push_str(show::state(status.state));
@@ -116,5 +123,5 @@ fn print(status: &Status, json: bool) -> Result<(), Failure> {
     if let Some(waiters) = &status.waiters {
         line.push_str(&format!(", {} waiting", waiters.len()));
     }
-    say::answer(format_args!("{line}\n"))
+    say::answer_part(format_args!("{line}\n"))
 }

@@ -23,6 +23,8 @@ pub(crate) enum Report {
     Exited(i32),
     /// A signal ended it.
     Killed(i32),
+    /// Nothing of its process group is left; the group's number may soon be another one's.
+    Gone,
 }
 
 impl Report {
@@ -37,6 +39,7 @@ impl Report {
             Self::Stopped(number) => (b'T', number),
             Self::Exited(number) => (b'X', number),
             Self::Killed(number) => (b'K', number),
+            Self::Gone => (b'G', 0),
         };
         let [a, b, c, d] = number.to_be_bytes();
         [tag, a, b, c, d]
@@ -51,6 +54,7 @@ impl Report {
             b'T' => Self::Stopped(number),
             b'X' => Self::Exited(number),
             b'K' => Self::Killed(number),
+            b'G' => Self::Gone,
             _ => return None,
         })
     }
@@ -95,7 +99,9 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_wire() {
-        for report in [Report::Spawned(i32::MAX), Report::Failed(2), Report::Killed(9)] {
+        for report in
+            [Report::Spawned(i32::MAX), Report::Failed(2), Report::Killed(9), Report::Gone]
+        {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }
         assert_eq!(Report::decode(*b"?0000"), None);

@@ -16,11 +16,7 @@ pub(crate) fn of_command(
     name: &str,
     held: &Held,
 ) -> Vec<(&'static str, Option<String>)> {
-    let mut all = env::var(HELD).ok().filter(|all| !all.is_empty()).unwrap_or_default();
-    if !all.is_empty() {
-        all.push('\n');
-    }
-    all.push_str(&entry(&store.place(), name));
+    let all = with(&env::var(HELD).unwrap_or_default(), &entry(&store.place(), name));
     vec![
         (NAME, Some(name.to_owned())),
         ("LEASEHOLD_TOKEN", Some(held.token().to_string())),
@@ -46,6 +42,18 @@ pub(crate) fn is_nested(place: &str, name: &str) -> bool {
         Ok(all) => all.lines().any(|held| held == entry(place, name)),
         Err(_) => env::var(NAME).is_ok_and(|outer| outer == name),
     }
+}
+
+/// The lines of `LEASEHOLD_HELD` and this one, each once: a job that starts its own next run, and
+/// that one the next, must not find its environment grown each time.
+fn with(all: &str, entry: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in all.lines().chain([entry]) {
+        if !line.is_empty() && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
 }
 
 /// One line of `LEASEHOLD_HELD`; neither part can hold a line end.

@@ -55,6 +55,8 @@ pub(crate) struct Job<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     group: Option<Group>,
+    /// What that was, once nothing of it is left: its number may be another one's by now.
+    gone: Option<Group>,
     end: Option<Result<u8, Failure>>,
     interrupted: Option<Interrupt>,
     /// The last signal that we passed on.
@@ -100,12 +102,13 @@ impl Job<'_> {
             let next_telling = self.tell_deadline();
             tokio::select! {
                 biased;
-                reason = self.held.lost(), if !self.state.lost => self.lock_lost(&reason),
-                () = until(self.state.kill_at) => self.kill(),
+                // First: if we stood still, the group may have gone long ago.
                 report = self.supervisor.next() => match report {
                     Some(report) => self.take(report),
                     None => break,
                 },
+                reason = self.held.lost(), if !self.state.lost => self.lock_lost(&reason),
+                () = until(self.state.kill_at) => self.kill(),
                 signal = self.signals.next() => self.pass_on(signal),
                 () = until(next_telling) => {}
             }
@@ -118,11 +121,13 @@ impl Job<'_> {
             )));
         }
         if let Some(group) = state.group {
-            // Nothing is left of it, unless the supervisor was killed.
+            // The supervisor was killed, and could not see to it.
             while group.is_alive() {
                 group.signal(Signal::SIGKILL);
                 sleep(LOOK_AGAIN).await;
             }
+        }
+        if let Some(group) = state.group.or(state.gone) {
             take_back(terminal.as_ref(), group);
         }
         let code = match state.end {
@@ -177,6 +182,7 @@ impl Job<'_> {
                     self.state.passed.is_some_and(|signal| signal as i32 == i32::from(number));
                 self.state.told_to_end |= was_ours || self.state.interrupted.is_some();
             }
+            Report::Gone => self.state.gone = self.state.group.take(),
         }
     }
 
@@ -216,6 +222,7 @@ impl Job<'_> {
             // It may clean up, and end by itself; others (HUP) may mean something else to it.
             self.state.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT);
             group.signal(signal);
+            self.supervisor.wake();
         }
     }
 
@@ -287,6 +294,7 @@ impl Job<'_> {
         self.state.kill_at = None;
         if let Some(group) = self.state.group {
             group.signal(Signal::SIGKILL);
+            self.supervisor.wake();
         }
     }
 }

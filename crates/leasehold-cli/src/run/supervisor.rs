@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 
 use crate::supervise::Orders;
@@ -80,6 +82,13 @@ impl Supervisor {
     pub(crate) fn tell_deadline(&mut self, steady_ns: u64) -> bool {
         let word = steady_ns.to_be_bytes();
         self.socket.try_write(&word).is_ok_and(|count| count == word.len())
+    }
+
+    /// Continues it, should somebody have stopped it: nobody else notices that the command ends.
+    pub(crate) fn wake(&self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
     }
 
     /// Waits until the process is gone, and its copy of the lock's descriptor with it.

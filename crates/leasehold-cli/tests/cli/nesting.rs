@@ -60,3 +60,12 @@ fn a_daemon_that_outlived_its_run_may_take_the_lock() {
     let held = nested(&place, "echo $LEASEHOLD_HELD").out;
     assert_eq!(with_variable(&place, "a", "LEASEHOLD_HELD", held.trim()), 0);
 }
+
+#[test]
+fn a_chain_of_runs_of_one_lock_does_not_let_the_variable_grow() {
+    let place = Place::new();
+    let held = nested(&place, "echo \"$LEASEHOLD_HELD\"").out;
+    let mut command = place.leasehold(&["run", "a", "--", "sh", "-c", "echo \"$LEASEHOLD_HELD\""]);
+    let again = command.env("LEASEHOLD_HELD", held.trim()).output().unwrap();
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), held);
+}

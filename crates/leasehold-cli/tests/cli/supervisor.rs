@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Place, numbers, runs, stat};
+use crate::support::{Place, numbers, runs, stat, until};
 
 /// A command, its child and its grandchild, that none but KILL ends.
 const FAMILY: &str = "trap '' TERM HUP INT
@@ -142,4 +142,63 @@ fn the_environment_names_the_lock_and_the_store() {
     assert!(value("HELD").unwrap().ends_with("#a/b"));
     assert!(value("DEADLINE_UNIX_MS").unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
     assert_eq!(value("STORE").as_deref(), Some(place.store().as_str()));
+}
+
+#[test]
+fn a_group_that_was_given_the_number_of_the_ended_one_is_left_alone() {
+    // Process ids of our own, to say which one comes next.
+    let own = ["-U", "-r", "-m", "-p", "-f"];
+    let can = std::process::Command::new("unshare").args(own).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let place = Place::new();
+    let script = place.write(
+        "script",
+        "mount -t proc proc /proc && : > /proc/sys/kernel/ns_last_pid || exit 7
+        $LEASEHOLD --store $PLACE run a -- sh -c 'echo $$ > pid; touch ready; sleep 0.2' & first=$!
+        while [ ! -e ready ]; do sleep 0.01; done
+        kill -STOP $first
+        while [ -e /proc/$(cat pid) ]; do sleep 0.01; done
+        sleep 0.2
+        echo $(($(cat pid) - 1)) > /proc/sys/kernel/ns_last_pid
+        setsid sh -c 'echo $$ > other; sleep 60' & other=$!
+        while [ ! -s other ]; do sleep 0.01; done
+        [ $(cat pid) = $(cat other) ] || exit 8
+        kill -CONT $first
+        wait $first
+        kill -0 $other && touch lives",
+    );
+    let mut command = place.program("unshare");
+    command.args(own).args(["sh", "-e"]).arg(script).env("PLACE", place.store());
+    let output = command.output().unwrap();
+    assert!(place.path("lives").exists(), "{output:?}");
+}
+
+#[test]
+fn a_supervisor_that_was_stopped_goes_on_when_the_command_is_told_to_end() {
+    let place = Place::new();
+    let mut first = place.start_ready(&["a"], "touch ready; exec sleep 60");
+    let supervisor = first.supervisor();
+    kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
+    until("the supervisor is stopped", || stat(supervisor).is_some_and(|stat| stat.0 == 'T'));
+    first.send(Signal::SIGTERM);
+    assert_eq!(first.until_ended().code(), Some(128 + 15));
+}
+
+#[test]
+fn what_proc_does_not_show_is_waited_for() {
+    // Process ids of our own, and a /proc that tells those of others.
+    let own = ["-U", "-r", "-p", "-f"];
+    let can = std::process::Command::new("unshare").args(own).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.program("unshare");
+    let script = "$LEASEHOLD --store $PLACE run --kill-after 60 a -- \
+            sh -c \"trap '' TERM; (sleep 0.7; touch late) & true\"
+        [ -e late ]";
+    let output = command.args(own).args(["sh", "-c", script]).env("PLACE", place.store()).output();
+    assert!(output.as_ref().is_ok_and(|output| output.status.success()), "{output:?}");
 }

@@ -1,12 +1,12 @@
 //! `watch`: what is told, and how.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
 use crate::screen::Terminal;
-use crate::support::Place;
+use crate::support::{Place, until};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -75,6 +75,19 @@ fn watch_says_at_once_that_a_lock_was_never_held() {
     let line = Watch::start(&place, &["a"]).line();
     assert!(line.contains("Z a free, never held"), "{line}");
     assert_eq!(json(&Watch::start(&place, &["a", "--json"]).line())["state"], "free");
+}
+
+#[test]
+fn watch_ends_when_nobody_reads_on() {
+    let place = Place::new();
+    let mut watch = Watch::start(&place, &["a"]);
+    watch.line();
+    let Watch(child, lines) = &mut watch;
+    let nothing = Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout;
+    *lines = BufReader::new(nothing.unwrap()).lines();
+    assert_eq!(place.run(&["run", "a", "--", "true"]).code, 0);
+    until("the watch has ended", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The directory of a store: made, checked for being ours, and proved to be writable.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,11 +10,14 @@ use leasehold_core::{Error, ErrorKind, Name, Result};
 
 use super::escape::escape;
 use super::filesystem;
-use super::lockfile::{LockFile, is_absent};
+use super::lockfile::{LockFile, NO_TRICKS, is_absent};
 use super::oserror::{failed, foreign};
 
 /// The version of the layout of files; the record has one of its own.
 const VERSION: u64 = 1;
+
+/// More than any file of ours can have, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// A store's directory, by absolute path.
 #[derive(Clone, Debug)]
@@ -116,10 +119,9 @@ impl Directory {
     /// True when the directory is one of ours, of a version that we know.
     fn has_format(&self) -> Result<bool> {
         let path = self.root.join("format");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let text = match read_small(&path) {
+            Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
             Err(error) if is_absent(&error) => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(failed("read", &path, error)),
         };
         let version = text.strip_prefix("leasehold-file ").and_then(|rest| rest.strip_suffix('\n'));
@@ -187,7 +189,7 @@ impl Directory {
     fn prove(&self) -> Result<()> {
         let probe = self.draft("probe");
         let tried =
-            fs::write(&probe, [b' '; 4096]).and_then(|()| LockFile::open(&probe)?.try_lock());
+            write_new(&probe, &[b' '; 4096]).and_then(|_| LockFile::open(&probe)?.try_lock());
         let removed = fs::remove_file(&probe);
         match tried.and_then(|locked| removed.map(|()| locked)) {
             Ok(true) => Ok(()),
@@ -215,10 +217,36 @@ pub(crate) fn make(path: &Path) -> Result<()> {
 
 /// Writes a file whole, down to the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_new(path, bytes)?.sync_data()
+}
+
+/// Writes a file that was not there before. What a crash has left in its place is removed; were
+/// it written to instead, a link would lead to somebody else's file.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            options.open(path)?
+        }
+        opened => opened?,
+    };
     file.write_all(bytes)?;
-    file.sync_data()
+    Ok(file)
+}
+
+/// Reads one of our own small files. Anything else in its place must neither lead elsewhere (a
+/// link) nor keep us waiting (a pipe) nor fill the memory.
+pub(crate) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > LARGEST {
+        return Err(io::Error::other("this is not a file that leasehold wrote; move it away"));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Makes renames in a directory last through a power loss.

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 
 use leasehold_core::backend::{Holder, Waiter};
 use leasehold_core::{AttemptId, Now, Result};
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::directory::read_small;
 use super::lockfile::{LockFile, Seen, is_absent, look};
 use super::oserror::failed;
 
@@ -127,7 +129,7 @@ impl Line<'_> {
         for file in self.listed()? {
             let path = self.0.join(file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
-            let card = fs::read(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
+            let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
             waiters.extend(card.filter(|_| alive).and_then(Card::waiter));
         }
         Ok(waiters)
@@ -155,12 +157,16 @@ impl Line<'_> {
 
     /// The files in line, in order.
     fn files(&self) -> io::Result<Vec<String>> {
+        if self.0.symlink_metadata()?.is_symlink() {
+            // What is removed below must be ours.
+            return Err(Errno::ELOOP.into());
+        }
         let mut files = Vec::new();
         for entry in fs::read_dir(self.0)? {
             let Ok(file) = entry?.file_name().into_string() else { continue };
             if stamp(&file).is_some() {
                 files.push(file);
-            } else if file.starts_with('.') {
+            } else if file.strip_prefix('.').and_then(stamp).is_some() {
                 // A draft. If its writer lives but has not locked it yet, it makes another one.
                 let path = self.0.join(file);
                 if matches!(look(&path), Ok(Seen::Free)) {
@@ -241,6 +247,31 @@ mod tests {
         }
         drop(places);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_line_that_leads_elsewhere_is_refused_and_nothing_is_removed_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("a.wait"), dir.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        for file in [".profile", "00000000000000000009-7-x", ".00000000000000000009-7-y"] {
+            fs::write(elsewhere.join(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let line = Line(&path);
+        for error in [
+            line.is_empty().unwrap_err(),
+            line.waiters().unwrap_err(),
+            line.join(&holder(1), Now::default()).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("symbolic link"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 3);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(".profile"), "").unwrap();
+        line.waiters().unwrap();
+        assert!(path.join(".profile").exists());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
 /// Whatever somebody has put in a file's place must neither lead elsewhere nor make us wait.
-const NO_TRICKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+pub(crate) const NO_TRICKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// An open file that can be locked.
 #[derive(Debug)]

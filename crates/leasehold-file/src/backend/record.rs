@@ -7,7 +7,7 @@ use leasehold_core::backend::Holder;
 use leasehold_core::{AttemptId, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Files, sync, write_synced};
+use super::directory::{Files, read_small, sync, write_synced};
 use super::lockfile::is_absent;
 use super::oserror::{failed, foreign};
 
@@ -71,7 +71,7 @@ impl Record {
 
     /// Reads a record whatever lock it is of.
     pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
-        let bytes = match fs::read(path) {
+        let bytes = match read_small(path) {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(failed("read", path, error)),

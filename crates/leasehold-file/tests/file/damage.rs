@@ -4,13 +4,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_core::backend::Backend;
+use leasehold_core::backend::{Answer, Backend};
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind};
 use leasehold_file::FileBackend;
 
 use crate::helper::Helper;
-use crate::kit::{Kit, walk};
+use crate::kit::{Kit, ask, attempt, inline, name, walk};
 
 fn refused(dir: &Path) -> Error {
     FileBackend::open(dir, Clock::system()).unwrap_err()
@@ -176,4 +176,26 @@ async fn a_full_disk_is_a_clear_error_that_keeps_the_old_record_and_holds_nothin
     let (attempt, next) = kit.lock("a").await;
     assert!(next > token);
     kit.release("a", attempt, next).await;
+}
+
+#[test]
+fn what_stands_in_a_files_place_neither_leads_elsewhere_nor_makes_anybody_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let backend = FileBackend::open(&dir.path().join("store"), Clock::system()).unwrap();
+    let locks = dir.path().join("store/locks");
+    let (victim, pipe) = (dir.path().join("victim"), nix::sys::stat::Mode::S_IRWXU);
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, locks.join("a.tmp")).unwrap();
+    std::os::unix::fs::symlink(&victim, locks.join("b.json")).unwrap();
+    nix::unistd::mkfifo(&locks.join("c.json"), pipe).unwrap();
+    std::fs::File::create(locks.join("d.json")).unwrap().set_len(1 << 40).unwrap();
+    let acquired = |lock| inline(backend.acquire(ask(lock, attempt(), false)));
+    assert!(matches!(acquired("a"), Ok(Answer::Granted(_))));
+    assert!(locks.join("a.json").symlink_metadata().unwrap().is_file());
+    for lock in ["b", "c", "d"] {
+        let error = acquired(lock).unwrap_err();
+        assert!(error.to_string().contains(&format!("{lock}.json")), "{error}");
+        assert!(inline(backend.status(&name(lock))).is_err());
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
