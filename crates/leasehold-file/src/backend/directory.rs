@@ -95,7 +95,12 @@ impl Directory {
             // Another version may have been here at the same time; what stands there now counts.
             self.has_format()?;
         }
-        make(&self.locks)
+        if !self.locks.exists() {
+            make(&self.locks)?;
+            // Or a power loss could take the folder, and with it all tokens.
+            sync(&self.root).map_err(|error| failed("sync", &self.root, error))?;
+        }
+        Ok(())
     }
 
     fn refuse_network(&self) -> Result<()> {
