@@ -77,7 +77,8 @@ do not edit. Each row is a test that was run: `yes` = the promise was put to the
 changing anything (`what_cannot_be_done_is_refused`), `·` = cannot be shown there (the memory \
 engine lives in one process).
 
-Leases on `memory` end by their ttl; on `file` they last as long as the holder's process, \
-so a stopped holder keeps the lock there.
+Leases on `memory` and `redis` end by their ttl; on `file` they last as long as the holder's \
+process, so a stopped holder keeps the lock there. `redis-tls` is a server with TLS, client \
+certificates, and a user that has no more rights than [redis.md](redis.md) names.
 
 ";

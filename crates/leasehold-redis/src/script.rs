@@ -35,6 +35,7 @@ pub(crate) struct Scripts {
 
 const ACQUIRE: &str = concat!(
     "#!lua\n",
+    include_str!("lua/fast.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
     include_str!("lua/acquire_main.lua"),
@@ -43,6 +44,7 @@ const ACQUIRE: &str = concat!(
 /// A full server must still let go of locks.
 const RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
+    include_str!("lua/fast.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
     include_str!("lua/release_main.lua"),

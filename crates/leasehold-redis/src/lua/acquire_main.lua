@@ -1,3 +1,5 @@
 local answers = {}
-for i, key in ipairs(KEYS) do answers[i] = guarded(acquire, key, parse(ARGV[i])) end
+for i, key in ipairs(KEYS) do
+  answers[i] = fast_acquire(key, ARGV[i]) or guarded(acquire, key, parse(ARGV[i]))
+end
 return answers

@@ -59,7 +59,8 @@ end
 
 local answers = {}
 for i, key in ipairs(KEYS) do
-  answers[2 * i - 1] = guarded(release, key, ARGV[2 * i - 1])
+  local arg = ARGV[2 * i - 1]
+  answers[2 * i - 1] = fast_release(key, arg) or guarded(release, key, arg)
   answers[2 * i] = ARGV[2 * i] ~= '' and guarded(acquire, key, parse(ARGV[2 * i])) or ''
 end
 return answers
