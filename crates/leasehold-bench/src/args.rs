@@ -45,7 +45,8 @@ pub(crate) struct Common {
     /// Rounds; each figure is their median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
-    /// Where the locks are: memory, file (a temporary directory; TMPDIR says where) or store URLs
+    /// Where the locks are: memory, file (a temporary directory; TMPDIR says where), redis (a server
+    /// of our own) or store URLs
     #[arg(long = "backend", value_name = "STORE", num_args = 1..)]
     pub(crate) backends: Vec<Store>,
     /// Runtime that the tasks run on: tokio's with a thread per core, with one thread, or in turn
@@ -107,7 +108,10 @@ mod tests {
         for (args, parts) in [
             (vec!["pairs", "--runtime", "both2"], ["--runtime", "both2", "multi, current, both"]),
             (vec!["pairs", "--rounds", "0"], ["--rounds", "'0'", "1..=99"]),
-            (vec!["hold", "--backend", "disk"], ["--backend", "disk", "memory, file, or a URL"]),
+            (
+                vec!["hold", "--backend", "disk"],
+                ["--backend", "disk", "memory, file, redis, or a URL"],
+            ),
             (vec!["hold", "--backend", "gopher:x"], ["--backend", "gopher:x", "file:, memory:"]),
             (vec!["hold", "--locks", "many"], ["--locks", "many", "a whole number from 1 to"]),
             (vec!["hold", "--seconds", "0"], ["--seconds", "'0'", "1..=3600"]),

@@ -78,7 +78,7 @@ pub(crate) fn measure(args: &PairsArgs, times: Times) -> Result<Vec<Row>> {
 
 fn plan(args: &PairsArgs) -> Vec<Case> {
     let mut cases = Vec::new();
-    for store in args.common.stores(&[Store::Memory, Store::File, Store::Redis]) {
+    for store in args.common.stores(&[Store::Memory, Store::File]) {
         for runtime in args.common.flavours() {
             for tasks in &args.tasks {
                 for subject in [Subject::Leasehold, Subject::Raw] {

@@ -1,8 +1,8 @@
 //! Servers that forget, refuse, are full, busy, loading, stopped or somebody else's.
 
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
-use leasehold_core::backend::State;
+use leasehold_core::backend::{Forced, State};
 use leasehold_core::{ErrorKind, LossReason};
 
 use crate::{Test, connect, ms, plain, secs, test, try_connect};
@@ -19,6 +19,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_busy_server_is_waited_for),
     test!(a_restart_with_its_data_is_not_noticed),
     test!(a_restart_without_data_is_a_loss_and_tokens_grow),
+    test!(a_lost_tail_of_the_append_only_file_is_a_loss_and_tokens_grow),
+    test!(a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_apart),
+    test!(a_clock_that_goes_back_an_hour_is_seen_and_ended_by_force),
     test!(a_stopped_server_is_a_loss_told_before_the_deadline),
 ];
 
@@ -160,6 +163,52 @@ async fn a_restart_without_data_is_a_loss_and_tokens_grow() {
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     let next = client.lock("a").acquire_within(secs(10)).await.unwrap();
     assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+async fn a_lost_tail_of_the_append_only_file_is_a_loss_and_tokens_grow() {
+    let settings = Settings::new().append_only().line("appendfsync always");
+    let mut server = RedisServer::start(settings).unwrap();
+    let client = connect(&server.url()).await;
+    let kept = server.aof_bytes().unwrap();
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    let all = server.aof_bytes().unwrap();
+    server.kill();
+    server.truncate_aof(all - kept).unwrap();
+    server.start_again().unwrap();
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    let next = client.lock("a").acquire_within(secs(10)).await.unwrap();
+    assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+async fn a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_apart() {
+    let shim = ClockShim::build().unwrap();
+    let server = RedisServer::start(shim.on(Settings::new())).unwrap();
+    let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
+    let guard = one.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    shim.set_offset(40.0).unwrap();
+    let next = two.lock("a").acquire_within(secs(10)).await.unwrap();
+    assert!(next.token() > guard.token(), "only the tokens tell who came later");
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    next.release().await.unwrap();
+}
+
+async fn a_clock_that_goes_back_an_hour_is_seen_and_ended_by_force() {
+    let shim = ClockShim::build().unwrap();
+    let server = RedisServer::start(shim.on(Settings::new())).unwrap();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(30)).acquire().await.unwrap();
+    let token = guard.token();
+    std::mem::forget(guard); // Its holder has crashed.
+    shim.set_offset(-3600.0).unwrap();
+    let status = client.lock("a").status().await.unwrap();
+    assert!(status.remaining.unwrap() > secs(3600), "{status:?}");
+    assert!(client.lock("a").try_acquire().await.unwrap().is_none());
+    assert_eq!(client.lock("a").force_release(token).await.unwrap(), Forced::Ended);
+    let next = client.lock("a").acquire_within(secs(10)).await.unwrap();
+    assert!(next.token() > token, "tokens went back with the clock");
     next.release().await.unwrap();
 }
 
