@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Ask, Backend, Capability, End, Event, EventSink, Holder, Mode, Status,
+    Ask, Backend, Capability, End, Event, EventSink, Mode, Origin, Status,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Client, ClientBuilder, ClientId, Deadline, Name};
@@ -112,12 +112,7 @@ impl Raw {
     pub fn ask(&mut self, name: &Name, ttl: Duration) -> Ask {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
-        let holder = Holder {
-            attempt,
-            host: "host".into(),
-            pid: std::process::id(),
-            metadata: Some("conformance".into()),
-        };
+        let origin = Origin::new("host", std::process::id(), Some("conformance".into()));
         Ask {
             name: name.clone(),
             attempt,
@@ -126,7 +121,7 @@ impl Raw {
             wait: false,
             fair: true,
             tokens: 1,
-            holder: Arc::new(holder),
+            origin: Arc::new(origin),
         }
     }
 

@@ -1,17 +1,17 @@
-//! Acquiring: turn, ask, wait, ask again; and nothing left behind wherever it is dropped.
+//! Acquiring: stand in line, ask, wait, ask again; and nothing left behind wherever it is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{Backoff, Deadline, Lease, Now, Terms, TooLate};
+use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now, Token, TokenBlock, TooLate};
 
-use crate::backend::{Answer, Ask, End, Grant, Holder, Mode, Term};
+use crate::backend::{Answer, Ask, Grant, Mode, Term};
 use crate::client::Client;
-use crate::ending::hand_over;
 use crate::hold::Hold;
+use crate::line::{Inbox, Pursuit, Slot, Turn, Wish};
 use crate::options::Options;
-use crate::renewal::Job;
-use crate::shared::{Inbox, Shared, Slot, elapsed, jitter};
+use crate::pass;
+use crate::shared::{Shared, elapsed, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// How long somebody who finds the lock taken goes on.
@@ -42,15 +42,18 @@ pub(crate) async fn acquire(
     let shared = client.shared();
     let terms = options.terms(&shared.capability)?;
     let start = shared.clock.now();
-    let outcome = tokio::select! {
-        biased;
-        outcome = in_turn(client, name, options, terms, patience) => outcome,
-        () = shared.closed.cancelled() => Err(closed()),
+    let origin = options.origin.as_ref().unwrap_or(&shared.origin).clone();
+    let wish = Wish { terms, fair: options.fair, origin };
+    let outcome = match patience {
+        Patience::None => try_once(client, name, options, wish).await,
+        Patience::Until(until) => {
+            Acquire::enter(client, name, options, wish).run(until).await.map(Some)
+        }
     };
     match &outcome {
-        Ok(Some(_)) => {
+        Ok(Some(hold)) => {
             shared.meters.acquired.increment(1);
-            shared.meters.waited(elapsed(start, shared.clock.now()));
+            shared.meters.waited(elapsed(start, hold.since));
         }
         Err(error) if error.kind() == ErrorKind::Timeout => shared.meters.timed_out.increment(1),
         _ => {}
@@ -65,49 +68,32 @@ pub(crate) fn closed() -> Error {
     )
 }
 
-async fn in_turn(
+fn timed_out() -> Error {
+    Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
+}
+
+/// Asks once, past the line of this process; one of it that holds is answer enough.
+async fn try_once(
     client: &Client,
     name: &Name,
     options: &Options,
-    terms: Terms,
-    patience: Patience,
+    wish: Wish,
 ) -> Result<Option<Arc<Hold>>> {
     let shared = client.shared();
-    let (until, _turn) = match patience {
-        Patience::None => (Some(Deadline::after(shared.clock.now(), shared.patience)), None),
-        Patience::Until(until) => {
-            let turn = shared.clock.within(until, shared.turns.enter(name)).await;
-            (until, Some(turn.ok_or_else(timed_out)?))
-        }
-    };
-    let waits = matches!(patience, Patience::Until(_));
-    let mut pauses = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
-    for round in 0..ANEW {
-        if round > 1 {
-            shared.clock.sleep(pauses.next(jitter())).await;
-        }
-        let attempt = Attempt::new(client, name, options, terms, waits);
-        match attempt.run(until).await? {
+    let until = Some(Deadline::after(shared.clock.now(), shared.patience));
+    let held = shared.lines.holder(name).and_then(|attempt| shared.held_by(attempt));
+    let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(shared.clock.now()));
+    let mut past = Acquire::new(client, name, options, wish, Place::Past);
+    for _ in 0..if busy { 0 } else { ANEW } {
+        past.ask_anew();
+        match past.pursue(until).await? {
             Outcome::Held(hold) => return Ok(Some(hold)),
-            Outcome::Busy => {
-                shared.meters.contended.increment(1);
-                return Ok(None);
-            }
+            Outcome::Busy => break,
             Outcome::Anew => {}
         }
     }
-    Err(Error::new(
-        ErrorKind::Unavailable,
-        format!(
-            "{ANEW} grants in a row came after their own end: the backend answers more slowly than \
-             a ttl of {:?} allows",
-            terms.ttl
-        ),
-    ))
-}
-
-fn timed_out() -> Error {
-    Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
+    shared.meters.contended.increment(1);
+    Ok(None)
 }
 
 enum Outcome {
@@ -117,66 +103,168 @@ enum Outcome {
     Anew,
 }
 
-/// One attempt. Dropped before it holds, it is ended in the background.
-struct Attempt<'a> {
-    client: &'a Client,
-    ask: Ask,
-    terms: Terms,
-    options: &'a Options,
-    slot: Option<Arc<Slot>>,
-    /// Asks that may have reached the backend and were not answered.
-    unanswered: bool,
-    /// The backend may know of this attempt.
-    known: bool,
+/// Where in the line of this process somebody stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// At the front, where the engine is asked.
+    Front,
+    /// Behind it.
+    Behind(u64),
+    /// Not in it: past it, or holding.
+    Past,
 }
 
-impl<'a> Attempt<'a> {
+/// Somebody who wants a lock. Dropped before it holds, it leaves the line, and what the engine may
+/// know of it goes on for the next in line or is ended in the background.
+struct Acquire<'a> {
+    client: &'a Client,
+    name: &'a Name,
+    options: &'a Options,
+    slot: Arc<Slot>,
+    place: Place,
+    pursuit: Option<Pursuit>,
+    /// It has been counted among those who found the lock taken.
+    contended: bool,
+}
+
+impl<'a> Acquire<'a> {
     fn new(
         client: &'a Client,
-        name: &Name,
+        name: &'a Name,
         options: &'a Options,
-        terms: Terms,
-        waits: bool,
+        wish: Wish,
+        place: Place,
     ) -> Self {
-        let shared = client.shared();
-        let id = shared.new_attempt();
-        let holder = Holder {
-            attempt: id,
-            host: shared.host.clone(),
-            pid: std::process::id(),
-            metadata: options.metadata.clone(),
-        };
-        let ask = Ask {
-            name: name.clone(),
-            attempt: id,
-            mode: Mode::Exclusive,
-            ttl: terms.ttl,
-            wait: waits,
-            fair: options.fair,
-            tokens: 1,
-            holder: Arc::new(holder),
-        };
-        let slot = waits.then(|| shared.wait_for(name, id));
-        Self { client, ask, terms, options, slot, unanswered: false, known: false }
+        let slot = Arc::new(Slot::new(wish));
+        Self { client, name, options, slot, place, pursuit: None, contended: false }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    /// Joins the line.
+    fn enter(client: &'a Client, name: &'a Name, options: &'a Options, wish: Wish) -> Self {
+        let mut entered = Self::new(client, name, options, wish, Place::Front);
+        let shared = client.shared();
+        let attempt = shared.new_attempt();
+        match shared.lines.enter(name, attempt, &entered.slot) {
+            None => entered.pursuit = Some(pursuit(name, &entered.slot.wish, attempt, true, false)),
+            Some(number) => entered.place = Place::Behind(number),
+        }
+        entered
+    }
+
+    fn shared(&self) -> &'a Arc<Shared> {
         self.client.shared()
     }
 
-    async fn run(mut self, until: Option<Deadline>) -> Result<Outcome> {
-        let clock = self.shared().clock.clone();
+    async fn run(mut self, until: Option<Deadline>) -> Result<Arc<Hold>> {
+        if self.place != Place::Front {
+            self.count_contended();
+            if let Some(hold) = self.come_to_front(until).await? {
+                return Ok(hold);
+            }
+        }
+        let mut pauses = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
+        for round in 0..ANEW {
+            if round > 0 {
+                self.ask_anew();
+            }
+            if round > 1 {
+                self.shared().clock.sleep(pauses.next(jitter())).await;
+            }
+            if let Outcome::Held(hold) = self.pursue(until).await? {
+                return Ok(hold);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "{ANEW} grants in a row came after their own end: the backend answers more slowly \
+                 than a ttl of {:?} allows",
+                self.slot.wish.terms.ttl
+            ),
+        ))
+    }
+
+    /// Waits in line, and takes over what it finds at the front: a lease, or what is to be asked.
+    async fn come_to_front(&mut self, until: Option<Deadline>) -> Result<Option<Arc<Hold>>> {
+        let shared = self.shared();
+        let turn = loop {
+            if shared.closed.is_cancelled() {
+                return Err(closed());
+            }
+            if let Some(turn) = self.slot.inbox().turn.take() {
+                break turn;
+            }
+            if shared.clock.within(until, self.slot.bell.notified()).await.is_none() {
+                return Err(timed_out());
+            }
+        };
+        self.place = Place::Front;
+        match turn {
+            Turn::Ask => self.ask_anew(),
+            Turn::Attempt(pursuit) => self.pursuit = Some(*pursuit),
+            Turn::Lease(from) => match self.take_over(&from) {
+                Some(hold) => return Ok(Some(hold)),
+                None => {
+                    pass::end_lost(self.client, &from);
+                    self.ask_anew();
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    /// Continues the lease of one who has let go of it; `None` if it was lost meanwhile.
+    fn take_over(&mut self, from: &Hold) -> Option<Arc<Hold>> {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let lease = from.lease().pass(now, self.slot.wish.terms)?;
+        let token = from.token.get().checked_add(1).and_then(Token::new)?;
+        let mut hold = self.prepare(from.attempt, from.tokens, lease, now, from.suspect);
+        hold.token = token;
+        let hold = Arc::new(hold);
+        if !shared.take_over(from, &hold) {
+            return None;
+        }
+        shared.lines.hold(self.name, hold.attempt, None);
+        self.place = Place::Past;
+        tracing::debug!(name = %hold.name, token = hold.token.get(), "lock passed on");
+        Some(hold)
+    }
+
+    /// Takes another attempt, of which the engine knows nothing yet.
+    fn ask_anew(&mut self) {
+        self.forget_pursuit();
+        let attempt = self.shared().new_attempt();
+        let many = self.place == Place::Front;
+        let waits = self.place != Place::Past;
+        self.pursuit = Some(pursuit(self.name, &self.slot.wish, attempt, waits, many));
+        if many {
+            self.shared().lines.ask(self.name, attempt);
+        }
+    }
+
+    async fn pursue(&mut self, until: Option<Deadline>) -> Result<Outcome> {
+        let shared = self.shared();
+        let clock = &shared.clock;
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let mut errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
-        let mut heard = clock.now();
-        let mut contended = false;
+        let mut heard = None;
         loop {
-            let sent = clock.now();
-            let pause = match self.ask_once(until).await {
+            let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
+                None => (clock.now(), self.ask_once(until).await),
+                Some(ask_at) => match self.listen(ask_at, until).await? {
+                    Heard::Nothing => (clock.now(), self.ask_once(until).await),
+                    Heard::Answer(sent, answer) => (sent, answer),
+                    // A push says itself how long it is good for; the time of waiting counts not.
+                    Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
+                },
+            };
+            let Some(pursuit) = &mut self.pursuit else { return Ok(Outcome::Anew) };
+            let pause = match answer {
                 Ok(Answer::Granted(grant)) => return Ok(self.hold(grant, sent)),
                 Ok(Answer::Ended) => return Ok(Outcome::Anew),
-                Ok(Answer::Busy { .. }) if !self.ask.wait => {
-                    self.known = self.unanswered;
+                Ok(Answer::Busy { .. }) if !pursuit.ask.wait => {
+                    pursuit.known = pursuit.unanswered;
                     return Ok(Outcome::Busy);
                 }
                 Ok(Answer::Queued { ask_again, .. }) => ask_again,
@@ -186,139 +274,206 @@ impl<'a> Attempt<'a> {
                     // Unknown is not refused: the same attempt asks again until too long nothing
                     // was heard.
                     let now = clock.now();
-                    let silent = elapsed(heard, now) >= self.shared().patience;
-                    if self.ask.wait && until.is_some_and(|until| until.has_passed(now)) {
+                    let heard = *heard.get_or_insert(sent);
+                    let over = until.is_some_and(|until| until.has_passed(now));
+                    if over && pursuit.ask.wait {
                         return Err(timed_out().with_source(error));
                     }
-                    if silent || until.is_some_and(|until| until.has_passed(now)) {
+                    if over || elapsed(heard, now) >= shared.patience {
                         return Err(error);
                     }
-                    tracing::debug!(name = %self.ask.name, %error, "no answer, asking again");
-                    self.pause(errors.next(jitter()), until).await?;
+                    tracing::debug!(name = %self.name, %error, "no answer, asking again");
+                    pursuit.ask_at = Some(Deadline::after(now, errors.next(jitter())));
                     continue;
                 }
             };
-            heard = clock.now();
+            let now = clock.now();
+            pursuit.ask_at = Some(Deadline::after(now, pause.min(SLOW_POLL)));
+            heard = Some(now);
             errors.reset();
-            if !contended {
-                contended = true;
-                self.shared().meters.contended.increment(1);
-            }
-            if let Some(grant) = self.wait(pause.min(SLOW_POLL), until).await? {
-                // A push says itself how long it is good for; the time spent waiting counts not.
-                let now = clock.now();
-                return Ok(self.hold(grant, now));
-            }
+            self.count_contended();
         }
     }
 
     /// Asks the backend, within the time that the caller and the client's patience allow.
     async fn ask_once(&mut self, until: Option<Deadline>) -> Result<Answer> {
-        let unanswered = std::mem::replace(&mut self.unanswered, true);
-        let known = std::mem::replace(&mut self.known, true);
-        let shared = self.client.shared();
+        let shared = self.shared();
+        let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
+        let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
+        let known = std::mem::replace(&mut pursuit.known, true);
         let patience = Deadline::after(shared.clock.now(), shared.patience);
         let limit = until.map_or(patience, |until| until.min(patience));
-        let answer =
-            shared.clock.within(Some(limit), shared.backend.acquire(self.ask.clone())).await;
+        let asking = shared.backend.acquire(pursuit.ask.clone());
+        let answer = shared.clock.within(Some(limit), asking).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer()));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
-        self.unanswered = unanswered || (answer.is_err() && !refused);
+        pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {
-            self.known = known;
+            pursuit.known = known;
+        }
+        if shared.closed.is_cancelled() {
+            return Err(closed());
         }
         answer
     }
 
-    /// Waits for a message from the engine, or until it is time to ask again.
-    /// A message to ask again cuts the wait short, one that tells a new time replaces it.
-    async fn wait(&self, pause: Duration, until: Option<Deadline>) -> Result<Option<Grant>> {
+    /// Waits for a message, or until it is time to ask again. A message to ask again cuts the wait
+    /// short, and so does one that tells an earlier time.
+    async fn listen(&mut self, mut ask_at: Deadline, until: Option<Deadline>) -> Result<Heard> {
         let shared = self.shared();
-        let mut ask_at = Deadline::after(shared.clock.now(), pause);
-        let Some(slot) = &self.slot else { return Ok(None) };
         loop {
-            let Inbox { granted, next, ask } = slot.take();
-            if granted.is_some() {
-                return Ok(granted);
+            if shared.closed.is_cancelled() {
+                return Err(closed());
+            }
+            let Inbox { answer, granted, next, ask, turn: _ } =
+                std::mem::take(&mut *self.slot.inbox());
+            if let Some(grant) = granted {
+                return Ok(Heard::Granted(grant));
+            }
+            if let Some((sent, answer)) = answer {
+                return Ok(Heard::Answer(sent, answer));
             }
             if ask {
-                return Ok(None);
+                return Ok(Heard::Nothing);
             }
+            let now = shared.clock.now();
             if let Some(next) = next {
-                ask_at = Deadline::after(shared.clock.now(), next.min(SLOW_POLL));
+                ask_at = ask_at.min(Deadline::after(now, next.min(SLOW_POLL)));
+            }
+            if let Some(pursuit) = &mut self.pursuit {
+                pursuit.ask_at = Some(ask_at);
             }
             let wake_at = until.map_or(ask_at, |until| until.min(ask_at));
-            let rung = shared.clock.within(Some(wake_at), slot.bell.notified()).await;
+            let rung = shared.clock.within(Some(wake_at), self.slot.bell.notified()).await;
             if rung.is_none() {
-                let now = shared.clock.now();
-                return match until.is_some_and(|until| until.has_passed(now)) {
-                    true => Err(timed_out()),
-                    false => Ok(None),
-                };
+                let over = until.is_some_and(|until| until.has_passed(shared.clock.now()));
+                let waits = self.place != Place::Past; // Else its last answer is what is told.
+                return if over && waits { Err(timed_out()) } else { Ok(Heard::Nothing) };
             }
         }
-    }
-
-    /// Sleeps after an error; being told to ask again cuts it short.
-    async fn pause(&self, pause: Duration, until: Option<Deadline>) -> Result<()> {
-        let shared = self.shared();
-        let ask_at = Deadline::after(shared.clock.now(), pause);
-        let wake_at = until.map_or(ask_at, |until| until.min(ask_at));
-        match &self.slot {
-            Some(slot) => drop(shared.clock.within(Some(wake_at), slot.bell.notified()).await),
-            None => shared.clock.sleep_until(wake_at).await,
-        }
-        Ok(())
     }
 
     /// Turns a grant into a hold. One whose deadline has passed already is given back.
-    fn hold(mut self, grant: Grant, sent: Now) -> Outcome {
-        let shared = self.client.shared();
+    fn hold(&mut self, grant: Grant, sent: Now) -> Outcome {
+        let shared = self.shared();
+        let Some(pursuit) = &self.pursuit else { return Outcome::Anew };
         let now = shared.clock.now();
         let (until, offer) = match grant.term {
             Term::Ttl | Term::Session => (None, false),
             Term::Until(until) => (Some(until), false),
             Term::Offer(until) => (Some(until), true),
         };
-        let mut lease = Lease::ask(sent, self.terms);
+        let mut lease = Lease::ask(sent, self.slot.wish.terms);
         if lease.handle_granted(now, until, offer, jitter()) == Err(TooLate) {
-            tracing::debug!(name = %self.ask.name, "a grant came after its own end; trying anew");
+            tracing::debug!(name = %self.name, "a grant came after its own end; trying anew");
             return Outcome::Anew;
         }
-        let (name, attempt) = (self.ask.name.clone(), self.ask.attempt);
-        let mut hold = Hold::new(name, attempt, grant.tokens, lease, now, self.unanswered);
+        let attempt = pursuit.ask.attempt;
+        let hold = self.prepare(attempt, grant.tokens, lease, now, pursuit.unanswered);
+        let hold = Arc::new(hold);
+        self.pursuit = None;
+        shared.look_after(&hold);
+        match shared.passes {
+            true => {
+                shared.lines.hold(self.name, attempt, grant.wanted.then_some(now.steady_ns));
+            }
+            // The next one asks while this one holds, and so stands in the engine's line.
+            false if self.place == Place::Front => {
+                shared.lines.next(self.name, Some(attempt), |_, _| (Turn::Ask, ()));
+            }
+            false => {}
+        }
+        self.place = Place::Past;
+        tracing::debug!(name = %hold.name, token = hold.token.get(), "lock acquired");
+        Outcome::Held(hold)
+    }
+
+    fn prepare(
+        &self,
+        attempt: AttemptId,
+        tokens: TokenBlock,
+        lease: Lease,
+        now: Now,
+        suspect: bool,
+    ) -> Hold {
+        let mut hold = Hold::new(self.name.clone(), attempt, tokens, lease, now, suspect);
         hold.on_loss = self.options.on_loss;
         hold.min_hold = self.options.min_hold;
-        let hold = Arc::new(hold);
-        shared.look_after(&hold);
-        self.known = false;
-        tracing::debug!(name = %hold.name, token = hold.tokens.base().get(), "lock acquired");
-        Outcome::Held(hold)
+        hold
+    }
+
+    fn count_contended(&mut self) {
+        if !std::mem::replace(&mut self.contended, true) {
+            self.shared().meters.contended.increment(1);
+        }
+    }
+
+    /// Ends what the engine may know of the attempt.
+    fn forget_pursuit(&mut self) {
+        if let Some(pursuit) = self.pursuit.take().filter(|pursuit| pursuit.known) {
+            pass::give_up(self.client, &pursuit, None);
+        }
+    }
+}
+
+/// What [`Acquire::listen`] has heard.
+enum Heard {
+    /// It is time to ask.
+    Nothing,
+    /// The answer to an ask that somebody else sent at that time.
+    Answer(Now, Result<Answer>),
+    /// The engine's word that the lock is ours.
+    Granted(Grant),
+}
+
+impl Drop for Acquire<'_> {
+    fn drop(&mut self) {
+        let lines = &self.shared().lines;
+        if let Place::Behind(number) = self.place {
+            if lines.leave(self.name, number) {
+                return;
+            }
+            // Called to the front in this moment: what was found there goes to the next.
+            self.place = Place::Front;
+            match self.slot.inbox().turn.take() {
+                Some(Turn::Lease(hold)) => return pass::go_on(self.client, &hold),
+                Some(Turn::Attempt(pursuit)) => self.pursuit = Some(*pursuit),
+                Some(Turn::Ask) | None => {}
+            }
+        }
+        match self.place {
+            Place::Front => {
+                pass::leave_front(self.client, self.name, &self.slot, self.pursuit.take())
+            }
+            _ => self.forget_pursuit(),
+        }
+    }
+}
+
+/// An attempt that nobody knows of yet.
+fn pursuit(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool) -> Pursuit {
+    Pursuit {
+        ask: ask(name, wish, attempt, wait, many),
+        unanswered: false,
+        known: false,
+        ask_at: None,
+    }
+}
+
+/// What is asked of the engine; `many` tokens where the lease may be passed on in this process.
+pub(crate) fn ask(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool) -> Ask {
+    Ask {
+        name: name.clone(),
+        attempt,
+        mode: Mode::Exclusive,
+        ttl: wish.terms.ttl,
+        wait,
+        fair: wish.fair,
+        tokens: if many { pass::BLOCK } else { 1 },
+        origin: wish.origin.clone(),
     }
 }
 
 fn no_answer() -> Error {
     Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given")
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        let shared = self.client.shared();
-        let (name, attempt) = (self.ask.name.clone(), self.ask.attempt);
-        if self.slot.is_some() {
-            shared.stop_waiting(&name, attempt);
-        }
-        if self.known {
-            let end = End {
-                name,
-                attempt,
-                base: None,
-                last: None,
-                suspect: self.unanswered,
-                keep: None,
-                then: None,
-            };
-            hand_over(shared, self.client.jobs(), Job::End(end, self.terms.ttl));
-        }
-    }
 }

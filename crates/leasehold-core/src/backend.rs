@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_proto::{AttemptId, ClientId, Deadline, Token, TokenBlock};
@@ -147,6 +147,50 @@ pub struct Holder {
     pub metadata: Option<String>,
 }
 
+/// Where an attempt comes from, for people to read: it has no part in the protocol. One for many
+/// attempts.
+#[derive(Debug)]
+pub struct Origin {
+    host: String,
+    pid: u32,
+    metadata: Option<String>,
+    written: OnceLock<String>,
+}
+
+impl Origin {
+    /// The host's name as it calls itself, the process id there, and what the program says of itself.
+    pub fn new(host: impl Into<String>, pid: u32, metadata: Option<String>) -> Self {
+        Self { host: host.into(), pid, metadata, written: OnceLock::new() }
+    }
+
+    /// The same place with other metadata.
+    pub(crate) fn with_metadata(&self, metadata: String) -> Self {
+        Self::new(self.host.clone(), self.pid, Some(metadata))
+    }
+
+    /// What is shown of one of its attempts.
+    pub fn holder(&self, attempt: AttemptId) -> Holder {
+        let (host, metadata) = (self.host.clone(), self.metadata.clone());
+        Holder { attempt, host, pid: self.pid, metadata }
+    }
+
+    /// The metadata, if there is any.
+    pub fn metadata(&self) -> Option<&str> {
+        self.metadata.as_deref()
+    }
+
+    /// How the engine writes it: made at the first call, then kept.
+    pub fn written(&self, write: impl FnOnce(&str, u32, Option<&str>) -> String) -> &str {
+        self.written.get_or_init(|| write(&self.host, self.pid, self.metadata.as_deref()))
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.host, self.pid, &self.metadata) == (&other.host, other.pid, &other.metadata)
+    }
+}
+
 /// A request for a lease.
 #[derive(Clone, Debug)]
 pub struct Ask {
@@ -166,7 +210,7 @@ pub struct Ask {
     /// How many tokens to reserve; engines without blocks give one.
     pub tokens: u32,
     /// Who asks, for people.
-    pub holder: Arc<Holder>,
+    pub origin: Arc<Origin>,
 }
 
 /// The answer to an [`Ask`].
@@ -197,6 +241,9 @@ pub struct Grant {
     pub tokens: TokenBlock,
     /// How long it is valid without renewal.
     pub term: Term,
+    /// Somebody else waits for it already, as far as the engine knows. Who comes later is told of
+    /// by [`Event::Wanted`].
+    pub wanted: bool,
 }
 
 /// How long a grant is valid.
@@ -251,7 +298,7 @@ pub struct End {
     /// Leave the lock taken for this long (engines with `keep`).
     pub keep: Option<Duration>,
     /// Ask anew in the same step, with another attempt id (engines with `rotate`).
-    pub then: Option<Ask>,
+    pub then: Option<Box<Ask>>,
 }
 
 /// What came of an [`End`].
@@ -343,6 +390,8 @@ pub enum Event {
     /// A waiter is now the first in line, but its turn has not come yet: ask again after this long
     /// if nothing else is heard.
     Next {
+        /// The lock.
+        name: Name,
         /// The waiting attempt.
         attempt: AttemptId,
         /// When to ask again if nothing else is heard.
@@ -350,6 +399,8 @@ pub enum Event {
     },
     /// Somebody outside waits for a lock that this client holds.
     Wanted {
+        /// The lock.
+        name: Name,
         /// The holding attempt.
         attempt: AttemptId,
     },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, Deadline, Now};
 
 use crate::hold::{Hold, UNSCHEDULED};
@@ -14,7 +15,7 @@ const WIDTH: Duration = Duration::from_millis(100);
 
 /// Attempts by the time when each is to be looked at, rounded down to its bucket.
 #[derive(Debug, Default)]
-pub(crate) struct Buckets(BTreeMap<u64, HashSet<AttemptId>>);
+pub(crate) struct Buckets(BTreeMap<u64, HashSet<AttemptId, RandomState>>);
 
 impl Buckets {
     /// Moves a hold to the bucket of its next timeout.
@@ -32,6 +33,14 @@ impl Buckets {
         };
         self.0.entry(key).or_default().insert(hold.attempt);
         hold.bucket.store(key, Ordering::Relaxed);
+    }
+
+    /// Puts a hold where the one is that it has the lease from; sooner if it must be.
+    pub(crate) fn take_over(&mut self, from: &Hold, hold: &Arc<Hold>) {
+        hold.bucket.store(from.bucket.swap(UNSCHEDULED, Ordering::Relaxed), Ordering::Relaxed);
+        if hold.lease().terms().max_hold.is_some() {
+            self.schedule(hold);
+        }
     }
 
     pub(crate) fn unschedule(&mut self, hold: &Hold) {

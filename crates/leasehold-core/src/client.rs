@@ -160,7 +160,7 @@ impl Client {
     /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
     /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.
     pub async fn close(&self) {
-        self.shared().closed.cancel();
+        self.shared().close();
         self.settle().await;
     }
 

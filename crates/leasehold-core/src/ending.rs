@@ -7,8 +7,9 @@ use std::time::Duration;
 use leasehold_proto::{Backoff, Deadline, LossReason};
 use tokio::sync::mpsc;
 
-use crate::backend::{End, Ended, LeaseKind, Verdict};
+use crate::backend::{Ask, End, Ended, LeaseKind, Verdict};
 use crate::hold::Hold;
+use crate::pass::{self, Onward};
 use crate::renewal::Job;
 use crate::shared::{Shared, elapsed, jitter};
 use crate::{Error, ErrorKind, Result};
@@ -16,16 +17,30 @@ use crate::{Error, ErrorKind, Result};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks the backend to end an attempt, within the client's patience.
-async fn end_once(shared: &Shared, end: &End) -> Result<Ended> {
-    let limit = Deadline::after(shared.clock.now(), shared.patience);
-    let ended = shared.clock.within(Some(limit), shared.backend.release(end.clone())).await;
-    if !shared.capability.ordered {
-        shared.freed(&end.name);
-    }
-    ended.unwrap_or_else(|| {
+/// Asks the backend to end an attempt, within the client's patience. Whoever it asks for in the
+/// same step hears the answer.
+async fn end_once(shared: &Shared, end: End) -> Result<Ended> {
+    let sent = shared.clock.now();
+    let limit = Deadline::after(sent, shared.patience);
+    let then = end.then.as_ref().map(|ask| (ask.name.clone(), ask.attempt));
+    let name = (!shared.capability.ordered).then(|| end.name.clone());
+    let ended = shared.clock.within(Some(limit), shared.backend.release(end)).await;
+    let mut ended = ended.unwrap_or_else(|| {
         Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
-    })
+    });
+    if let Some(name) = name {
+        shared.lines.freed(&name);
+    }
+    if let Some((name, attempt)) = then {
+        let answer = match &mut ended {
+            Ok(ended) => ended.then.take().map(Ok),
+            Err(error) => error.kind().is_certain().then(|| Err(error.clone())),
+        };
+        if let Some(answer) = answer {
+            shared.lines.tell(&name, attempt, |inbox| inbox.answer = Some((sent, answer)));
+        }
+    }
+    ended
 }
 
 /// Repeats an ending until the backend has answered it, or refuses it for good, or a lease of
@@ -40,7 +55,7 @@ pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<O
         let lasts = if session { crate::options::MAX_TTL } else { ttl };
         let until = Deadline::after(shared.clock.now(), lasts);
         loop {
-            match end_once(&shared, &end).await {
+            match end_once(&shared, end.clone()).await {
                 Ok(_) => break,
                 Err(error) if error.kind().is_certain() => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
@@ -118,14 +133,26 @@ async fn linger(shared: &Shared, hold: &Hold) {
     }
 }
 
-/// Stops renewal and closes the books; true if the lease was ours until now. `None` when somebody
-/// else has ended it already.
-fn close(shared: &Shared, hold: &Hold) -> Option<bool> {
+/// What is left to do of a hold whose end was claimed.
+enum Closed {
+    /// Nothing: the next in line of this process has the lease.
+    Passed,
+    /// To send this. The lease was ours until now, or was not.
+    End(End, bool),
+}
+
+/// Lets go of a hold and closes the books; `None` when somebody else has ended it already.
+fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>) -> Option<Closed> {
     if !hold.claim_end() {
         return None;
     }
+    let then = match pass::let_go(shared, hold, keep.is_some()) {
+        Onward::Passed => return Some(Closed::Passed),
+        Onward::End(then) => then,
+    };
     shared.forget(hold);
-    Some(hold.lease().release(shared.clock.now()))
+    let ours = hold.lease().release(shared.clock.now());
+    Some(Closed::End(End { then, ..hold.end(keep) }, ours))
 }
 
 /// Notes in the metrics how a lease ended that had not been told lost.
@@ -134,7 +161,7 @@ fn record(shared: &Shared, hold: &Hold, released: bool) {
     meter.increment(1);
     shared.meters.held_for(elapsed(hold.since, shared.clock.now()));
     if !released {
-        tracing::warn!(name = %hold.name, token = hold.tokens.base().get(), "lock found lost at its release");
+        tracing::warn!(name = %hold.name, token = hold.token.get(), "lock found lost at its release");
     }
 }
 
@@ -147,13 +174,20 @@ pub(crate) fn release_in_background(
     let unfinished = Unfinished { shared: shared.clone(), end: Some(abandoned) };
     async move {
         linger(&shared, &hold).await;
-        let keep = keep(&shared, &hold);
         let ttl = hold.lease().terms().ttl;
-        let closed = close(&shared, &hold);
-        if closed == Some(true) {
-            record(&shared, &hold, true);
-        }
-        let ending = closed.map(|_| end(shared.clone(), hold.end(keep), ttl));
+        let ending = match close(&shared, &hold, keep(&shared, &hold)) {
+            Some(Closed::End(closed, ours)) => {
+                if ours {
+                    record(&shared, &hold, true);
+                }
+                Some(end(shared.clone(), closed, ttl))
+            }
+            Some(Closed::Passed) => {
+                record(&shared, &hold, true);
+                None
+            }
+            None => None,
+        };
         unfinished.finish();
         if let Some(ending) = ending {
             ending.await;
@@ -161,14 +195,34 @@ pub(crate) fn release_in_background(
     }
 }
 
-/// Releases a hold without waiting and without a runtime.
-pub(crate) fn abandon(shared: &Shared, hold: &Hold) {
-    let end = hold.end(keep(shared, hold));
-    if let Some(valid) = close(shared, hold) {
-        if valid {
-            record(shared, hold, true);
+/// Releases a hold whose last guard was dropped: passes it on at once or ends it in the background.
+pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold: Arc<Hold>) {
+    if !hold.min_hold.is_zero() {
+        return hand_over(shared, jobs, Job::Release(hold));
+    }
+    match close(shared, &hold, None) {
+        Some(Closed::End(end, ours)) => {
+            if ours {
+                record(shared, &hold, true);
+            }
+            hand_over(shared, jobs, Job::End(end, hold.lease().terms().ttl));
         }
-        shared.backend.abandon(&end);
+        Some(Closed::Passed) => record(shared, &hold, true),
+        None => {}
+    }
+}
+
+/// Releases a hold without waiting and without a runtime.
+pub(crate) fn abandon(shared: &Shared, hold: &Arc<Hold>) {
+    match close(shared, hold, keep(shared, hold)) {
+        Some(Closed::End(end, ours)) => {
+            if ours {
+                record(shared, hold, true);
+            }
+            shared.backend.abandon(&end);
+        }
+        Some(Closed::Passed) => record(shared, hold, true),
+        None => {}
     }
 }
 
@@ -179,7 +233,15 @@ pub(crate) struct Releasing {
     hold: Arc<Hold>,
     /// Stay for the rest of the minimum hold.
     stay: bool,
-    job: Option<Job>,
+    left: Left,
+}
+
+/// What the background task has to do if the future is dropped now.
+enum Left {
+    Release,
+    /// To go on with the end that is under way.
+    End(Option<Duration>, Option<Box<Ask>>),
+    Nothing,
 }
 
 impl Releasing {
@@ -189,44 +251,48 @@ impl Releasing {
         hold: Arc<Hold>,
         stay: bool,
     ) -> Self {
-        let job = Some(Job::Release(hold.clone()));
-        Self { shared, jobs, hold, stay, job }
+        Self { shared, jobs, hold, stay, left: Left::Release }
     }
 
     /// Gives the lease back and says whether it was ours until now.
-    pub(crate) async fn run(self) -> Result<()> {
-        let name = self.hold.name.clone();
-        self.release().await.map_err(|error| error.during("release", Some(&name)))
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let released = self.release().await;
+        released.map_err(|error| error.during("release", Some(&self.hold.name)))
     }
 
-    async fn release(mut self) -> Result<()> {
-        let shared = self.shared.clone();
+    async fn release(&mut self) -> Result<()> {
         // What the program did under the lock was done by now; staying longer is for others.
-        let valid = self.hold.lease().is_valid(shared.clock.now());
-        if self.stay {
-            linger(&shared, &self.hold).await;
+        let valid = self.hold.lease().is_valid(self.shared.clock.now());
+        if self.stay && !self.hold.min_hold.is_zero() {
+            linger(&self.shared, &self.hold).await;
         }
-        let keep = keep(&shared, &self.hold).filter(|_| self.stay);
-        let Some(ours) = close(&shared, &self.hold) else {
-            self.job = None;
-            return if valid { Ok(()) } else { Err(self.lost()) };
+        let keep = keep(&self.shared, &self.hold).filter(|_| self.stay);
+        let (end, ours) = match close(&self.shared, &self.hold, keep) {
+            Some(Closed::End(end, ours)) => (end, ours),
+            Some(Closed::Passed) => {
+                self.left = Left::Nothing;
+                record(&self.shared, &self.hold, true);
+                return if valid { Ok(()) } else { Err(self.lost()) };
+            }
+            None => {
+                self.left = Left::Nothing;
+                return if valid { Ok(()) } else { Err(self.lost()) };
+            }
         };
-        let end = self.hold.end(keep);
-        let ttl = self.hold.lease().terms().ttl;
-        self.job = Some(Job::End(end.clone(), ttl));
-        let verdict = match end_once(&shared, &end).await {
+        self.left = Left::End(keep, end.then.clone());
+        let verdict = match end_once(&self.shared, end).await {
             Ok(ended) => ended.verdict,
             Err(error) => {
                 if error.kind().is_certain() {
-                    self.job = None;
+                    self.left = Left::Nothing;
                 }
                 return Err(error);
             }
         };
-        self.job = None;
+        self.left = Left::Nothing;
         let released = matches!(verdict, Verdict::Released | Verdict::Unknown);
         if ours {
-            record(&shared, &self.hold, released);
+            record(&self.shared, &self.hold, released);
         }
         match valid && (released || !ours) {
             true => Ok(()),
@@ -247,9 +313,15 @@ pub(crate) fn lost(reason: LossReason) -> Error {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            hand_over(&self.shared, &self.jobs, job);
-        }
+        let job = match std::mem::replace(&mut self.left, Left::Nothing) {
+            Left::Release => Job::Release(self.hold.clone()),
+            Left::End(keep, then) => {
+                let end = End { then, ..self.hold.end(keep) };
+                Job::End(end, self.hold.lease().terms().ttl)
+            }
+            Left::Nothing => return,
+        };
+        hand_over(&self.shared, &self.jobs, job);
     }
 }
 

@@ -8,9 +8,8 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Releasing, hand_over, lost};
+use crate::ending::{Releasing, let_drop, lost};
 use crate::hold::Hold;
-use crate::renewal::Job;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
 /// A held lock. Dropping it releases the lock in the background; [`release`](Self::release) also
@@ -46,7 +45,7 @@ impl Guard {
     /// The fencing token: larger than that of every earlier holder. Give it to the resource with
     /// each write, and let the resource refuse smaller ones than it has seen.
     pub fn token(&self) -> Token {
-        self.hold().tokens.base()
+        self.hold().token
     }
 
     /// The attempt that holds: the owner that the backend has written down.
@@ -217,7 +216,7 @@ impl Drop for Guard {
         if let Some(hold) = self.hold.take()
             && hold.leave()
         {
-            hand_over(self.client.shared(), self.client.jobs(), Job::Release(hold));
+            let_drop(self.client.shared(), self.client.jobs(), hold);
         }
     }
 }

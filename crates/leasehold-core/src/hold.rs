@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, TokenBlock};
+use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token, TokenBlock};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{End, Renewal};
@@ -17,7 +17,10 @@ pub(crate) const UNSCHEDULED: u64 = u64::MAX;
 pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
+    /// Reserved with the lease; the first is its name.
     pub(crate) tokens: TokenBlock,
+    /// This holder's.
+    pub(crate) token: Token,
     pub(crate) on_loss: OnLoss,
     pub(crate) min_hold: Duration,
     pub(crate) since: Now,
@@ -46,6 +49,7 @@ impl Hold {
             name,
             attempt,
             tokens,
+            token: tokens.base(),
             on_loss: OnLoss::Cancel,
             min_hold: Duration::ZERO,
             since,
@@ -99,7 +103,7 @@ impl Hold {
             name: self.name.clone(),
             attempt: self.attempt,
             base: Some(self.tokens.base()),
-            last: Some(self.tokens.base()),
+            last: Some(self.token),
             suspect: self.suspect,
             keep,
             then: None,

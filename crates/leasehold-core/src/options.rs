@@ -1,10 +1,11 @@
 //! The knobs of a lock, and the check that they fit together before anything is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_proto::{Terms, drift, loss_margin};
 
-use crate::backend::{Capability, LeaseKind};
+use crate::backend::{Capability, LeaseKind, Origin};
 use crate::buckets::bucket_width;
 use crate::{Error, ErrorKind, Result};
 
@@ -41,7 +42,8 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_loss: OnLoss,
-    pub(crate) metadata: Option<String>,
+    /// The client's own unless the lock has metadata.
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) fair: bool,
 }
 
@@ -55,7 +57,7 @@ impl Default for Options {
             max_hold: None,
             min_hold: Duration::ZERO,
             on_loss: OnLoss::Cancel,
-            metadata: None,
+            origin: None,
             fair: true,
         }
     }
@@ -91,7 +93,7 @@ impl Options {
                 self.min_hold
             )));
         }
-        if let Some(text) = self.metadata.as_ref().filter(|text| text.len() > MAX_METADATA) {
+        if let Some(text) = self.metadata().filter(|text| text.len() > MAX_METADATA) {
             return Err(invalid(format!(
                 "metadata: has {} bytes; at most {MAX_METADATA} are allowed",
                 text.len()
@@ -105,6 +107,10 @@ impl Options {
             max_hold: if session { end } else { self.max_hold },
             session,
         })
+    }
+
+    fn metadata(&self) -> Option<&str> {
+        self.origin.as_ref().and_then(|origin| origin.metadata())
     }
 
     fn renewal(&self, ttl: Duration, session: bool) -> Result<Option<Duration>> {
@@ -179,7 +185,13 @@ mod tests {
             ),
             (Options { renew_after: Some(secs(1)), lease: Some(secs(5)), ..none() }, "renew_after"),
             (Options { max_hold: Some(Duration::MAX), ..none() }, "max_hold"),
-            (Options { metadata: Some("x".repeat(1025)), ..none() }, "metadata: has 1025"),
+            (
+                Options {
+                    origin: Some(Origin::new("h", 1, Some("x".repeat(1025))).into()),
+                    ..none()
+                },
+                "metadata: has 1025",
+            ),
         ] {
             let error = options.terms(&TTL).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);

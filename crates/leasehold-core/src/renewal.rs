@@ -189,8 +189,7 @@ impl Task {
         match done {
             Ok((_, Done::Renewed(sent, answers))) => {
                 for (attempt, answer) in answers {
-                    let hold = self.shared.held().by_attempt.get(&attempt).cloned();
-                    if let Some(hold) = hold {
+                    if let Some(hold) = self.shared.held_by(attempt) {
                         self.handle_renewal(&hold, sent, answer);
                     }
                 }
@@ -220,8 +219,9 @@ impl Task {
 
     fn reschedule(&self, hold: &Arc<Hold>) {
         let mut held = self.shared.held();
-        if held.by_attempt.contains_key(&hold.attempt) {
-            held.buckets.schedule(hold);
+        let hold = held.by_attempt.get(&hold.attempt).cloned();
+        if let Some(hold) = hold {
+            held.buckets.schedule(&hold);
         }
     }
 
@@ -253,26 +253,26 @@ impl Task {
     fn handle_event(&mut self, event: Event) {
         match event {
             Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
-            Event::Next { attempt, ask_again } => {
-                self.shared.leave_message(attempt, |inbox| inbox.next = Some(ask_again));
+            Event::Next { name, attempt, ask_again } => {
+                self.shared.lines.tell(&name, attempt, |inbox| inbox.next = Some(ask_again));
             }
-            // Nothing is passed on inside this process, so the release hands over by itself.
-            Event::Wanted { attempt } => tracing::trace!(%attempt, "somebody else waits"),
-            Event::Freed { name } => self.shared.freed(&name),
+            Event::Wanted { name, attempt } => {
+                self.shared.lines.wanted(&name, attempt, self.shared.clock.now());
+            }
+            Event::Freed { name } => self.shared.lines.freed(&name),
             Event::Lost { attempt } => {
-                let hold = self.shared.held().by_attempt.get(&attempt).cloned();
-                if let Some(hold) = hold {
+                if let Some(hold) = self.shared.held_by(attempt) {
                     self.shared.lose(&hold, LossReason::NotOwner);
                 }
             }
-            Event::Reset => self.shared.ask_all_again(),
+            Event::Reset => self.shared.lines.reset(self.shared.clock.now()),
         }
     }
 
     /// A pushed grant: for a waiter, or for one that has given up and must give it back.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
-        if self.shared.leave_message(attempt, |inbox| inbox.granted = Some(grant))
-            || self.shared.held().by_attempt.contains_key(&attempt)
+        if self.shared.lines.tell(&name, attempt, |inbox| inbox.granted = Some(grant))
+            || self.shared.held_by(attempt).is_some()
         {
             return;
         }
@@ -288,9 +288,9 @@ impl Drop for Task {
     /// so their holders are told now, and nobody acquires another.
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        self.shared.closed.cancel();
-        let held: HashMap<AttemptId, Arc<Hold>> = self.shared.held().by_attempt.clone();
-        for hold in held.values() {
+        self.shared.close();
+        let held: Vec<Arc<Hold>> = self.shared.held().by_attempt.values().cloned().collect();
+        for hold in &held {
             let needs_renewal = !hold.lease().terms().session;
             if needs_renewal {
                 self.shared.lose(hold, LossReason::ClientClosed);

@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, LossReason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Backend, Capability, Grant};
+use crate::OnLoss;
+use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::Hold;
+use crate::line::{Lines, Turn};
 use crate::telemetry::Meters;
-use crate::turns::Turns;
-use crate::{Name, OnLoss};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -23,10 +24,12 @@ pub(crate) struct Shared {
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
-    pub(crate) host: String,
+    pub(crate) origin: Arc<Origin>,
     /// How long an operation goes on without hearing anything from the backend.
     pub(crate) patience: Duration,
-    pub(crate) turns: Turns,
+    pub(crate) lines: Lines,
+    /// A lease may go from task to task of this process: the engine reserves tokens for it.
+    pub(crate) passes: bool,
     pub(crate) meters: Meters,
     /// Wakes the background task when its next timer has come nearer.
     pub(crate) wake: Notify,
@@ -36,23 +39,15 @@ pub(crate) struct Shared {
     pub(crate) ended: AtomicBool,
     sequence: AtomicU32,
     held: Mutex<Held>,
-    waiting: Mutex<Waiting>,
 }
 
 /// The held locks and when each is to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) by_attempt: HashMap<AttemptId, Arc<Hold>>,
+    pub(crate) by_attempt: HashMap<AttemptId, Arc<Hold>, RandomState>,
     pub(crate) buckets: Buckets,
     /// Steady time until which the background task sleeps; `None` when it does so without end.
     pub(crate) asleep_until: Option<u64>,
-}
-
-/// The attempts that wait, found by attempt and by name (one at a time asks for a name).
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    by_attempt: HashMap<AttemptId, Arc<Slot>>,
-    by_name: HashMap<Name, AttemptId>,
 }
 
 /// What a client has at the moment; all zero when nothing is left behind.
@@ -67,21 +62,10 @@ pub struct Usage {
     pub lines: usize,
 }
 
-/// Where a waiting attempt hears from the engine.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub(crate) bell: Notify,
-    pub(crate) inbox: Mutex<Inbox>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    /// Its turn has come.
-    pub(crate) granted: Option<Grant>,
-    /// It is the first in line now: the new time to ask again.
-    pub(crate) next: Option<Duration>,
-    /// Worth asking at once.
-    pub(crate) ask: bool,
+impl Held {
+    fn has(&self, hold: &Hold) -> bool {
+        self.by_attempt.get(&hold.attempt).is_some_and(|held| std::ptr::eq(&raw const **held, hold))
+    }
 }
 
 impl Shared {
@@ -94,19 +78,19 @@ impl Shared {
         let capability = backend.capability().clone();
         Self {
             meters: Meters::new(capability.engine),
+            passes: capability.token_blocks && capability.rotate,
             capability,
             backend,
             clock,
             client,
-            host: host(),
+            origin: Arc::new(Origin::new(host(), std::process::id(), None)),
             patience,
-            turns: Turns::default(),
+            lines: Lines::default(),
             wake: Notify::new(),
             closed: CancellationToken::new(),
             ended: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
             held: Mutex::default(),
-            waiting: Mutex::default(),
         }
     }
 
@@ -115,12 +99,13 @@ impl Shared {
         AttemptId::new(self.client, sequence, fastrand::u32(..))
     }
 
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The lock that is held for an attempt.
+    pub(crate) fn held_by(&self, attempt: AttemptId) -> Option<Arc<Hold>> {
+        self.held().by_attempt.get(&attempt).cloned()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a fresh hold under the care of the background task.
@@ -148,10 +133,23 @@ impl Shared {
     /// Takes a hold out again; its renewal stops.
     pub(crate) fn forget(&self, hold: &Hold) {
         let mut held = self.held();
-        held.buckets.unschedule(hold);
-        if held.by_attempt.remove(&hold.attempt).is_some() {
-            self.meters.held.decrement(1.0);
+        if !held.has(hold) {
+            return; // Another has taken over its lease.
         }
+        held.buckets.unschedule(hold);
+        held.by_attempt.remove(&hold.attempt);
+        self.meters.held.decrement(1.0);
+    }
+
+    /// Puts a hold in the place of the one that it has the lease from; false if that was lost.
+    pub(crate) fn take_over(&self, from: &Hold, hold: &Arc<Hold>) -> bool {
+        let mut held = self.held();
+        if !held.has(from) {
+            return false;
+        }
+        held.buckets.take_over(from, hold);
+        held.by_attempt.insert(hold.attempt, hold.clone());
+        true
     }
 
     /// Marks a hold as lost and tells whoever is concerned, once.
@@ -168,10 +166,12 @@ impl Shared {
         self.meters.lost.increment(1);
         self.meters.held_for(elapsed(hold.since, now));
         let left = hold.lease().remaining(now);
-        tracing::warn!(name = %hold.name, token = hold.tokens.base().get(), ?reason, ?left, "lock lost");
+        tracing::warn!(name = %hold.name, token = hold.token.get(), ?reason, ?left, "lock lost");
         if reason != LossReason::MaxHold {
             self.forget(hold); // Otherwise it is looked after until it is to be given back.
         }
+        // A lost lease is never passed on: who waits behind it goes to the engine.
+        self.lines.next(&hold.name, Some(hold.attempt), |_, _| (Turn::Ask, ()));
         hold.lost_signal().cancel();
         // A client that goes down with its runtime is no reason; nor is a lock that only lingers.
         let at_risk = reason != LossReason::ClientClosed && hold.is_used();
@@ -180,69 +180,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn wait_for(&self, name: &Name, attempt: AttemptId) -> Arc<Slot> {
-        let slot = Arc::new(Slot::default());
-        let mut waiting = self.waiting();
-        waiting.by_attempt.insert(attempt, slot.clone());
-        waiting.by_name.insert(name.clone(), attempt);
-        slot
-    }
-
-    pub(crate) fn stop_waiting(&self, name: &Name, attempt: AttemptId) {
-        let mut waiting = self.waiting();
-        waiting.by_attempt.remove(&attempt);
-        if waiting.by_name.get(name) == Some(&attempt) {
-            waiting.by_name.remove(name);
-        }
-    }
-
-    /// Finds a waiting attempt and leaves it a message; false when it does not wait (any more).
-    pub(crate) fn leave_message(
-        &self,
-        attempt: AttemptId,
-        message: impl FnOnce(&mut Inbox),
-    ) -> bool {
-        let Some(slot) = self.waiting().by_attempt.get(&attempt).cloned() else { return false };
-        slot.leave(message);
-        true
-    }
-
-    /// The lock may be free: who waits for it in this process asks again.
-    pub(crate) fn freed(&self, name: &Name) {
-        let slot = {
-            let waiting = self.waiting();
-            waiting.by_name.get(name).and_then(|attempt| waiting.by_attempt.get(attempt)).cloned()
-        };
-        if let Some(slot) = slot {
-            slot.leave(|inbox| inbox.ask = true);
-        }
-    }
-
-    /// Everybody who waits asks again.
-    pub(crate) fn ask_all_again(&self) {
-        let slots: Vec<_> = self.waiting().by_attempt.values().cloned().collect();
-        for slot in slots {
-            slot.leave(|inbox| inbox.ask = true);
-        }
+    /// Nobody waits or acquires from now on.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+        self.lines.ring_all();
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        Usage {
-            held: self.held().by_attempt.len(),
-            waiting: self.waiting().by_attempt.len(),
-            lines: self.turns.len(),
-        }
-    }
-}
-
-impl Slot {
-    fn leave(&self, message: impl FnOnce(&mut Inbox)) {
-        message(&mut self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-        self.bell.notify_one();
-    }
-
-    pub(crate) fn take(&self) -> Inbox {
-        std::mem::take(&mut *self.inbox.lock().unwrap_or_else(PoisonError::into_inner))
+        let (waiting, lines) = self.lines.count();
+        Usage { held: self.held().by_attempt.len(), waiting, lines }
     }
 }
 

@@ -49,8 +49,9 @@ impl Turns {
         }
     }
 
-    /// How many lines there are: for tests that look for what is left behind.
-    pub(crate) fn len(&self) -> usize {
+    /// How many lines there are.
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

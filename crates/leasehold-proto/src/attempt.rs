@@ -45,6 +45,15 @@ impl AttemptId {
         Self { client: ClientId((all >> 64) as u64), rest: all as u64 }
     }
 
+    /// The id as 32 hexadecimal digits, in ASCII: what `Display` writes.
+    pub fn to_hex(self) -> [u8; 32] {
+        let mut hex = [0; 32];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.to_bytes()) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        hex
+    }
+
     /// The id that `Display` wrote: 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -52,6 +61,10 @@ impl AttemptId {
         }
         u128::from_str_radix(text, 16).ok().map(|all| Self::from_bytes(all.to_be_bytes()))
     }
+}
+
+fn digit(value: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(value & 15)]
 }
 
 impl fmt::Display for ClientId {
@@ -87,6 +100,7 @@ mod tests {
         let id = AttemptId::new(ClientId::from_bits(0x0123_4567_89ab_cdef), 7, 9);
         assert_eq!(AttemptId::from_bytes(id.to_bytes()), id);
         assert_eq!(AttemptId::parse(&id.to_string()), Some(id));
+        assert_eq!(id.to_hex(), id.to_string().as_bytes());
         assert_eq!(id.client(), ClientId::from_bits(0x0123_4567_89ab_cdef));
         assert_eq!(AttemptId::parse("+1234567890123456789012345678901"), None);
     }

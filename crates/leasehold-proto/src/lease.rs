@@ -92,12 +92,12 @@ pub struct Lease {
     terms: Terms,
     phase: Phase,
     asked: Now,
-    /// Not valid any more from here on; `None` = as long as the session lives.
-    deadline: Option<Deadline>,
+    /// As far as the backend's word goes; `None` = as long as the session lives.
+    granted: Option<Deadline>,
     /// Bound that no renewal moves.
     hard_end: Option<Deadline>,
-    /// When the loss is told unless something moves the deadline.
-    alarm: Option<Deadline>,
+    /// When the end of what is granted is told as a loss, unless a renewal moves it.
+    granted_alarm: Option<Deadline>,
     /// When a renewal is sent, or sent again because nothing was heard.
     renew_at: Option<Deadline>,
     failures: u32,
@@ -112,9 +112,9 @@ impl Lease {
             terms,
             phase: Phase::Asked,
             asked: now,
-            deadline: None,
+            granted: None,
             hard_end: terms.max_hold.map(|hold| Deadline::after(now, hold)),
-            alarm: None,
+            granted_alarm: None,
             renew_at: None,
             failures: 0,
             given_back: false,
@@ -136,9 +136,8 @@ impl Lease {
         if self.phase != Phase::Asked {
             return Ok(());
         }
-        let until = until.or_else(|| self.full_term(self.asked));
-        self.deadline = earlier(until, self.hard_end);
-        if self.deadline.is_some_and(|deadline| deadline.has_passed(now)) {
+        self.granted = until.or_else(|| self.full_term(self.asked));
+        if self.has_ended(now) {
             return Err(TooLate);
         }
         self.phase = Phase::Held;
@@ -157,8 +156,7 @@ impl Lease {
             return; // A lease that has ended is never revived; the next timeout tells.
         }
         if let Some(full) = self.full_term(sent) {
-            let moved = self.deadline.map_or(full, |old| old.max(full));
-            self.deadline = earlier(Some(moved), self.hard_end);
+            self.granted = Some(self.granted.map_or(full, |old| old.max(full)));
             self.set_alarm(now);
         }
         self.failures = 0;
@@ -196,9 +194,9 @@ impl Lease {
         if self.phase != Phase::Held {
             return Step::Wait;
         }
-        if self.alarm.is_some_and(|alarm| alarm.has_passed(now)) {
+        if self.alarm().is_some_and(|alarm| alarm.has_passed(now)) {
             let fixed = self.terms.renew_after.is_none() && self.renew_at.is_none();
-            let bounded = self.hard_end.is_some() && self.deadline == self.hard_end;
+            let bounded = self.hard_end.is_some() && self.deadline() == self.hard_end;
             let planned = fixed || bounded;
             return self.handle_lost(match planned {
                 true => LossReason::MaxHold,
@@ -215,10 +213,25 @@ impl Lease {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` = never.
     pub fn next_timeout(&self) -> Option<Deadline> {
         match self.phase {
-            Phase::Held => earlier(self.alarm, self.renew_at),
-            Phase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline,
+            Phase::Held => earlier(self.alarm(), self.renew_at),
+            Phase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline(),
             _ => None,
         }
+    }
+
+    /// The lease as the next holder in the same process has it, who agreed on `terms`: it stays
+    /// the backend's same lease, valid for as long as the backend's word goes, and its renewal is
+    /// due when it was due. `None` when it cannot be passed on: it is lost or about to be, is not
+    /// renewed by time, or its ttl or renewal is another.
+    pub fn pass(&self, now: Now, terms: Terms) -> Option<Self> {
+        let fits = (terms.ttl, terms.renew_after) == (self.terms.ttl, self.terms.renew_after);
+        let renewed = !self.terms.session && self.terms.renew_after.is_some();
+        let about_to_end = self.granted_alarm.is_none_or(|alarm| alarm.has_passed(now));
+        if self.phase != Phase::Held || !fits || !renewed || about_to_end {
+            return None;
+        }
+        let hard_end = terms.max_hold.map(|hold| Deadline::after(now, hold));
+        Some(Self { terms, hard_end, ..self.clone() })
     }
 
     /// The holder gives the lease up. True if it was held until now.
@@ -241,7 +254,7 @@ impl Lease {
     pub fn remaining(&self, now: Now) -> Duration {
         match self.phase {
             Phase::Held | Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
-                self.deadline.map_or(Duration::MAX, |deadline| deadline.remaining(now))
+                self.deadline().map_or(Duration::MAX, |deadline| deadline.remaining(now))
             }
             _ => Duration::ZERO,
         }
@@ -249,12 +262,15 @@ impl Lease {
 
     /// The moment from which the lease is not valid any more, if there is one.
     pub fn deadline(&self) -> Option<Deadline> {
-        self.deadline
+        earlier(self.granted, self.hard_end)
     }
 
     /// When the loss will be told, unless a renewal comes through first.
     pub fn alarm(&self) -> Option<Deadline> {
-        self.alarm
+        let hard_alarm = self.hard_end.zip(self.terms.max_hold);
+        let hard_alarm =
+            hard_alarm.map(|(end, hold)| end.earlier(loss_margin(self.terms.ttl, hold)));
+        earlier(self.granted_alarm, hard_alarm)
     }
 
     /// Why the lease was lost, if it was.
@@ -271,7 +287,7 @@ impl Lease {
     }
 
     fn has_ended(&self, now: Now) -> bool {
-        self.deadline.is_some_and(|deadline| deadline.has_passed(now))
+        self.deadline().is_some_and(|deadline| deadline.has_passed(now))
     }
 
     fn full_term(&self, sent: Now) -> Option<Deadline> {
@@ -280,15 +296,15 @@ impl Lease {
     }
 
     fn set_alarm(&mut self, now: Now) {
-        self.alarm = self
-            .deadline
+        self.granted_alarm = self
+            .granted
             .map(|deadline| deadline.earlier(loss_margin(self.terms.ttl, deadline.remaining(now))));
     }
 
     /// How long an unanswered renewal is waited for before it is sent again: a sixth of the ttl,
     /// and a third of what is left of an offer.
     fn patience(&self, now: Now) -> Duration {
-        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.remaining(now));
+        let left = self.deadline().map_or(Duration::MAX, |deadline| deadline.remaining(now));
         (self.terms.ttl / 6).min(left / 3).max(Duration::from_millis(1))
     }
 }

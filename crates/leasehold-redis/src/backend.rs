@@ -8,16 +8,17 @@ use leasehold_core::backend::{
     Renewal, Renewed, Status,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
+use leasehold_core::{ClientId, Error, ErrorKind, Name, Now, Result, Token};
 use redis::Value;
 
 use crate::error::strange;
 use crate::key::Keys;
-use crate::link::{Kind, Link, Request};
+use crate::link::Link;
 use crate::push::{Pushes, Waiters};
+use crate::reply::{self, Reply};
+use crate::request::{Request, renewal};
 use crate::status::status;
 use crate::supervisor::Order;
-use crate::wire;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -55,72 +56,60 @@ impl RedisBackend {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
         let limit = limit(ask.ttl);
-        let member = wire::member(&ask);
         let mut new = false;
         if ask.wait {
             self.link.subscribed(limit).await?;
-            new = self.waiters.enter(ask.attempt, &member);
+            new = self.waiters.enter(&ask);
         }
-        let key = self.keys.of(&ask.name);
-        let argument = wire::ask(&ask, &member);
         let sent = self.clock.now();
-        let request =
-            Request { kind: Kind::Acquire, key: key.clone(), arguments: vec![argument], limit };
-        let answers = self.link.send(request).await.inspect_err(|error| {
-            // Certainly not queued, and nobody will end it.
-            if new && error.kind().is_certain() {
-                self.waiters.leave(ask.attempt);
+        let reply = self.link.send(Request::acquire(&self.keys, &ask, limit), sent).await;
+        match reply {
+            Ok(Reply { answer: Some(answer), .. }) => Ok(self.note(&ask, sent, answer)),
+            Ok(Reply { answer: None, .. }) => Err(strange("no answer to an ask")),
+            Err(error) => {
+                // Certainly not queued, and nobody will end it.
+                if new && error.kind().is_certain() {
+                    self.waiters.leave(ask.attempt);
+                }
+                Err(error)
             }
-        })?;
-        self.understand(&ask, &key, sent, answers.first().map_or(&[][..], Vec::as_slice))
+        }
     }
 
     /// An answer to an ask, with its consequences for pushes.
-    fn understand(
-        &self,
-        ask: &Ask,
-        key: &str,
-        sent: leasehold_core::Now,
-        answer: &[u8],
-    ) -> Result<Answer> {
-        let understood = wire::answer(answer, key);
-        match &understood {
-            Ok((Answer::Queued { .. }, Some(server_us))) => {
-                self.waiters.refer(ask.attempt, sent, *server_us);
-            }
-            Ok(_) => self.waiters.leave(ask.attempt),
-            Err(_) if ask.wait => self.waiters.leave(ask.attempt),
-            Err(_) => {}
+    fn note(&self, ask: &Ask, sent: Now, (answer, server_us): (Answer, Option<u64>)) -> Answer {
+        match server_us {
+            Some(server_us) => self.waiters.refer(ask.attempt, sent, server_us),
+            None if ask.wait => self.waiters.leave(ask.attempt),
+            None => {}
         }
-        understood.map(|(answer, _)| answer)
+        answer
     }
 
     async fn end(&self, end: End) -> Result<Ended> {
-        let key = self.keys.of(&end.name);
-        let then = end.then.as_ref();
+        let then = end.then.as_deref();
         if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
         if let Some(ask) = then.filter(|ask| ask.wait) {
             self.link.subscribed(limit(ask.ttl)).await?;
-            self.waiters.enter(ask.attempt, &wire::member(ask));
+            self.waiters.enter(ask);
         }
-        let member = self.waiters.member(end.attempt);
-        let asked = then.map(|ask| wire::ask(ask, &wire::member(ask))).unwrap_or_default();
+        let request = self.waiters.with_member(end.attempt, |member| {
+            Request::release(&self.keys, &end, member, LIMITS.1)
+        });
         let sent = self.clock.now();
-        let arguments = vec![wire::end(&end, member.as_deref().unwrap_or_default()), asked];
-        let request = Request { kind: Kind::Release, key: key.clone(), arguments, limit: LIMITS.1 };
-        let answers = self.link.send(request).await?;
-        let [verdict, answer] = answers.as_slice() else { return Err(strange(answers)) };
+        let reply = self.link.send(request, sent).await?;
         self.waiters.leave(end.attempt);
-        let then = then.map(|ask| self.understand(ask, &key, sent, answer)).transpose()?;
-        Ok(Ended { verdict: wire::verdict(verdict, &key)?, then })
+        let answered = then.zip(reply.answer);
+        let then = answered.map(|(ask, answer)| self.note(ask, sent, answer));
+        Ok(Ended { verdict: reply.verdict, then })
     }
 
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
         let keys: Vec<String> = leases.iter().map(|lease| self.keys.of(&lease.name)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let arguments: Vec<String> = leases.iter().map(wire::renewal).collect();
+        let arguments: Vec<String> = leases.iter().map(renewal).collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
         let script = &self.link.scripts().renew;
@@ -247,7 +236,7 @@ impl Backend for RedisBackend {
                     b"E" => Ok(Forced::Ended),
                     b"N" => Ok(Forced::NotHeld),
                     [b'O', base @ ..] => {
-                        Ok(Forced::Other(wire::token(&String::from_utf8_lossy(base))?))
+                        Ok(Forced::Other(reply::token(&String::from_utf8_lossy(base))?))
                     }
                     [b'X', why, ..] => Err(crate::error::foreign(*why, &key)),
                     other => Err(strange(other)),

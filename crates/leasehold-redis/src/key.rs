@@ -16,10 +16,15 @@ impl Keys {
 
     pub(crate) fn of(&self, name: &Name) -> String {
         let mut key = String::with_capacity(self.start.len() + name.as_str().len() + 1);
-        key.push_str(&self.start);
-        escape(name.as_str(), &mut key);
-        key.push('}');
+        self.push(name, &mut key);
         key
+    }
+
+    /// Appends the key of a name.
+    pub(crate) fn push(&self, name: &Name, text: &mut String) {
+        text.push_str(&self.start);
+        escape(name.as_str(), text);
+        text.push('}');
     }
 
     /// The name of a key, or `None` for one that is not a lock's record.
@@ -49,6 +54,9 @@ impl Keys {
 }
 
 fn escape(name: &str, key: &mut String) {
+    if !name.bytes().any(|byte| matches!(byte, b'{' | b'}' | b'%')) {
+        return key.push_str(name);
+    }
     for c in name.chars() {
         match c {
             '{' => key.push_str("%7B"),

@@ -11,10 +11,11 @@ mod error;
 mod key;
 mod link;
 mod push;
+mod reply;
+mod request;
 mod script;
 mod status;
 mod supervisor;
-mod wire;
 
 pub use backend::RedisBackend;
 pub use connect::connect;

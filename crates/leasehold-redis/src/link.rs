@@ -8,11 +8,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::clock::Clock;
-use leasehold_core::{Error, ErrorKind, Result};
+use leasehold_core::{Deadline, Error, ErrorKind, Now, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{from_redis, is_no_script, no_connection, strange};
+use crate::reply::{Reply, lines, reply};
+use crate::request::{Kind, Request};
 use crate::script::{Script, Scripts};
 use crate::supervisor::{Live, Order, load, send};
 
@@ -20,32 +22,21 @@ use crate::supervisor::{Live, Order, load, send};
 const BATCH: usize = 64;
 /// While a batch is under way, the next one goes out when this many wait.
 const EAGER: usize = 16;
+/// Requests taken from the channel in one turn.
+const ARRIVALS: usize = 1024;
 /// Batches under way at the most.
 const IN_FLIGHT: usize = 4;
 
 /// Nothing heard for this long, with a request under way, means that the connection is broken.
 const BROKEN_AFTER: Duration = Duration::from_secs(1);
 
-/// Which script a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// One argument, one answer.
-    Acquire,
-    /// Two arguments, two answers.
-    Release,
-}
-
-/// One request.
+/// A request with who waits for its reply, and until when.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
-    pub(crate) key: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) limit: Duration,
+struct Queued {
+    request: Request,
+    asker: oneshot::Sender<Result<Reply>>,
+    until: Deadline,
 }
-
-type Answers = Vec<Vec<u8>>;
-type Queued = (Request, oneshot::Sender<Result<Answers>>);
 
 /// The way to the server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -110,16 +101,17 @@ impl Link {
 
     /// Sends one request: directly when nothing else is under way (a hop costs a fifth), else with
     /// others.
-    pub(crate) async fn send(&self, request: Request) -> Result<Answers> {
+    pub(crate) async fn send(&self, request: Request, sent: Now) -> Result<Reply> {
         let free = self.wire.under_way.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             let _under_way = UnderWay(&self.wire.under_way);
-            let answers =
-                self.wire.call_batch(request.kind, std::slice::from_ref(&request)).await?;
-            return answers.into_iter().next().ok_or_else(|| strange("no answer"));
+            // In a box: it is large, and rarely what a busy client does.
+            return Box::pin(self.wire.call_one(&request)).await;
         }
-        let (answer, answered) = oneshot::channel();
-        self.requests.send((request, answer)).map_err(|_| no_connection())?;
+        let (asker, answered) = oneshot::channel();
+        let until = Deadline::after(sent, request.limit);
+        let queued = Queued { request, asker, until };
+        self.requests.send(queued).map_err(|_| no_connection())?;
         answered.await.unwrap_or_else(|_| Err(no_connection()))
     }
 
@@ -141,27 +133,18 @@ impl Link {
 }
 
 impl Wire {
-    async fn call_batch(&self, kind: Kind, batch: &[Request]) -> Result<Vec<Answers>> {
-        let script = match kind {
+    fn script(&self, kind: Kind) -> &Script {
+        match kind {
             Kind::Acquire => &self.scripts.acquire,
             Kind::Release => &self.scripts.release,
-        };
-        let keys: Vec<&str> = batch.iter().map(|request| request.key.as_str()).collect();
-        let arguments: Vec<&str> =
-            batch.iter().flat_map(|request| &request.arguments).map(String::as_str).collect();
-        let limit = batch.iter().map(|request| request.limit).max().unwrap_or_default();
-        let Value::Array(values) = self.call(script, &keys, &arguments, limit).await? else {
-            return Err(strange("not an array"));
-        };
-        let each = arguments.len() / keys.len().max(1);
-        if values.len() != batch.len() * each {
-            return Err(strange(format!("{} answers to {} requests", values.len(), batch.len())));
+            Kind::Rotate => &self.scripts.rotate,
         }
-        let mut values = values.into_iter().map(|value| match value {
-            Value::BulkString(bytes) => Ok(bytes),
-            other => Err(strange(other)),
-        });
-        batch.iter().map(|_| values.by_ref().take(each).collect()).collect()
+    }
+
+    async fn call_one(&self, request: &Request) -> Result<Reply> {
+        let command = command(self.script(request.kind), [request].into_iter());
+        let text = text(self.run(&command, request.limit).await?)?;
+        reply(request.kind, &text, request.key())
     }
 
     async fn call(
@@ -173,14 +156,19 @@ impl Wire {
     ) -> Result<Value> {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.hash()).arg(keys.len()).arg(keys).arg(arguments);
+        self.run(&command, limit).await
+    }
+
+    /// Runs a command that calls a script.
+    async fn run(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
         let live = self.live.borrow().clone().ok_or_else(no_connection)?;
         let mut connection = live.connection.clone();
         let calling = async {
-            match send(&mut connection, &command).await {
+            match send(&mut connection, command).await {
                 // The server has restarted or was told to forget: nothing was executed.
                 Err(error) if is_no_script(&error) => {
                     load(&mut connection, &self.scripts).await?;
-                    send(&mut connection, &command).await.map_err(from_redis)
+                    send(&mut connection, command).await.map_err(from_redis)
                 }
                 answer => answer.map_err(from_redis),
             }
@@ -229,42 +217,101 @@ impl Wire {
     /// One batch of one kind, answered to each who asked.
     async fn answer_batch(&self, kind: Kind, batch: Vec<Queued>) {
         let _under_way = UnderWay(&self.under_way);
-        let (requests, askers): (Vec<Request>, Vec<_>) = batch.into_iter().unzip();
-        match self.call_batch(kind, &requests).await {
-            Ok(answers) => {
-                for (asker, answer) in askers.into_iter().zip(answers) {
-                    asker.send(Ok(answer)).ok();
-                }
-            }
-            Err(error) => askers.into_iter().for_each(|asker| drop(asker.send(Err(error.clone())))),
+        let now = self.clock.now();
+        let longest = batch.iter().map(|queued| queued.until.remaining(now)).max();
+        let command = command(self.script(kind), batch.iter().map(|queued| &queued.request));
+        let answers = self.run(&command, longest.unwrap_or_default()).await.and_then(text);
+        let lines = match &answers {
+            Ok(text) if lines(text).count() == batch.len() => lines(text),
+            Ok(text) => return tell_all(batch, &strange(text)),
+            Err(error) => return tell_all(batch, error),
+        };
+        for (Queued { request, asker, .. }, line) in batch.into_iter().zip(lines) {
+            asker.send(reply(kind, line, request.key())).ok();
         }
+    }
+}
+
+fn tell_all(batch: Vec<Queued>, error: &Error) {
+    for queued in batch {
+        queued.asker.send(Err(error.clone())).ok();
+    }
+}
+
+/// The call of a script for some requests: keys first, then what is said about each.
+fn command<'a>(
+    script: &Script,
+    batch: impl ExactSizeIterator<Item = &'a Request> + Clone,
+) -> redis::Cmd {
+    let mut command = redis::Cmd::with_capacity(3 + 3 * batch.len(), 80 + 256 * batch.len());
+    command.arg("EVALSHA").arg(script.hash()).arg(batch.len());
+    for request in batch.clone() {
+        command.arg(request.key());
+    }
+    for request in batch {
+        command.arg(request.argument());
+        if let Some(second) = request.second() {
+            command.arg(second);
+        }
+    }
+    command
+}
+
+fn text(value: Value) -> Result<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(strange),
+        other => Err(strange(other)),
+    }
+}
+
+/// What waits to be sent, by kind.
+#[derive(Debug, Default)]
+struct Pending([Vec<Queued>; Kind::ALL.len()]);
+
+impl Pending {
+    fn add(&mut self, queued: Queued) {
+        self.0[queued.request.kind as usize].push(queued);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+
+    /// The longest list, if it has as many as this: a batch of them that are still waited for.
+    fn take(&mut self, at_least: usize, now: Now) -> Option<(Kind, Vec<Queued>)> {
+        let kind = Kind::ALL.into_iter().max_by_key(|kind| self.0[*kind as usize].len())?;
+        let waiting = &mut self.0[kind as usize];
+        if waiting.len() < at_least {
+            return None;
+        }
+        let mut batch: Vec<Queued> = waiting.drain(..waiting.len().min(BATCH)).collect();
+        batch.retain(|queued| !queued.asker.is_closed());
+        let late = batch.extract_if(.., |queued| queued.until.has_passed(now)).collect();
+        tell_all(late, &Error::new(ErrorKind::Unavailable, "there was no time left to send it"));
+        Some((kind, batch))
     }
 }
 
 /// Gathers requests into batches until every handle of the link has gone.
 async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
-    let mut pending: Vec<Queued> = Vec::new();
+    let mut arrived = Vec::with_capacity(BATCH);
+    let mut pending = Pending::default();
     let mut batches = FuturesUnordered::new();
     let mut open = true;
     while open || !pending.is_empty() || !batches.is_empty() {
         tokio::select! {
             biased;
             Some(()) = batches.next() => {}
-            count = requests.recv_many(&mut pending, BATCH), if open && pending.len() < BATCH => {
-                open = count > 0;
-            }
+            count = requests.recv_many(&mut arrived, ARRIVALS), if open => open = count > 0,
         }
-        while !pending.is_empty()
-            && batches.len() < IN_FLIGHT
-            && (batches.is_empty() || pending.len() >= EAGER)
-        {
-            let kind = pending[0].0.kind;
-            let (batch, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut pending)
-                .into_iter()
-                .partition(|(request, _)| request.kind == kind);
-            pending = rest;
-            wire.under_way.fetch_add(1, Ordering::AcqRel);
-            batches.push(wire.answer_batch(kind, batch));
+        arrived.drain(..).for_each(|queued| pending.add(queued));
+        while batches.len() < IN_FLIGHT {
+            let at_least = if batches.is_empty() { 1 } else { EAGER };
+            let Some((kind, batch)) = pending.take(at_least, wire.clock.now()) else { break };
+            if !batch.is_empty() {
+                wire.under_way.fetch_add(1, Ordering::AcqRel);
+                batches.push(wire.answer_batch(kind, batch));
+            }
         }
     }
 }

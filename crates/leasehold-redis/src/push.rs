@@ -4,25 +4,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Event, EventSink, Term};
+use foldhash::fast::RandomState;
+use leasehold_core::backend::{Ask, Event, EventSink, Grant, Origin, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::drift;
 use leasehold_core::{AttemptId, Deadline, Now, Result};
 
 use crate::error::strange;
 use crate::key::Keys;
-use crate::wire;
+use crate::reply;
+use crate::request::Member;
 
 /// The attempts that wait or may wait at the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Waiters(Arc<Mutex<HashMap<AttemptId, Waiting>>>);
+pub(crate) struct Waiters(Arc<Mutex<HashMap<AttemptId, Waiting, RandomState>>>);
 
-/// One of them.
+/// One of them: how it stands in the queue, and what a push about it is measured against.
 #[derive(Clone, Debug)]
 struct Waiting {
-    /// How it stands in the queue.
-    member: Arc<str>,
-    /// What a push about it is measured against.
+    ttl: Duration,
+    tokens: u32,
+    origin: Arc<Origin>,
     reference: Option<Reference>,
 }
 
@@ -35,11 +37,12 @@ struct Reference {
 
 impl Waiters {
     /// An attempt is about to wait; nothing to measure against yet. True if it is new here.
-    pub(crate) fn enter(&self, attempt: AttemptId, member: &str) -> bool {
+    pub(crate) fn enter(&self, ask: &Ask) -> bool {
         let mut waiters = self.lock();
-        let new = !waiters.contains_key(&attempt);
+        let new = !waiters.contains_key(&ask.attempt);
         if new {
-            waiters.insert(attempt, Waiting { member: member.into(), reference: None });
+            let (ttl, tokens, origin) = (ask.ttl, ask.tokens, ask.origin.clone());
+            waiters.insert(ask.attempt, Waiting { ttl, tokens, origin, reference: None });
         }
         new
     }
@@ -51,9 +54,18 @@ impl Waiters {
         }
     }
 
-    /// How it stands in the queue, if it may.
-    pub(crate) fn member(&self, attempt: AttemptId) -> Option<Arc<str>> {
-        self.lock().get(&attempt).map(|waiting| waiting.member.clone())
+    /// Makes a request of how it stands in the queue, if it may.
+    pub(crate) fn with_member<T>(
+        &self,
+        attempt: AttemptId,
+        request: impl FnOnce(Option<Member<'_>>) -> T,
+    ) -> T {
+        let waiters = self.lock();
+        request(waiters.get(&attempt).map(|waiting| Member {
+            ttl: waiting.ttl,
+            tokens: waiting.tokens,
+            origin: &waiting.origin,
+        }))
     }
 
     /// It waits no more.
@@ -70,7 +82,7 @@ impl Waiters {
         self.lock().get(&attempt).map(|waiting| waiting.reference)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, Waiting, RandomState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,24 +113,29 @@ impl Pushes {
             .get(1..)
             .and_then(|rest| rest.split_at_checked(32))
             .ok_or_else(|| strange(text))?;
-        let attempt = wire::attempt(attempt)?;
+        let attempt = reply::attempt(attempt)?;
         match kind {
-            Some(b'W') => Ok(Some(Event::Wanted { attempt })),
+            Some(b'W') => Ok(self.keys.name(rest).map(|name| Event::Wanted { name, attempt })),
             Some(b'N') => {
-                let ask_again = Duration::from_millis(wire::number(rest)?);
-                Ok(Some(Event::Next { attempt, ask_again }))
+                let (ms, key) = rest.split_at_checked(10).ok_or_else(|| strange(text))?;
+                let ask_again = Duration::from_millis(reply::number(ms)?);
+                Ok(self.keys.name(key).map(|name| Event::Next { name, attempt, ask_again }))
             }
             Some(b'G') => self.granted(attempt, rest),
             _ => Err(strange(text)),
         }
     }
 
-    /// `base(16) top(16) now_us(16) offer_ms(8) key`.
+    /// `base(16) top(16) now_us(16) offer_ms(8) wanted(1) key`.
     fn granted(&self, attempt: AttemptId, rest: &str) -> Result<Option<Event>> {
         let field = |from: usize, to: usize| rest.get(from..to).ok_or_else(|| strange(rest));
-        let server_us = wire::number(field(32, 48)?)?;
-        let offer = Duration::from_millis(wire::number(field(48, 56)?)?);
-        let Some(name) = self.keys.name(field(56, rest.len())?) else { return Ok(None) };
+        let server_us = reply::number(field(32, 48)?)?;
+        let offer = Duration::from_millis(reply::number(field(48, 56)?)?);
+        let Some(name) = self.keys.name(field(57, rest.len())?) else { return Ok(None) };
+        let grant = |term| {
+            let wanted = field(56, 57)? == "w";
+            Ok(Grant { wanted, ..reply::grant(rest, term)? })
+        };
         let now = self.clock.now();
         let reference = match self.waiters.reference(attempt) {
             Some(Some(reference)) => reference,
@@ -126,7 +143,7 @@ impl Pushes {
             Some(None) => return Ok(Some(Event::Freed { name })),
             // Given up (the client ends it) or held already (the client knows): good for nothing.
             None => {
-                let grant = wire::grant(rest, Term::Offer(Deadline::after(now, Duration::ZERO)))?;
+                let grant = grant(Term::Offer(Deadline::after(now, Duration::ZERO)))?;
                 return Ok(Some(Event::Granted { name, attempt, grant }));
             }
         };
@@ -138,7 +155,7 @@ impl Pushes {
             // Too late to be relied on; asking grants it again if nobody else has it.
             return Ok(Some(Event::Freed { name }));
         }
-        let grant = wire::grant(rest, Term::Offer(until))?;
+        let grant = grant(Term::Offer(until))?;
         Ok(Some(Event::Granted { name, attempt, grant }))
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) renew: Script,
     pub(crate) release: Script,
+    pub(crate) rotate: Script,
     pub(crate) force_release: Script,
     pub(crate) status: Script,
 }
@@ -46,8 +47,16 @@ const RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
     include_str!("lua/fast.lua"),
     include_str!("lua/record.lua"),
-    include_str!("lua/acquire.lua"),
+    include_str!("lua/release.lua"),
     include_str!("lua/release_main.lua"),
+);
+
+const ROTATE: &str = concat!(
+    "#!lua flags=allow-oom\n",
+    include_str!("lua/record.lua"),
+    include_str!("lua/acquire.lua"),
+    include_str!("lua/release.lua"),
+    include_str!("lua/rotate_main.lua"),
 );
 
 const FORCE_RELEASE: &str = concat!(
@@ -62,12 +71,13 @@ impl Scripts {
             acquire: Script::new(ACQUIRE),
             renew: Script::new(include_str!("lua/renew.lua")),
             release: Script::new(RELEASE),
+            rotate: Script::new(ROTATE),
             force_release: Script::new(FORCE_RELEASE),
             status: Script::new(include_str!("lua/status.lua")),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 5] {
-        [&self.acquire, &self.renew, &self.release, &self.force_release, &self.status]
+    pub(crate) fn all(&self) -> [&Script; 6] {
+        [&self.acquire, &self.renew, &self.release, &self.rotate, &self.force_release, &self.status]
     }
 }

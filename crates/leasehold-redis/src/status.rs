@@ -7,13 +7,13 @@ use leasehold_core::{Name, Result, Token};
 use redis::Value;
 
 use crate::error::{foreign, strange};
-use crate::wire::{self, FIXED};
+use crate::reply::{self, FIXED};
 
 /// One lock's status from the three answers of the script: record, server time, queue.
 pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let [record, now, queue] = answers else { return Err(strange(answers)) };
     let now = match now {
-        Value::BulkString(now) => wire::number(&String::from_utf8_lossy(now))?,
+        Value::BulkString(now) => reply::number(&String::from_utf8_lossy(now))?,
         other => return Err(strange(other)),
     };
     let mut status = Status {
@@ -37,14 +37,14 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         return Err(foreign(if newer { b'V' } else { b'F' }, key));
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
-    let ends = wire::number(field(84, 100)?)?;
-    let tail_length = wire::number(field(132, 136)?)? as usize;
+    let ends = reply::number(field(84, 100)?)?;
+    let tail_length = reply::number(field(132, 136)?)? as usize;
     let tail = record.get(FIXED..FIXED + tail_length).unwrap_or_default();
-    let base = wire::number(field(36, 52)?)?;
+    let base = reply::number(field(36, 52)?)?;
     status.token = Token::new(base);
     if status.token.is_some() {
-        status.holder = Some(wire::holder(wire::attempt(field(4, 36)?)?, tail));
-        status.since_unix_ms = Some(wire::number(field(100, 116)?)? / 1000);
+        status.holder = Some(reply::holder(reply::attempt(field(4, 36)?)?, tail));
+        status.since_unix_ms = Some(reply::number(field(100, 116)?)? / 1000);
     }
     status.state = match (field(2, 3)?, ends > now) {
         ("H" | "O", true) => State::Held,
@@ -91,8 +91,8 @@ fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
     }
     for pair in texts.chunks_exact(2) {
         let (member, ticket) = (&pair[0], &pair[1]);
-        let attempt = wire::attempt(member.get(..32).unwrap_or_default())?;
-        let holder = wire::holder(attempt, member.get(48..).unwrap_or_default());
+        let attempt = reply::attempt(member.get(..32).unwrap_or_default())?;
+        let holder = reply::holder(attempt, member.get(48..).unwrap_or_default());
         let since = ticket.parse::<f64>().unwrap_or_default() as u64;
         waiters.push(Waiter { holder, since_unix_ms: since / 1000 });
     }

@@ -407,7 +407,7 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
         refusals.push(("keep", raw.backend.release(end).await.err()));
     }
     if !rotate {
-        let end = End { then: Some(raw.ask(&name, TTL)), ..raw.end_of(&ask, &grant) };
+        let end = End { then: Some(raw.ask(&name, TTL).into()), ..raw.end_of(&ask, &grant) };
         refusals.push(("rotate", raw.backend.release(end).await.err()));
     }
     if !force_release {

@@ -72,7 +72,7 @@ async fn turn(raw: &mut Raw, ask: &Ask) -> Result<Grant, Box<dyn std::error::Err
             Some(Some(Event::Granted { attempt, grant, .. })) if attempt == ask.attempt => {
                 return Ok(grant);
             }
-            Some(Some(Event::Next { attempt, ask_again })) if attempt == ask.attempt => {
+            Some(Some(Event::Next { attempt, ask_again, .. })) if attempt == ask.attempt => {
                 ask_at = ask_at.min(Deadline::after(clock.now(), ask_again));
                 continue;
             }
@@ -186,13 +186,13 @@ async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome
     let first = one.ask(&name, TTL);
     let grant = one.take(&first).await?;
     let alone = waiting(&mut one, &name);
-    let end = End { then: Some(alone.clone()), ..one.end_of(&first, &grant) };
+    let end = End { then: Some(alone.clone().into()), ..one.end_of(&first, &grant) };
     let then = one.backend.release(end).await?.then.ok_or("no answer to then")?;
     let grant = granted(then)?;
     let other = waiting(&mut two, &name);
     two.backend.acquire(other.clone()).await?;
     let again = waiting(&mut one, &name);
-    let end = End { then: Some(again.clone()), ..one.end_of(&alone, &grant) };
+    let end = End { then: Some(again.clone().into()), ..one.end_of(&alone, &grant) };
     let then = one.backend.release(end).await?.then;
     ensure!(matches!(then, Some(Answer::Queued { .. })), "{then:?}");
     let grant = turn(&mut two, &other).await?;

@@ -7,7 +7,7 @@ use leasehold_proto::handoff::{self, Push, Waiter};
 use leasehold_proto::{AttemptId, Deadline, Now, Token, drift};
 
 use crate::backend::{
-    Answer, Ask, End, Ended, Event, Forced, Grant, Holder, Renewed, State, Status, Term, Verdict,
+    Answer, Ask, End, Ended, Event, Forced, Grant, Origin, Renewed, State, Status, Term, Verdict,
 };
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -25,7 +25,7 @@ pub(super) struct Record {
 /// Who holds or waits, and since when it has asked.
 #[derive(Clone, Debug)]
 struct Person {
-    holder: Arc<Holder>,
+    origin: Arc<Origin>,
     asked_unix_ms: u64,
 }
 
@@ -34,7 +34,7 @@ impl Record {
         let answer = self.step(now, &ask.name, reach, |handoff, reach| {
             handoff.acquire(now, &question(now, ask), reach)
         });
-        answered(answer)
+        self.answered(answer)
     }
 
     pub(super) fn renew(
@@ -67,7 +67,7 @@ impl Record {
             handoff::Verdict::Gone => Verdict::Gone,
             handoff::Verdict::Unknown => Verdict::Unknown,
         };
-        Ok(Ended { verdict, then: then.map(answered).transpose()? })
+        Ok(Ended { verdict, then: then.map(|answer| self.answered(answer)).transpose()? })
     }
 
     pub(super) fn force_release(
@@ -87,20 +87,20 @@ impl Record {
     }
 
     pub(super) fn status(&self, now: Now, name: &Name) -> Status {
-        let owner = self.handoff.owner().map(|(_, person)| person);
+        let owner = self.handoff.owner();
         let state = match self.handoff.state(now) {
             handoff::State::Free => State::Free,
             handoff::State::Held => State::Held,
             handoff::State::Kept => State::Kept,
         };
         let waiter = |waiter: &Waiter<Person>| crate::backend::Waiter {
-            holder: Holder::clone(&waiter.tag.holder),
+            holder: waiter.tag.origin.holder(waiter.attempt),
             since_unix_ms: waiter.tag.asked_unix_ms,
         };
         Status {
             name: name.clone(),
             state,
-            holder: owner.map(|person| Holder::clone(&person.holder)),
+            holder: owner.map(|(attempt, person)| person.origin.holder(attempt)),
             token: self.handoff.base(),
             since_unix_ms: owner.map(|_| self.since_unix_ms),
             remaining: (state != State::Free).then(|| self.handoff.remaining(now)),
@@ -114,6 +114,26 @@ impl Record {
         let free = self.handoff.state(now) == handoff::State::Free;
         let idle = Duration::from_nanos(now.steady_ns.saturating_sub(self.touched.steady_ns));
         free && self.handoff.waiters().len() == 0 && idle >= retention
+    }
+
+    fn answered(&self, answer: handoff::Answer) -> Result<Answer> {
+        let ask_again = answer.ask_again();
+        Ok(match answer {
+            handoff::Answer::Granted(tokens) => {
+                let wanted = self.handoff.waiters().len() > 0;
+                Answer::Granted(Grant { tokens, term: Term::Ttl, wanted })
+            }
+            handoff::Answer::Queued { place, .. } => {
+                let place = Some(place as u64);
+                Answer::Queued { place, ask_again: ask_again.unwrap_or_default() }
+            }
+            handoff::Answer::Busy(_) => Answer::Busy { ask_again },
+            handoff::Answer::Ended => Answer::Ended,
+            handoff::Answer::UsedUp => {
+                let message = "the lock's tokens are used up (2^53-1)";
+                return Err(Error::new(ErrorKind::Foreign, message));
+            }
+        })
     }
 
     /// One step of the machine, its pushes turned into events.
@@ -138,33 +158,20 @@ impl Record {
 
 fn question(now: Now, ask: &Ask) -> handoff::Ask<Person> {
     let Ask { attempt, ttl, wait, fair, tokens, .. } = *ask;
-    let tag = Person { holder: ask.holder.clone(), asked_unix_ms: now.unix_ms() };
+    let tag = Person { origin: ask.origin.clone(), asked_unix_ms: now.unix_ms() };
     handoff::Ask { attempt, ttl, wait, fair, tokens, tag }
-}
-
-fn answered(answer: handoff::Answer) -> Result<Answer> {
-    let ask_again = answer.ask_again();
-    Ok(match answer {
-        handoff::Answer::Granted(tokens) => Answer::Granted(Grant { tokens, term: Term::Ttl }),
-        handoff::Answer::Queued { place, .. } => {
-            Answer::Queued { place: Some(place as u64), ask_again: ask_again.unwrap_or_default() }
-        }
-        handoff::Answer::Busy(_) => Answer::Busy { ask_again },
-        handoff::Answer::Ended => Answer::Ended,
-        handoff::Answer::UsedUp => {
-            let message = "the lock's tokens are used up (2^53-1)";
-            return Err(Error::new(ErrorKind::Foreign, message));
-        }
-    })
 }
 
 fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {
     match push {
-        Push::Granted { tokens, offer, .. } => {
+        Push::Granted { tokens, offer, waiters } => {
             let term = Term::Offer(Deadline::after(now, offer.saturating_sub(drift(offer))));
-            Event::Granted { name: name.clone(), attempt, grant: Grant { tokens, term } }
+            let grant = Grant { tokens, term, wanted: waiters > 0 };
+            Event::Granted { name: name.clone(), attempt, grant }
         }
-        Push::Next { remaining, .. } => Event::Next { attempt, ask_again: remaining },
-        Push::Wanted { .. } => Event::Wanted { attempt },
+        Push::Next { remaining, .. } => {
+            Event::Next { name: name.clone(), attempt, ask_again: remaining }
+        }
+        Push::Wanted { .. } => Event::Wanted { name: name.clone(), attempt },
     }
 }

@@ -51,7 +51,7 @@ impl Store {
         for _ in 0..ROUNDS {
             let place = match seat.place.take() {
                 Some(place) => place,
-                None => line.join(&ask.holder, self.clock.now())?,
+                None => line.join(&ask.origin.holder(ask.attempt), self.clock.now())?,
             };
             // A file that is gone is a place that is gone; the next round takes another one.
             let Some(ahead) = line.ahead(&place)? else { continue };
@@ -183,9 +183,10 @@ impl Store {
         let now = self.clock.now();
         let token = next_token(last.as_ref(), now, files)?;
         // Another process id than ours means nothing that we know the name space of.
-        let ours = ask.holder.pid == std::process::id();
+        let holder = ask.origin.holder(ask.attempt);
+        let ours = holder.pid == std::process::id();
         let pid_namespace = self.here.pid_namespace.filter(|_| ours);
-        Record::new(&ask.name, token, &ask.holder, pid_namespace, now).write(files)?;
+        Record::new(&ask.name, token, &holder, pid_namespace, now).write(files)?;
         file.mark(token).map_err(locking)?;
         Ok(file.is_at(&files.lock).map_err(locking)?.then_some(token))
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, End, EventSink, Grant, Holder, Mode, Renewal, Renewed, State, Status,
+    Answer, Ask, Backend, End, EventSink, Grant, Mode, Origin, Renewal, Renewed, State, Status,
     Verdict,
 };
 use leasehold_core::clock::Clock;
@@ -39,7 +39,7 @@ pub(crate) fn attempt() -> AttemptId {
 
 pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> Ask {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
-    let holder = Holder { attempt, host, pid: std::process::id(), metadata: Some("test".into()) };
+    let origin = Origin::new(host, std::process::id(), Some("test".into()));
     Ask {
         name: name(lock),
         attempt,
@@ -48,7 +48,7 @@ pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> Ask {
         wait,
         fair: true,
         tokens: 1,
-        holder: Arc::new(holder),
+        origin: Arc::new(origin),
     }
 }
 

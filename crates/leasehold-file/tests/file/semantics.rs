@@ -141,7 +141,8 @@ async fn what_the_engine_has_not_is_refused_and_changes_nothing() {
     let (holder, token) = kit.lock("a").await;
     let shared = Ask { mode: Mode::Shared, ..ask("b", attempt(), true) };
     let keep = End { keep: Some(SOON), ..end("a", holder, Some(token)) };
-    let then = End { then: Some(ask("a", attempt(), true)), ..end("a", holder, Some(token)) };
+    let then =
+        End { then: Some(ask("a", attempt(), true).into()), ..end("a", holder, Some(token)) };
     let errors = [
         kit.backend.acquire(shared).await.unwrap_err(),
         kit.backend.release(keep).await.unwrap_err(),

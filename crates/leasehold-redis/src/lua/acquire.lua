@@ -1,10 +1,13 @@
 -- KEYS: one record each. ARGV: one ask each:
 -- attempt(32) flags(1: bit 0 wait, bit 1 fair) ttl_ms(8) tokens(8) tail
--- Answers, one each: G base(16) top(16) | Q now(16) ask_again_ms(10) place | B ask_again_ms
+-- Answers, one each: G base(16) top(16) w? | Q now(16) ask_again_ms(10) place | B ask_again_ms
 -- | E (ended) | X why (F foreign value, V newer version, T tokens used up)
 local function remaining(rec, now)
   return math.max(0, tonumber(rec.ends) - now) / 1000
 end
+
+-- Whether others wait is told too: the holder then does not keep the lock to its own process.
+local function granted(rec) return 'G' .. rec.base .. rec.top .. (rec.waits and 'w' or '') end
 
 local function queued(key, rec, attempt, member, now)
   local place = redis.call('ZRANK', key .. ':q', member) or 0
@@ -54,12 +57,12 @@ local function acquire(key, ask)
       local ends = digits(now + ask.ttl * 1000)
       if ends > rec.ends then rec.ends = ends end
       write(key, rec, now)
-      return 'G' .. rec.base .. rec.top
+      return granted(rec)
     end
     if not wait then return 'B' .. string.format('%.0f', remaining(rec, now)) end
     if enqueue(key, rec, ask, now) then
       write(key, rec, now)
-      publish(rec.owner, 'W' .. rec.owner)
+      publish(rec.owner, 'W' .. rec.owner .. key)
     end
     return queued(key, rec, ask.attempt, ask.member, now)
   end
@@ -76,7 +79,7 @@ local function acquire(key, ask)
     local waited = rec.waits
     tell_next(key, rec, ask.attempt, now)
     if waited ~= rec.waits then write(key, rec, now) end
-    return 'G' .. rec.base .. rec.top
+    return granted(rec)
   end
   if wait then enqueue(key, rec, ask, now) end
   if not hand_on(key, rec, wait and ask.attempt, now) then return 'XT' end
@@ -84,7 +87,7 @@ local function acquire(key, ask)
     if not grant(key, rec, ask, 'H', ask.ttl, now) then return 'XT' end
     write(key, rec, now)
   end
-  if rec.owner == ask.attempt then return 'G' .. rec.base .. rec.top end
+  if rec.owner == ask.attempt then return granted(rec) end
   if wait then return queued(key, rec, ask.attempt, ask.member, now) end
   return 'B' .. string.format('%.0f', remaining(rec, now))
 end

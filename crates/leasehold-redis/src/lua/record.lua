@@ -120,8 +120,8 @@ local function tell_next(key, rec, caller, now)
       return
     end
     if string.sub(head, 1, 32) == caller then return end
-    local ms = string.format('%.0f', math.max(0, tonumber(rec.ends) - now) / 1000)
-    if publish(head, 'N' .. string.sub(head, 1, 32) .. ms) then return end
+    local ms = string.format('%010.0f', math.max(0, tonumber(rec.ends) - now) / 1000)
+    if publish(head, 'N' .. string.sub(head, 1, 32) .. ms .. key) then return end
     redis.call('ZREM', key .. ':q', head)
   end
 end
@@ -154,7 +154,7 @@ local function hand_on(key, rec, caller, now)
       end
       write(key, rec, now)
       local message = 'G' .. who.attempt .. rec.base .. rec.top .. digits(now)
-        .. string.format('%08d', ms) .. key
+        .. string.format('%08d', ms) .. (rec.waits and 'w' or '-') .. key
       if publish(head, message) then
         handed = true
       else

@@ -1,5 +1,7 @@
 //! The client by a hand-driven clock: what it says of validity, when it tells a loss, what it sends.
 
+mod passing;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,0 +1,108 @@
+//! What comes out of the scripts, byte by byte.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{Answer, Grant, Holder, Term, Verdict};
+use leasehold_core::{AttemptId, Error, Result, Token, TokenBlock};
+use serde::Deserialize;
+
+use crate::error::{foreign, strange};
+use crate::request::Kind;
+
+/// Bytes of a record before its tail.
+pub(crate) const FIXED: usize = 136;
+
+/// What a script says about one request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// What became of the attempt that was to end; nothing when none was.
+    pub(crate) verdict: Verdict,
+    /// The answer to an ask, with the server's time in microseconds where it is told.
+    pub(crate) answer: Option<(Answer, Option<u64>)>,
+}
+
+/// The replies of a script to a batch: one line each.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n')
+}
+
+/// One reply: the answer to an ask, or a verdict with the answer to an ask right after it.
+pub(crate) fn reply(kind: Kind, line: &str, key: &str) -> Result<Reply> {
+    match kind {
+        Kind::Acquire => Ok(Reply { verdict: Verdict::Gone, answer: Some(answer(line, key)?) }),
+        Kind::Release | Kind::Rotate => {
+            let verdict = verdict(line, key)?;
+            let rest = line.get(1..).filter(|_| kind == Kind::Rotate);
+            Ok(Reply { verdict, answer: rest.map(|rest| answer(rest, key)).transpose()? })
+        }
+    }
+}
+
+fn answer(text: &str, key: &str) -> Result<(Answer, Option<u64>)> {
+    let rest = text.get(1..).unwrap_or_default();
+    match text.as_bytes().first() {
+        Some(b'G') => {
+            let wanted = rest.as_bytes().get(32) == Some(&b'w');
+            Ok((Answer::Granted(Grant { wanted, ..grant(rest, Term::Ttl)? }), None))
+        }
+        Some(b'E') => Ok((Answer::Ended, None)),
+        Some(b'B') => {
+            Ok((Answer::Busy { ask_again: Some(Duration::from_millis(number(rest)?)) }, None))
+        }
+        Some(b'Q') => {
+            let (now, rest) = rest.split_at_checked(16).ok_or_else(|| strange(text))?;
+            let (again, place) = rest.split_at_checked(10).ok_or_else(|| strange(text))?;
+            let ask_again = Duration::from_millis(number(again)?);
+            let place = Some(number(place)?);
+            Ok((Answer::Queued { place, ask_again }, Some(number(now)?)))
+        }
+        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), key)),
+        _ => Err(strange(text)),
+    }
+}
+
+/// `base(16) top(16)`.
+pub(crate) fn grant(text: &str, term: Term) -> Result<Grant> {
+    let (base, top) = text.split_at_checked(16).ok_or_else(|| strange(text))?;
+    let top = top.get(..16).ok_or_else(|| strange(text))?;
+    let (base, top) = (token(base)?, token(top)?);
+    let count = top.get().checked_sub(base.get()).and_then(|count| u32::try_from(count + 1).ok());
+    let tokens = count.and_then(|count| TokenBlock::new(base, count));
+    Ok(Grant { tokens: tokens.ok_or_else(|| strange(text))?, term, wanted: false })
+}
+
+fn verdict(text: &str, key: &str) -> Result<Verdict> {
+    match text.as_bytes() {
+        [b'R', ..] => Ok(Verdict::Released),
+        [b'L', ..] => Ok(Verdict::Lost),
+        [b'G', ..] => Ok(Verdict::Gone),
+        [b'U', ..] => Ok(Verdict::Unknown),
+        [b'X', why, ..] => Err(foreign(*why, key)),
+        other => Err(strange(other)),
+    }
+}
+
+/// A tail as it stands in a record or in the queue.
+pub(crate) fn holder(attempt: AttemptId, tail: &str) -> Holder {
+    #[derive(Deserialize)]
+    struct Tail {
+        h: String,
+        p: u32,
+        m: Option<String>,
+    }
+    let Tail { h, p, m } =
+        serde_json::from_str(tail).unwrap_or(Tail { h: "unknown".into(), p: 0, m: None });
+    Holder { attempt, host: h, pid: p, metadata: m }
+}
+
+pub(crate) fn number(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| strange(text))
+}
+
+pub(crate) fn token(text: &str) -> Result<Token> {
+    Token::new(number(text)?).ok_or_else(|| strange(text))
+}
+
+pub(crate) fn attempt(text: &str) -> Result<AttemptId, Error> {
+    AttemptId::parse(text).ok_or_else(|| strange(text))
+}
