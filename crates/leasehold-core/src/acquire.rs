@@ -47,7 +47,7 @@ pub(crate) async fn acquire(
     let outcome = match patience {
         Patience::None => try_once(client, name, options, wish).await,
         Patience::Until(until) => {
-            Acquire::enter(client, name, options, wish).run(until).await.map(Some)
+            Acquire::enter(client, name, options, wish).run(start, until).await.map(Some)
         }
     };
     match &outcome {
@@ -86,7 +86,7 @@ async fn try_once(
     let mut past = Acquire::new(client, name, options, wish, Place::Past);
     for _ in 0..if busy { 0 } else { ANEW } {
         past.ask_anew();
-        match past.pursue(until).await? {
+        match past.pursue(None, until).await? {
             Outcome::Held(hold) => return Ok(Some(hold)),
             Outcome::Busy => break,
             Outcome::Anew => {}
@@ -155,12 +155,14 @@ impl<'a> Acquire<'a> {
         self.client.shared()
     }
 
-    async fn run(mut self, until: Option<Deadline>) -> Result<Arc<Hold>> {
+    async fn run(mut self, start: Now, until: Option<Deadline>) -> Result<Arc<Hold>> {
+        let mut start = Some(start);
         if self.place != Place::Front {
             self.count_contended();
             if let Some(hold) = self.come_to_front(until).await? {
                 return Ok(hold);
             }
+            start = None;
         }
         let mut pauses = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         for round in 0..ANEW {
@@ -170,7 +172,7 @@ impl<'a> Acquire<'a> {
             if round > 1 {
                 self.shared().clock.sleep(pauses.next(jitter())).await;
             }
-            if let Outcome::Held(hold) = self.pursue(until).await? {
+            if let Outcome::Held(hold) = self.pursue(start.take(), until).await? {
                 return Ok(hold);
             }
         }
@@ -188,7 +190,7 @@ impl<'a> Acquire<'a> {
     async fn come_to_front(&mut self, until: Option<Deadline>) -> Result<Option<Arc<Hold>>> {
         let shared = self.shared();
         let turn = loop {
-            if shared.closed.is_cancelled() {
+            if shared.is_closed() {
                 return Err(closed());
             }
             if let Some(turn) = self.slot.inbox().turn.take() {
@@ -243,7 +245,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    async fn pursue(&mut self, until: Option<Deadline>) -> Result<Outcome> {
+    /// Asks until there is an outcome; `now` is the time if it has just been looked at.
+    async fn pursue(&mut self, mut now: Option<Now>, until: Option<Deadline>) -> Result<Outcome> {
         let shared = self.shared();
         let clock = &shared.clock;
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
@@ -251,9 +254,15 @@ impl<'a> Acquire<'a> {
         let mut heard = None;
         loop {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
-                None => (clock.now(), self.ask_once(until).await),
+                None => {
+                    let now = now.take().unwrap_or_else(|| clock.now());
+                    (now, self.ask_once(now, until).await)
+                }
                 Some(ask_at) => match self.listen(ask_at, until).await? {
-                    Heard::Nothing => (clock.now(), self.ask_once(until).await),
+                    Heard::Nothing => {
+                        let now = clock.now();
+                        (now, self.ask_once(now, until).await)
+                    }
                     Heard::Answer(sent, answer) => (sent, answer),
                     // A push says itself how long it is good for; the time of waiting counts not.
                     Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
@@ -296,22 +305,22 @@ impl<'a> Acquire<'a> {
     }
 
     /// Asks the backend, within the time that the caller and the client's patience allow.
-    async fn ask_once(&mut self, until: Option<Deadline>) -> Result<Answer> {
+    async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
         let shared = self.shared();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
         let known = std::mem::replace(&mut pursuit.known, true);
-        let patience = Deadline::after(shared.clock.now(), shared.patience);
+        let patience = Deadline::after(now, shared.patience);
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
-        let answer = shared.clock.within(Some(limit), asking).await;
+        let answer = shared.clock.within_since(now, limit, asking).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer()));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {
             pursuit.known = known;
         }
-        if shared.closed.is_cancelled() {
+        if shared.is_closed() {
             return Err(closed());
         }
         answer
@@ -322,7 +331,7 @@ impl<'a> Acquire<'a> {
     async fn listen(&mut self, mut ask_at: Deadline, until: Option<Deadline>) -> Result<Heard> {
         let shared = self.shared();
         loop {
-            if shared.closed.is_cancelled() {
+            if shared.is_closed() {
                 return Err(closed());
             }
             let Inbox { answer, granted, next, ask, turn: _ } =

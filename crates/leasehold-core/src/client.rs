@@ -178,7 +178,7 @@ impl Client {
     }
 
     pub(crate) fn open(&self) -> Result<()> {
-        match self.shared().closed.is_cancelled() {
+        match self.shared().is_closed() {
             true => Err(crate::acquire::closed()),
             false => Ok(()),
         }

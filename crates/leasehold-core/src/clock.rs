@@ -1,7 +1,7 @@
 //! The only place that reads a clock: one that counts suspend, and the wall clock beside it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use leasehold_proto::{Deadline, Now};
 use tokio::sync::watch;
@@ -40,9 +40,13 @@ impl Clock {
     /// Sleeps until `deadline` has passed on either clock; looks again at least every second,
     /// so that it is not late after a suspend or a jump.
     pub async fn sleep_until(&self, deadline: Deadline) {
+        self.sleep_since(self.now(), deadline).await;
+    }
+
+    async fn sleep_since(&self, mut now: Now, deadline: Deadline) {
         let mut moved = self.0.as_ref().map(|manual| manual.moved.subscribe());
         loop {
-            let left = deadline.remaining(self.now());
+            let left = deadline.remaining(now);
             if left.is_zero() {
                 return;
             }
@@ -54,6 +58,7 @@ impl Clock {
                 }
                 None => tokio::time::sleep(left.min(LOOK_AGAIN)).await,
             }
+            now = self.now();
         }
     }
 
@@ -68,11 +73,23 @@ impl Clock {
         deadline: Option<Deadline>,
         future: impl Future<Output = T>,
     ) -> Option<T> {
-        let Some(deadline) = deadline else { return Some(future.await) };
+        match deadline {
+            Some(deadline) => self.within_since(self.now(), deadline, future).await,
+            None => Some(future.await),
+        }
+    }
+
+    /// The same by somebody who has just looked at the clock.
+    pub async fn within_since<T>(
+        &self,
+        now: Now,
+        deadline: Deadline,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         tokio::select! {
             biased;
             done = future => Some(done),
-            () = self.sleep_until(deadline) => None,
+            () = self.sleep_since(now, deadline) => None,
         }
     }
 }
@@ -110,23 +127,35 @@ impl ManualClock {
     }
 }
 
+#[cfg(unix)]
+fn wall_ns() -> u64 {
+    clock_ns(nix::time::ClockId::CLOCK_REALTIME)
+}
+
+#[cfg(not(unix))]
 #[allow(clippy::disallowed_methods)] // This is the one place.
 fn wall_ns() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos() as u64)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn steady_ns() -> u64 {
-    use nix::time::{ClockId, clock_gettime};
+    use nix::time::ClockId;
     #[cfg(target_vendor = "apple")]
     const COUNTS_SUSPEND: ClockId = ClockId::CLOCK_MONOTONIC;
     #[cfg(not(target_vendor = "apple"))]
     const COUNTS_SUSPEND: ClockId = ClockId::CLOCK_BOOTTIME;
+    clock_ns(COUNTS_SUSPEND)
+}
+
+#[cfg(unix)]
+fn clock_ns(clock: nix::time::ClockId) -> u64 {
     // Fails only for a clock that the kernel does not have (Linux before 2.6.39).
-    clock_gettime(COUNTS_SUSPEND)
-        .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    nix::time::clock_gettime(clock).map_or(0, |time| {
+        (time.tv_sec() as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec() as u64)
+    })
 }
 
 /// Elsewhere the wall clock's deadline is what notices a suspend.

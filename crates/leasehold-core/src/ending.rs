@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{Backoff, Deadline, LossReason};
+use leasehold_proto::{Backoff, Deadline, LossReason, Now};
 use tokio::sync::mpsc;
 
 use crate::backend::{Ask, End, Ended, LeaseKind, Verdict};
@@ -19,12 +19,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Asks the backend to end an attempt, within the client's patience. Whoever it asks for in the
 /// same step hears the answer.
-async fn end_once(shared: &Shared, end: End) -> Result<Ended> {
-    let sent = shared.clock.now();
+async fn end_once(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
     let limit = Deadline::after(sent, shared.patience);
     let then = end.then.as_ref().map(|ask| (ask.name.clone(), ask.attempt));
     let name = (!shared.capability.ordered).then(|| end.name.clone());
-    let ended = shared.clock.within(Some(limit), shared.backend.release(end)).await;
+    let ended = shared.clock.within_since(sent, limit, shared.backend.release(end)).await;
     let mut ended = ended.unwrap_or_else(|| {
         Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
     });
@@ -55,7 +54,7 @@ pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<O
         let lasts = if session { crate::options::MAX_TTL } else { ttl };
         let until = Deadline::after(shared.clock.now(), lasts);
         loop {
-            match end_once(&shared, end.clone()).await {
+            match end_once(&shared, shared.clock.now(), end.clone()).await {
                 Ok(_) => break,
                 Err(error) if error.kind().is_certain() => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
@@ -142,24 +141,24 @@ enum Closed {
 }
 
 /// Lets go of a hold and closes the books; `None` when somebody else has ended it already.
-fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>) -> Option<Closed> {
+fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>, now: Now) -> Option<Closed> {
     if !hold.claim_end() {
         return None;
     }
-    let then = match pass::let_go(shared, hold, keep.is_some()) {
+    let then = match pass::let_go(shared, hold, keep.is_some(), now) {
         Onward::Passed => return Some(Closed::Passed),
         Onward::End(then) => then,
     };
     shared.forget(hold);
-    let ours = hold.lease().release(shared.clock.now());
+    let ours = hold.lease().release(now);
     Some(Closed::End(End { then, ..hold.end(keep) }, ours))
 }
 
 /// Notes in the metrics how a lease ended that had not been told lost.
-fn record(shared: &Shared, hold: &Hold, released: bool) {
+fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
     let meter = if released { &shared.meters.released } else { &shared.meters.lost };
     meter.increment(1);
-    shared.meters.held_for(elapsed(hold.since, shared.clock.now()));
+    shared.meters.held_for(elapsed(hold.since, now));
     if !released {
         tracing::warn!(name = %hold.name, token = hold.token.get(), "lock found lost at its release");
     }
@@ -175,15 +174,16 @@ pub(crate) fn release_in_background(
     async move {
         linger(&shared, &hold).await;
         let ttl = hold.lease().terms().ttl;
-        let ending = match close(&shared, &hold, keep(&shared, &hold)) {
+        let now = shared.clock.now();
+        let ending = match close(&shared, &hold, keep(&shared, &hold), now) {
             Some(Closed::End(closed, ours)) => {
                 if ours {
-                    record(&shared, &hold, true);
+                    record(&shared, &hold, true, now);
                 }
                 Some(end(shared.clone(), closed, ttl))
             }
             Some(Closed::Passed) => {
-                record(&shared, &hold, true);
+                record(&shared, &hold, true, now);
                 None
             }
             None => None,
@@ -200,28 +200,30 @@ pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold:
     if !hold.min_hold.is_zero() {
         return hand_over(shared, jobs, Job::Release(hold));
     }
-    match close(shared, &hold, None) {
+    let now = shared.clock.now();
+    match close(shared, &hold, None, now) {
         Some(Closed::End(end, ours)) => {
             if ours {
-                record(shared, &hold, true);
+                record(shared, &hold, true, now);
             }
             hand_over(shared, jobs, Job::End(end, hold.lease().terms().ttl));
         }
-        Some(Closed::Passed) => record(shared, &hold, true),
+        Some(Closed::Passed) => record(shared, &hold, true, now),
         None => {}
     }
 }
 
 /// Releases a hold without waiting and without a runtime.
 pub(crate) fn abandon(shared: &Shared, hold: &Arc<Hold>) {
-    match close(shared, hold, keep(shared, hold)) {
+    let now = shared.clock.now();
+    match close(shared, hold, keep(shared, hold), now) {
         Some(Closed::End(end, ours)) => {
             if ours {
-                record(shared, hold, true);
+                record(shared, hold, true, now);
             }
             shared.backend.abandon(&end);
         }
-        Some(Closed::Passed) => record(shared, hold, true),
+        Some(Closed::Passed) => record(shared, hold, true, now),
         None => {}
     }
 }
@@ -262,16 +264,18 @@ impl Releasing {
 
     async fn release(&mut self) -> Result<()> {
         // What the program did under the lock was done by now; staying longer is for others.
-        let valid = self.hold.lease().is_valid(self.shared.clock.now());
+        let mut now = self.shared.clock.now();
+        let valid = self.hold.lease().is_valid(now);
         if self.stay && !self.hold.min_hold.is_zero() {
             linger(&self.shared, &self.hold).await;
+            now = self.shared.clock.now();
         }
         let keep = keep(&self.shared, &self.hold).filter(|_| self.stay);
-        let (end, ours) = match close(&self.shared, &self.hold, keep) {
+        let (end, ours) = match close(&self.shared, &self.hold, keep, now) {
             Some(Closed::End(end, ours)) => (end, ours),
             Some(Closed::Passed) => {
                 self.left = Left::Nothing;
-                record(&self.shared, &self.hold, true);
+                record(&self.shared, &self.hold, true, now);
                 return if valid { Ok(()) } else { Err(self.lost()) };
             }
             None => {
@@ -280,7 +284,7 @@ impl Releasing {
             }
         };
         self.left = Left::End(keep, end.then.clone());
-        let verdict = match end_once(&self.shared, end).await {
+        let verdict = match end_once(&self.shared, now, end).await {
             Ok(ended) => ended.verdict,
             Err(error) => {
                 if error.kind().is_certain() {
@@ -292,7 +296,7 @@ impl Releasing {
         self.left = Left::Nothing;
         let released = matches!(verdict, Verdict::Released | Verdict::Unknown);
         if ours {
-            record(&self.shared, &self.hold, released);
+            record(&self.shared, &self.hold, released, now);
         }
         match valid && (released || !ours) {
             true => Ok(()),

@@ -243,8 +243,11 @@ impl Lock {
             engine = self.client.capability().engine
         );
         let acquired = acquire::acquire(&self.client, name, &self.options, patience);
-        let hold =
-            acquired.instrument(span).await.map_err(|error| error.during("acquire", Some(name)))?;
+        let acquired = match span.is_disabled() {
+            true => acquired.await,
+            false => Box::pin(acquired.instrument(span)).await,
+        };
+        let hold = acquired.map_err(|error| error.during("acquire", Some(name)))?;
         Ok(hold.map(|hold| Guard::new(self.client.clone(), hold)))
     }
 }

@@ -36,11 +36,10 @@ pub(crate) enum Onward {
 
 /// Lets go of a lease, whose end the caller has claimed. One that is to be kept taken for a while
 /// is not passed on.
-pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool) -> Onward {
+pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
     if !shared.passes {
         return Onward::End(None); // The next in line has asked for itself.
     }
-    let now = shared.clock.now();
     let next = shared.lines.next(&hold.name, Some(hold.attempt), |wish, wanted_ns| {
         if keep {
             return (Turn::Ask, Onward::End(None));
@@ -79,7 +78,7 @@ fn ask_for(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> (Turn, Box<As
 
 /// A lease that was passed on to one who left in that moment goes on to the next, or ends.
 pub(crate) fn go_on(client: &Client, hold: &Arc<Hold>) {
-    if let Onward::End(then) = let_go(client.shared(), hold, false) {
+    if let Onward::End(then) = let_go(client.shared(), hold, false, client.shared().clock.now()) {
         end(client, hold, then);
     }
 }

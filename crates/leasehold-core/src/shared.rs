@@ -8,7 +8,6 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, LossReason};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::OnLoss;
 use crate::backend::{Backend, Capability, Origin};
@@ -33,8 +32,8 @@ pub(crate) struct Shared {
     pub(crate) meters: Meters,
     /// Wakes the background task when its next timer has come nearer.
     pub(crate) wake: Notify,
-    /// Fires when the client is closed, or its background task has ended.
-    pub(crate) closed: CancellationToken,
+    /// The client was closed, or its background task has ended.
+    closed: AtomicBool,
     /// The background task has ended: nobody renews any more.
     pub(crate) ended: AtomicBool,
     sequence: AtomicU32,
@@ -87,7 +86,7 @@ impl Shared {
             patience,
             lines: Lines::default(),
             wake: Notify::new(),
-            closed: CancellationToken::new(),
+            closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
             held: Mutex::default(),
@@ -182,8 +181,12 @@ impl Shared {
 
     /// Nobody waits or acquires from now on.
     pub(crate) fn close(&self) {
-        self.closed.cancel();
+        self.closed.store(true, Ordering::SeqCst);
         self.lines.ring_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn usage(&self) -> Usage {

@@ -62,7 +62,7 @@ impl RedisBackend {
             new = self.waiters.enter(&ask);
         }
         let sent = self.clock.now();
-        let reply = self.link.send(Request::acquire(&self.keys, &ask, limit), sent).await;
+        let reply = self.link.send(Request::acquire(&self.keys, &ask, limit)).await;
         match reply {
             Ok(Reply { answer: Some(answer), .. }) => Ok(self.note(&ask, sent, answer)),
             Ok(Reply { answer: None, .. }) => Err(strange("no answer to an ask")),
@@ -95,14 +95,21 @@ impl RedisBackend {
             self.link.subscribed(limit(ask.ttl)).await?;
             self.waiters.enter(ask);
         }
-        let request = self.waiters.with_member(end.attempt, |member| {
-            Request::release(&self.keys, &end, member, LIMITS.1)
-        });
-        let sent = self.clock.now();
-        let reply = self.link.send(request, sent).await?;
-        self.waiters.leave(end.attempt);
-        let answered = then.zip(reply.answer);
-        let then = answered.map(|(ask, answer)| self.note(ask, sent, answer));
+        // Whoever was granted the lease does not stand in the queue, unless an ask is still on its way.
+        let queued = end.base.is_none() || end.suspect;
+        let request = match queued {
+            true => self.waiters.with_member(end.attempt, |member| {
+                Request::release(&self.keys, &end, member, LIMITS.1)
+            }),
+            false => Request::release(&self.keys, &end, None, LIMITS.1),
+        };
+        let sent = then.map(|_| self.clock.now());
+        let reply = self.link.send(request).await?;
+        if queued {
+            self.waiters.leave(end.attempt);
+        }
+        let answered = then.zip(sent).zip(reply.answer);
+        let then = answered.map(|((ask, sent), answer)| self.note(ask, sent, answer));
         Ok(Ended { verdict: reply.verdict, then })
     }
 

@@ -35,7 +35,8 @@ const BROKEN_AFTER: Duration = Duration::from_secs(1);
 struct Queued {
     request: Request,
     asker: oneshot::Sender<Result<Reply>>,
-    until: Deadline,
+    /// Set when it is taken from the channel.
+    until: Option<Deadline>,
 }
 
 /// The way to the server. Cheap to clone.
@@ -91,6 +92,9 @@ impl Link {
 
     /// Waits until our channel is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
+        if self.wire.live.borrow().as_ref().is_some_and(|live| live.subscribed) {
+            return Ok(());
+        }
         let mut live = self.wire.live.clone();
         let subscribed = live.wait_for(|live| live.as_ref().is_some_and(|live| live.subscribed));
         match tokio::time::timeout(limit, subscribed).await {
@@ -101,7 +105,7 @@ impl Link {
 
     /// Sends one request: directly when nothing else is under way (a hop costs a fifth), else with
     /// others.
-    pub(crate) async fn send(&self, request: Request, sent: Now) -> Result<Reply> {
+    pub(crate) async fn send(&self, request: Request) -> Result<Reply> {
         let free = self.wire.under_way.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             let _under_way = UnderWay(&self.wire.under_way);
@@ -109,9 +113,7 @@ impl Link {
             return Box::pin(self.wire.call_one(&request)).await;
         }
         let (asker, answered) = oneshot::channel();
-        let until = Deadline::after(sent, request.limit);
-        let queued = Queued { request, asker, until };
-        self.requests.send(queued).map_err(|_| no_connection())?;
+        self.requests.send(Queued { request, asker, until: None }).map_err(|_| no_connection())?;
         answered.await.unwrap_or_else(|_| Err(no_connection()))
     }
 
@@ -218,7 +220,8 @@ impl Wire {
     async fn answer_batch(&self, kind: Kind, batch: Vec<Queued>) {
         let _under_way = UnderWay(&self.under_way);
         let now = self.clock.now();
-        let longest = batch.iter().map(|queued| queued.until.remaining(now)).max();
+        let until = batch.iter().filter_map(|queued| queued.until);
+        let longest = until.map(|until| until.remaining(now)).max();
         let command = command(self.script(kind), batch.iter().map(|queued| &queued.request));
         let answers = self.run(&command, longest.unwrap_or_default()).await.and_then(text);
         let lines = match &answers {
@@ -269,7 +272,8 @@ fn text(value: Value) -> Result<String> {
 struct Pending([Vec<Queued>; Kind::ALL.len()]);
 
 impl Pending {
-    fn add(&mut self, queued: Queued) {
+    fn add(&mut self, mut queued: Queued, now: Now) {
+        queued.until = Some(Deadline::after(now, queued.request.limit));
         self.0[queued.request.kind as usize].push(queued);
     }
 
@@ -286,7 +290,8 @@ impl Pending {
         }
         let mut batch: Vec<Queued> = waiting.drain(..waiting.len().min(BATCH)).collect();
         batch.retain(|queued| !queued.asker.is_closed());
-        let late = batch.extract_if(.., |queued| queued.until.has_passed(now)).collect();
+        let is_late = |queued: &mut Queued| queued.until.is_some_and(|until| until.has_passed(now));
+        let late = batch.extract_if(.., is_late).collect();
         tell_all(late, &Error::new(ErrorKind::Unavailable, "there was no time left to send it"));
         Some((kind, batch))
     }
@@ -304,10 +309,11 @@ async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
             Some(()) = batches.next() => {}
             count = requests.recv_many(&mut arrived, ARRIVALS), if open => open = count > 0,
         }
-        arrived.drain(..).for_each(|queued| pending.add(queued));
+        let now = wire.clock.now();
+        arrived.drain(..).for_each(|queued| pending.add(queued, now));
         while batches.len() < IN_FLIGHT {
             let at_least = if batches.is_empty() { 1 } else { EAGER };
-            let Some((kind, batch)) = pending.take(at_least, wire.clock.now()) else { break };
+            let Some((kind, batch)) = pending.take(at_least, now) else { break };
             if !batch.is_empty() {
                 wire.under_way.fetch_add(1, Ordering::AcqRel);
                 batches.push(wire.answer_batch(kind, batch));

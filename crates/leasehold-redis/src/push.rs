@@ -156,6 +156,7 @@ impl Pushes {
             return Ok(Some(Event::Freed { name }));
         }
         let grant = grant(Term::Offer(until))?;
+        self.waiters.leave(attempt);
         Ok(Some(Event::Granted { name, attempt, grant }))
     }
 }

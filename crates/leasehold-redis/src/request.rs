@@ -33,7 +33,7 @@ pub(crate) struct Request {
     first: usize,
 }
 
-/// How an attempt stands in the queue: `attempt(32) ttl_ms(8) tokens(8) tail`.
+/// How an attempt stands in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) ttl: Duration,
@@ -115,7 +115,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// `attempt(32) flags(1) ttl_ms(8) tokens(8) tail`.
+/// `attempt(32) flags(1) ttl_ms(8) tokens(8) length(4) tail`.
 fn push_ask(text: &mut String, ask: &Ask) {
     push_attempt(text, ask.attempt);
     push_number(text, u64::from(ask.wait) + 2 * u64::from(ask.fair), 1);
@@ -144,8 +144,10 @@ pub(crate) fn renewal(lease: &Renewal) -> String {
     text
 }
 
+/// What is shown of the holder, its length before it.
 fn tail(h: &str, p: u32, m: Option<&str>) -> String {
-    serde_json::to_string(&Tail { h, p, m }).unwrap_or_default()
+    let tail = serde_json::to_string(&Tail { h, p, m }).unwrap_or_default();
+    format!("{:04}{tail}", tail.len())
 }
 
 fn push_attempt(text: &mut String, attempt: AttemptId) {

@@ -37,6 +37,7 @@ pub(crate) struct Scripts {
 const ACQUIRE: &str = concat!(
     "#!lua\n",
     include_str!("lua/fast.lua"),
+    include_str!("lua/fast_acquire.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
     include_str!("lua/acquire_main.lua"),
@@ -46,6 +47,7 @@ const ACQUIRE: &str = concat!(
 const RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
     include_str!("lua/fast.lua"),
+    include_str!("lua/fast_release.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/release.lua"),
     include_str!("lua/release_main.lua"),

@@ -92,7 +92,7 @@ fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
     for pair in texts.chunks_exact(2) {
         let (member, ticket) = (&pair[0], &pair[1]);
         let attempt = reply::attempt(member.get(..32).unwrap_or_default())?;
-        let holder = reply::holder(attempt, member.get(48..).unwrap_or_default());
+        let holder = reply::holder(attempt, member.get(52..).unwrap_or_default());
         let since = ticket.parse::<f64>().unwrap_or_default() as u64;
         waiters.push(Waiter { holder, since_unix_ms: since / 1000 });
     }

@@ -1,5 +1,5 @@
 -- KEYS: one record each. ARGV: one ask each:
--- attempt(32) flags(1: bit 0 wait, bit 1 fair) ttl_ms(8) tokens(8) tail
+-- attempt(32) flags(1: bit 0 wait, bit 1 fair) ttl_ms(8) tokens(8) length(4) tail
 -- Answers, one each: G base(16) top(16) w? | Q now(16) ask_again_ms(10) place | B ask_again_ms
 -- | E (ended) | X why (F foreign value, V newer version, T tokens used up)
 local function remaining(rec, now)
@@ -92,7 +92,7 @@ local function acquire(key, ask)
   return 'B' .. string.format('%.0f', remaining(rec, now))
 end
 
--- attempt(32) flags(1) ttl_ms(8) tokens(8) tail
+-- attempt(32) flags(1) ttl_ms(8) tokens(8) length(4) tail
 local function parse(arg)
   local ask = entry(string.sub(arg, 1, 32) .. string.sub(arg, 34))
   local flags = tonumber(string.sub(arg, 33, 33))

@@ -39,14 +39,14 @@ local function read(key)
     ends = string.sub(r, 85, 100),
     since = string.sub(r, 101, 116),
     lives = string.sub(r, 117, 132),
-    tail = string.sub(r, 137, 136 + string.sub(r, 133, 136)),
+    tail = string.sub(r, 133, 136 + string.sub(r, 133, 136)), -- with its length before it
   }
 end
 
 local function blank()
   return {
     state = 'F', waits = false, tombs = false, owner = string.rep('0', 32), base = NEVER,
-    top = NEVER, lost = NEVER, ends = NEVER, since = NEVER, lives = NEVER, tail = '',
+    top = NEVER, lost = NEVER, ends = NEVER, since = NEVER, lives = NEVER, tail = '0000',
   }
 end
 
@@ -58,7 +58,7 @@ local function write(key, rec, now)
   if renewed then rec.lives = digits(last + 2 * RETENTION) end
   local flags = (rec.waits and 1 or 0) + (rec.tombs and 2 or 0)
   local r = 'L1' .. rec.state .. flags .. rec.owner .. rec.base .. rec.top .. rec.lost .. rec.ends
-    .. rec.since .. rec.lives .. string.format('%04d', #rec.tail) .. rec.tail
+    .. rec.since .. rec.lives .. rec.tail
   if renewed then
     redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - now) / 1000))
   else
@@ -68,7 +68,7 @@ end
 
 local function alive(rec, now) return rec.state ~= 'F' and rec.ends > digits(now) end
 
--- A queue entry is attempt(32) ttl_ms(8) tokens(8) tail; its score is the ticket.
+-- A queue entry is attempt(32) ttl_ms(8) tokens(8) length(4) tail; its score is the ticket.
 local function entry(member)
   return {
     member = member,
