@@ -1,5 +1,5 @@
-local answers = {}
-for i, key in ipairs(KEYS) do
-  answers[i] = fast_acquire(key, ARGV[i]) or guarded(acquire, key, parse(ARGV[i]))
+-- KEYS: one record each. ARGV: one ask each. Answers, one each.
+for i = first, #KEYS do
+  answers[i] = fast_acquire(KEYS[i], ARGV[i]) or guarded(acquire, KEYS[i], parse(ARGV[i]))
 end
 return answers

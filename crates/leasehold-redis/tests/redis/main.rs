@@ -5,6 +5,7 @@
 
 mod connection;
 mod messages;
+mod scripts;
 mod server;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
         ("messages", messages::TESTS),
+        ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
     ];
