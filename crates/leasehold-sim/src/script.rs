@@ -151,7 +151,7 @@ pub fn terms(attempt: AttemptId, unit: Duration) -> (Duration, u32) {
 
 fn some_ending(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ending {
     let which = some_which(dice);
-    let used = (!dice.one_in(3)).then(|| 1 + dice.roll(2) as u32);
+    let used = (!dice.one_in(3)).then(|| dice.roll(3) as u32);
     let keep = dice.one_in(6).then_some(unit * 2 + unit / 2);
     Ending { attempt, which, used, suspect: dice.one_in(6), keep }
 }

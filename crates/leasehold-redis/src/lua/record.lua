@@ -143,7 +143,6 @@ local function hand_on(key, rec, caller)
         .. string.format('%08d', ms) .. key
       handed = publish(who.attempt, message)
       if not handed then
-        before.waits, before.lives = rec.waits, rec.lives
         for field, value in pairs(before) do rec[field] = value end
       end
     end

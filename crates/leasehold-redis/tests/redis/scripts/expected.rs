@@ -111,7 +111,9 @@ impl Expected {
                 same("what is not ours", &bytes, &server.strange_bytes())?;
                 continue;
             }
-            self.locks[*lock].compare(self.now_us, &stored).map_err(|difference| {
+            let last = requests.iter().rfind(|(other, _)| other == lock);
+            let buried = last.is_some_and(|(_, request)| buries(request));
+            self.locks[*lock].compare(self.now_us, &stored, buried).map_err(|difference| {
                 format!("lock {lock}: {difference}\nstored: {stored:#?}")
             })?;
         }
@@ -195,7 +197,8 @@ fn call(server: &mut Server, now_us: u64, requests: &[(usize, Request)]) -> (Val
 }
 
 impl Lock {
-    fn compare(&self, now_us: u64, stored: &Stored) -> Result<(), String> {
+    /// `buried`: a tombstone was added last, and those that are over must have gone.
+    fn compare(&self, now_us: u64, stored: &Stored, buried: bool) -> Result<(), String> {
         let now = at(now_us);
         let line: Vec<String> = self.record.waiters().map(|w| words::member(w.attempt)).collect();
         let queue: Vec<String> = stored.queue.iter().step_by(2).cloned().collect();
@@ -207,7 +210,7 @@ impl Lock {
         }
         let refused = self.attempts.iter().filter(|attempt| self.record.is_refused(now, **attempt));
         let refused: BTreeSet<String> = refused.map(AttemptId::to_string).collect();
-        let tombs = stored.tombs.chunks(2).filter(|tomb| number(&tomb[1]) > now_us);
+        let tombs = stored.tombs.chunks(2).filter(|tomb| buried || number(&tomb[1]) > now_us);
         let tombs: BTreeSet<String> = tombs.map(|tomb| tomb[0].clone()).collect();
         same("refused", &refused, &tombs)?;
         let Some(record) = &stored.record else {
@@ -248,6 +251,10 @@ impl Lock {
         same("remaining", &remaining, &if held { fields.ends - now_us } else { 0 })?;
         same("tail", &words::tail(owner), &fields.tail)
     }
+}
+
+fn buries(request: &Request) -> bool {
+    matches!(request, Request::Release(end) | Request::Rotate(end, _) if end.suspect)
 }
 
 fn attempts_of(request: &Request) -> Vec<AttemptId> {
