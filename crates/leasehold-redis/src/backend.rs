@@ -56,6 +56,7 @@ impl RedisBackend {
         }
         let limit = limit(ask.ttl);
         let member = wire::member(&ask);
+        wire::ask_fits(&ask, &member)?;
         let mut new = false;
         if ask.wait {
             self.link.subscribed(limit).await?;
@@ -101,6 +102,10 @@ impl RedisBackend {
         if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
+        wire::fits("keep", end.keep.unwrap_or_default())?;
+        if let Some(ask) = then {
+            wire::ask_fits(ask, &wire::member(ask))?;
+        }
         if let Some(ask) = then.filter(|ask| ask.wait) {
             self.link.subscribed(limit(ask.ttl)).await?;
             self.waiters.enter(ask.attempt, &wire::member(ask));
@@ -118,6 +123,7 @@ impl RedisBackend {
     }
 
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
+        leases.iter().try_for_each(|lease| wire::fits("ttl", lease.ttl))?;
         let keys: Vec<String> = leases.iter().map(|lease| self.keys.of(&lease.name)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let arguments: Vec<String> = leases.iter().map(wire::renewal).collect();

@@ -12,9 +12,9 @@ use leasehold_core::{Error, ErrorKind, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{from_redis, is_no_script, no_connection, strange};
+use crate::error::{from_redis, is_demoted, is_no_script, no_connection, strange};
 use crate::script::{Script, Scripts};
-use crate::supervisor::{Live, Order, load, send};
+use crate::supervisor::{Line, Order, load, send};
 
 /// Requests in one script call at the most.
 const BATCH: usize = 64;
@@ -57,7 +57,7 @@ pub(crate) struct Link {
 /// What direct calls and batches share.
 #[derive(Clone, Debug)]
 struct Wire {
-    live: watch::Receiver<Option<Live>>,
+    line: watch::Receiver<Line>,
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
     under_way: Arc<AtomicUsize>,
@@ -77,13 +77,13 @@ impl Drop for UnderWay<'_> {
 
 impl Link {
     pub(crate) fn new(
-        live: watch::Receiver<Option<Live>>,
+        line: watch::Receiver<Line>,
         orders: mpsc::UnboundedSender<Order>,
         scripts: Arc<Scripts>,
         clock: Clock,
     ) -> Self {
         let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
-        let wire = Wire { live, orders, scripts, under_way: Arc::default(), clock, heard_ns };
+        let wire = Wire { line, orders, scripts, under_way: Arc::default(), clock, heard_ns };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -100,11 +100,11 @@ impl Link {
 
     /// Waits until our channel is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
-        let mut live = self.wire.live.clone();
-        let subscribed = live.wait_for(|live| live.as_ref().is_some_and(|live| live.subscribed));
+        let mut line = self.wire.line.clone();
+        let subscribed = line.wait_for(Line::is_subscribed);
         match tokio::time::timeout(limit, subscribed).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(no_connection()),
+            _ => Err(self.wire.line.borrow().live().err().unwrap_or_else(|| no_connection(None))),
         }
     }
 
@@ -119,8 +119,8 @@ impl Link {
             return answers.into_iter().next().ok_or_else(|| strange("no answer"));
         }
         let (answer, answered) = oneshot::channel();
-        self.requests.send((request, answer)).map_err(|_| no_connection())?;
-        answered.await.unwrap_or_else(|_| Err(no_connection()))
+        self.requests.send((request, answer)).map_err(|_| no_connection(None))?;
+        answered.await.unwrap_or_else(|_| Err(no_connection(None)))
     }
 
     /// Calls a script for something that is a batch already, or rare.
@@ -173,7 +173,7 @@ impl Wire {
     ) -> Result<Value> {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.hash()).arg(keys.len()).arg(keys).arg(arguments);
-        let live = self.live.borrow().clone().ok_or_else(no_connection)?;
+        let live = self.line.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async {
             match send(&mut connection, &command).await {
@@ -189,7 +189,7 @@ impl Wire {
     }
 
     async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
-        let live = self.live.borrow().clone().ok_or_else(no_connection)?;
+        let live = self.line.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async { send(&mut connection, command).await.map_err(from_redis) };
         self.limited(calling, limit, live.epoch).await
@@ -211,6 +211,9 @@ impl Wire {
         match tokio::time::timeout(limit, calling).await {
             Ok(answer) => {
                 self.heard_ns.store(self.clock.now().steady_ns, Ordering::Relaxed);
+                if answer.as_ref().is_err_and(is_demoted) {
+                    self.orders.send(Order::Broken(epoch)).ok();
+                }
                 answer
             }
             Err(_elapsed) => {

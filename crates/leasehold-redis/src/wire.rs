@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{Answer, Ask, End, Grant, Holder, Renewal, Term, Verdict};
-use leasehold_core::{AttemptId, Error, Result, Token, TokenBlock};
+use leasehold_core::{AttemptId, Error, ErrorKind, Result, Token, TokenBlock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{foreign, strange};
@@ -18,6 +18,37 @@ struct Tail {
     p: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     m: Option<String>,
+}
+
+/// What the fields of an ask have room for.
+const LONGEST: Duration = Duration::from_millis(99_999_999);
+const TOKENS: u32 = 99_999_999;
+const TAIL: usize = 9_999;
+
+/// Refuses a time that does not fit into its field; a client allows 24 h anyway.
+pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
+    match time > LONGEST {
+        true => Err(invalid(format!("{what}: {time:?}; at most {LONGEST:?} is allowed"))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses an ask that does not fit into its fields.
+pub(crate) fn ask_fits(ask: &Ask, member: &str) -> Result<()> {
+    fits("ttl", ask.ttl)?;
+    if ask.tokens > TOKENS {
+        return Err(invalid(format!("tokens: {}; at most {TOKENS} are allowed", ask.tokens)));
+    }
+    let tail = member.len().saturating_sub(48);
+    if tail > TAIL {
+        let what = format!("metadata: {tail} bytes with host and process; at most {TAIL} are allowed");
+        return Err(invalid(what));
+    }
+    Ok(())
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, what)
 }
 
 /// `attempt(32) ttl_ms(8) tokens(8) tail`: how an attempt stands in the queue.

@@ -11,7 +11,7 @@ local function fast_acquire(key, arg)
   if lives + 0 < ends + 3600000000 then return nil end
   local base, top, tokens = sub(r, 53, 68), nil, sub(arg, 42, 49)
   if base < NOW_TEXT then base = NOW_TEXT else base = form('%016.0f', base + 1) end
-  if tokens == '00000001' then top = base else top = form('%016.0f', base + tokens - 1) end
+  if tokens == '00000001' then top = base else top = form('%016.0f', base + (tokens - 1)) end
   if top > '9007199254740991' then return nil end
   local tail = sub(arg, 50)
   call('SETRANGE', key, '2', 'H0' .. sub(arg, 1, 32) .. base .. top .. sub(r, 69, 84)

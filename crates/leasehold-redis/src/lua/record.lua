@@ -89,7 +89,7 @@ end
 -- Makes a waiter (or an ask) the holder. False when no token is left.
 local function grant(key, rec, who, state, ms)
   local base = math.max(tonumber(rec.top) + 1, NOW)
-  local top = base + who.tokens - 1
+  local top = base + (who.tokens - 1) -- in this order: 2^53 + 1 is 2^53
   if top > TOP then return false end
   rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
   rec.base, rec.top = digits(base), digits(top)

@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod holes;
+mod late;
 mod messages;
+mod refused;
 mod scripts;
 mod server;
+mod side;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,6 +36,9 @@ fn main() -> ExitCode {
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
         ("messages", messages::TESTS),
+        ("holes", holes::TESTS),
+        ("late", late::TESTS),
+        ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),

@@ -57,7 +57,7 @@ pub const RUNS: &[Run] = &[
     run("bad timing", Size::Small, Setup { bad_timing: true, faults: 1, ticks: 1, ..PLAIN }),
     run("silent repetition", Size::Small, Setup { silent: true, faults: 1, ticks: 0, ..PLAIN }),
     run(
-        "timers, leases of two lengths",
+        "timers, two ttls",
         Size::Small,
         Setup { clients: 3, ticks: 4, timers: true, gives_up: false, ..PLAIN },
     ),
@@ -108,7 +108,7 @@ pub const RUNS: &[Run] = &[
         Setup { silent: true, faults: 1, ticks: 2, ..PLAIN },
     ),
     run(
-        "timers, giving up",
+        "timers, two ttls, giving up",
         Size::Medium,
         Setup { clients: 3, ticks: 3, timers: true, ..PLAIN },
     ),
