@@ -21,8 +21,9 @@ use crate::wire;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Keys looked at by one SCAN.
+/// Keys looked at by one SCAN, and records read by one script: a server does nothing else meanwhile.
 const SCAN: usize = 1000;
+const READ: usize = 250;
 
 /// One client's connection to a Redis server.
 #[derive(Debug)]
@@ -233,7 +234,7 @@ impl Backend for RedisBackend {
             let mut names = self.scan(prefix).await?;
             names.truncate(limit);
             let mut listed = Vec::new();
-            for page in names.chunks(SCAN) {
+            for page in names.chunks(READ) {
                 // Keys of somebody else under our prefix are no locks.
                 listed.extend(
                     self.status_of(page.to_vec()).await?.into_iter().filter_map(Result::ok),

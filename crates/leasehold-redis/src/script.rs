@@ -59,11 +59,8 @@ const FORCE_RELEASE: &str = concat!(
     include_str!("lua/force_release_main.lua"),
 );
 
-const RENEW: &str = concat!(
-    "#!lua flags=allow-oom\n",
-    include_str!("lua/time.lua"),
-    include_str!("lua/renew.lua")
-);
+const RENEW: &str =
+    concat!("#!lua flags=allow-oom\n", include_str!("lua/time.lua"), include_str!("lua/renew.lua"));
 
 const STATUS: &str = concat!(
     "#!lua flags=no-writes\n",

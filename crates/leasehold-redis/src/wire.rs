@@ -41,7 +41,8 @@ pub(crate) fn ask_fits(ask: &Ask, member: &str) -> Result<()> {
     }
     let tail = member.len().saturating_sub(48);
     if tail > TAIL {
-        let what = format!("metadata: {tail} bytes with host and process; at most {TAIL} are allowed");
+        let what =
+            format!("metadata: {tail} bytes with host and process; at most {TAIL} are allowed");
         return Err(invalid(what));
     }
     Ok(())

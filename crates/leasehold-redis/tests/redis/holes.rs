@@ -25,7 +25,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 async fn hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let held = two.ask(secs(30));
     let grant = two.granted(&held).await;
     let waits = one.ask(secs(30));
@@ -126,7 +127,8 @@ async fn hole_2_a_waiter_that_is_pushed_late_asks_again() {
 
 async fn hole_3_giving_up_frees_a_full_grant_under_way() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let ask = one.ask(secs(60));
     one.granted(&ask).await; // As if its answer had never come.
     let waits = two.ask(secs(60));
@@ -139,7 +141,8 @@ async fn hole_3_giving_up_frees_a_full_grant_under_way() {
 
 async fn hole_4_a_late_acquire_is_refused_though_the_record_has_forgotten_it() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let ask = one.ask(secs(30));
     let mut given_up = unheard(&ask);
     given_up.suspect = true;
@@ -155,7 +158,8 @@ async fn hole_4_a_late_acquire_is_refused_though_the_record_has_forgotten_it() {
 
 async fn hole_5_a_release_asked_again_is_not_told_lost() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let ask = one.ask(secs(30));
     let release = end(&ask, one.granted(&ask).await);
     assert_eq!(one.verdict(&release).await, Verdict::Released);
@@ -232,7 +236,8 @@ macro_rules! granted_again {
 
 async fn hole_7_tokens_of_an_earlier_block_are_not_given_back() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let ask = one.ask(ms(200));
     let (first, second) = granted_again!(one, two, ask);
     one.verdict(&end(&ask, first)).await;
@@ -243,7 +248,8 @@ async fn hole_7_tokens_of_an_earlier_block_are_not_given_back() {
 
 async fn hole_8_an_offer_granted_again_is_ended_by_a_release_that_names_the_first() {
     let server = plain();
-    let (mut one, mut two) = (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
+    let (mut one, mut two) =
+        (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let mut ask = one.ask(ms(200));
     let (first, _) = granted_again!(one, two, ask);
     ask.ttl = secs(60);

@@ -111,9 +111,10 @@ async fn a_swallowed_reply_to_a_rotation_that_waits_keeps_its_place() {
     other.queued(&last).await;
     let ended = again(&side, &End { suspect: true, ..rotate }).await;
     assert_eq!(ended.verdict, Verdict::Released);
-    let place = ended.then.as_ref().is_some_and(
-        |answer| matches!(answer, Answer::Queued { place: Some(0), .. }),
-    );
+    let place = ended
+        .then
+        .as_ref()
+        .is_some_and(|answer| matches!(answer, Answer::Queued { place: Some(0), .. }));
     assert!(place, "{ended:?}");
     other.verdict(&end(&waits, pushed)).await;
     assert_eq!(side.pushed().await.0, next.attempt);
@@ -200,7 +201,11 @@ async fn every_request_delayed_past_a_successor_leaves_it_alone() {
         held.release();
         until("it has arrived", || async { scripts_run(&server) > runs }).await.unwrap();
         let status = other.status().await;
-        assert_eq!((status.state, status.token), (State::Held, Some(lease.tokens.base())), "{kind:?}");
+        assert_eq!(
+            (status.state, status.token),
+            (State::Held, Some(lease.tokens.base())),
+            "{kind:?}"
+        );
         assert_eq!(status.holder.unwrap().attempt, successor.attempt, "{kind:?}");
         assert_eq!(status.waiters, Some(Vec::new()), "{kind:?}");
         assert_eq!(other.verdict(&end(&successor, lease)).await, Verdict::Released);

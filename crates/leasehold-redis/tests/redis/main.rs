@@ -6,6 +6,7 @@
 mod connection;
 mod holes;
 mod late;
+mod list;
 mod messages;
 mod refused;
 mod scripts;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("messages", messages::TESTS),
         ("holes", holes::TESTS),
         ("late", late::TESTS),
+        ("list", list::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("server", server::TESTS),

@@ -24,8 +24,7 @@ use call::calls;
 use server::Server;
 use steps::{Step, random};
 
-pub(crate) const TESTS: &[Test] =
-    &[test!(the_scripts_and_the_record_say_the_same_in_random_steps)];
+pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_record_say_the_same_in_random_steps)];
 
 /// Steps of one seed.
 const STEPS: usize = 200;

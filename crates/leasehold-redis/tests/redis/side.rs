@@ -79,8 +79,7 @@ impl Side {
 
     pub(crate) async fn renew(&self, ask: &Ask, grant: Grant) -> Result<Renewed> {
         let base = grant.tokens.base();
-        let lease =
-            Renewal { name: ask.name.clone(), attempt: ask.attempt, base, ttl: ask.ttl };
+        let lease = Renewal { name: ask.name.clone(), attempt: ask.attempt, base, ttl: ask.ttl };
         self.backend.renew(&[lease]).await.pop().unwrap()
     }
 

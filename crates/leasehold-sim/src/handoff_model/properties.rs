@@ -20,9 +20,8 @@ const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
 
 /// The properties' names, in the order of the documents.
-pub const NAMES: [&str; 11] = [
-    EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER,
-];
+pub const NAMES: [&str; 11] =
+    [EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER];
 
 /// Those that are promised under good timing only.
 pub const GOOD_TIMING_ONLY: [&str; 1] = [EXCLUSION];

@@ -65,7 +65,8 @@ impl Expected {
                 }
                 Op::Forget(part) if *lock != FOREIGN => {
                     self.locks[*lock].record.forget(part);
-                    self.locks[*lock].line_forgotten |= part == leasehold_proto::handoff::Part::Line;
+                    self.locks[*lock].line_forgotten |=
+                        part == leasehold_proto::handoff::Part::Line;
                     server.forget(*lock, part);
                 }
                 _ => {}
@@ -113,9 +114,9 @@ impl Expected {
             }
             let last = requests.iter().rfind(|(other, _)| other == lock);
             let buried = last.is_some_and(|(_, request)| buries(request));
-            self.locks[*lock].compare(self.now_us, &stored, buried).map_err(|difference| {
-                format!("lock {lock}: {difference}\nstored: {stored:#?}")
-            })?;
+            self.locks[*lock]
+                .compare(self.now_us, &stored, buried)
+                .map_err(|difference| format!("lock {lock}: {difference}\nstored: {stored:#?}"))?;
         }
         Ok(())
     }
@@ -155,9 +156,8 @@ impl Expected {
         };
         attempts.extend(attempts_of(request));
         replay.heard(request, said, &pushes);
-        let words = |(attempt, push): &(AttemptId, Push)| {
-            words::push(*attempt, *push, *now_us, &key(lock))
-        };
+        let words =
+            |(attempt, push): &(AttemptId, Push)| words::push(*attempt, *push, *now_us, &key(lock));
         pushed.extend(pushes.iter().map(words));
         match said {
             Said::Acquired(answer) => vec![words::answer(answer, *now_us)],

@@ -50,7 +50,9 @@ fn end(end: &End) -> String {
 
 pub(super) fn answer(answer: Answer, now_us: u64) -> String {
     match answer {
-        Answer::Granted(tokens) => format!("G{:016}{:016}", tokens.base().get(), tokens.top().get()),
+        Answer::Granted(tokens) => {
+            format!("G{:016}{:016}", tokens.base().get(), tokens.top().get())
+        }
         Answer::Queued { place, remaining, .. } => {
             let again = ms(remaining) + place as u64 * OFFER.as_millis() as u64;
             format!("Q{now_us:016}{again:010}{place}")
