@@ -97,9 +97,8 @@ impl Side {
     /// Waits for a grant by push.
     pub(crate) async fn pushed(&mut self) -> (AttemptId, Grant) {
         loop {
-            match self.next_event().await {
-                Event::Granted { attempt, grant, .. } => return (attempt, grant),
-                _ => {}
+            if let Event::Granted { attempt, grant, .. } = self.next_event().await {
+                return (attempt, grant);
             }
         }
     }

@@ -50,7 +50,8 @@ pub enum Action {
 /// Lists what can happen.
 pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     let fault = state.faults > 0;
-    if state.clock < setup.ticks && !(setup.timers && !state.network.is_empty()) {
+    let delayed = setup.timers && !state.network.is_empty();
+    if state.clock < setup.ticks && !delayed {
         actions.push(Action::Tick);
     }
     if fault && setup.bad_timing {
