@@ -15,7 +15,7 @@ local function fast_acquire(key, arg)
   if top > '9007199254740991' then return nil end
   local tail = sub(arg, 50)
   call('SETRANGE', key, '2', 'H0' .. sub(arg, 1, 32) .. base .. top .. sub(r, 69, 84)
-    .. form('%016.0f', ends) .. NOW_TEXT .. lives .. form('%04d', #tail) .. tail)
+    .. form('%016.0f', ends) .. NOW_TEXT .. lives .. sub('000' .. #tail, -4) .. tail)
   return 'G' .. base .. top
 end
 

@@ -1,5 +1,5 @@
--- One look at the server's clock for the whole call: in us, and as text of 16 digits. Such text
--- compares as the numbers do.
+-- One look at the server's clock for the whole call: in us, as text of 16 digits and as a number.
+-- Such text compares as the numbers do, and putting it together is cheaper than formatting.
 local clock = redis.call('TIME')
-local NOW = clock[1] * 1000000 + clock[2]
-local NOW_TEXT = string.format('%016.0f', NOW)
+local NOW_TEXT = clock[1] .. string.sub('000000' .. clock[2], -6)
+local NOW = NOW_TEXT + 0
