@@ -1,12 +1,15 @@
 //! `leasehold list`: the known locks.
 
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use leasehold::backend::State;
 
 use crate::cli::{Globals, ListArgs};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::live::Live;
 use crate::store::Store;
 use crate::{foreign, say, show, terminal};
 
@@ -18,10 +21,11 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals.store.as_deref(), &config).await?;
     let limit = if args.held { ALL } else { args.limit };
-    let mut all = store.list(&args.prefix, limit).await?.ok_or_else(|| {
-        Failure::own(format!("{} cannot list its locks", store.place()))
-            .next("ask for one by its name: leasehold status NAME")
-    })?;
+    let mut all =
+        shown(&store.place(), store.list(&args.prefix, limit)).await?.ok_or_else(|| {
+            Failure::own(format!("{} cannot list its locks", store.place()))
+                .next("ask for one by its name: leasehold status NAME")
+        })?;
     if args.held {
         all.retain(|status| status.state != State::Free);
         all.truncate(args.limit);
@@ -34,4 +38,20 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
     say::answer(text)?;
     store.close().await;
     Ok(0)
+}
+
+/// Tells people that it goes on: a store may have to be looked through key by key.
+async fn shown<T>(place: &str, looking: impl Future<Output = T>) -> T {
+    let mut looking = pin!(looking);
+    let mut live = Live::default();
+    let mut seconds = 0;
+    loop {
+        match tokio::time::timeout(Duration::from_secs(1), looking.as_mut()).await {
+            Ok(listed) => return listed,
+            Err(_elapsed) => seconds += 1,
+        }
+        if Live::is_possible() {
+            live.show(&format!("leasehold: looking through {place}, {seconds} s so far"));
+        }
+    }
 }

@@ -16,7 +16,7 @@ mod words;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-pub use words::{Answer, Ask, End, Forced, Push, Renewed, State, Verdict, Waiter};
+pub use words::{Answer, Ask, End, Forced, Part, Push, Renewed, State, Verdict, Waiter};
 
 use crate::{AttemptId, Now, Token};
 
@@ -107,6 +107,19 @@ impl<T> Record<T> {
     /// Whether requests of this attempt are refused.
     pub fn is_refused(&self, now: Now, attempt: AttemptId) -> bool {
         self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns)
+    }
+
+    /// A part of the record is lost, as a server loses the keys that it was kept in.
+    pub fn forget(&mut self, part: Part) {
+        match part {
+            Part::Lease => {
+                let queue = std::mem::take(&mut self.queue);
+                let tombstones = std::mem::take(&mut self.tombstones);
+                *self = Self { queue, tombstones, ..Self::default() };
+            }
+            Part::Line => self.queue.clear(),
+            Part::Tombstones => self.tombstones.clear(),
+        }
     }
 
     fn is_alive(&self, now: Now) -> bool {

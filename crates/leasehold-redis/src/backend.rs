@@ -16,14 +16,15 @@ use crate::key::Keys;
 use crate::link::Link;
 use crate::push::{Pushes, Waiters};
 use crate::reply::{self, Reply};
-use crate::request::{Request, renewal};
+use crate::request::{self, Request, renewal};
 use crate::status::status;
 use crate::supervisor::Order;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Keys looked at by one SCAN.
+/// Keys looked at by one SCAN, and records read by one script: a server does nothing else meanwhile.
 const SCAN: usize = 1000;
+const READ: usize = 250;
 
 /// One client's connection to a Redis server.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ impl RedisBackend {
         if ask.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
+        request::ask_fits(&ask)?;
         let limit = limit(ask.ttl);
         let mut new = false;
         if ask.wait {
@@ -91,6 +93,8 @@ impl RedisBackend {
         if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
+        request::fits("keep", end.keep.unwrap_or_default())?;
+        then.map_or(Ok(()), request::ask_fits)?;
         if let Some(ask) = then.filter(|ask| ask.wait) {
             self.link.subscribed(limit(ask.ttl)).await?;
             self.waiters.enter(ask);
@@ -114,6 +118,7 @@ impl RedisBackend {
     }
 
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
+        leases.iter().try_for_each(|lease| request::fits("ttl", lease.ttl))?;
         let keys: Vec<String> = leases.iter().map(|lease| self.keys.of(&lease.name)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let arguments: Vec<String> = leases.iter().map(renewal).collect();
@@ -223,7 +228,7 @@ impl Backend for RedisBackend {
             let mut names = self.scan(prefix).await?;
             names.truncate(limit);
             let mut listed = Vec::new();
-            for page in names.chunks(SCAN) {
+            for page in names.chunks(READ) {
                 // Keys of somebody else under our prefix are no locks.
                 listed.extend(
                     self.status_of(page.to_vec()).await?.into_iter().filter_map(Result::ok),

@@ -31,7 +31,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when the
 /// server cannot be reached; [`ErrorKind::Refused`] for credentials and permissions;
-/// [`ErrorKind::Unsupported`] for a server older than 7.0.
+/// and for a replica; [`ErrorKind::Unsupported`] for a server older than 7.0, a node of a cluster
+/// and a Sentinel.
 pub async fn connect(url: StoreUrl) -> Result<RedisBackend> {
     connect_with(url, Clock::system()).await
 }

@@ -6,6 +6,9 @@ use redis::RedisError;
 /// Sorts an error by what is known of the request: what the server refuses before it begins was
 /// certainly not done; anything else leaves that open.
 pub(crate) fn from_redis(error: RedisError) -> Error {
+    if let Some(what) = certificate(&error) {
+        return Error::new(ErrorKind::Refused, format!("{what} ({error})")).with_source(error);
+    }
     let code = error.code().unwrap_or_default().to_owned();
     let (kind, what) = match code.as_str() {
         "LOADING" => (ErrorKind::Unavailable, "the server is still loading its data"),
@@ -13,7 +16,11 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
         "MASTERDOWN" => (ErrorKind::Unavailable, "a replica whose master is down"),
         "TRYAGAIN" | "CLUSTERDOWN" => (ErrorKind::Unavailable, "the cluster is not ready"),
         "OOM" => (ErrorKind::Refused, "the server is full (maxmemory); give it room"),
-        "READONLY" => (ErrorKind::Refused, "the server is a read-only replica; name its master"),
+        // It was demoted: by its name another server may be reached by now.
+        "READONLY" => (
+            ErrorKind::Unavailable,
+            "the server has become a replica, connecting anew; if that does not help, name its master",
+        ),
         "NOREPLICAS" => {
             (ErrorKind::Refused, "too few replicas follow the server (min-replicas-to-write)")
         }
@@ -24,6 +31,9 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
         ),
         "NOAUTH" => (ErrorKind::Refused, "the server wants a password"),
         "WRONGPASS" => (ErrorKind::Refused, "wrong user or password"),
+        _ if error.to_string().contains("switch database") => {
+            (ErrorKind::Refused, "the server has no database of this number; see db=N in the URL")
+        }
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
             (ErrorKind::Refused, "wrong user or password")
         }
@@ -46,6 +56,24 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
     Error::new(kind, format!("{what} ({error})")).with_source(error)
 }
 
+/// What is wrong with the server's certificate, if that is what the connection failed of.
+fn certificate(error: &RedisError) -> Option<&'static str> {
+    let text = error.to_string();
+    let (_, what) = text.split_once("invalid peer certificate: ")?;
+    Some(match what {
+        _ if what.starts_with("Expired") || what.starts_with("certificate expired") => {
+            "the server's certificate has expired; renew it there"
+        }
+        _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
+            "the server's certificate is of an authority that is not trusted; name it with tls-ca"
+        }
+        _ if what.starts_with("NotValidForName") || what.contains("not valid for name") => {
+            "the server's certificate is for another host; use the name that it has"
+        }
+        _ => "the server's certificate is not accepted",
+    })
+}
+
 /// True when the server says that a command inside a script is not allowed: no right for the first
 /// write means that nothing was written.
 fn is_denied(error: &RedisError) -> bool {
@@ -63,9 +91,20 @@ pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript)
 }
 
-/// There is no connection at the moment.
-pub(crate) fn no_connection() -> Error {
-    Error::new(ErrorKind::Unavailable, "no connection to the server at the moment; reconnecting")
+/// True when the server has become a replica since the connection was made.
+pub(crate) fn is_demoted(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let answer = source.and_then(|source| source.downcast_ref::<RedisError>());
+    answer.and_then(RedisError::code) == Some("READONLY")
+}
+
+/// There is no connection at the moment, and why none could be made, if that was tried.
+pub(crate) fn no_connection(cause: Option<&Error>) -> Error {
+    let mut what = "no connection to the server at the moment; reconnecting".to_owned();
+    if let Some(cause) = cause {
+        what = format!("{what} fails: {cause}");
+    }
+    Error::new(ErrorKind::Unavailable, what)
 }
 
 /// The server has answered something that the scripts never say.

@@ -12,11 +12,11 @@ use leasehold_core::{Deadline, Error, ErrorKind, Now, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{from_redis, is_no_script, no_connection, strange};
+use crate::error::{from_redis, is_demoted, is_no_script, no_connection, strange};
 use crate::reply::{Reply, lines, reply};
 use crate::request::{Kind, Request};
 use crate::script::{Script, Scripts};
-use crate::supervisor::{Live, Order, load, send};
+use crate::supervisor::{Line, Order, load, send};
 
 /// Requests in one script call at the most.
 const BATCH: usize = 64;
@@ -49,7 +49,7 @@ pub(crate) struct Link {
 /// What direct calls and batches share.
 #[derive(Clone, Debug)]
 struct Wire {
-    live: watch::Receiver<Option<Live>>,
+    line: watch::Receiver<Line>,
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
     under_way: Arc<AtomicUsize>,
@@ -69,13 +69,13 @@ impl Drop for UnderWay<'_> {
 
 impl Link {
     pub(crate) fn new(
-        live: watch::Receiver<Option<Live>>,
+        line: watch::Receiver<Line>,
         orders: mpsc::UnboundedSender<Order>,
         scripts: Arc<Scripts>,
         clock: Clock,
     ) -> Self {
         let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
-        let wire = Wire { live, orders, scripts, under_way: Arc::default(), clock, heard_ns };
+        let wire = Wire { line, orders, scripts, under_way: Arc::default(), clock, heard_ns };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -92,14 +92,14 @@ impl Link {
 
     /// Waits until our channel is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
-        if self.wire.live.borrow().as_ref().is_some_and(|live| live.subscribed) {
+        if self.wire.line.borrow().is_subscribed() {
             return Ok(());
         }
-        let mut live = self.wire.live.clone();
-        let subscribed = live.wait_for(|live| live.as_ref().is_some_and(|live| live.subscribed));
+        let mut line = self.wire.line.clone();
+        let subscribed = line.wait_for(Line::is_subscribed);
         match tokio::time::timeout(limit, subscribed).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(no_connection()),
+            _ => Err(self.wire.line.borrow().live().err().unwrap_or_else(|| no_connection(None))),
         }
     }
 
@@ -113,8 +113,10 @@ impl Link {
             return Box::pin(self.wire.call_one(&request)).await;
         }
         let (asker, answered) = oneshot::channel();
-        self.requests.send(Queued { request, asker, until: None }).map_err(|_| no_connection())?;
-        answered.await.unwrap_or_else(|_| Err(no_connection()))
+        self.requests
+            .send(Queued { request, asker, until: None })
+            .map_err(|_| no_connection(None))?;
+        answered.await.unwrap_or_else(|_| Err(no_connection(None)))
     }
 
     /// Calls a script for something that is a batch already, or rare.
@@ -163,7 +165,7 @@ impl Wire {
 
     /// Runs a command that calls a script.
     async fn run(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
-        let live = self.live.borrow().clone().ok_or_else(no_connection)?;
+        let live = self.line.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async {
             match send(&mut connection, command).await {
@@ -179,7 +181,7 @@ impl Wire {
     }
 
     async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
-        let live = self.live.borrow().clone().ok_or_else(no_connection)?;
+        let live = self.line.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async { send(&mut connection, command).await.map_err(from_redis) };
         self.limited(calling, limit, live.epoch).await
@@ -201,6 +203,9 @@ impl Wire {
         match tokio::time::timeout(limit, calling).await {
             Ok(answer) => {
                 self.heard_ns.store(self.clock.now().steady_ns, Ordering::Relaxed);
+                if answer.as_ref().is_err_and(is_demoted) {
+                    self.orders.send(Order::Broken(epoch)).ok();
+                }
                 answer
             }
             Err(_elapsed) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{Ask, End, Origin, Renewal};
-use leasehold_core::{AttemptId, Name, Token};
+use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
 use serde::Serialize;
 
 use crate::key::Keys;
@@ -31,6 +31,38 @@ pub(crate) struct Request {
     text: String,
     key: usize,
     first: usize,
+}
+
+/// What the fields of an ask have room for.
+const LONGEST: Duration = Duration::from_millis(99_999_999);
+const TOKENS: u32 = 99_999_999;
+const TAIL: usize = 9_999;
+
+/// Refuses a time that does not fit into its field; a client allows 24 h anyway.
+pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
+    match time > LONGEST {
+        true => Err(invalid(format!("{what}: {time:?}; at most {LONGEST:?} is allowed"))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses an ask that does not fit into its fields.
+pub(crate) fn ask_fits(ask: &Ask) -> Result<()> {
+    fits("ttl", ask.ttl)?;
+    if ask.tokens > TOKENS {
+        return Err(invalid(format!("tokens: {}; at most {TOKENS} are allowed", ask.tokens)));
+    }
+    let tail = ask.origin.written(tail).len().saturating_sub(4);
+    if tail > TAIL {
+        let what =
+            format!("metadata: {tail} bytes with host and process; at most {TAIL} are allowed");
+        return Err(invalid(what));
+    }
+    Ok(())
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, what)
 }
 
 /// How an attempt stands in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`.

@@ -36,7 +36,7 @@ pub(crate) struct Scripts {
 
 const ACQUIRE: &str = concat!(
     "#!lua\n",
-    include_str!("lua/fast.lua"),
+    include_str!("lua/time.lua"),
     include_str!("lua/fast_acquire.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
@@ -46,7 +46,7 @@ const ACQUIRE: &str = concat!(
 /// A full server must still let go of locks.
 const RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
-    include_str!("lua/fast.lua"),
+    include_str!("lua/time.lua"),
     include_str!("lua/fast_release.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/release.lua"),
@@ -55,6 +55,7 @@ const RELEASE: &str = concat!(
 
 const ROTATE: &str = concat!(
     "#!lua flags=allow-oom\n",
+    include_str!("lua/time.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
     include_str!("lua/release.lua"),
@@ -63,19 +64,29 @@ const ROTATE: &str = concat!(
 
 const FORCE_RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
+    include_str!("lua/time.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/force_release_main.lua"),
+);
+
+const RENEW: &str =
+    concat!("#!lua flags=allow-oom\n", include_str!("lua/time.lua"), include_str!("lua/renew.lua"));
+
+const STATUS: &str = concat!(
+    "#!lua flags=no-writes\n",
+    include_str!("lua/time.lua"),
+    include_str!("lua/status.lua")
 );
 
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             acquire: Script::new(ACQUIRE),
-            renew: Script::new(include_str!("lua/renew.lua")),
+            renew: Script::new(RENEW),
             release: Script::new(RELEASE),
             rotate: Script::new(ROTATE),
             force_release: Script::new(FORCE_RELEASE),
-            status: Script::new(include_str!("lua/status.lua")),
+            status: Script::new(STATUS),
         }
     }
 

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
-use crate::error::from_redis;
+use crate::error::{from_redis, no_connection};
 use crate::push::Pushes;
 use crate::script::Scripts;
 
@@ -32,6 +32,29 @@ pub(crate) struct Live {
     pub(crate) subscribed: bool,
 }
 
+/// How things stand with the connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Line {
+    /// There is one.
+    Up(Live),
+    /// There is none at the moment, and why it could not be made anew, if that was tried.
+    Down(Option<Error>),
+}
+
+impl Line {
+    /// The connection, or an error that says why there is none.
+    pub(crate) fn live(&self) -> Result<Live> {
+        match self {
+            Self::Up(live) => Ok(live.clone()),
+            Self::Down(cause) => Err(no_connection(cause.as_ref())),
+        }
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        matches!(self, Self::Up(live) if live.subscribed)
+    }
+}
+
 /// What the supervisor is told.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -46,7 +69,7 @@ pub(crate) struct Supervisor {
     client: Client,
     scripts: Arc<Scripts>,
     clock: Clock,
-    live: watch::Sender<Option<Live>>,
+    line: watch::Sender<Line>,
     orders: mpsc::UnboundedReceiver<Order>,
     epoch: u64,
     subscription: Option<(String, Arc<Pushes>)>,
@@ -69,11 +92,11 @@ impl Supervisor {
         scripts: Arc<Scripts>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
-    ) -> Result<watch::Receiver<Option<Live>>> {
+    ) -> Result<watch::Receiver<Line>> {
         let fresh = connect(&client, &scripts).await?;
-        let (live, receiver) = watch::channel(None);
+        let (line, receiver) = watch::channel(Line::Down(None));
         let supervisor =
-            Self { client, scripts, clock, live, orders, epoch: 0, subscription: None };
+            Self { client, scripts, clock, line, orders, epoch: 0, subscription: None };
         supervisor.publish(&fresh.0, false);
         tokio::spawn(supervisor.run(fresh));
         Ok(receiver)
@@ -86,7 +109,7 @@ impl Supervisor {
                 Over::Closed => return,
                 Over::Broken => {}
             }
-            self.live.send_replace(None);
+            self.line.send_replace(Line::Down(None));
             self.epoch += 1;
             if let Some((_, pushes)) = &self.subscription {
                 pushes.waiters.forget_references();
@@ -100,7 +123,7 @@ impl Supervisor {
 
     fn publish(&self, connection: &MultiplexedConnection, subscribed: bool) {
         let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed };
-        self.live.send_replace(Some(live));
+        self.line.send_replace(Line::Up(live));
     }
 
     /// Subscribes, hands the connection out, and follows it until it breaks.
@@ -165,13 +188,21 @@ impl Supervisor {
     /// Connects anew, for as long as it takes; `None` when nobody needs a connection any more.
     async fn reconnect(&mut self) -> Option<Fresh> {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+        let mut said = String::new();
         loop {
             match connect(&self.client, &self.scripts).await {
                 Ok(fresh) => {
                     tracing::info!(epoch = self.epoch, "connected again");
                     return Some(fresh);
                 }
-                Err(error) => tracing::debug!(%error, "cannot connect yet"),
+                Err(error) => {
+                    let cause = error.to_string();
+                    if cause != said {
+                        tracing::warn!(%error, "cannot connect again; trying on");
+                        said = cause;
+                    }
+                    self.line.send_replace(Line::Down(Some(error)));
+                }
             }
             let pause = backoff.next(fastrand::u64(..)).max(PAUSES.0);
             let clock = self.clock.clone();
@@ -201,25 +232,41 @@ async fn connect(client: &Client, scripts: &Scripts) -> Result<Fresh> {
         .set_push_sender(sender);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = within(CONNECT_LIMIT, connecting).await?;
-    check_version(&mut connection).await?;
+    check_server(&mut connection).await?;
     load(&mut connection, scripts).await?;
     Ok((connection, pushed))
 }
 
-/// Refuses a server that is too old, where it may be asked (managed ones forbid it).
-async fn check_version(connection: &mut MultiplexedConnection) -> Result<()> {
-    let mut info = redis::cmd("INFO");
-    info.arg("server");
-    let info = within(COMMAND_LIMIT, send(connection, &info)).await;
-    let Ok(Value::VerbatimString { text: info, .. }) = info else { return Ok(()) };
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+/// Refuses a server that cannot keep locks: too old, a replica, a part of something larger.
+async fn check_server(connection: &mut MultiplexedConnection) -> Result<()> {
+    let hello = within(COMMAND_LIMIT, send(connection, &redis::cmd("HELLO"))).await?;
+    let said = |field: &str| {
+        let fields = hello.as_map_iter()?;
+        let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
+        fields.filter(|(key, _)| text(key).as_deref() == Some(field)).find_map(|(_, v)| text(v))
+    };
+    let version = said("version").unwrap_or_default();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    let refused = |kind, what: String| Err(Error::new(kind, what));
     if major.is_some_and(|major| major < 7) {
-        let version = version.unwrap_or_default();
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("the server is Redis {version}; 7.0 or newer is needed"),
-        ));
+        let what = format!("the server is Redis {version}; 7.0 or newer is needed");
+        return refused(ErrorKind::Unsupported, what);
+    }
+    match said("mode").as_deref() {
+        Some("cluster") => {
+            let what = "the server is a node of a cluster (cluster-enabled yes), which redis: \
+                        cannot use; name a server that is none";
+            return refused(ErrorKind::Unsupported, what.to_owned());
+        }
+        Some("sentinel") => {
+            let what = "the server is a Sentinel, which keeps no data; name the server it watches";
+            return refused(ErrorKind::Unsupported, what.to_owned());
+        }
+        _ => {}
+    }
+    if said("role").as_deref() == Some("replica") {
+        let what = "the server is a replica, which cannot grant locks; name its master";
+        return refused(ErrorKind::Refused, what.to_owned());
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub use properties::{GOOD_TIMING_ONLY, NAMES};
 pub use server::Server;
 pub use state::State;
 
-/// The ttl of every lease, in ticks.
+/// The ttl of leases, in ticks, unless a run is about timers.
 pub const TTL: u8 = 3;
 /// One tick.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -59,6 +59,9 @@ pub struct Setup {
     pub gives_up: bool,
     /// Holders may exchange their lease for a new attempt.
     pub rotate: bool,
+    /// Nothing is delayed, and the second client's leases last one tick only: the run is about
+    /// when waiters ask again by themselves.
+    pub timers: bool,
     /// What is wrong with the protocol, if anything.
     pub bug: Option<Bug>,
 }
@@ -76,8 +79,16 @@ impl Default for Setup {
             silent: false,
             gives_up: true,
             rotate: false,
+            timers: false,
             bug: None,
         }
+    }
+}
+
+impl Setup {
+    /// How long a client's leases last, in ticks.
+    pub(crate) fn ttl(&self, client: u8) -> u8 {
+        if self.timers && client == 1 { 1 } else { TTL }
     }
 }
 

@@ -1,5 +1,10 @@
 //! What is done to the protocols of `leasehold-proto` to see whether they hold: every order of events
 //! within a bound, and random scripts that several engines are compared by.
 
+mod dice;
 pub mod handoff_model;
 pub mod script;
+mod shrink;
+
+pub use dice::Dice;
+pub use shrink::shrink;

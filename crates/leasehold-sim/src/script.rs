@@ -9,8 +9,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_proto::handoff::{Answer, Ask, End, Forced, Push, Renewed, Verdict};
+use leasehold_proto::handoff::{Answer, Ask, End, Forced, Part, Push, Renewed, Verdict};
 use leasehold_proto::{AttemptId, ClientId, Token, TokenBlock};
+
+use crate::dice::Dice;
 
 /// A sequence of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum Op {
     Rotate(Ending, Ask),
     /// End the lease of an attempt by one of its tokens.
     Force(AttemptId, Which),
+    /// The engine loses a part of what it knows.
+    Forget(Part),
 }
 
 /// An operation as an engine takes it.
@@ -86,25 +90,6 @@ pub enum Said {
     Forced(Forced),
 }
 
-/// Steps of a generator whose whole state is one number (Steele, Lea, Flood: "Fast splittable
-/// pseudorandom number generators", 2014).
-#[derive(Clone, Copy, Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % sides
-    }
-
-    fn one_in(&mut self, sides: u64) -> bool {
-        self.roll(sides) == 0
-    }
-}
-
 /// The clients of a script.
 pub const CLIENTS: u64 = 4;
 /// How many attempts each has.
@@ -114,24 +99,26 @@ impl Script {
     /// `length` operations; the same seed gives the same script. Everything is asked of few
     /// attempts, so that most requests are late, repeated or out of place.
     pub fn random(seed: u64, length: usize, unit: Duration) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         Self { ops: (0..length).map(|_| op(&mut dice, unit)).collect() }
     }
 }
 
 fn op(dice: &mut Dice, unit: Duration) -> Op {
     let attempt = some_attempt(dice);
-    let ttl = unit * 4 + unit / 2 + unit * 3 * dice.roll(2) as u32;
     let which = some_which(dice);
-    match dice.roll(20) {
-        0..3 => Op::Pass(unit * (1 + dice.roll(4)) as u32),
-        3 => Op::Listen(attempt.client(), !dice.one_in(2)),
-        4..11 => Op::Acquire(some_ask(dice, attempt, ttl)),
-        11..13 => Op::Renew(attempt, which, ttl),
-        13..17 => Op::Release(some_ending(dice, attempt, unit)),
-        17..19 => {
+    match dice.roll(100) {
+        0 => Op::Forget([Part::Lease, Part::Line, Part::Tombstones][dice.roll(3) as usize]),
+        // Longer than everything but the record itself is kept.
+        1 => Op::Pass(unit * 10_000),
+        2..15 => Op::Pass(unit * (1 + dice.roll(4)) as u32),
+        15..20 => Op::Listen(attempt.client(), !dice.one_in(2)),
+        20..55 => Op::Acquire(some_ask(dice, attempt, unit)),
+        55..65 => Op::Renew(attempt, which, terms(attempt, unit).0),
+        65..85 => Op::Release(some_ending(dice, attempt, unit)),
+        85..95 => {
             let next = some_attempt(dice);
-            Op::Rotate(some_ending(dice, attempt, unit), some_ask(dice, next, ttl))
+            Op::Rotate(some_ending(dice, attempt, unit), some_ask(dice, next, unit))
         }
         _ => Op::Force(attempt, which),
     }
@@ -146,14 +133,25 @@ fn some_which(dice: &mut Dice) -> Which {
     [Which::Unheard, Which::First, Which::Last, Which::Last][dice.roll(4) as usize]
 }
 
-fn some_ask(dice: &mut Dice, attempt: AttemptId, ttl: Duration) -> Ask {
+/// An attempt asks for the same each time; whether it waits may change.
+fn some_ask(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ask {
     let (wait, fair) = (!dice.one_in(4), !dice.one_in(6));
-    Ask { attempt, ttl, wait, fair, tokens: 1 + dice.roll(4) as u32, tag: () }
+    let (ttl, tokens) = terms(attempt, unit);
+    Ask { attempt, ttl, wait, fair, tokens, tag: () }
+}
+
+/// The ttl and the number of tokens that an attempt asks for.
+pub fn terms(attempt: AttemptId, unit: Duration) -> (Duration, u32) {
+    // Small numbers that differ between attempts.
+    let bytes = attempt.to_bytes();
+    let kind = bytes[7] * 3 + bytes[11];
+    let ttl = unit * [2, 4, 4, 7, 7][usize::from(kind % 5)] + unit / 2;
+    (ttl, 1 + u32::from(kind % 4))
 }
 
 fn some_ending(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ending {
     let which = some_which(dice);
-    let used = (!dice.one_in(3)).then(|| 1 + dice.roll(2) as u32);
+    let used = (!dice.one_in(3)).then(|| dice.roll(3) as u32);
     let keep = dice.one_in(6).then_some(unit * 2 + unit / 2);
     Ending { attempt, which, used, suspect: dice.one_in(6), keep }
 }
@@ -172,7 +170,7 @@ impl Replay {
     /// lease that nobody was told of.
     pub fn request(&self, op: &Op) -> Option<Request> {
         Some(match *op {
-            Op::Pass(_) | Op::Listen(..) => return None,
+            Op::Pass(_) | Op::Listen(..) | Op::Forget(_) => return None,
             Op::Acquire(ask) => Request::Acquire(ask),
             Op::Renew(attempt, which, ttl) => {
                 Request::Renew(attempt, self.block(attempt, which)?.base(), ttl)

@@ -14,6 +14,7 @@ const ORPHAN: &str = "no lease without somebody behind it";
 const VERDICT: &str = "a release is told the truth";
 const QUEUE: &str = "nobody stands in line without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
+const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
 
 /// Two clients, one attempt each, no fault, no time.
@@ -27,6 +28,7 @@ const SMALLEST: Setup = Setup {
     silent: false,
     gives_up: true,
     rotate: false,
+    timers: false,
     bug: None,
 };
 
@@ -127,6 +129,13 @@ fn an_attempt_that_is_never_suspect_lets_a_late_ask_in() {
 #[test]
 fn a_waiter_that_cannot_be_reached_must_be_skipped() {
     found(Bug::UnreachableIsNotSkipped, REACHED, Setup { faults: 1, ..SMALLEST });
+}
+
+#[test]
+fn a_new_first_in_line_that_is_not_told_reckons_with_an_earlier_lease() {
+    let setup = Setup { clients: 3, ticks: 3, timers: true, ..SMALLEST };
+    found(Bug::LeavingTellsNobody, FIRST, setup);
+    found(Bug::DirectGrantTellsNobody, FIRST, Setup { gives_up: false, ..setup });
 }
 
 #[test]

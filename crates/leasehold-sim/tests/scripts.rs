@@ -6,7 +6,7 @@ mod plain;
 
 use std::time::Duration;
 
-use leasehold_proto::handoff::{Push, Record};
+use leasehold_proto::handoff::{Part, Push, Record};
 use leasehold_proto::{AttemptId, Now};
 use leasehold_sim::script::{CLIENTS, Op, Replay, Request, Said, Script};
 use plain::Plain;
@@ -21,6 +21,8 @@ trait Engine: Default {
         request: &Request,
         reach: &mut dyn FnMut(AttemptId, Push) -> bool,
     ) -> Said;
+
+    fn forget(&mut self, part: Part);
 }
 
 impl Engine for Record {
@@ -44,6 +46,10 @@ impl Engine for Record {
             Request::Force(token) => Said::Forced(self.force_release(now, *token, reach)),
         }
     }
+
+    fn forget(&mut self, part: Part) {
+        self.forget(part);
+    }
 }
 
 impl Engine for Plain {
@@ -54,6 +60,10 @@ impl Engine for Plain {
         reach: &mut dyn FnMut(AttemptId, Push) -> bool,
     ) -> Said {
         self.step(now, request, reach)
+    }
+
+    fn forget(&mut self, part: Part) {
+        self.forget(part);
     }
 }
 
@@ -67,6 +77,7 @@ fn replay<E: Engine>(script: &Script) -> Vec<String> {
     for op in &script.ops {
         match *op {
             Op::Pass(time) => now += time,
+            Op::Forget(part) => engine.forget(part),
             Op::Listen(client, on) => listening[place(AttemptId::new(client, 0, 0))] = on,
             _ => {}
         }

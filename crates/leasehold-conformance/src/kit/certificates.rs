@@ -27,14 +27,26 @@ impl Certificates {
     /// # Errors
     /// Without `openssl`, or with what it says.
     pub fn make() -> io::Result<Self> {
+        Self::make_for("1")
+    }
+
+    /// The same, but the server's has expired, and the client's too.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn make_expired() -> io::Result<Self> {
+        Self::make_for("-1")
+    }
+
+    fn make_for(days: &str) -> io::Result<Self> {
         let directory = Arc::new(tempfile::tempdir()?);
         let path = directory.path();
         let ca = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
-        certificate(path, "ca", &ca)?;
+        certificate(path, "ca", "1", &ca)?;
         let name = "subjectAltName=IP:127.0.0.1,DNS:localhost";
         for (who, usage) in [("server", "serverAuth"), ("client", "clientAuth")] {
             let usage = format!("extendedKeyUsage={usage}");
-            certificate(path, who, &["basicConstraints=critical,CA:FALSE", name, &usage])?;
+            certificate(path, who, days, &["basicConstraints=critical,CA:FALSE", name, &usage])?;
         }
         Ok(Self { directory })
     }
@@ -66,7 +78,7 @@ impl Certificates {
 }
 
 /// Writes `who.key` and `who.crt`, signed by the authority, which signs itself.
-fn certificate(directory: &Path, who: &str, extensions: &[&str]) -> io::Result<()> {
+fn certificate(directory: &Path, who: &str, days: &str, extensions: &[&str]) -> io::Result<()> {
     let (key, request) = (format!("{who}.key"), format!("{who}.csr"));
     let extension_file = directory.join("extensions");
     std::fs::write(&extension_file, extensions.join("\n"))?;
@@ -78,7 +90,7 @@ fn certificate(directory: &Path, who: &str, extensions: &[&str]) -> io::Result<(
     let new = ["req", "-new", "-key", &key, "-subj", &subject, "-out", &request];
     openssl(directory, &[&new[..], &config[..]].concat())?;
     let certificate = format!("{who}.crt");
-    let mut sign = vec!["x509", "-req", "-in", &request, "-out", &certificate, "-days", "1"];
+    let mut sign = vec!["x509", "-req", "-in", &request, "-out", &certificate, "-days", days];
     sign.extend(["-extfile", "extensions"]);
     match who {
         "ca" => sign.extend(["-signkey", &key]),

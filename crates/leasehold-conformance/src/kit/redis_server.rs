@@ -28,8 +28,12 @@ pub struct RedisServer {
 const TRIES: usize = 20;
 
 impl RedisServer {
-    /// The servers that are installed: Redis, then Valkey.
+    /// The servers that are installed: Redis, then Valkey; or the one that
+    /// `LEASEHOLD_REDIS_SERVER` names by its path, so that anybody can test on another.
     pub fn programs() -> Vec<PathBuf> {
+        if let Some(program) = std::env::var_os("LEASEHOLD_REDIS_SERVER") {
+            return vec![program.into()];
+        }
         ["redis-server", "valkey-server"].into_iter().filter_map(find).collect()
     }
 

@@ -67,7 +67,7 @@ fn redis(setup: &mut Setup) {
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +getrange +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
-    +zrank +zscore +sadd +sismember +scan +info +ping +hello +auth +select";
+    +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
 
 /// An engine that is reached by its URL alone.
 fn by_url(name: &str, url: String) -> Subject {

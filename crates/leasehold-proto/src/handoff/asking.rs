@@ -19,14 +19,14 @@ impl<T: Clone> Record<T> {
         self.lose();
         let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
         if late_offer || first || !ask.fair {
-            return self.grant_now(now, ask);
+            return self.grant_now(now, ask, reach);
         }
         if ask.wait {
             self.enqueue(ask);
         }
         self.hand_on(now, ask.wait.then_some(ask.attempt), reach);
         match self.state {
-            State::Free => self.grant_now(now, ask),
+            State::Free => self.grant_now(now, ask, reach),
             _ if self.is_owner(ask.attempt) => self.granted(),
             _ if ask.wait => self.queued(now, ask.attempt),
             _ => Answer::Busy(self.remaining(now)),
@@ -66,14 +66,11 @@ impl<T: Clone> Record<T> {
         self.until_ns = self.until_ns.max(after(now, ttl));
     }
 
-    fn grant_now(&mut self, now: Now, ask: &Ask<T>) -> Answer {
-        match self.next_tokens(now, ask.tokens) {
-            Some(tokens) => {
-                self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
-                Answer::Granted(tokens)
-            }
-            None => Answer::UsedUp,
-        }
+    fn grant_now(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
+        let Some(tokens) = self.next_tokens(now, ask.tokens) else { return Answer::UsedUp };
+        self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
+        self.say_next(now, Some(ask.attempt), reach);
+        Answer::Granted(tokens)
     }
 
     fn granted(&self) -> Answer {

@@ -13,12 +13,15 @@ impl<T: Clone> Record<T> {
     /// tokens only. An offer that was granted anew by a late ask has a base that its owner may
     /// not have heard of, and must end all the same.
     pub fn release(&mut self, now: Now, end: &End, reach: Reach<'_>) -> Verdict {
-        self.dequeue(end.attempt);
+        let was_first = self.dequeue(end.attempt) == Some(0);
         self.tombstones.retain(|_, until| *until > now.steady_ns);
         if end.suspect {
             self.tombstones.insert(end.attempt, after(now, TOMBSTONE));
         }
         if self.state != State::Held || !self.is_owner(end.attempt) {
+            if was_first {
+                self.say_next(now, None, reach);
+            }
             return self.verdict_on_the_past(end.base);
         }
         let alive = self.is_alive(now);

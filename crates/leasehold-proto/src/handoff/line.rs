@@ -38,7 +38,9 @@ impl<T: Clone> Record<T> {
     }
 
     /// Tells the new head when to ask should nothing else be heard; one that cannot be reached
-    /// leaves the line. `caller` is told by its answer.
+    /// leaves the line. `caller` is told by its answer. Whoever becomes the first in line is told,
+    /// however that came about: its own timer reckons with an earlier lease, which may have had a
+    /// much longer ttl.
     pub(super) fn say_next(&mut self, now: Now, caller: Option<AttemptId>, reach: Reach<'_>) {
         if self.state == State::Free {
             return;
@@ -92,9 +94,10 @@ impl<T: Clone> Record<T> {
         new
     }
 
-    pub(super) fn dequeue(&mut self, attempt: AttemptId) {
-        if let Some(place) = self.queue.iter().position(|waiter| waiter.attempt == attempt) {
-            self.queue.remove(place);
-        }
+    /// The place that the attempt had in line.
+    pub(super) fn dequeue(&mut self, attempt: AttemptId) -> Option<usize> {
+        let place = self.queue.iter().position(|waiter| waiter.attempt == attempt)?;
+        self.queue.remove(place);
+        Some(place)
     }
 }

@@ -134,6 +134,17 @@ pub enum State {
     Kept,
 }
 
+/// What of a record can be lost by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// The lease and the tokens: who holds, and who did.
+    Lease,
+    /// Those who wait.
+    Line,
+    /// The attempts that are refused.
+    Tombstones,
+}
+
 /// One who stands in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waiter<T = ()> {

@@ -1,19 +1,13 @@
 -- What the scripts share: the record as fields, the queue, and the hand-over.
--- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits, which
--- compares as numbers do.
+-- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits.
 
 local RETENTION = 3600000000 -- us that a record outlives its lease at least
 local OFFER = 2000 -- ms that a pushed lease lasts until it is confirmed
-local TOMBSTONE = '60000' -- ms that an ended attempt is remembered
+local TOMBSTONE = 60000 -- ms that an ended attempt is remembered
 local NEVER = '0000000000000000'
 local TOP = 9007199254740991
 
 local function digits(n) return string.format('%016.0f', n) end
-
-local function time()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
 
 -- The record under a key: fields; nil when there is none; false and why when it is not ours.
 local function read(key)
@@ -51,22 +45,24 @@ local function blank()
 end
 
 -- Writes a record; its key is given a longer life now and then, not at each write.
-local function write(key, rec, now)
-  local last = tonumber(rec.ends)
-  if last < now then last = now end
+local function write(key, rec)
+  local last = math.max(tonumber(rec.ends), NOW)
   local renewed = tonumber(rec.lives) < last + RETENTION
   if renewed then rec.lives = digits(last + 2 * RETENTION) end
   local flags = (rec.waits and 1 or 0) + (rec.tombs and 2 or 0)
   local r = 'L1' .. rec.state .. flags .. rec.owner .. rec.base .. rec.top .. rec.lost .. rec.ends
     .. rec.since .. rec.lives .. rec.tail
   if renewed then
-    redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - now) / 1000))
+    redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - NOW) / 1000))
   else
     redis.call('SETRANGE', key, '0', r)
   end
 end
 
-local function alive(rec, now) return rec.state ~= 'F' and rec.ends > digits(now) end
+local function alive(rec) return rec.state ~= 'F' and rec.ends > NOW_TEXT end
+
+-- In ms, rounded up: whoever comes again then does not come too early.
+local function remaining(rec) return math.ceil(math.max(0, tonumber(rec.ends) - NOW) / 1000) end
 
 -- A queue entry is attempt(32) ttl_ms(8) tokens(8) length(4) tail; its score is the ticket.
 local function entry(member)
@@ -79,17 +75,10 @@ local function entry(member)
   }
 end
 
+local function head(key) return redis.call('ZRANGE', key .. ':q', '0', '0')[1] end
+
 local function publish(attempt, message)
   return redis.call('PUBLISH', 'leasehold:c:' .. string.sub(attempt, 1, 16), message) > 0
-end
-
--- The block of tokens that a grant would reserve; nil when they are used up.
-local function block(rec, tokens, now)
-  local base = tonumber(rec.top) + 1
-  if base < now then base = now end
-  local top = base + tokens - 1
-  if top > TOP then return nil end
-  return digits(base), digits(top)
 end
 
 local function expire(rec)
@@ -98,11 +87,13 @@ local function expire(rec)
 end
 
 -- Makes a waiter (or an ask) the holder. False when no token is left.
-local function grant(key, rec, who, state, ms, now)
-  local base, top = block(rec, who.tokens, now)
-  if not base then return false end
-  rec.state, rec.owner, rec.base, rec.top, rec.tail = state, who.attempt, base, top, who.tail
-  rec.ends, rec.since = digits(now + ms * 1000), digits(now)
+local function grant(key, rec, who, state, ms)
+  local base = math.max(tonumber(rec.top) + 1, NOW)
+  local top = base + (who.tokens - 1) -- in this order: 2^53 + 1 is 2^53
+  if top > TOP then return false end
+  rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
+  rec.base, rec.top = digits(base), digits(top)
+  rec.ends, rec.since = digits(NOW + ms * 1000), NOW_TEXT
   if rec.waits then
     redis.call('ZREM', key .. ':q', who.member)
     rec.waits = redis.call('EXISTS', key .. ':q') == 1
@@ -111,64 +102,54 @@ local function grant(key, rec, who, state, ms, now)
 end
 
 -- Tells the first in line when to come again; those that cannot be reached are dropped. The caller
--- hears it in its answer.
-local function tell_next(key, rec, caller, now)
+-- hears it in its answer. The record is written before, and once more if nobody is left.
+local function tell_next(key, rec, caller)
   while rec.waits and rec.state ~= 'F' do
-    local head = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
-    if not head then
+    local next = head(key)
+    if not next then
       rec.waits = false
-      return
+      return write(key, rec)
     end
-    if string.sub(head, 1, 32) == caller then return end
-    local ms = string.format('%010.0f', math.max(0, tonumber(rec.ends) - now) / 1000)
-    if publish(head, 'N' .. string.sub(head, 1, 32) .. ms .. key) then return end
-    redis.call('ZREM', key .. ':q', head)
+    local attempt = string.sub(next, 1, 32)
+    if attempt == caller then return end
+    local ms = string.format('%010.0f', math.min(remaining(rec), 9999999999))
+    if publish(attempt, 'N' .. attempt .. ms .. key) then return end
+    redis.call('ZREM', key .. ':q', next)
   end
 end
 
 -- Gives a free lock to the first waiter that can be reached; the caller needs no push. Writes the
--- record before it publishes, since a push without a grant would be a lie.
-local function hand_on(key, rec, caller, now)
+-- record before it publishes, since a push without a grant would be a lie. Stays free when nobody
+-- is left, or no token.
+local function hand_on(key, rec, caller)
   local handed = false
   while rec.waits and not handed do
-    local head = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
-    if not head then
+    local next = head(key)
+    if not next then
       rec.waits = false
       break
     end
-    local who = entry(head)
+    local who = entry(next)
     if who.attempt == caller then
-      if not grant(key, rec, who, 'H', who.ttl, now) then
-        write(key, rec, now)
-        return false
-      end
-      write(key, rec, now)
+      if not grant(key, rec, who, 'H', who.ttl) then break end
       handed = true
+      write(key, rec)
     else
       local before = {}
       for field, value in pairs(rec) do before[field] = value end
       local ms = math.min(OFFER, who.ttl)
-      if not grant(key, rec, who, 'O', ms, now) then
-        write(key, rec, now)
-        return false
-      end
-      write(key, rec, now)
-      local message = 'G' .. who.attempt .. rec.base .. rec.top .. digits(now)
+      if not grant(key, rec, who, 'O', ms) then break end
+      write(key, rec)
+      local message = 'G' .. who.attempt .. rec.base .. rec.top .. NOW_TEXT
         .. string.format('%08d', ms) .. (rec.waits and 'w' or '-') .. key
-      if publish(head, message) then
-        handed = true
-      else
-        local waits = rec.waits
+      handed = publish(who.attempt, message)
+      if not handed then
         for field, value in pairs(before) do rec[field] = value end
-        rec.waits = waits
       end
     end
   end
-  if not handed then write(key, rec, now) end
-  local waited = rec.waits
-  tell_next(key, rec, caller, now)
-  if waited ~= rec.waits then write(key, rec, now) end
-  return true
+  if not handed then write(key, rec) end
+  tell_next(key, rec, caller)
 end
 
 -- One key that holds something strange must not fail the batch: the others have been served.

@@ -1,12 +1,20 @@
--- An end: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
+-- One end: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
 --   keep_ms(8) member of the queue, or nothing
--- Answer: R released | L lost | G gone | U unknown | X why
+-- Its answer: R released | L lost | G gone | U unknown | X why
 local function verdict_on_the_past(rec, base)
   if not base then return 'G' end
   if not rec or rec.top < base then return 'L' end
   if rec.lost < base then return 'R' end
   if rec.lost == base then return 'L' end
   return 'U'
+end
+
+-- Remembers an attempt that is to be refused.
+local function bury(key, attempt)
+  local tombs = key .. ':t'
+  redis.call('ZREMRANGEBYSCORE', tombs, '-inf', NOW_TEXT)
+  redis.call('ZADD', tombs, digits(NOW + TOMBSTONE * 1000), attempt)
+  redis.call('PEXPIRE', tombs, string.format('%d', TOMBSTONE))
 end
 
 local function release(key, arg)
@@ -16,26 +24,25 @@ local function release(key, arg)
   local last = math.floor(flags / 2) % 2 == 1 and string.sub(arg, 49, 64) or nil
   local keep, member = tonumber(string.sub(arg, 66, 73)), string.sub(arg, 74)
   local rec, why = read(key)
-  if rec == false then
-    if base then return 'L' end
-    return 'G'
-  end
-  local now = time()
-  local dirty = false
-  if rec and rec.waits and member ~= '' and redis.call('ZREM', key .. ':q', member) == 1 then
-    rec.waits = redis.call('EXISTS', key .. ':q') == 1
-    dirty = true
+  if rec == false then return base and 'L' or 'G' end
+  local dirty, was_first = false, false
+  if member ~= '' and (not rec or rec.waits) then
+    was_first = head(key) == member
+    if redis.call('ZREM', key .. ':q', member) == 1 and rec then
+      rec.waits, dirty = redis.call('EXISTS', key .. ':q') == 1, true
+    end
   end
   if flags >= 4 then
-    redis.call('SADD', key .. ':t', attempt)
-    redis.call('PEXPIRE', key .. ':t', TOMBSTONE)
+    bury(key, attempt)
     if rec and not rec.tombs then rec.tombs, dirty = true, true end
   end
-  if not rec or rec.state == 'F' or rec.state == 'K' or rec.owner ~= attempt then
-    if dirty then write(key, rec, now) end
+  if not rec then return verdict_on_the_past(rec, base) end
+  if rec.state == 'F' or rec.state == 'K' or rec.owner ~= attempt then
+    if dirty then write(key, rec) end
+    if was_first then tell_next(key, rec, nil) end
     return verdict_on_the_past(rec, base)
   end
-  local live = alive(rec, now)
+  local live = alive(rec)
   local same = not base or base == rec.base
   if not live then
     rec.lost = rec.base
@@ -43,14 +50,12 @@ local function release(key, arg)
     rec.top = last > rec.base and last or rec.base
   end
   if keep > 0 and live and same then
-    rec.state, rec.ends = 'K', digits(now + keep * 1000)
-    write(key, rec, now)
-    local waited = rec.waits
-    tell_next(key, rec, nil, now)
-    if waited ~= rec.waits then write(key, rec, now) end
+    rec.state, rec.ends = 'K', digits(NOW + keep * 1000)
+    write(key, rec)
+    tell_next(key, rec, nil)
   else
     rec.state = 'F'
-    hand_on(key, rec, nil, now)
+    hand_on(key, rec, nil)
   end
   return live and same and 'R' or 'L'
 end

@@ -1,10 +1,6 @@
-#!lua flags=allow-oom
 -- KEYS: one record each. ARGV: one lease each: attempt(32) base(16) ttl_ms(8).
 -- Answer: one letter each in one string: R renewed, L lost.
 local RETENTION = 3600000000
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local now_text = string.format('%016.0f', now)
 local answers = {}
 -- What is the same for neighbours in a batch is written once.
 local ttl_seen, ends, ends_text, lives_at_least
@@ -14,10 +10,10 @@ for i, key in ipairs(KEYS) do
   if type(r) == 'table' and not string.find(r.err, 'WRONGTYPE') then error(r) end
   local state = type(r) == 'string' and string.sub(r, 1, 2) == 'L1' and string.sub(r, 3, 3)
   if (state == 'H' or state == 'O') and string.sub(r, 5, 52) == string.sub(arg, 1, 48)
-    and string.sub(r, 85, 100) > now_text then
+    and string.sub(r, 85, 100) > NOW_TEXT then
     local ttl = string.sub(arg, 49, 56)
     if ttl ~= ttl_seen then
-      ttl_seen, ends = ttl, now + ttl * 1000
+      ttl_seen, ends = ttl, NOW + ttl * 1000
       ends_text = string.format('%016.0f', ends)
       lives_at_least = string.format('%016.0f', ends + RETENTION)
     end
@@ -25,7 +21,7 @@ for i, key in ipairs(KEYS) do
     if ends_text > string.sub(r, 85, 100) then redis.call('SETRANGE', key, '84', ends_text) end
     if string.sub(r, 117, 132) < lives_at_least then
       redis.call('SETRANGE', key, '116', string.format('%016.0f', ends + 2 * RETENTION))
-      redis.call('PEXPIRE', key, string.format('%.0f', (ends + 2 * RETENTION - now) / 1000))
+      redis.call('PEXPIRE', key, string.format('%.0f', (ends + 2 * RETENTION - NOW) / 1000))
     end
     answers[i] = 'R'
   else

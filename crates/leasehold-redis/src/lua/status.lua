@@ -1,8 +1,6 @@
-#!lua flags=no-writes
 -- KEYS: one record each. Answers, three each: the record or nil, the server's time in us, and the
 -- first hundred in line with their tickets (the time in us at which they came).
-local t = redis.call('TIME')
-local now = string.format('%.0f', t[1] * 1000000 + t[2])
+local now = string.format('%.0f', NOW)
 local answers = {}
 for i, key in ipairs(KEYS) do
   local r = redis.pcall('GET', key)

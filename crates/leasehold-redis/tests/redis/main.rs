@@ -4,8 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod holes;
+mod late;
+mod list;
 mod messages;
+mod refused;
+mod scripts;
 mod server;
+mod side;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +37,11 @@ fn main() -> ExitCode {
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
         ("messages", messages::TESTS),
+        ("holes", holes::TESTS),
+        ("late", late::TESTS),
+        ("list", list::TESTS),
+        ("refused", refused::TESTS),
+        ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
     ];

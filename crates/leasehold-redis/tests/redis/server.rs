@@ -14,7 +14,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_foreign_value_is_refused_and_left_alone),
     test!(a_record_of_a_newer_version_is_refused_and_left_alone),
     test!(a_full_server_still_lets_go_and_renews),
-    test!(a_replica_refuses),
     test!(a_loading_server_is_waited_for),
     test!(a_busy_server_is_waited_for),
     test!(a_restart_with_its_data_is_not_noticed),
@@ -107,15 +106,6 @@ async fn a_full_server_still_lets_go_and_renews() {
     until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
     guard.release().await.unwrap();
     assert_eq!(client.lock("a").status().await.unwrap().state, State::Free);
-}
-
-async fn a_replica_refuses() {
-    let master = plain();
-    let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
-    let client = connect(&replica.url()).await;
-    let error = client.lock("a").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains("replica"), "{error}");
 }
 
 async fn a_loading_server_is_waited_for() {

@@ -50,7 +50,8 @@ pub enum Action {
 /// Lists what can happen.
 pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     let fault = state.faults > 0;
-    if state.clock < setup.ticks {
+    let delayed = setup.timers && !state.network.is_empty();
+    if state.clock < setup.ticks && !delayed {
         actions.push(Action::Tick);
     }
     if fault && setup.bad_timing {
@@ -110,7 +111,7 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
         Phase::Holding { deadline, offered, renewing, last, top, .. } => {
             let valid = clock < deadline;
             actions.push(Action::Release(id));
-            if valid && renewing.is_none() && (offered || clock + TTL > deadline) {
+            if valid && renewing.is_none() && (offered || clock + setup.ttl(id) > deadline) {
                 actions.push(Action::Renew(id));
             }
             if valid && last < top {

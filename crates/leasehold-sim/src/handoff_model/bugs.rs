@@ -32,6 +32,11 @@ pub enum Bug {
     UnreachableIsNotSkipped,
     /// Validity counts from the answer instead of from the request.
     ValidityCountsFromTheAnswer,
+    /// Whoever becomes the first in line because the one before it was granted the lease by asking
+    /// is not told.
+    DirectGrantTellsNobody,
+    /// Whoever becomes the first in line because the one before it has left is not told.
+    LeavingTellsNobody,
     /// An ask whose answer never came does not make the attempt suspect.
     NeverSuspect,
 }

@@ -6,7 +6,7 @@ use leasehold_proto::handoff::{Answer, End, Push};
 use leasehold_proto::{AttemptId, Token, TokenBlock};
 
 use super::state::attempt;
-use super::{Answered, Bug, Call, History, Message, OFFER_TICKS, Setup, TICK, TTL};
+use super::{Answered, Bug, Call, History, Message, Setup, TICK};
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -210,7 +210,8 @@ impl Client {
                     Some(Bug::ValidityCountsFromTheAnswer) => world.clock,
                     _ => sent,
                 };
-                self.hold(world, attempt, tokens, from + TTL, false, unanswered);
+                let deadline = from + world.setup.ttl(self.id);
+                self.hold(world, attempt, tokens, deadline, false, unanswered);
             }
             Answer::Queued { place, .. } => {
                 let pause = answer.ask_again().unwrap_or_default().as_secs() / TICK.as_secs();
@@ -256,6 +257,7 @@ impl Client {
 
     fn handle_renewed(&mut self, world: &mut World<'_>, sent: u8, renewed: bool) {
         let clock = world.clock;
+        let ttl = world.setup.ttl(self.id);
         if !renewed {
             if let Some(end) = self.end_of_hold() {
                 self.phase = Phase::Idle;
@@ -264,7 +266,7 @@ impl Client {
         } else if let Phase::Holding { deadline, offered, renewing, .. } = &mut self.phase {
             *renewing = None;
             if clock < *deadline {
-                *deadline = (*deadline).max(sent + TTL);
+                *deadline = (*deadline).max(sent + ttl);
                 *offered = false;
             }
         }
@@ -285,7 +287,10 @@ impl Client {
         push: Push,
     ) {
         match push {
-            Push::Granted { tokens, .. } => self.handle_granted(world, attempt, at, tokens),
+            Push::Granted { tokens, offer, .. } => {
+                let offer = (offer.as_secs() / TICK.as_secs()) as u8;
+                self.handle_granted(world, attempt, (at, offer), tokens);
+            }
             Push::Next { remaining, .. } => {
                 let when = world.clock + (remaining.as_secs() / TICK.as_secs()) as u8;
                 match &mut self.phase {
@@ -310,7 +315,7 @@ impl Client {
         &mut self,
         world: &mut World<'_>,
         attempt: AttemptId,
-        at: u8,
+        (at, offer): (u8, u8),
         tokens: TokenBlock,
     ) {
         let (lead, suspect) = match self.phase {
@@ -327,10 +332,10 @@ impl Client {
         };
         // Without an answer there is nothing to count from: the ask under way will tell.
         let Some(lead) = lead else { return };
-        let receipt = world.clock + OFFER_TICKS;
+        let receipt = world.clock + offer;
         let deadline = match world.setup.bug {
             Some(Bug::PushCountsFromReceipt) => receipt,
-            _ => receipt.min((at + OFFER_TICKS).saturating_sub(lead)),
+            _ => receipt.min((at + offer).saturating_sub(lead)),
         };
         let suspect = suspect && world.setup.bug != Some(Bug::NeverSuspect);
         self.hold(world, attempt, tokens, deadline, true, suspect);

@@ -16,11 +16,12 @@ const TTL_BOUND: &str = "no lease outlives its ttl";
 const VERDICT: &str = "a release is told the truth";
 const QUEUE: &str = "nobody stands in line without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
+const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
 
 /// The properties' names, in the order of the documents.
-pub const NAMES: [&str; 10] =
-    [EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, WAITER];
+pub const NAMES: [&str; 11] =
+    [EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER];
 
 /// Those that are promised under good timing only.
 pub const GOOD_TIMING_ONLY: [&str; 1] = [EXCLUSION];
@@ -43,6 +44,9 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
     ];
     if !setup.bad_timing {
         all.push(Property::always(EXCLUSION, exclusive));
+    }
+    if setup.timers {
+        all.push(Property::always(FIRST, first_asks_in_time));
     }
     // A silent repetition of an ask is the one thing that can leave a lease to its ttl. What the
     // release of such a lease is told, nobody hears.
@@ -79,6 +83,24 @@ fn somebody_behind_the_lease(_: &Setup, state: &State) -> bool {
 /// The line is as long as there are attempts that wait, or will be taken out.
 fn somebody_behind_the_waiter(_: &Setup, state: &State) -> bool {
     state.server.record.waiters().all(|waiter| stands_behind(state, waiter.attempt))
+}
+
+/// Whoever is the first in line reckons with the lease that it waits for, not with an earlier one
+/// that might have lasted for hours. What is on its way may still tell it.
+fn first_asks_in_time(_: &Setup, state: &State) -> bool {
+    let now = at(state.server_time);
+    let record = &state.server.record;
+    let (Some(first), false) = (record.waiters().next(), record.state(now) == Taken::Free) else {
+        return true;
+    };
+    let client = state.clients.get(usize::from(client_of(first.attempt)));
+    let Some(Phase::Waiting { attempt, ask_at, .. }) = client.map(|client| client.phase) else {
+        return true;
+    };
+    let told = state.network.iter().any(|message| message.concerns(attempt));
+    let left = record.remaining(now).as_secs() / super::TICK.as_secs();
+    let ends = state.clock + left as u8;
+    attempt != first.attempt || told || ask_at.is_some_and(|ask_at| ask_at <= ends)
 }
 
 /// A client knows of the attempt, or will hear of it, or has crashed.

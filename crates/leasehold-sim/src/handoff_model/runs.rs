@@ -35,6 +35,7 @@ const PLAIN: Setup = Setup {
     silent: false,
     gives_up: true,
     rotate: false,
+    timers: false,
     bug: None,
 };
 
@@ -55,6 +56,11 @@ pub const RUNS: &[Run] = &[
     run("three clients", Size::Small, Setup { clients: 3, ticks: 0, ..PLAIN }),
     run("bad timing", Size::Small, Setup { bad_timing: true, faults: 1, ticks: 1, ..PLAIN }),
     run("silent repetition", Size::Small, Setup { silent: true, faults: 1, ticks: 0, ..PLAIN }),
+    run(
+        "timers, two ttls",
+        Size::Small,
+        Setup { clients: 3, ticks: 4, timers: true, gives_up: false, ..PLAIN },
+    ),
     run("one fault, longer", Size::Medium, Setup { faults: 1, ..PLAIN }),
     run("two faults", Size::Medium, Setup { faults: 2, ticks: 0, ..PLAIN }),
     run(
@@ -100,6 +106,11 @@ pub const RUNS: &[Run] = &[
         "silent repetition, longer",
         Size::Medium,
         Setup { silent: true, faults: 1, ticks: 2, ..PLAIN },
+    ),
+    run(
+        "timers, two ttls, giving up",
+        Size::Medium,
+        Setup { clients: 3, ticks: 3, timers: true, ..PLAIN },
     ),
     run("two faults, longer", Size::Large, Setup { faults: 2, ..PLAIN }),
     run(

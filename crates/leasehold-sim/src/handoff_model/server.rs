@@ -1,9 +1,12 @@
 //! The server: the real record, with the planted bugs around it.
 
+use std::time::Duration;
+
 use leasehold_proto::handoff::{Answer, Ask, End, Push, Record, Renewed, State as Taken, Verdict};
 use leasehold_proto::{AttemptId, Now, Token};
 
-use super::{Bug, Setup, TICK, TTL};
+use super::state::client_of;
+use super::{Bug, Setup, TICK};
 
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,12 +44,21 @@ impl Server {
         if setup.bug == Some(Bug::RefusedByTheRecordAlone) && self.last_ended == Some(attempt) {
             return Answer::Ended;
         }
-        self.record.acquire(at(now), &ask(setup, attempt), reach)
+        // A push that tells nobody anything has reached whom it was for, as far as the record sees.
+        let mut handed = setup.bug != Some(Bug::DirectGrantTellsNobody);
+        let mut reach = |to, push| match push {
+            Push::Next { .. } if !handed => true,
+            _ => {
+                handed |= matches!(push, Push::Granted { .. });
+                reach(to, push)
+            }
+        };
+        self.record.acquire(at(now), &ask(setup, attempt), &mut reach)
     }
 
     pub(super) fn renew(&mut self, setup: &Setup, now: u8, attempt: AttemptId, base: u64) -> bool {
         let Some(base) = Token::new(base) else { return false };
-        let renewed = self.record.renew(at(now), attempt, base, TICK * u32::from(TTL));
+        let renewed = self.record.renew(at(now), attempt, base, ttl(setup, attempt));
         let lost = renewed == Renewed::Lost;
         if lost && setup.bug == Some(Bug::RenewalRevives) && self.holder(now).is_none() {
             let revived = self.record.acquire(at(now), &ask(setup, attempt), &mut |_, _| true);
@@ -90,6 +102,10 @@ impl Server {
             Some(Bug::TokensGivenBackWheneverOwner) if holds && !same => {
                 return self.give_back_too_much(now, end, reach);
             }
+            Some(Bug::LeavingTellsNobody) if owner != Some(end.attempt) => {
+                let mut mute = |to, push| matches!(push, Push::Next { .. }) || reach(to, push);
+                return self.record.release(at(now), &end, &mut mute);
+            }
             _ => {}
         }
         self.record.release(at(now), &end, reach)
@@ -116,6 +132,9 @@ impl Server {
 }
 
 fn ask(setup: &Setup, attempt: AttemptId) -> Ask {
-    let ttl = TICK * u32::from(TTL);
-    Ask { attempt, ttl, wait: true, fair: true, tokens: setup.block, tag: () }
+    Ask { attempt, ttl: ttl(setup, attempt), wait: true, fair: true, tokens: setup.block, tag: () }
+}
+
+fn ttl(setup: &Setup, attempt: AttemptId) -> Duration {
+    TICK * u32::from(setup.ttl(client_of(attempt)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_proto::handoff::{
-    Answer, Ask, End, Forced, OFFER, Push, Renewed, TOMBSTONE, Verdict,
+    Answer, Ask, End, Forced, OFFER, Part, Push, Renewed, TOMBSTONE, Verdict,
 };
 use leasehold_proto::{AttemptId, Token, TokenBlock};
 use leasehold_sim::script::{Request, Said};
@@ -39,6 +39,17 @@ impl Plain {
                 Said::Rotated(verdict, self.acquire(ask, reach))
             }
             Request::Force(token) => Said::Forced(self.force_release(token, reach)),
+        }
+    }
+
+    pub(crate) fn forget(&mut self, part: Part) {
+        match part {
+            Part::Lease => {
+                (self.state, self.owner, self.until) = ("", None, Duration::ZERO);
+                (self.base, self.top, self.lost, self.conf) = (0, 0, 0, false);
+            }
+            Part::Line => self.queue.clear(),
+            Part::Tombstones => self.tombstones.clear(),
         }
     }
 
@@ -107,6 +118,12 @@ impl Plain {
         }
     }
 
+    fn grant_now(&mut self, ask: Ask, reach: Reach<'_>) -> Answer {
+        let granted = self.grant(&ask, ask.ttl, true);
+        self.next(Some(ask.attempt), reach);
+        granted
+    }
+
     fn queued(&self, a: AttemptId) -> Answer {
         let place = self.queue.values().position(|ask| ask.attempt == a).unwrap();
         Answer::Queued { place, base: Token::new(self.base), remaining: self.remaining() }
@@ -150,14 +167,14 @@ impl Plain {
         self.state = "";
         let first = self.head().is_none_or(|head| head.attempt == a);
         if late || first || !ask.fair {
-            return self.grant(&ask, ask.ttl, true);
+            return self.grant_now(ask, reach);
         }
         if ask.wait {
             self.enqueue_once(ask);
         }
         self.hand_on(ask.wait.then_some(a), reach);
         if self.state.is_empty() {
-            return self.grant(&ask, ask.ttl, true);
+            return self.grant_now(ask, reach);
         }
         match (self.owner == Some(a), ask.wait) {
             (true, _) => Answer::Granted(self.block()),
@@ -178,6 +195,7 @@ impl Plain {
 
     fn release(&mut self, end: End, reach: Reach<'_>) -> Verdict {
         let base = end.base.map(Token::get);
+        let was_first = self.head().is_some_and(|head| head.attempt == end.attempt);
         self.remove(end.attempt);
         if end.suspect {
             self.tombstones.insert(end.attempt, self.now + TOMBSTONE);
@@ -200,6 +218,9 @@ impl Plain {
                 None => self.hand_on(None, reach),
             }
             return if ended || different { Verdict::Lost } else { Verdict::Released };
+        }
+        if was_first && !self.state.is_empty() {
+            self.next(None, reach);
         }
         match base {
             None => Verdict::Gone,

@@ -1,0 +1,254 @@
+//! Servers that cannot be used and input that is not allowed: said clearly, and nothing changed.
+
+use leasehold_conformance::kit::{Certificates, Proxy, RedisServer, Settings};
+use leasehold_conformance::until;
+use leasehold_core::backend::{Backend, Origin};
+use leasehold_core::{Error, ErrorKind};
+
+use crate::side::Side;
+use crate::{Test, connect, plain, secs, test, try_connect};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_replica_is_refused),
+    test!(a_demoted_server_is_left_for_the_one_that_its_name_leads_to),
+    test!(a_node_of_a_cluster_is_refused),
+    test!(a_sentinel_is_refused),
+    test!(a_database_that_is_not_there_is_refused),
+    test!(an_expired_certificate_is_refused),
+    test!(a_certificate_of_another_authority_is_refused),
+    test!(a_server_with_too_few_replicas_refuses),
+    test!(a_server_that_cannot_save_refuses),
+    test!(credentials_that_are_no_longer_right_are_named),
+    test!(used_up_tokens_are_said_and_nothing_is_changed),
+    test!(a_newer_record_is_left_alone_by_everything),
+    test!(names_go_up_to_their_limit),
+    test!(metadata_that_is_too_large_is_refused),
+    test!(what_does_not_fit_into_its_field_is_refused),
+];
+
+/// The kind, and words that must stand in the text.
+#[track_caller]
+fn says(error: &Error, kind: ErrorKind, words: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+}
+
+async fn a_replica_is_refused() {
+    let master = plain();
+    let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
+    let error = try_connect(&replica.url()).await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["replica", "name its master"]);
+}
+
+async fn a_demoted_server_is_left_for_the_one_that_its_name_leads_to() {
+    let (old, new) = (plain(), plain());
+    let proxy = Proxy::start(&old).unwrap();
+    let client = connect(&proxy.url()).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let port = new.port().to_string();
+    old.admin(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    let lock = client.lock("a");
+    let asking = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    until("the connection is given up for another", || async { proxy.connections_made() > 1 })
+        .await
+        .unwrap();
+    proxy.point_to(&new);
+    asking.await.unwrap().unwrap().release().await.unwrap();
+    assert!(new.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer() == Some(1));
+}
+
+async fn a_node_of_a_cluster_is_refused() {
+    let node = RedisServer::start(Settings::new().cluster()).unwrap();
+    let error = try_connect(&node.url()).await.unwrap_err();
+    says(&error, ErrorKind::Unsupported, &["cluster", "name a server that is none"]);
+}
+
+async fn a_sentinel_is_refused() {
+    let master = plain();
+    let settings = Settings::new().sentinel("main", &master, 1);
+    let sentinel = RedisServer::start(settings).unwrap();
+    let error = try_connect(&sentinel.url()).await.unwrap_err();
+    says(&error, ErrorKind::Unsupported, &["Sentinel", "name the server it watches"]);
+}
+
+async fn a_database_that_is_not_there_is_refused() {
+    let server = plain();
+    let error = try_connect(&format!("{}/99", server.url())).await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["no database of this number", "db=N"]);
+    let error = try_connect(&format!("{}/first", server.url())).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["database", "a number"]);
+}
+
+/// The URL of a server with TLS, as somebody reaches it who trusts `trusted`.
+fn tls(server: &RedisServer, trusted: &Certificates) -> String {
+    let url = server.tls_url().unwrap();
+    format!("{url}?tls-ca={}", trusted.authority().display())
+}
+
+async fn an_expired_certificate_is_refused() {
+    let expired = Certificates::make_expired().unwrap();
+    let settings = Settings::new().tls(&expired).tls_client_optional();
+    let server = RedisServer::start(settings).unwrap();
+    let error = try_connect(&tls(&server, &expired)).await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["certificate has expired", "renew it"]);
+}
+
+async fn a_certificate_of_another_authority_is_refused() {
+    let (right, wrong) = (Certificates::make().unwrap(), Certificates::make().unwrap());
+    let settings = Settings::new().tls(&right).tls_client_optional();
+    let server = RedisServer::start(settings).unwrap();
+    let error = try_connect(&tls(&server, &wrong)).await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["not trusted", "tls-ca"]);
+    try_connect(&tls(&server, &right)).await.unwrap();
+}
+
+async fn a_server_with_too_few_replicas_refuses() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    server.admin(&["CONFIG", "SET", "min-replicas-to-write", "1"]).unwrap();
+    let error = client.lock("b").acquire().await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["too few replicas", "min-replicas-to-write"]);
+    assert_eq!(server.admin(&["EXISTS", "leasehold:{b}"]).unwrap().integer(), Some(0));
+    server.admin(&["CONFIG", "SET", "min-replicas-to-write", "0"]).unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn a_server_that_cannot_save_refuses() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    server.admin(&["CONFIG", "SET", "save", "1 1"]).unwrap();
+    // Nothing can be written where a directory stands.
+    std::fs::create_dir(server.data().join("dump.rdb")).unwrap();
+    server.admin(&["BGSAVE"]).unwrap();
+    until("the snapshot fails", || async {
+        let info = server.admin(&["INFO", "persistence"]).unwrap().text();
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await
+    .unwrap();
+    let error = client.lock("b").acquire().await.unwrap_err();
+    says(&error, ErrorKind::Refused, &["cannot save its data", "MISCONF"]);
+    assert_eq!(server.admin(&["EXISTS", "leasehold:{b}"]).unwrap().integer(), Some(0));
+    server.admin(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]).unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn credentials_that_are_no_longer_right_are_named() {
+    let server = RedisServer::start(Settings::new().password("s3cret")).unwrap();
+    let client = connect(&server.url()).await;
+    server.admin(&["CONFIG", "SET", "requirepass", "another"]).unwrap();
+    server.admin(&["CLIENT", "KILL", "TYPE", "normal"]).ok();
+    server.admin(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    let says_so = async || {
+        let error = client.lock("a").status().await.err()?;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+        error.to_string().contains("wrong user or password").then_some(())
+    };
+    until("the cause is told", || async { says_so().await.is_some() }).await.unwrap();
+    server.admin(&["CONFIG", "SET", "requirepass", "s3cret"]).unwrap();
+    client.lock("a").acquire_within(secs(20)).await.unwrap().release().await.unwrap();
+}
+
+async fn used_up_tokens_are_said_and_nothing_is_changed() {
+    let server = plain();
+    let mut side = Side::connect(&server.url()).await;
+    let ask = side.ask(secs(30));
+    let first = side.granted(&ask).await;
+    side.verdict(&crate::side::end(&ask, first)).await;
+    for left in [0, 1, 15] {
+        let last = format!("{:016}", leasehold_core::Token::MAX.get() - left);
+        server.admin(&["SETRANGE", "leasehold:{a}", "52", &last]).unwrap();
+        let before = server.admin(&["GET", "leasehold:{a}"]).unwrap();
+        let ask = side.ask(secs(30));
+        let error = side.backend.acquire(ask).await.unwrap_err();
+        says(&error, ErrorKind::Foreign, &["leasehold:{a}", "used up"]);
+        assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap(), before);
+    }
+    let mut ask = side.ask(secs(30));
+    ask.tokens = 15;
+    assert_eq!(side.granted(&ask).await.tokens.top(), leasehold_core::Token::MAX);
+}
+
+async fn a_newer_record_is_left_alone_by_everything() {
+    let server = plain();
+    let mut side = Side::connect(&server.url()).await;
+    let ask = side.ask(secs(30));
+    let grant = side.granted(&ask).await;
+    let newer = format!("L2{}", "0".repeat(200));
+    server.admin(&["SET", "leasehold:{a}", &newer]).unwrap();
+    let newer_version = ["newer version", "upgrade this program"];
+    let error = side.backend.acquire(ask.clone()).await.unwrap_err();
+    says(&error, ErrorKind::Foreign, &newer_version);
+    let name = crate::side::name();
+    let error = side.backend.status(&name).await.unwrap_err();
+    says(&error, ErrorKind::Foreign, &newer_version);
+    let error = side.backend.force_release(&name, grant.tokens.base()).await.unwrap_err();
+    says(&error, ErrorKind::Foreign, &newer_version);
+    let renewed = side.renew(&ask, grant).await.unwrap();
+    assert_eq!(renewed, leasehold_core::backend::Renewed::Lost);
+    let verdict = side.verdict(&crate::side::end(&ask, grant)).await;
+    assert_eq!(verdict, leasehold_core::backend::Verdict::Lost);
+    assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap().text(), newer);
+}
+
+async fn names_go_up_to_their_limit() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    for name in ["{".repeat(512), "锁".repeat(170), "*".repeat(512)] {
+        let guard = client.lock(name.as_str()).acquire().await.unwrap();
+        assert_eq!(client.list(&name, 10).await.unwrap().len(), 1);
+        guard.release().await.unwrap();
+    }
+    let keys = server.admin(&["DBSIZE"]).unwrap();
+    for name in [String::new(), "a".repeat(513), "a\nb".to_owned()] {
+        let error = client.lock(name.as_str()).acquire().await.unwrap_err();
+        says(&error, ErrorKind::Invalid, &["name"]);
+    }
+    assert_eq!(server.admin(&["DBSIZE"]).unwrap(), keys);
+}
+
+async fn metadata_that_is_too_large_is_refused() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let error = client.lock("a").metadata("x".repeat(1025)).acquire().await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["metadata", "1025", "1024"]);
+    assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
+    // What becomes longest when it is escaped.
+    let text = "\u{1}".repeat(1024);
+    let guard = client.lock("a").metadata(text.as_str()).acquire().await.unwrap();
+    let holder = client.lock("a").status().await.unwrap().holder.unwrap();
+    assert_eq!(holder.metadata.as_deref(), Some(text.as_str()));
+    guard.release().await.unwrap();
+}
+
+async fn what_does_not_fit_into_its_field_is_refused() {
+    let server = plain();
+    let mut side = Side::connect(&server.url()).await;
+    let mut long = side.ask(secs(100_000));
+    let error = side.backend.acquire(long.clone()).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["ttl"]);
+    long.ttl = secs(24 * 3600);
+    long.tokens = 100_000_000;
+    let error = side.backend.acquire(long.clone()).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["tokens"]);
+    let mut end = crate::side::unheard(&long);
+    end.keep = Some(secs(100_000));
+    says(&side.release(&end).await.unwrap_err(), ErrorKind::Invalid, &["keep"]);
+    end.keep = None;
+    end.then = Some(long.clone().into());
+    says(&side.release(&end).await.unwrap_err(), ErrorKind::Invalid, &["tokens"]);
+    let origin = Origin::new("host", 1, Some("x".repeat(10_000)));
+    (long.tokens, long.origin) = (16, std::sync::Arc::new(origin));
+    says(&side.backend.acquire(long).await.unwrap_err(), ErrorKind::Invalid, &["metadata"]);
+    assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
+    let longest = side.ask(secs(24 * 3600));
+    side.granted(&longest).await;
+    let remaining = side.status().await.remaining.unwrap();
+    assert!(remaining > secs(86_000), "{remaining:?}");
+}

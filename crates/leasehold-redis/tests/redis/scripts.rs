@@ -1,0 +1,64 @@
+//! The scripts say and do the same as the record of `leasehold-proto`, in random steps: one call
+//! with one key or many, late and repeated requests, clients that cannot be reached, lost keys,
+//! and keys that hold something of somebody else's.
+//!
+//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the usual ones.
+
+mod call;
+mod expected;
+mod server;
+mod steps;
+mod words;
+
+// The very scripts that the engine loads.
+#[allow(dead_code, reason = "the engine uses the rest")]
+#[path = "../../src/script.rs"]
+mod code;
+
+use std::ops::Range;
+
+use leasehold_sim::shrink;
+
+use crate::{Test, test};
+use call::calls;
+use server::Server;
+use steps::{Step, random};
+
+pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_record_say_the_same_in_random_steps)];
+
+/// Steps of one seed.
+const STEPS: usize = 200;
+/// What the tests try: some 20,000 steps.
+const SEEDS: Range<u64> = 0..100;
+
+async fn the_scripts_and_the_record_say_the_same_in_random_steps() {
+    let mut server = Server::start();
+    for seed in seeds() {
+        let steps = random(seed, STEPS);
+        if difference(&mut server, seed, &steps).is_none() {
+            continue;
+        }
+        let steps = shrink(steps, |steps| difference(&mut server, seed, steps).is_some());
+        let difference = difference(&mut server, seed, &steps).unwrap_or_default();
+        let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+        panic!("seed {seed}: {difference}\nin these steps:\n{}", steps.join("\n"));
+    }
+}
+
+/// What is not the same, if anything.
+fn difference(server: &mut Server, seed: u64, steps: &[Step]) -> Option<String> {
+    server.clear(seed);
+    let mut expected = expected::Expected::new(seed);
+    for call in calls(steps) {
+        if let Err(difference) = expected.compare(server, call) {
+            return Some(format!("{difference}\nin the call {call:?}"));
+        }
+    }
+    None
+}
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("LEASEHOLD_SEEDS") else { return SEEDS };
+    let (from, to) = text.split_once('-').expect("LEASEHOLD_SEEDS=FROM-TO");
+    from.parse().unwrap()..to.parse().unwrap()
+}

@@ -1,0 +1,183 @@
+//! A server whose scripts go by a clock that the test sets.
+
+use leasehold_conformance::kit::{Admin, RedisServer, Value};
+use leasehold_proto::handoff::Part;
+use leasehold_sim::script::CLIENTS;
+
+use super::code::{Script, Scripts};
+use super::steps::{FOREIGN, LOCKS};
+use crate::plain;
+
+/// In place of the server's own time.
+const CLOCK: &str = "(function() local c = redis.call('GET', 'clock') \
+                     return {string.sub(c, 1, -7), string.sub(c, -6)} end)()";
+
+/// What may lie under a key that is not ours, and whether it looks like a newer record.
+const STRANGE: [(&[&str], bool); 5] = [
+    (&["SET", "KEY", "550e8400-e29b-41d4"], false),
+    (&["HSET", "KEY", "a", "1"], false),
+    (&["SET", "KEY", "L2 and what comes after"], true),
+    (&["SET", "KEY", "L1H0 but far too short"], false),
+    (&["RPUSH", "KEY", "a"], false),
+];
+
+/// The server and the hashes of its scripts.
+pub(super) struct Server {
+    admin: Admin,
+    /// What the clients are pushed: one connection that listens for all of them.
+    ears: Admin,
+    listening: Vec<bool>,
+    pub(super) acquire: String,
+    pub(super) release: String,
+    pub(super) rotate: String,
+    pub(super) renew: String,
+    pub(super) force: String,
+    pub(super) status: String,
+    _server: RedisServer,
+}
+
+/// What is stored of one lock.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// The record, if it is a string.
+    pub(super) record: Option<String>,
+    /// How long its key lives, in ms.
+    pub(super) lives_ms: i64,
+    /// The queue's members, with their tickets between them.
+    pub(super) queue: Vec<String>,
+    /// The tombstones: attempts, each with its end after it.
+    pub(super) tombs: Vec<String>,
+}
+
+pub(super) fn key(lock: usize) -> String {
+    format!("leasehold:{{lock {lock}}}")
+}
+
+fn channel(client: usize) -> String {
+    format!("leasehold:c:{client:016x}")
+}
+
+impl Server {
+    pub(super) fn start() -> Self {
+        let server = plain();
+        let mut admin = server.connect().unwrap();
+        let mut ears = server.connect().unwrap();
+        ears.call(&["HELLO", "3"]).unwrap();
+        let scripts = Scripts::new();
+        let mut load = |script: &Script| {
+            assert_eq!(script.code().matches("redis.call('TIME')").count(), 1);
+            let code = script.code().replace("redis.call('TIME')", CLOCK);
+            admin.call(&["SCRIPT", "LOAD", &code]).unwrap().text()
+        };
+        let (acquire, release) = (load(&scripts.acquire), load(&scripts.release));
+        let rotate = load(&scripts.rotate);
+        let (renew, force) = (load(&scripts.renew), load(&scripts.force_release));
+        let status = load(&scripts.status);
+        let listening = vec![false; CLIENTS as usize];
+        Self {
+            admin,
+            ears,
+            listening,
+            acquire,
+            release,
+            rotate,
+            renew,
+            force,
+            status,
+            _server: server,
+        }
+    }
+
+    /// Nothing is stored but what is not ours, and everybody listens.
+    pub(super) fn clear(&mut self, seed: u64) {
+        self.admin.call(&["FLUSHALL"]).unwrap();
+        (0..self.listening.len()).for_each(|client| self.listen(client, true));
+        let (command, _) = STRANGE[seed as usize % STRANGE.len()];
+        let key = key(FOREIGN);
+        let command: Vec<&str> =
+            command.iter().map(|part| if *part == "KEY" { &key } else { *part }).collect();
+        self.admin.call(&command).unwrap();
+    }
+
+    /// What an ask is answered at the key that is not ours.
+    pub(super) fn strange_answer(seed: u64) -> &'static str {
+        if STRANGE[seed as usize % STRANGE.len()].1 { "XV" } else { "XF" }
+    }
+
+    /// What lies under the key that is not ours, byte by byte.
+    pub(super) fn strange_bytes(&mut self) -> Value {
+        self.admin.call(&["DUMP", &key(FOREIGN)]).unwrap()
+    }
+
+    pub(super) fn listen(&mut self, client: usize, on: bool) {
+        if self.listening[client] != on {
+            self.listening[client] = on;
+            let command = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+            self.ears.send(&[command, &channel(client)]).unwrap();
+            assert!(matches!(self.ears.receive().unwrap(), Value::Push(_)));
+        }
+    }
+
+    pub(super) fn forget(&mut self, lock: usize, part: Part) {
+        let end = match part {
+            Part::Lease => "",
+            Part::Line => ":q",
+            Part::Tombstones => ":t",
+        };
+        self.admin.call(&["DEL", &format!("{}{end}", key(lock))]).unwrap();
+    }
+
+    /// Calls a script at a time in us; its answer, and what it pushed, in order.
+    pub(super) fn call(
+        &mut self,
+        now_us: u64,
+        hash: &str,
+        keys: &[String],
+        arguments: &[String],
+    ) -> (Value, Vec<String>) {
+        let mut command = vec!["EVALSHA".to_owned(), hash.to_owned(), keys.len().to_string()];
+        command.extend(keys.iter().chain(arguments).cloned());
+        self.admin.send(&["SET", "clock", &now_us.to_string()]).unwrap();
+        self.admin.send(&command).unwrap();
+        self.admin.receive().unwrap();
+        let answer = self.admin.receive().unwrap();
+        (answer, self.pushed())
+    }
+
+    fn pushed(&mut self) -> Vec<String> {
+        self.ears.send(&["PING"]).unwrap();
+        let mut pushed = Vec::new();
+        while let Value::Push(parts) = self.ears.receive().unwrap() {
+            let to = parts[1].text().replace("leasehold:c:", "");
+            pushed.push(format!("to {to}: {}", parts[2].text()));
+        }
+        pushed
+    }
+
+    /// What is stored of these locks; the time is still that of the last call.
+    pub(super) fn stored(&mut self, locks: &[usize]) -> Vec<Stored> {
+        let keys: Vec<String> = locks.iter().map(|lock| key(*lock)).collect();
+        let count = keys.len().to_string();
+        let mut status = vec!["EVALSHA", &self.status, &count];
+        status.extend(keys.iter().map(String::as_str));
+        self.admin.send(&status).unwrap();
+        for key in &keys {
+            self.admin.send(&["ZRANGE", &format!("{key}:t"), "0", "-1", "WITHSCORES"]).unwrap();
+            self.admin.send(&["PTTL", key]).unwrap();
+        }
+        let texts = |value: &Value| value.items().iter().map(Value::text).collect();
+        let status = self.admin.receive().unwrap();
+        assert_eq!(status.items().len(), 3 * LOCKS.min(locks.len()), "{status:?}");
+        let mut stored = Vec::new();
+        for answers in status.items().chunks(3) {
+            let record = match &answers[0] {
+                Value::Null => None,
+                other => Some(other.text()),
+            };
+            let tombs = texts(&self.admin.receive().unwrap());
+            let lives_ms = self.admin.receive().unwrap().integer().unwrap();
+            stored.push(Stored { record, lives_ms, queue: texts(&answers[2]), tombs });
+        }
+        stored
+    }
+}

@@ -1,0 +1,148 @@
+//! The scripts' arguments, answers and records, byte by byte as `docs/redis.md` describes them.
+
+use std::time::Duration;
+
+use leasehold_proto::handoff::{Answer, Ask, End, Forced, OFFER, Push, Verdict};
+use leasehold_proto::{AttemptId, Token};
+use leasehold_sim::script::{Request, terms};
+
+use super::steps::UNIT;
+
+/// What an attempt says about itself.
+pub(super) fn tail(attempt: AttemptId) -> String {
+    let length = usize::from(attempt.to_bytes()[11]) * 3;
+    format!("{}{}", "x".repeat(length), &attempt.to_string()[8..])
+}
+
+/// How it stands in the queue.
+pub(super) fn member(attempt: AttemptId) -> String {
+    let (ttl, tokens) = terms(attempt, UNIT);
+    let tail = tail(attempt);
+    format!("{attempt}{:08}{tokens:08}{:04}{tail}", ttl.as_millis(), tail.len())
+}
+
+/// The arguments that stand for one request.
+pub(super) fn arguments(request: &Request) -> Vec<String> {
+    match request {
+        Request::Acquire(request) => vec![ask(request)],
+        Request::Renew(attempt, base, ttl) => {
+            vec![format!("{attempt}{:016}{:08}", base.get(), ttl.as_millis())]
+        }
+        Request::Release(request) => vec![end(request)],
+        Request::Rotate(request, then) => vec![end(request), ask(then)],
+        Request::Force(token) => vec![format!("{:016}", token.get())],
+    }
+}
+
+fn ask(ask: &Ask) -> String {
+    let member = member(ask.attempt);
+    let flags = u8::from(ask.wait) + 2 * u8::from(ask.fair);
+    format!("{}{flags}{}", &member[..32], &member[32..])
+}
+
+fn end(end: &End) -> String {
+    let number = |token: Option<Token>| token.map_or(0, Token::get);
+    let flags =
+        u8::from(end.base.is_some()) + 2 * u8::from(end.last.is_some()) + 4 * u8::from(end.suspect);
+    let keep = end.keep.unwrap_or_default().as_millis();
+    let (base, last) = (number(end.base), number(end.last));
+    format!("{}{base:016}{last:016}{flags}{keep:08}{}", end.attempt, member(end.attempt))
+}
+
+/// `wanted`: others wait.
+pub(super) fn answer(answer: Answer, now_us: u64, wanted: bool) -> String {
+    match answer {
+        Answer::Granted(tokens) => {
+            let wanted = if wanted { "w" } else { "" };
+            format!("G{:016}{:016}{wanted}", tokens.base().get(), tokens.top().get())
+        }
+        Answer::Queued { place, remaining, .. } => {
+            let again = ms(remaining) + place as u64 * OFFER.as_millis() as u64;
+            format!("Q{now_us:016}{again:010}{place}")
+        }
+        Answer::Busy(remaining) => format!("B{}", ms(remaining)),
+        Answer::Ended => "E".to_owned(),
+        Answer::UsedUp => "XT".to_owned(),
+    }
+}
+
+pub(super) fn verdict(verdict: Verdict) -> String {
+    let letter = match verdict {
+        Verdict::Released => "R",
+        Verdict::Lost => "L",
+        Verdict::Gone => "G",
+        Verdict::Unknown => "U",
+    };
+    letter.to_owned()
+}
+
+pub(super) fn forced(forced: Forced) -> String {
+    match forced {
+        Forced::Ended => "E".to_owned(),
+        Forced::NotHeld => "N".to_owned(),
+        Forced::Other(base) => format!("O{:016}", base.get()),
+    }
+}
+
+pub(super) fn push(attempt: AttemptId, push: Push, now_us: u64, key: &str) -> String {
+    let message = match push {
+        Push::Granted { tokens, offer, waiters } => format!(
+            "G{attempt}{:016}{:016}{now_us:016}{:08}{}{key}",
+            tokens.base().get(),
+            tokens.top().get(),
+            offer.as_millis(),
+            if waiters > 0 { 'w' } else { '-' },
+        ),
+        Push::Next { remaining, .. } => format!("N{attempt}{:010}{key}", ms(remaining)),
+        Push::Wanted { .. } => format!("W{attempt}{key}"),
+    };
+    format!("to {}: {message}", &attempt.to_string()[..16])
+}
+
+/// Rounded up: nobody is to come again too early.
+fn ms(time: Duration) -> u64 {
+    time.as_micros().div_ceil(1000) as u64
+}
+
+/// A record as it is stored.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) state: char,
+    pub(super) waits: bool,
+    pub(super) tombs: bool,
+    pub(super) owner: String,
+    pub(super) base: u64,
+    pub(super) top: u64,
+    pub(super) ends: u64,
+    pub(super) lives: u64,
+    pub(super) tail: String,
+}
+
+impl Fields {
+    pub(super) fn read(record: &str) -> Result<Self, String> {
+        let text = |from: usize, length: usize| {
+            record.get(from..from + length).ok_or_else(|| format!("too short: {record:?}"))
+        };
+        let number = |from: usize, length: usize| {
+            let text = text(from, length)?;
+            text.parse::<u64>().map_err(|_| format!("{text:?} at {from} in {record:?}"))
+        };
+        if text(0, 2)? != "L1" {
+            return Err(format!("not a record: {record:?}"));
+        }
+        let flags = number(3, 1)?;
+        number(68, 16)?;
+        number(100, 16)?;
+        Ok(Self {
+            state: text(2, 1)?.chars().next().unwrap_or_default(),
+            waits: flags % 2 == 1,
+            tombs: flags >= 2,
+            owner: text(4, 32)?.to_owned(),
+            base: number(36, 16)?,
+            top: number(52, 16)?,
+            ends: number(84, 16)?,
+            lives: number(116, 16)?,
+            tail: text(136, number(132, 4)? as usize)?.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! A backend without a client around it, so that a test says itself what is asked and when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_conformance::until;
+use leasehold_core::backend::{
+    Answer, Ask, Backend, End, Ended, Event, EventSink, Grant, Mode, Origin, Renewal, Renewed,
+    State, Status, Verdict,
+};
+use leasehold_core::{AttemptId, ClientId, Name, Result, StoreUrl};
+use leasehold_redis::RedisBackend;
+use tokio::sync::mpsc;
+
+static SIDES: AtomicU64 = AtomicU64::new(1);
+
+/// One connection under an id of its own.
+pub(crate) struct Side {
+    pub(crate) backend: RedisBackend,
+    pub(crate) client: ClientId,
+    events: mpsc::UnboundedReceiver<Event>,
+    sequence: u32,
+}
+
+impl Side {
+    pub(crate) async fn connect(url: &str) -> Self {
+        let backend = leasehold_redis::connect(StoreUrl::parse(url).unwrap()).await.unwrap();
+        let client = ClientId::from_bits(0xabc_0000 + SIDES.fetch_add(1, Ordering::Relaxed));
+        let (sink, events) = EventSink::channel();
+        backend.attach(client, sink);
+        Self { backend, client, events, sequence: 0 }
+    }
+
+    /// A waiting ask for lock `a` by a new attempt.
+    pub(crate) fn ask(&mut self, ttl: Duration) -> Ask {
+        self.sequence += 1;
+        let attempt = AttemptId::new(self.client, self.sequence, 0);
+        Ask {
+            name: name(),
+            attempt,
+            mode: Mode::Exclusive,
+            ttl,
+            wait: true,
+            fair: true,
+            tokens: 16,
+            origin: Arc::new(Origin::new("host", 1, None)),
+        }
+    }
+
+    pub(crate) async fn acquire(&self, ask: &Ask) -> Answer {
+        self.backend.acquire(ask.clone()).await.unwrap()
+    }
+
+    /// Asks, and is granted the lease.
+    pub(crate) async fn granted(&self, ask: &Ask) -> Grant {
+        match self.acquire(ask).await {
+            Answer::Granted(grant) => grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks, and is put in line.
+    pub(crate) async fn queued(&self, ask: &Ask) -> Duration {
+        match self.acquire(ask).await {
+            Answer::Queued { ask_again, .. } => ask_again,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn release(&self, end: &End) -> Result<Ended> {
+        self.backend.release(end.clone()).await
+    }
+
+    pub(crate) async fn verdict(&self, end: &End) -> Verdict {
+        self.release(end).await.unwrap().verdict
+    }
+
+    pub(crate) async fn renew(&self, ask: &Ask, grant: Grant) -> Result<Renewed> {
+        let base = grant.tokens.base();
+        let lease = Renewal { name: ask.name.clone(), attempt: ask.attempt, base, ttl: ask.ttl };
+        self.backend.renew(&[lease]).await.pop().unwrap()
+    }
+
+    pub(crate) async fn status(&self) -> Status {
+        self.backend.status(&name()).await.unwrap()
+    }
+
+    /// Waits until the lock's lease has ended by its ttl.
+    pub(crate) async fn ended(&self) {
+        until("the lease ends", || async { self.status().await.state == State::Free })
+            .await
+            .unwrap();
+    }
+
+    /// Waits for a grant by push.
+    pub(crate) async fn pushed(&mut self) -> (AttemptId, Grant) {
+        loop {
+            if let Event::Granted { attempt, grant, .. } = self.next_event().await {
+                return (attempt, grant);
+            }
+        }
+    }
+
+    pub(crate) async fn next_event(&mut self) -> Event {
+        self.events.recv().await.unwrap()
+    }
+}
+
+pub(crate) fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+/// The end of an attempt that has not heard of a grant.
+pub(crate) fn unheard(ask: &Ask) -> End {
+    let (name, attempt) = (ask.name.clone(), ask.attempt);
+    End { name, attempt, base: None, last: None, suspect: false, keep: None, then: None }
+}
+
+/// The end of a lease of which the first token was used.
+pub(crate) fn end(ask: &Ask, grant: Grant) -> End {
+    let base = grant.tokens.base();
+    End { base: Some(base), last: Some(base), ..unheard(ask) }
+}
