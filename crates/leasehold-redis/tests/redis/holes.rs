@@ -45,7 +45,7 @@ async fn hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation() {
     assert!(matches!(ended.then, Some(Answer::Queued { .. })), "{ended:?}");
     let (base, top) = (pushed.tokens.base().get(), pushed.tokens.top().get());
     let channel = format!("leasehold:c:{}", one.client);
-    let message = format!("G{attempt}{base:016}{top:016}{base:016}00002000leasehold:{{a}}");
+    let message = format!("G{attempt}{base:016}{top:016}{base:016}00002000-leasehold:{{a}}");
     assert_eq!(server.admin(&["PUBLISH", &channel, &message]).unwrap().integer(), Some(1));
     let (attempt, again) = one.pushed().await;
     assert_eq!(attempt, waits.attempt, "it is about the ended attempt");
@@ -71,7 +71,7 @@ async fn hole_1_an_old_push_does_nothing_to_a_client_that_holds_again() {
     first.release().await.unwrap();
     let second = client.lock("a").acquire().await.unwrap();
     let channel = format!("leasehold:c:{}", &attempt.to_string()[..16]);
-    let message = format!("G{attempt}{token:016}{token:016}{token:016}00002000leasehold:{{a}}");
+    let message = format!("G{attempt}{token:016}{token:016}{token:016}00002000-leasehold:{{a}}");
     assert_eq!(server.admin(&["PUBLISH", &channel, &message]).unwrap().integer(), Some(1));
     client.settle().await;
     assert!(second.is_valid());
