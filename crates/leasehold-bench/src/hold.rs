@@ -3,21 +3,25 @@
 
 mod held;
 mod picture;
-pub(crate) mod round;
+mod round;
+#[cfg(feature = "servers")]
+mod task_per_lock;
 mod waiting;
 
 use std::collections::BTreeMap;
 
-use crate::args::{Common, count};
+use crate::common::{Common, count};
 use crate::measure::median;
-use crate::metric::{BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric};
+use crate::metric::{
+    BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric, SERVER_MS_PER_S,
+};
 use crate::progress::Progress;
 use crate::row::{Row, Setup};
-use crate::runtime::Flavour;
 use crate::store::Store;
 use crate::{Result, output, system};
 
-use round::{Figures, Phase, Round};
+pub(crate) use round::Round;
+use round::{Figures, Phase};
 
 /// Descriptors that a process needs beside those of its locks.
 const SPARE: u64 = 200;
@@ -33,7 +37,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) common: Common,
     /// Locks that are held at once
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = count)]
     pub(crate) locks: usize,
     /// Tasks that wait for one lock
     #[arg(long, value_name = "N", default_value = "10000", value_parser = count)]
@@ -43,19 +47,20 @@ pub(crate) struct HoldArgs {
     pub(crate) seconds: Option<u64>,
 }
 
-/// Who does a round: a new process, or the process itself.
-pub(crate) type Does = fn(&Round) -> Result<Figures>;
-
-/// Measures and reports.
-pub(crate) fn run(args: &HoldArgs) -> Result<()> {
+/// Measures and reports; `again` is how this program is called again.
+pub(crate) fn run(args: &HoldArgs, stores: &[Store], again: &[&str]) -> Result<()> {
     output::check(&args.common)?;
-    let (rows, notes) = measure(args, round::apart)?;
+    let (rows, notes) = measure(args, stores, &|round| round.apart(again))?;
     output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
-/// All figures, and what is to be said beside them.
-pub(crate) fn measure(args: &HoldArgs, does: Does) -> Result<(Vec<Row>, Vec<String>)> {
-    let rounds = plan(args)?;
+/// All figures, and what is to be said beside them; `does` does a round.
+pub(crate) fn measure(
+    args: &HoldArgs,
+    stores: &[Store],
+    does: &dyn Fn(&Round) -> Result<Figures>,
+) -> Result<(Vec<Row>, Vec<String>)> {
+    let rounds = plan(args, stores)?;
     let mut notes = Vec::new();
     if let Some(less) = rounds.iter().find(|round| round.locks < args.locks) {
         notes.push(format!(
@@ -84,7 +89,7 @@ pub(crate) fn measure(args: &HoldArgs, does: Does) -> Result<(Vec<Row>, Vec<Stri
 }
 
 /// The rounds that are done in turn.
-fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
+fn plan(args: &HoldArgs, stores: &[Store]) -> Result<Vec<Round>> {
     let (ttl_ms, seconds) = if args.common.quick { (3_000, 2) } else { (30_000, 20) };
     let seconds = args.seconds.unwrap_or(seconds);
     if seconds * 1000 < ttl_ms / 3 {
@@ -97,10 +102,10 @@ fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
     }
     let room = usize::try_from(system::descriptors()?.saturating_sub(SPARE)).unwrap_or(usize::MAX);
     let mut rounds = Vec::new();
-    for store in args.common.stores(&[Store::Memory]) {
+    for store in stores {
         let locks = if store.backend() == "file" { args.locks.min(room) } else { args.locks };
         for runtime in args.common.flavours() {
-            for phase in [Phase::Held, Phase::Waiting] {
+            for phase in phases(store) {
                 rounds.push(Round {
                     phase,
                     store: store.clone(),
@@ -116,6 +121,14 @@ fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
     Ok(rounds)
 }
 
+fn phases(store: &Store) -> Vec<Phase> {
+    match store {
+        #[cfg(feature = "servers")]
+        Store::Redis => vec![Phase::Held, Phase::TaskPerLock, Phase::Waiting],
+        _ => vec![Phase::Held, Phase::Waiting],
+    }
+}
+
 fn rows(round: &Round, figures: &BTreeMap<String, Vec<f64>>) -> Vec<Row> {
     let (setup, metrics) = round.setup();
     let row =
@@ -123,12 +136,18 @@ fn rows(round: &Round, figures: &BTreeMap<String, Vec<f64>>) -> Vec<Row> {
     metrics.iter().filter_map(row).collect()
 }
 
+const HELD: &[Metric] = &[BYTES_PER_LOCK, CLIENT_MS_PER_S, SERVER_MS_PER_S];
+
 impl Round {
     fn setup(&self) -> (Setup, &'static [Metric]) {
         let setup = Setup::new("hold", self.store.backend(), self.runtime);
         let setup = setup.with("ttl_s", self.ttl_ms / 1000);
         match self.phase {
-            Phase::Held => (setup.with("locks", self.locks), &[BYTES_PER_LOCK, CLIENT_MS_PER_S]),
+            Phase::Held => (setup.with("locks", self.locks), HELD),
+            #[cfg(feature = "servers")]
+            Phase::TaskPerLock => {
+                (Setup { subject: "task-per-lock", ..setup }.with("locks", self.locks), HELD)
+            }
             Phase::Waiting => {
                 let setup = Setup { tasks: self.waiters, ..setup };
                 let setup = setup.with("locks", 1).with("scope", "local");
@@ -140,13 +159,10 @@ impl Round {
     fn told(&self) -> String {
         let what = match self.phase {
             Phase::Held => format!("{} locks held", self.locks),
+            #[cfg(feature = "servers")]
+            Phase::TaskPerLock => format!("{} locks with a task each", self.locks),
             Phase::Waiting => format!("{} tasks wait", self.waiters),
         };
         format!("{} {}: {what}", self.store.backend(), self.runtime.name())
     }
-}
-
-/// A name for the legend.
-fn legend(backend: &str, runtime: Flavour) -> String {
-    format!("{backend}, {}", runtime.name())
 }

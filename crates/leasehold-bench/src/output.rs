@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use crate::Result;
-use crate::args::Common;
 use crate::chart::Chart;
+use crate::common::Common;
 use crate::row::Row;
 use crate::{json, svg, table};
 

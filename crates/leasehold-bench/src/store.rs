@@ -2,73 +2,148 @@
 //! store by its URL.
 
 use std::fmt;
+#[cfg(feature = "servers")]
 use std::str::FromStr;
 
 use leasehold::Client;
-use leasehold_conformance::kit::{RedisServer, Settings};
-use tempfile::TempDir;
 
 use crate::Result;
 
-/// What `--backend` can be.
-#[derive(Clone, Debug, PartialEq)]
+/// A kind of store, or a store by its URL.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Store {
+    #[cfg(feature = "servers")]
     Memory,
+    #[cfg(feature = "servers")]
     File,
     /// A Redis server that is started for it.
+    #[cfg(feature = "servers")]
     Redis,
     Url(String),
 }
 
-/// A client of a store; a temporary directory or server goes when this is dropped.
+/// A store that is there; a temporary directory or server goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) client: Client,
-    _directory: Option<TempDir>,
-    _server: Option<RedisServer>,
+pub(crate) struct Place {
+    pub(crate) url: String,
+    /// What the names of locks begin with.
+    pub(crate) prefix: String,
+    #[cfg(feature = "servers")]
+    _directory: Option<tempfile::TempDir>,
+    #[cfg(feature = "servers")]
+    server: Option<leasehold_conformance::kit::RedisServer>,
 }
 
 impl Store {
     /// The engine's name, as the JSON has it.
     pub(crate) fn backend(&self) -> &str {
         match self {
+            #[cfg(feature = "servers")]
             Self::Memory => "memory",
+            #[cfg(feature = "servers")]
             Self::File => "file",
+            #[cfg(feature = "servers")]
             Self::Redis => "redis",
-            Self::Url(url) => url.split(':').next().unwrap_or_default(),
+            Self::Url(url) => url.split([':', '+']).next().unwrap_or_default(),
         }
     }
 
-    /// Opens it with a new client.
-    pub(crate) async fn open(&self) -> Result<Opened> {
-        let mut server = None;
-        let (url, directory) = match self {
-            Self::Memory => ("memory:".to_owned(), None),
-            Self::Redis => (server.insert(redis()?).url(), None),
+    /// Makes what has to be made.
+    pub(crate) fn place(&self) -> Result<Place> {
+        match self {
+            #[cfg(feature = "servers")]
+            Self::Memory => Ok(Place::own("memory:".to_owned(), None, None)),
+            #[cfg(feature = "servers")]
             Self::File => {
                 let directory = directory()?;
-                (format!("file:{}", directory.path().join("store").display()), Some(directory))
+                let url = format!("file:{}", directory.path().join("store").display());
+                Ok(Place::own(url, Some(directory), None))
             }
-            Self::Url(url) => (url.clone(), None),
-        };
-        let client = leasehold::connect(&url).await?;
-        Ok(Opened { client, _directory: directory, _server: server })
+            #[cfg(feature = "servers")]
+            Self::Redis => {
+                let server = redis()?;
+                Ok(Place::own(server.url(), None, Some(server)))
+            }
+            Self::Url(url) => Ok(Place::of(url.clone())),
+        }
     }
 }
 
+impl Place {
+    /// Somebody's store, in which our names must not meet theirs.
+    fn of(url: String) -> Self {
+        Self {
+            url,
+            prefix: format!("leasehold-bench/{}", unique()),
+            #[cfg(feature = "servers")]
+            _directory: None,
+            #[cfg(feature = "servers")]
+            server: None,
+        }
+    }
+
+    #[cfg(feature = "servers")]
+    fn own(
+        url: String,
+        directory: Option<tempfile::TempDir>,
+        server: Option<leasehold_conformance::kit::RedisServer>,
+    ) -> Self {
+        Self { url, prefix: "orders".to_owned(), _directory: directory, server }
+    }
+
+    /// A new client of it.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        Ok(leasehold::connect(&self.url).await?)
+    }
+
+    /// The name of a lock.
+    pub(crate) fn name(&self, number: usize) -> String {
+        format!("{}/{number:08}", self.prefix)
+    }
+
+    /// The server's process, if the server is ours.
+    #[cfg(feature = "servers")]
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(leasehold_conformance::kit::RedisServer::pid)
+    }
+
+    /// The server's process, if the server is ours.
+    #[cfg(not(feature = "servers"))]
+    #[allow(clippy::unused_self, reason = "it has none here")]
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// The server, if it is ours.
+    #[cfg(feature = "servers")]
+    pub(crate) fn server(&self) -> Option<&leasehold_conformance::kit::RedisServer> {
+        self.server.as_ref()
+    }
+}
+
+/// Letters that no other run has: the process and the time.
+fn unique() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    format!("{:x}-{:x}", std::process::id(), now.map_or(0, |now| now.as_micros()))
+}
+
 /// A temporary directory.
-pub(crate) fn directory() -> Result<TempDir> {
+#[cfg(feature = "servers")]
+pub(crate) fn directory() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?)
 }
 
 /// A Redis server of our own, without persistence.
-pub(crate) fn redis() -> Result<RedisServer> {
+#[cfg(feature = "servers")]
+fn redis() -> Result<leasehold_conformance::kit::RedisServer> {
+    use leasehold_conformance::kit::{RedisServer, Settings};
     match RedisServer::is_present() {
         true => Ok(RedisServer::start(Settings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
     }
 }
 
+#[cfg(feature = "servers")]
 impl FromStr for Store {
     type Err = String;
 
@@ -87,12 +162,9 @@ impl FromStr for Store {
     }
 }
 
-/// As `--backend` takes it, password and all: not for output.
+/// Without what may be secret.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory | Self::File | Self::Redis => f.write_str(self.backend()),
-            Self::Url(url) => f.write_str(url),
-        }
+        f.write_str(self.backend())
     }
 }
