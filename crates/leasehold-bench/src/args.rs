@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::common::short_time;
+use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
 use crate::delay::{self, DelayArgs};
 use crate::hold::{self, HoldArgs, Round};
 use crate::pairs::{self, Names, PairsArgs, Sides};
@@ -45,6 +46,20 @@ pub(crate) enum Bench {
         #[command(flatten)]
         beside: PairsBeside,
     },
+    /// How often one lock changes hands that many want, what it costs, and who has to wait
+    #[command(long_about = CONTENTION)]
+    Contention {
+        #[command(flatten)]
+        args: ContentionArgs,
+        #[command(flatten)]
+        stores: Stores,
+        /// Beside these libraries, or all: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
+    /// One process of `contention`
+    #[command(hide = true)]
+    Contender(ProcessArgs),
     /// A proxy that delays, in a process of its own
     #[command(hide = true)]
     Delay(DelayArgs),
@@ -56,6 +71,10 @@ const PAIRS: &str = "Each task acquires and releases a lock of its own, again an
     compares and deletes, over one multiplexed connection, without any token. `raw-socket` is what \
     the server can do at most: those two commands for all tasks in one write each, by a thread \
     that blocks on a plain socket.";
+
+const CONTENTION: &str = "All tasks of all processes want one lock. A hand-off is from one task to \
+    another; `local` are those inside a process. Waits are those of hand-offs. A file that who holds \
+    the lock must lock too, without waiting, tells whether two ever held it at once.";
 
 /// Where the locks are.
 #[derive(Clone, Debug, clap::Args)]
@@ -128,6 +147,12 @@ fn run(cli: Cli) -> Result<()> {
             let (peers, notes) = peers::build(&beside.peers, Peer::does_pairs);
             pairs::run(&args, &sides(&stores, &beside, peers), notes)
         }
+        Some(Bench::Contention { args, stores, peers }) => {
+            let (peers, notes) = peers::build(&peers, |_| true);
+            let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
+            contention::run(&args, &beside, notes)
+        }
+        Some(Bench::Contender(args)) => contention::process(args),
         Some(Bench::Delay(args)) => delay::run(args),
     }
 }
@@ -154,6 +179,8 @@ fn list() {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
     use crate::runtime::Flavour;
 
@@ -181,6 +208,8 @@ mod tests {
             (vec!["hold", "--seconds", "0"], ["--seconds", "'0'", "1..=3600"]),
             (vec!["pairs", "--tasks", "1,0"], ["--tasks", "'0'", "a whole number from 1 to"]),
             (vec!["pairs", "--delay", "1h"], ["--delay", "'1h'", "us, ms or s"]),
+            (vec!["contention", "--shapes", "8x8,0x1"], ["--shapes", "'0x1'", "such as 8x8"]),
+            (vec!["contention", "--hold", "1d"], ["--hold", "'1d'", "us, ms or s"]),
             (vec!["pairs", "--peers", "curator"], ["--peers", "'curator'", "rslock"]),
         ] {
             let told = refused(&args);
@@ -206,6 +235,6 @@ mod tests {
     fn peers_without_a_name_are_all_of_them() {
         let cli = Cli::try_parse_from(["x", "pairs", "--peers", "--quick"]).unwrap();
         let Some(Bench::Pairs { beside, .. }) = cli.bench else { unreachable!() };
-        assert_eq!(beside.peers, Peer::ALL);
+        assert_eq!(beside.peers, Peer::value_variants());
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod chart;
 mod common;
+mod contention;
 #[cfg(feature = "servers")]
 mod delay;
 mod hold;

@@ -35,10 +35,7 @@ pub(crate) struct Built {
 }
 
 impl Peer {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Rslock, Self::RedisPy, Self::Redsync, Self::Rueidislock, Self::Redisson];
-
-    /// Their names, in the same order.
+    /// Their names, in order.
     pub(crate) const NAMES: [&str; 5] =
         ["rslock", "redis-py", "redsync", "rueidislock", "redisson"];
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::metric::Metric;
 use crate::row::{Row, Setup};
 
 /// Draws the table; the first line is in bold if asked for.
 pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     let mut setups: Vec<&Setup> = Vec::new();
-    let mut metrics: Vec<&str> = Vec::new();
+    let mut metrics: Vec<Metric> = Vec::new();
     for row in rows {
         if !setups.contains(&&row.setup) {
             setups.push(&row.setup);
         }
-        if !metrics.contains(&row.metric.name) {
-            metrics.push(row.metric.name);
+        if !metrics.contains(&row.metric) {
+            metrics.push(row.metric);
         }
     }
     let several = setups.iter().any(|setup| setup.processes != 1);
@@ -36,10 +37,10 @@ pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     }
     for metric in metrics {
         let cell = |setup: &&Setup| {
-            let same = |row: &&Row| row.metric.name == metric && row.setup == **setup;
+            let same = |row: &&Row| row.metric == metric && row.setup == **setup;
             rows.iter().find(same).map_or_else(|| "-".to_owned(), |row| number(row.value))
         };
-        columns.push(Column::number(metric, setups.iter().map(cell)));
+        columns.push(Column::number(metric.head(), setups.iter().map(cell)));
     }
     draw(&columns, setups.len(), bold)
 }

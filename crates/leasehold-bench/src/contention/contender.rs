@@ -86,9 +86,11 @@ pub(crate) async fn contend<W: Wanted>(
     Ok(Some(report(&all)))
 }
 
-/// What a task has seen since the mark; the last three since the beginning.
+/// What a task has seen since the mark; visits, overlaps and fallen tokens since the beginning.
 #[derive(Debug, Default)]
 struct Tally {
+    count: u64,
+    /// Of hand-offs alone: whoever takes the lock again at once has not waited for anybody.
     waits_us: Vec<u128>,
     unfinished_us: Vec<u128>,
     handoffs: u64,
@@ -130,17 +132,18 @@ async fn task<W: Wanted>(
 impl Tally {
     fn add(&mut self, visit: Visit, counted: Option<Duration>) {
         self.visits += 1;
-        match visit {
-            Visit::Overlap => self.overlaps += 1,
-            Visit::Alone { before, token_grew } => {
+        self.count += u64::from(counted.is_some());
+        match (visit, counted) {
+            (Visit::Overlap, _) => self.overlaps += 1,
+            (Visit::Alone { before, token_grew }, counted) => {
                 self.fallen += u64::from(!token_grew);
-                if counted.is_some() {
-                    self.handoffs += u64::from(before != Before::Same);
+                if let (Some(waited), Before::Local | Before::Remote) = (counted, before) {
+                    self.waits_us.push(waited.as_micros());
+                    self.handoffs += 1;
                     self.local += u64::from(before == Before::Local);
                 }
             }
         }
-        self.waits_us.extend(counted.map(|waited| waited.as_micros()));
     }
 }
 
@@ -155,7 +158,7 @@ fn report(all: &[Tally]) -> String {
         format!("[{text}]")
     };
     let sum = |of: fn(&Tally) -> u64| all.iter().map(of).sum::<u64>();
-    let counts = list(&mut all.iter().map(|tally| tally.waits_us.len() as u128));
+    let counts = list(&mut all.iter().map(|tally| u128::from(tally.count)));
     let waits = list(&mut all.iter().flat_map(|tally| tally.waits_us.iter().copied()));
     let unfinished = list(&mut all.iter().flat_map(|tally| tally.unfinished_us.iter().copied()));
     format!(

@@ -69,7 +69,10 @@ impl Judge {
             (process, _) if process == self.process => Before::Local,
             _ => Before::Remote,
         };
-        Ok(Visit::Alone { before, token_grew: token == 0 || token > u64::from_le_bytes(token_before) })
+        Ok(Visit::Alone {
+            before,
+            token_grew: token == 0 || token > u64::from_le_bytes(token_before),
+        })
     }
 
     /// The task is about to give the lock back.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::Script;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Script};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -33,8 +33,10 @@ struct Shared {
 pub(super) async fn measure(round: &Round) -> Result<Figures> {
     let place = round.store.place()?;
     let client = redis::Client::open(place.url.as_str())?;
+    // All renew at once; what waits in line must not count as lost.
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
     let shared = Arc::new(Shared {
-        connection: client.get_multiplexed_async_connection().await?,
+        connection: client.get_multiplexed_async_connection_with_config(&config).await?,
         renew: Script::new(RENEW),
         ttl_ms: round.ttl_ms,
         held: AtomicUsize::new(0),

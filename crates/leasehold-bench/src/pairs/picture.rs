@@ -46,7 +46,7 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
             tasks.iter().map(value).collect()
         };
         Panel {
-            title: format!("{title}: pairs per second"),
+            title: format!("{title}: pairs/s"),
             x_label: "tasks, each with a lock of its own".to_owned(),
             kind: Kind::Lines(tasks.iter().map(|tasks| *tasks as f64).collect()),
             values: sides.iter().map(of).collect(),
