@@ -97,6 +97,8 @@ def main():
                 task.start()
         elif order == "mark":
             job.marked = True
+        elif order == "enough":
+            job.marked = False
         elif order == "end":
             job.ended = True
             print(json.dumps(job.report(tasks)), flush=True)

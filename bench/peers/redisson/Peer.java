@@ -53,6 +53,7 @@ final class Peer {
             switch (order) {
                 case "begin" -> tasks.forEach(Thread::start);
                 case "mark" -> marked = true;
+                case "enough" -> marked = false;
                 case "end" -> {
                     ended = true;
                     System.out.println(report(tasks));

@@ -67,6 +67,8 @@ func contend(open open) {
 			}
 		case "mark":
 			job.marked.Store(true)
+		case "enough":
+			job.marked.Store(false)
 		case "end":
 			cancel()
 			tasks.Wait()

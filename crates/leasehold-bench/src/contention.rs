@@ -2,6 +2,8 @@
 //! that costs, how long one waits, and whether all get their share.
 
 mod contender;
+#[cfg(all(test, feature = "servers"))]
+mod contender_tests;
 mod judge;
 mod leasehold;
 mod picture;
@@ -80,7 +82,9 @@ pub(crate) fn run(
 ) -> Result<()> {
     output::check(&args.common)?;
     let seconds = args.seconds.unwrap_or(if args.common.quick { 1 } else { 3 });
-    let times = Times { warm_up: Duration::from_millis(500), window: Duration::from_secs(seconds) };
+    // Virtual machines need some time to get going.
+    let warm_up = Duration::from_millis(if args.common.quick { 500 } else { 2000 });
+    let times = Times { warm_up, window: Duration::from_secs(seconds) };
     let (rows, said) = measure(args, beside, times)?;
     notes.extend(said);
     notes.extend(picture::ratios(&rows));

@@ -47,6 +47,8 @@ pub(crate) const HANDOFFS_PER_S: Metric = Metric::new("handoffs_per_s", "1/s");
 pub(crate) const HANDOFFS_ALL: Metric = Metric::of("handoffs_per_s", "1/s", "all");
 /// Those of them between tasks of one process.
 pub(crate) const HANDOFFS_LOCAL: Metric = Metric::of("handoffs_per_s", "1/s", "local");
+/// Times that the lock was taken, hand-offs and those who took it again themselves.
+pub(crate) const ACQUIRED_PER_S: Metric = Metric::new("acquired_per_s", "1/s");
 /// Commands that clients have sent for each of all hand-offs; what scripts call is not counted.
 pub(crate) const COMMANDS_PER_HANDOFF: Metric = Metric::new("commands_per_handoff", "1");
 /// Who hold the lock or ask the server for it, at a time.

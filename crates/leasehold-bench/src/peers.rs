@@ -78,8 +78,20 @@ impl Peer {
                 quiet(cargo.arg(&target))?;
                 Ok(vec![at("release/rslock-peer")])
             }
-            Self::Redsync | Self::Rueidislock => {
+            Self::Redsync => {
                 quiet(command("go").args(["build", "-o"]).arg(at("peer")).arg("."))?;
+                Ok(vec![at("peer")])
+            }
+            Self::Rueidislock => {
+                // It has no go.sum, and the source is not the place where one is made.
+                let copy = target.join("source");
+                std::fs::create_dir_all(&copy)?;
+                for file in ["main.go", "contend.go", "go.mod"] {
+                    std::fs::copy(source.join(file), copy.join(file))?;
+                }
+                let mut go = command("go");
+                go.current_dir(&copy).args(["build", "-mod=mod", "-o"]);
+                quiet(go.arg(at("peer")).arg("."))?;
                 Ok(vec![at("peer")])
             }
             Self::RedisPy => {

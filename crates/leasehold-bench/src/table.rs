@@ -42,11 +42,20 @@ pub(crate) fn table(rows: &[Row], bold: bool) -> String {
         };
         columns.push(Column::number(metric.head(), setups.iter().map(cell)));
     }
+    let width = |columns: &[Column]| columns.iter().map(|column| column.width + 2).sum::<usize>();
+    if width(&columns) > WIDE {
+        columns.iter_mut().for_each(Column::narrow);
+    }
     draw(&columns, setups.len(), bold)
 }
 
+/// A table that is wider than this has heads of two lines.
+const WIDE: usize = 120;
+
 struct Column {
     head: String,
+    /// What stands above the rest of the head.
+    above: String,
     cells: Vec<String>,
     width: usize,
     right: bool,
@@ -57,11 +66,22 @@ impl Column {
         let cells: Vec<String> = cells.collect();
         let widths = cells.iter().map(String::as_str).chain([head]).map(|c| c.chars().count());
         let width = widths.max().unwrap_or_default();
-        Self { head: head.to_owned(), cells, width, right: false }
+        Self { head: head.to_owned(), above: String::new(), cells, width, right: false }
     }
 
     fn number(head: &str, cells: impl Iterator<Item = String>) -> Self {
         Self { right: true, ..Self::text(head, cells) }
+    }
+
+    /// Breaks the head where both halves are shortest.
+    fn narrow(&mut self) {
+        let breaks = self.head.match_indices('_').map(|(at, _)| at + 1);
+        let longer = |at: &usize| (*at).max(self.head.len() - at);
+        let Some(at) = breaks.min_by_key(longer) else { return };
+        let cells = self.cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+        self.width = cells.max(longer(&at));
+        self.above = self.head[..at].to_owned();
+        self.head.drain(..at);
     }
 
     fn aligned(&self, cell: &str) -> String {
@@ -76,7 +96,8 @@ fn draw(columns: &[Column], lines: usize, bold: bool) -> String {
             columns.iter().map(|column| column.aligned(&cell(column))).collect();
         cells.join("  ").trim_end().to_owned()
     };
-    let head = line(&|column| column.head.clone());
+    let (above, head) = (line(&|column| column.above.clone()), line(&|column| column.head.clone()));
+    let head = if above.is_empty() { head } else { format!("{above}\n{head}") };
     let mut drawn = if bold { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
     for index in 0..lines {
         drawn += &line(&|column| column.cells.get(index).cloned().unwrap_or_default());
@@ -143,6 +164,20 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn a_wide_table_has_heads_of_two_lines() {
+        let setup = Setup::new("contention", "redis", Flavour::Multi);
+        let names = ["wait_ms_p99", "client_us_per_handoff", "local"];
+        let column = |name: &str| Column::number(name, std::iter::once("1.00".to_owned()));
+        let mut columns: Vec<Column> = names.into_iter().map(column).collect();
+        columns.iter_mut().for_each(Column::narrow);
+        let lines =
+            [" wait_   client_us_", "ms_p99  per_handoff  local", "  1.00         1.00   1.00"];
+        assert_eq!(draw(&columns, 1, false).lines().collect::<Vec<_>>(), lines);
+        // One that is narrow keeps them.
+        assert_eq!(table(&[setup.row(PAIRS_PER_S, 1.0)], false).lines().count(), 2);
     }
 
     #[test]

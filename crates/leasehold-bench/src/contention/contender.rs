@@ -70,6 +70,7 @@ pub(crate) async fn contend<W: Wanted>(
                     tasks.spawn(task(lock, judge, job.hold, marked.clone(), ended.clone()));
                 },
                 Some("mark") => marked.store(true, Ordering::SeqCst),
+                Some("enough") => marked.store(false, Ordering::SeqCst),
                 Some("end") => break,
                 Some(other) => return Err(format!("what is {other:?}?").into()),
                 None => return Ok(None),
@@ -86,7 +87,7 @@ pub(crate) async fn contend<W: Wanted>(
     Ok(Some(report(&all)))
 }
 
-/// What a task has seen since the mark; visits, overlaps and fallen tokens since the beginning.
+/// What a task has seen between mark and enough; visits, overlaps and fallen tokens since the beginning.
 #[derive(Debug, Default)]
 struct Tally {
     count: u64,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::metric::{
-    CLIENT_US_PER_HANDOFF, COMMANDS_PER_HANDOFF, CONTENDERS, HANDOFFS_ALL, HANDOFFS_LOCAL,
-    JAIN_PROCESSES, JAIN_TASKS, Metric, OVERLAPS, SERVER_US_PER_HANDOFF, WAIT_MS_MAX, WAIT_MS_P50,
-    WAIT_MS_P99,
+    ACQUIRED_PER_S, CLIENT_US_PER_HANDOFF, COMMANDS_PER_HANDOFF, CONTENDERS, HANDOFFS_ALL,
+    HANDOFFS_LOCAL, JAIN_PROCESSES, JAIN_TASKS, Metric, OVERLAPS, SERVER_US_PER_HANDOFF,
+    WAIT_MS_MAX, WAIT_MS_P50, WAIT_MS_P99,
 };
 use crate::table::separated;
 
@@ -16,6 +16,7 @@ use crate::table::separated;
 pub(super) const METRICS: &[Metric] = &[
     HANDOFFS_ALL,
     HANDOFFS_LOCAL,
+    ACQUIRED_PER_S,
     COMMANDS_PER_HANDOFF,
     CONTENDERS,
     WAIT_MS_P50,
@@ -72,6 +73,7 @@ impl Outcome {
         let mut figures = vec![
             (HANDOFFS_ALL, per_s(handoffs)),
             (HANDOFFS_LOCAL, per_s(local)),
+            (ACQUIRED_PER_S, per_s(counts.iter().sum::<u64>() as f64)),
             (JAIN_TASKS, jain(&counts)),
             (OVERLAPS, self.sum(|report| report.overlaps) as f64),
         ];
@@ -80,8 +82,11 @@ impl Outcome {
         }
         figures.extend(self.contenders.map(|number| (CONTENDERS, number)));
         let waits = self.waits();
-        for (metric, part) in [(WAIT_MS_P50, 0.5), (WAIT_MS_P99, 0.99), (WAIT_MS_MAX, 1.0)] {
-            figures.extend(percentile(&waits, part).map(|us| (metric, us as f64 / 1e3)));
+        figures.extend(waits.last().map(|us| (WAIT_MS_MAX, *us as f64 / 1e3)));
+        if handoffs > 0.0 {
+            for (metric, part) in [(WAIT_MS_P50, 0.5), (WAIT_MS_P99, 0.99)] {
+                figures.extend(percentile(&waits, part).map(|us| (metric, us as f64 / 1e3)));
+            }
         }
         if handoffs > 0.0 {
             let us = |cpu: Duration| cpu.as_secs_f64() * 1e6 / handoffs;

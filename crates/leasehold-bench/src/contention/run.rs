@@ -125,6 +125,7 @@ pub(super) fn once(case: &Case, again: &[&str], times: Times) -> Result<Outcome>
         #[cfg(feature = "servers")]
         watch.look()?;
     }
+    all(&mut processes, |process| process.say("enough"))?;
     let (window, after) = (start.elapsed(), cpu(&processes, &place)?);
     #[cfg(feature = "servers")]
     let seen = watch.close()?;
