@@ -12,7 +12,7 @@ use crate::delay::{self, DelayArgs};
 use crate::hold::{self, HoldArgs, Round};
 use crate::pairs::{self, Names, PairsArgs, Sides};
 use crate::peers::{self, Peer};
-use crate::store::Store;
+use crate::store::{Store, cleaned};
 use crate::{Result, told};
 
 /// `leasehold-bench [NAME [OPTIONS]]`
@@ -141,16 +141,20 @@ fn run(cli: Cli) -> Result<()> {
             list();
             Ok(())
         }
-        Some(Bench::Hold { args, stores }) => hold::run(&args, &stores.or(&[Store::Memory]), &[]),
+        Some(Bench::Hold { args, stores }) => {
+            let stores = stores.or(&[Store::Memory]);
+            cleaned(&stores, hold::run(&args, &stores, &[]))
+        }
         Some(Bench::HoldRound) => Round::answer(),
         Some(Bench::Pairs { args, stores, beside }) => {
             let (peers, notes) = peers::build(&beside.peers, Peer::does_pairs);
-            pairs::run(&args, &sides(&stores, &beside, peers), notes)
+            let sides = sides(&stores, &beside, peers);
+            cleaned(&sides.stores, pairs::run(&args, &sides, notes))
         }
         Some(Bench::Contention { args, stores, peers }) => {
             let (peers, notes) = peers::build(&peers, |_| true);
             let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
-            contention::run(&args, &beside, notes)
+            cleaned(&beside.stores, contention::run(&args, &beside, notes))
         }
         Some(Bench::Contender(args)) => contention::process(args),
         Some(Bench::Delay(args)) => delay::run(args),

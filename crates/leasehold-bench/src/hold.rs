@@ -36,9 +36,9 @@ const SPARE: u64 = 200;
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Locks that are held at once
-    #[arg(long, value_name = "N", default_value = "100000", value_parser = count)]
-    pub(crate) locks: usize,
+    /// Locks that are held at once [default: 10000; 100000 on a Redis server of our own]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) locks: Option<usize>,
     /// Tasks that wait for one lock
     #[arg(long, value_name = "N", default_value = "10000", value_parser = count)]
     pub(crate) waiters: usize,
@@ -60,17 +60,7 @@ pub(crate) fn measure(
     stores: &[Store],
     does: &dyn Fn(&Round) -> Result<Figures>,
 ) -> Result<(Vec<Row>, Vec<String>)> {
-    let rounds = plan(args, stores)?;
-    let mut notes = Vec::new();
-    if let Some(less) = rounds.iter().find(|round| round.locks < args.locks) {
-        notes.push(format!(
-            "file: {} locks instead of {}: each needs a descriptor, and the limit of open files \
-             is {} (`ulimit -Hn`)",
-            less.locks,
-            args.locks,
-            system::descriptors()?
-        ));
-    }
+    let (rounds, notes) = plan(args, stores)?;
     let progress = Progress::of(rounds.len() * args.common.rounds as usize);
     let mut figures: Vec<BTreeMap<String, Vec<f64>>> = vec![BTreeMap::new(); rounds.len()];
     // In turn, so that a disturbance of the machine does not hit one setup alone.
@@ -89,7 +79,7 @@ pub(crate) fn measure(
 }
 
 /// The rounds that are done in turn.
-fn plan(args: &HoldArgs, stores: &[Store]) -> Result<Vec<Round>> {
+fn plan(args: &HoldArgs, stores: &[Store]) -> Result<(Vec<Round>, Vec<String>)> {
     let (ttl_ms, seconds) = if args.common.quick { (3_000, 2) } else { (30_000, 20) };
     let seconds = args.seconds.unwrap_or(seconds);
     if seconds * 1000 < ttl_ms / 3 {
@@ -101,9 +91,17 @@ fn plan(args: &HoldArgs, stores: &[Store]) -> Result<Vec<Round>> {
         .into());
     }
     let room = usize::try_from(system::descriptors()?.saturating_sub(SPARE)).unwrap_or(usize::MAX);
-    let mut rounds = Vec::new();
+    let (mut rounds, mut notes) = (Vec::new(), Vec::new());
     for store in stores {
-        let locks = if store.backend() == "file" { args.locks.min(room) } else { args.locks };
+        let wanted = args.locks.unwrap_or_else(|| usual_locks(store));
+        let locks = if store.backend() == "file" { wanted.min(room) } else { wanted };
+        if locks < wanted {
+            notes.push(format!(
+                "file: {locks} locks instead of {wanted}: each needs a descriptor, and the limit of \
+                 open files is {} (`ulimit -Hn`)",
+                system::descriptors()?
+            ));
+        }
         for runtime in args.common.flavours() {
             for phase in phases(store) {
                 rounds.push(Round {
@@ -118,7 +116,15 @@ fn plan(args: &HoldArgs, stores: &[Store]) -> Result<Vec<Round>> {
             }
         }
     }
-    Ok(rounds)
+    Ok((rounds, notes))
+}
+
+fn usual_locks(store: &Store) -> usize {
+    match store {
+        #[cfg(feature = "servers")]
+        Store::Redis => 100_000,
+        _ => 10_000,
+    }
 }
 
 fn phases(store: &Store) -> Vec<Phase> {

@@ -27,9 +27,11 @@ mod svg;
 mod system;
 mod table;
 mod talk;
+mod users;
 
 #[cfg(feature = "servers")]
 pub use args::main;
+pub use users::Bench;
 
 /// What goes wrong here is only ever shown.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

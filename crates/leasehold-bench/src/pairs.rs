@@ -77,6 +77,7 @@ struct Case {
 
 /// Measures and reports.
 pub(crate) fn run(args: &PairsArgs, sides: &Sides, mut notes: Vec<String>) -> Result<()> {
+    output::check(&args.common)?;
     let times = match args.common.quick {
         true => Times { warm_up: Duration::from_millis(100), window: Duration::from_millis(300) },
         false => Times { warm_up: Duration::from_millis(300), window: Duration::from_secs(1) },
@@ -152,9 +153,9 @@ impl Sides {
 
 impl Case {
     fn sample(&self, times: Times) -> Result<Sample> {
-        let mut place = self.store.place()?;
+        let place = self.store.place()?;
         #[cfg(feature = "servers")]
-        let _network = self.network(&mut place)?;
+        let place = place.behind(self.delay)?;
         let (tasks, names) = (self.tasks, self.names);
         match (&self.subject, &self.store) {
             (Subject::Leasehold, _) => self.on_runtime(place, move |place| async move {
@@ -183,18 +184,6 @@ impl Case {
         work: impl FnOnce(Place) -> F,
     ) -> Result<Sample> {
         self.runtime.run(work(place))
-    }
-
-    /// Puts the delay between clients and server.
-    #[cfg(feature = "servers")]
-    fn network(&self, place: &mut Place) -> Result<Option<crate::delay::Delay>> {
-        if self.delay.is_zero() {
-            return Ok(None);
-        }
-        let server = place.server().ok_or("--delay: only between clients and a server of ours")?;
-        let delay = crate::delay::Delay::start(server.address(), self.delay)?;
-        place.url = format!("redis://{}", delay.address);
-        Ok(Some(delay))
     }
 
     fn rows(&self, samples: &[Sample], sides: &Sides) -> Vec<Row> {

@@ -19,7 +19,8 @@ pub(crate) enum Store {
     /// A Redis server that is started for it.
     #[cfg(feature = "servers")]
     Redis,
-    Url(String),
+    /// Somebody's store, and what our names in it begin with.
+    Url(String, String),
 }
 
 /// A store that is there; a temporary directory or server goes when this is dropped.
@@ -30,11 +31,34 @@ pub(crate) struct Place {
     pub(crate) prefix: String,
     #[cfg(feature = "servers")]
     _directory: Option<tempfile::TempDir>,
+    /// Before the server, so that it goes first.
+    #[cfg(feature = "servers")]
+    _network: Option<crate::delay::Delay>,
     #[cfg(feature = "servers")]
     server: Option<leasehold_conformance::kit::RedisServer>,
 }
 
 impl Store {
+    /// Somebody's store, in which our names must not meet theirs.
+    pub(crate) fn url(url: &str) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_micros());
+        Self::Url(url.to_owned(), format!("leasehold-bench/{:x}-{now:x}", std::process::id()))
+    }
+
+    /// Removes what our locks have left behind in somebody's store.
+    pub(crate) fn clean(&self) -> Result<()> {
+        match self {
+            Self::Url(url, prefix) => {
+                let (url, names) = (url.clone(), format!("{prefix}/"));
+                let forget = async move { Ok(leasehold::forget(&url, &names).await?) };
+                crate::runtime::Flavour::Current.run(forget).map(drop)
+            }
+            #[cfg(feature = "servers")]
+            Self::Memory | Self::File | Self::Redis => Ok(()),
+        }
+    }
+
     /// The engine's name, as the JSON has it.
     pub(crate) fn backend(&self) -> &str {
         match self {
@@ -44,7 +68,7 @@ impl Store {
             Self::File => "file",
             #[cfg(feature = "servers")]
             Self::Redis => "redis",
-            Self::Url(url) => url.split([':', '+']).next().unwrap_or_default(),
+            Self::Url(url, _) => url.split([':', '+']).next().unwrap_or_default(),
         }
     }
 
@@ -64,19 +88,26 @@ impl Store {
                 let server = redis()?;
                 Ok(Place::own(server.url(), None, Some(server)))
             }
-            Self::Url(url) => Ok(Place::of(url.clone())),
+            Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
         }
     }
 }
 
+/// Cleans up after a benchmark, also when it has failed; then its own error is the one to show.
+pub(crate) fn cleaned(stores: &[Store], done: Result<()>) -> Result<()> {
+    let cleaned = stores.iter().try_for_each(Store::clean);
+    done.and(cleaned)
+}
+
 impl Place {
-    /// Somebody's store, in which our names must not meet theirs.
-    fn of(url: String) -> Self {
+    fn of(url: String, prefix: String) -> Self {
         Self {
             url,
-            prefix: format!("leasehold-bench/{}", unique()),
+            prefix,
             #[cfg(feature = "servers")]
             _directory: None,
+            #[cfg(feature = "servers")]
+            _network: None,
             #[cfg(feature = "servers")]
             server: None,
         }
@@ -88,7 +119,20 @@ impl Place {
         directory: Option<tempfile::TempDir>,
         server: Option<leasehold_conformance::kit::RedisServer>,
     ) -> Self {
-        Self { url, prefix: "orders".to_owned(), _directory: directory, server }
+        let prefix = "orders".to_owned();
+        Self { url, prefix, _directory: directory, _network: None, server }
+    }
+
+    /// The same with a network between clients and server that takes its time.
+    #[cfg(feature = "servers")]
+    pub(crate) fn behind(mut self, delay: std::time::Duration) -> Result<Self> {
+        if !delay.is_zero() {
+            let server = self.server().ok_or("--delay: only before a server of our own")?;
+            let network = crate::delay::Delay::start(server.address(), delay)?;
+            self.url = format!("redis://{}", network.address);
+            self._network = Some(network);
+        }
+        Ok(self)
     }
 
     /// A new client of it.
@@ -121,12 +165,6 @@ impl Place {
     }
 }
 
-/// Letters that no other run has: the process and the time.
-fn unique() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    format!("{:x}-{:x}", std::process::id(), now.map_or(0, |now| now.as_micros()))
-}
-
 /// A temporary directory.
 #[cfg(feature = "servers")]
 pub(crate) fn directory() -> Result<tempfile::TempDir> {
@@ -153,7 +191,7 @@ impl FromStr for Store {
             None if text == "memory" => Ok(Self::Memory),
             None if text == "file" => Ok(Self::File),
             None if text == "redis" => Ok(Self::Redis),
-            Some((scheme, _)) if known.contains(&scheme) => Ok(Self::Url(text.to_owned())),
+            Some((scheme, _)) if known.contains(&scheme) => Ok(Self::url(text)),
             _ => {
                 let known: Vec<String> = known.iter().map(|scheme| format!("{scheme}:")).collect();
                 Err(format!("allowed are memory, file, redis, or a URL with {}", known.join(", ")))
