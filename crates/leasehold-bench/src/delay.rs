@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ pub(crate) struct DelayArgs {
 pub(crate) struct Delay {
     /// Where it listens.
     pub(crate) address: SocketAddr,
-    _process: Talk,
+    /// Behind a mutex because a place is shared among threads.
+    _process: Mutex<Talk>,
 }
 
 impl Delay {
@@ -34,7 +36,8 @@ impl Delay {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("delay").arg(format!("--to={to}")).arg(format!("--us={}", delay.as_micros()));
         let mut process = Talk::start("the proxy that delays", command)?;
-        Ok(Self { address: process.hear()?.parse()?, _process: process })
+        let address = process.hear()?.parse()?;
+        Ok(Self { address, _process: Mutex::new(process) })
     }
 }
 
