@@ -2,7 +2,8 @@
 //! that costs, how long one waits, and whether all get their share.
 
 mod contender;
-#[cfg(all(test, feature = "servers"))]
+#[cfg(test)]
+#[cfg(feature = "servers")]
 mod contender_tests;
 mod judge;
 mod leasehold;

@@ -36,7 +36,8 @@ const SPARE: u64 = 200;
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Locks that are held at once [default: 10000; 100000 on a Redis server of our own]
+    /// Locks that are held at once [default: 10000; 100000 on a Redis server of our own, without
+    /// --quick]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) locks: Option<usize>,
     /// Tasks that wait for one lock
@@ -93,7 +94,7 @@ fn plan(args: &HoldArgs, stores: &[Store]) -> Result<(Vec<Round>, Vec<String>)> 
     let room = usize::try_from(system::descriptors()?.saturating_sub(SPARE)).unwrap_or(usize::MAX);
     let (mut rounds, mut notes) = (Vec::new(), Vec::new());
     for store in stores {
-        let wanted = args.locks.unwrap_or_else(|| usual_locks(store));
+        let wanted = args.locks.unwrap_or_else(|| usual_locks(store, args.common.quick));
         let locks = if store.backend() == "file" { wanted.min(room) } else { wanted };
         if locks < wanted {
             notes.push(format!(
@@ -119,10 +120,11 @@ fn plan(args: &HoldArgs, stores: &[Store]) -> Result<(Vec<Round>, Vec<String>)> 
     Ok((rounds, notes))
 }
 
-fn usual_locks(store: &Store) -> usize {
+#[cfg_attr(not(feature = "servers"), allow(unused_variables, reason = "a store of a user has one"))]
+fn usual_locks(store: &Store, quick: bool) -> usize {
     match store {
         #[cfg(feature = "servers")]
-        Store::Redis => 100_000,
+        Store::Redis if !quick => 100_000,
         _ => 10_000,
     }
 }

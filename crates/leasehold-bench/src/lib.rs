@@ -20,7 +20,8 @@ mod progress;
 mod row;
 mod runtime;
 mod scale;
-#[cfg(all(test, feature = "servers"))]
+#[cfg(test)]
+#[cfg(feature = "servers")]
 mod smoke_tests;
 mod store;
 mod svg;
