@@ -11,13 +11,19 @@ use crate::row::{Row, Setup};
 pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     let mut setups: Vec<&Setup> = Vec::new();
     let mut metrics: Vec<Metric> = Vec::new();
+    let mut last = None;
     for row in rows {
         if !setups.contains(&&row.setup) {
             setups.push(&row.setup);
+            last = None;
         }
         if !metrics.contains(&row.metric) {
-            metrics.push(row.metric);
+            // One that other setups do not have stands where its own setup has it.
+            let before = |last| metrics.iter().position(|metric| Some(*metric) == last);
+            let at = before(last).map_or(metrics.len(), |at| at + 1);
+            metrics.insert(at, row.metric);
         }
+        last = Some(row.metric);
     }
     let several = setups.iter().any(|setup| setup.processes != 1);
     let extra: BTreeMap<&str, ()> =
@@ -148,7 +154,7 @@ pub(crate) fn separated(number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S};
+    use crate::metric::{CLIENT_US_PER_PAIR, HANDOFFS_ALL, PAIRS_PER_S};
     use crate::runtime::Flavour;
 
     #[test]
@@ -190,6 +196,10 @@ mod tests {
             one.row(CLIENT_US_PER_PAIR, 0.75),
             many.row(PAIRS_PER_S, 950.0),
         ];
+        let both = [one.row(PAIRS_PER_S, 1.0), one.row(HANDOFFS_ALL, 1.0)];
+        let three = [PAIRS_PER_S, CLIENT_US_PER_PAIR, HANDOFFS_ALL].map(|one| many.row(one, 1.0));
+        let head = table(&[&both[..], &three].concat(), false);
+        assert!(head.contains("pairs_per_s  client_us_per_pair  handoffs_per_s"), "{head}");
         let expected = "\
 subject    backend  runtime  tasks  hold_ms  pairs_per_s  client_us_per_pair
 leasehold  memory   multi        1        -    1,500,000                0.75
