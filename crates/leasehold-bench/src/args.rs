@@ -1,14 +1,19 @@
-//! The command line: the benchmarks, and the options that all of them have.
+//! The command line of `cargo xtask bench`: the benchmarks, and what only it can measure beside
+//! Leasehold.
 
-use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::hold::HoldArgs;
-use crate::hold::round::Round;
-use crate::pairs::PairsArgs;
-use crate::runtime::Flavour;
-use crate::store::Store;
+use crate::common::short_time;
+use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
+use crate::delay::{self, DelayArgs};
+use crate::hold::{self, HoldArgs, Round};
+use crate::pairs::{self, Names, PairsArgs, Sides};
+use crate::peers::{self, Peer};
+use crate::store::{Store, cleaned};
+use crate::{Result, told};
 
 /// `leasehold-bench [NAME [OPTIONS]]`
 #[derive(Debug, Parser)]
@@ -22,76 +27,166 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// What a held lock and a waiting task cost in memory and CPU, and how fast a lock is handed on
-    Hold(HoldArgs),
+    Hold {
+        #[command(flatten)]
+        args: HoldArgs,
+        #[command(flatten)]
+        stores: Stores,
+    },
     /// One round of `hold`, in a process of its own
     #[command(hide = true)]
-    HoldRound(Round),
+    HoldRound,
     /// How many uncontended pairs of acquire and release there are in a second, and what one costs
-    Pairs(PairsArgs),
+    #[command(long_about = PAIRS)]
+    Pairs {
+        #[command(flatten)]
+        args: PairsArgs,
+        #[command(flatten)]
+        stores: Stores,
+        #[command(flatten)]
+        beside: PairsBeside,
+    },
+    /// How often one lock changes hands that many want, what it costs, and who has to wait
+    #[command(long_about = CONTENTION)]
+    Contention {
+        #[command(flatten)]
+        args: ContentionArgs,
+        #[command(flatten)]
+        stores: Stores,
+        /// Beside these libraries, or all: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
+    /// One process of `contention`
+    #[command(hide = true)]
+    Contender(ProcessArgs),
+    /// A proxy that delays, in a process of its own
+    #[command(hide = true)]
+    Delay(DelayArgs),
 }
 
-/// The options that all benchmarks have.
+const PAIRS: &str = "Each task acquires and releases a lock of its own, again and again. \
+    `raw` is what people write by hand: for memory, a name put into a tokio Mutex<HashMap> and \
+    taken out again; for files, open, flock and close; for Redis, SET NX PX and a script that \
+    compares and deletes, over one multiplexed connection, without any token. `raw-socket` is what \
+    the server can do at most: those two commands for all tasks in one write each, by a thread \
+    that blocks on a plain socket.";
+
+const CONTENTION: &str = "All tasks of all processes want one lock. A hand-off is from one task to \
+    another; `local` are those inside a process. Waits are those of hand-offs. A file that who holds \
+    the lock must lock too, without waiting, tells whether two ever held it at once.";
+
+/// Where the locks are.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Common {
-    /// Shorter measurements: a minute or two for everything
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Draw the figures into this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Write the figures into this file, one object a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Rounds; each figure is their median
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) rounds: u32,
+pub(crate) struct Stores {
     /// Where the locks are: memory, file (a temporary directory; TMPDIR says where), redis (a server
     /// of our own) or store URLs
     #[arg(long = "backend", value_name = "STORE", num_args = 1..)]
     pub(crate) backends: Vec<Store>,
-    /// Runtime that the tasks run on: tokio's with a thread per core, with one thread, or in turn
-    #[arg(long, value_name = "RUNTIME", default_value = "both")]
-    pub(crate) runtime: Runtimes,
 }
 
-/// What `--runtime` can be.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub(crate) enum Runtimes {
-    Multi,
-    Current,
+impl Stores {
+    /// Those that are named, or those that the benchmark measures when none is.
+    pub(crate) fn or(&self, otherwise: &[Store]) -> Vec<Store> {
+        if self.backends.is_empty() { otherwise.to_vec() } else { self.backends.clone() }
+    }
+}
+
+/// What `pairs` measures beside.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PairsBeside {
+    /// Beside these libraries, or all that can do it: built first, from their usual packages
+    #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+    pub(crate) peers: Vec<Peer>,
+    /// Whether a task takes the same name again, or another each time
+    #[arg(long, value_name = "NAMES", default_value = "reused")]
+    pub(crate) names: NameSets,
+    /// Requests arrive so much later: each of these times is measured
+    #[arg(long, value_name = "TIME,..", default_value = "0", value_delimiter = ',', value_parser = short_time)]
+    pub(crate) delay: Vec<Duration>,
+}
+
+/// What `--names` can be.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub(crate) enum NameSets {
+    Reused,
+    Fresh,
     Both,
 }
 
-impl Common {
-    /// The stores to measure, or those that the benchmark measures when none is named.
-    pub(crate) fn stores(&self, otherwise: &[Store]) -> Vec<Store> {
-        if self.backends.is_empty() { otherwise.to_vec() } else { self.backends.clone() }
-    }
-
-    /// The runtimes to measure on.
-    pub(crate) fn flavours(&self) -> &'static [Flavour] {
-        match self.runtime {
-            Runtimes::Multi => &[Flavour::Multi],
-            Runtimes::Current => &[Flavour::Current],
-            Runtimes::Both => &[Flavour::Multi, Flavour::Current],
+impl NameSets {
+    fn all(self) -> Vec<Names> {
+        match self {
+            Self::Reused => vec![Names::Reused],
+            Self::Fresh => vec![Names::Fresh],
+            Self::Both => vec![Names::Reused, Names::Fresh],
         }
     }
 }
 
-/// A number of locks or tasks.
-pub(crate) fn count(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1_000_000;
-    match text.parse() {
-        Ok(count @ 1..=MOST) => Ok(count),
-        _ => Err(format!("allowed is a whole number from 1 to {MOST}")),
+/// The program `leasehold-bench`.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {}", told(error.as_ref()));
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    match cli.bench {
+        None => {
+            list();
+            Ok(())
+        }
+        Some(Bench::Hold { args, stores }) => {
+            let stores = stores.or(&[Store::Memory]);
+            cleaned(&stores, hold::run(&args, &stores, &[]))
+        }
+        Some(Bench::HoldRound) => Round::answer(),
+        Some(Bench::Pairs { args, stores, beside }) => {
+            let (peers, notes) = peers::build(&beside.peers, Peer::does_pairs);
+            let sides = sides(&stores, &beside, peers);
+            cleaned(&sides.stores, pairs::run(&args, &sides, notes))
+        }
+        Some(Bench::Contention { args, stores, peers }) => {
+            let (peers, notes) = peers::build(&peers, |_| true);
+            let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
+            cleaned(&beside.stores, contention::run(&args, &beside, notes))
+        }
+        Some(Bench::Contender(args)) => contention::process(args),
+        Some(Bench::Delay(args)) => delay::run(args),
+    }
+}
+
+/// What `pairs` measures.
+pub(crate) fn sides(stores: &Stores, beside: &PairsBeside, peers: Vec<peers::Built>) -> Sides {
+    Sides {
+        stores: stores.or(&[Store::Memory, Store::File]),
+        names: beside.names.all(),
+        delays: beside.delay.clone(),
+        peers,
+    }
+}
+
+/// The benchmarks, one line each.
+fn list() {
+    println!("cargo xtask bench NAME [--quick] [--svg FILE] [--json FILE]\n");
+    let command = Cli::command();
+    for bench in command.get_subcommands().filter(|bench| !bench.is_hide_set()) {
+        println!("  {:<10} {}", bench.get_name(), bench.get_about().cloned().unwrap_or_default());
+    }
+    println!("\n`cargo xtask bench NAME --help` lists the options of one.");
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::ValueEnum;
 
     use super::*;
+    use crate::runtime::Flavour;
 
     fn refused(args: &[&str]) -> String {
         let words = ["leasehold-bench"].iter().chain(args);
@@ -116,6 +211,10 @@ mod tests {
             (vec!["hold", "--locks", "many"], ["--locks", "many", "a whole number from 1 to"]),
             (vec!["hold", "--seconds", "0"], ["--seconds", "'0'", "1..=3600"]),
             (vec!["pairs", "--tasks", "1,0"], ["--tasks", "'0'", "a whole number from 1 to"]),
+            (vec!["pairs", "--delay", "1h"], ["--delay", "'1h'", "us, ms or s"]),
+            (vec!["contention", "--shapes", "8x8,0x1"], ["--shapes", "'0x1'", "such as 8x8"]),
+            (vec!["contention", "--hold", "1d"], ["--hold", "'1d'", "us, ms or s"]),
+            (vec!["pairs", "--peers", "curator"], ["--peers", "'curator'", "rslock"]),
         ] {
             let told = refused(&args);
             for part in parts {
@@ -127,12 +226,19 @@ mod tests {
     #[test]
     fn several_stores_may_be_named_and_none_means_those_of_the_benchmark() {
         let cli = Cli::try_parse_from(["x", "pairs", "--backend", "memory", "file", "--quick"]);
-        let Some(Bench::Pairs(args)) = cli.unwrap().bench else { unreachable!() };
-        assert_eq!(args.common.stores(&[]), [Store::Memory, Store::File]);
-        let Some(Bench::Pairs(args)) = Cli::try_parse_from(["x", "pairs"]).unwrap().bench else {
-            unreachable!()
-        };
-        assert_eq!(args.common.stores(&[Store::Memory]), [Store::Memory]);
+        let Some(Bench::Pairs { stores, .. }) = cli.unwrap().bench else { unreachable!() };
+        assert_eq!(stores.or(&[]), [Store::Memory, Store::File]);
+        let cli = Cli::try_parse_from(["x", "pairs"]).unwrap();
+        let Some(Bench::Pairs { args, stores, beside }) = cli.bench else { unreachable!() };
+        assert_eq!(stores.or(&[Store::Memory]), [Store::Memory]);
         assert_eq!(args.common.flavours(), [Flavour::Multi, Flavour::Current]);
+        assert!(beside.peers.is_empty() && beside.delay == [Duration::ZERO]);
+    }
+
+    #[test]
+    fn peers_without_a_name_are_all_of_them() {
+        let cli = Cli::try_parse_from(["x", "pairs", "--peers", "--quick"]).unwrap();
+        let Some(Bench::Pairs { beside, .. }) = cli.bench else { unreachable!() };
+        assert_eq!(beside.peers, Peer::value_variants());
     }
 }

@@ -1,4 +1,4 @@
-//! What a picture shows: panels side by side with the same series.
+//! What a picture shows: panels in rows with the same series.
 
 /// A picture.
 #[derive(Clone, Debug, Default)]
@@ -7,6 +7,8 @@ pub(crate) struct Chart {
     /// The legend, in the order of the values in each panel.
     pub(crate) series: Vec<Series>,
     pub(crate) panels: Vec<Panel>,
+    /// Panels in a row.
+    pub(crate) columns: usize,
 }
 
 /// An entry of the legend.
@@ -30,9 +32,10 @@ pub(crate) struct Panel {
     pub(crate) values: Vec<Vec<Option<f64>>>,
 }
 
-/// Bars over names, or lines over numbers (on a logarithmic axis).
+/// Bars or dots over names, or lines over numbers (on a logarithmic axis).
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Bars(Vec<String>),
+    Dots(Vec<String>),
     Lines(Vec<f64>),
 }

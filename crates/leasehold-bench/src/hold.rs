@@ -3,21 +3,25 @@
 
 mod held;
 mod picture;
-pub(crate) mod round;
+mod round;
+#[cfg(feature = "servers")]
+mod task_per_lock;
 mod waiting;
 
 use std::collections::BTreeMap;
 
-use crate::args::{Common, count};
+use crate::common::{Common, count};
 use crate::measure::median;
-use crate::metric::{BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric};
+use crate::metric::{
+    BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric, SERVER_MS_PER_S,
+};
 use crate::progress::Progress;
 use crate::row::{Row, Setup};
-use crate::runtime::Flavour;
 use crate::store::Store;
 use crate::{Result, output, system};
 
-use round::{Figures, Phase, Round};
+pub(crate) use round::Round;
+use round::{Figures, Phase};
 
 /// Descriptors that a process needs beside those of its locks.
 const SPARE: u64 = 200;
@@ -32,9 +36,10 @@ const SPARE: u64 = 200;
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Locks that are held at once
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = count)]
-    pub(crate) locks: usize,
+    /// Locks that are held at once [default: 10000; 100000 on a Redis server of our own, without
+    /// --quick]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) locks: Option<usize>,
     /// Tasks that wait for one lock
     #[arg(long, value_name = "N", default_value = "10000", value_parser = count)]
     pub(crate) waiters: usize,
@@ -43,29 +48,20 @@ pub(crate) struct HoldArgs {
     pub(crate) seconds: Option<u64>,
 }
 
-/// Who does a round: a new process, or the process itself.
-pub(crate) type Does = fn(&Round) -> Result<Figures>;
-
-/// Measures and reports.
-pub(crate) fn run(args: &HoldArgs) -> Result<()> {
+/// Measures and reports; `again` is how this program is called again.
+pub(crate) fn run(args: &HoldArgs, stores: &[Store], again: &[&str]) -> Result<()> {
     output::check(&args.common)?;
-    let (rows, notes) = measure(args, round::apart)?;
+    let (rows, notes) = measure(args, stores, &|round| round.apart(again))?;
     output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
-/// All figures, and what is to be said beside them.
-pub(crate) fn measure(args: &HoldArgs, does: Does) -> Result<(Vec<Row>, Vec<String>)> {
-    let rounds = plan(args)?;
-    let mut notes = Vec::new();
-    if let Some(less) = rounds.iter().find(|round| round.locks < args.locks) {
-        notes.push(format!(
-            "file: {} locks instead of {}: each needs a descriptor, and the limit of open files \
-             is {} (`ulimit -Hn`)",
-            less.locks,
-            args.locks,
-            system::descriptors()?
-        ));
-    }
+/// All figures, and what is to be said beside them; `does` does a round.
+pub(crate) fn measure(
+    args: &HoldArgs,
+    stores: &[Store],
+    does: &dyn Fn(&Round) -> Result<Figures>,
+) -> Result<(Vec<Row>, Vec<String>)> {
+    let (rounds, notes) = plan(args, stores)?;
     let progress = Progress::of(rounds.len() * args.common.rounds as usize);
     let mut figures: Vec<BTreeMap<String, Vec<f64>>> = vec![BTreeMap::new(); rounds.len()];
     // In turn, so that a disturbance of the machine does not hit one setup alone.
@@ -84,7 +80,7 @@ pub(crate) fn measure(args: &HoldArgs, does: Does) -> Result<(Vec<Row>, Vec<Stri
 }
 
 /// The rounds that are done in turn.
-fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
+fn plan(args: &HoldArgs, stores: &[Store]) -> Result<(Vec<Round>, Vec<String>)> {
     let (ttl_ms, seconds) = if args.common.quick { (3_000, 2) } else { (30_000, 20) };
     let seconds = args.seconds.unwrap_or(seconds);
     if seconds * 1000 < ttl_ms / 3 {
@@ -96,11 +92,19 @@ fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
         .into());
     }
     let room = usize::try_from(system::descriptors()?.saturating_sub(SPARE)).unwrap_or(usize::MAX);
-    let mut rounds = Vec::new();
-    for store in args.common.stores(&[Store::Memory]) {
-        let locks = if store.backend() == "file" { args.locks.min(room) } else { args.locks };
+    let (mut rounds, mut notes) = (Vec::new(), Vec::new());
+    for store in stores {
+        let wanted = args.locks.unwrap_or_else(|| usual_locks(store, args.common.quick));
+        let locks = if store.backend() == "file" { wanted.min(room) } else { wanted };
+        if locks < wanted {
+            notes.push(format!(
+                "file: {locks} locks instead of {wanted}: each needs a descriptor, and the limit of \
+                 open files is {} (`ulimit -Hn`)",
+                system::descriptors()?
+            ));
+        }
         for runtime in args.common.flavours() {
-            for phase in [Phase::Held, Phase::Waiting] {
+            for phase in phases(store) {
                 rounds.push(Round {
                     phase,
                     store: store.clone(),
@@ -113,7 +117,24 @@ fn plan(args: &HoldArgs) -> Result<Vec<Round>> {
             }
         }
     }
-    Ok(rounds)
+    Ok((rounds, notes))
+}
+
+#[cfg_attr(not(feature = "servers"), allow(unused_variables, reason = "a store of a user has one"))]
+fn usual_locks(store: &Store, quick: bool) -> usize {
+    match store {
+        #[cfg(feature = "servers")]
+        Store::Redis if !quick => 100_000,
+        _ => 10_000,
+    }
+}
+
+fn phases(store: &Store) -> Vec<Phase> {
+    match store {
+        #[cfg(feature = "servers")]
+        Store::Redis => vec![Phase::Held, Phase::TaskPerLock, Phase::Waiting],
+        _ => vec![Phase::Held, Phase::Waiting],
+    }
 }
 
 fn rows(round: &Round, figures: &BTreeMap<String, Vec<f64>>) -> Vec<Row> {
@@ -123,12 +144,18 @@ fn rows(round: &Round, figures: &BTreeMap<String, Vec<f64>>) -> Vec<Row> {
     metrics.iter().filter_map(row).collect()
 }
 
+const HELD: &[Metric] = &[BYTES_PER_LOCK, CLIENT_MS_PER_S, SERVER_MS_PER_S];
+
 impl Round {
     fn setup(&self) -> (Setup, &'static [Metric]) {
         let setup = Setup::new("hold", self.store.backend(), self.runtime);
         let setup = setup.with("ttl_s", self.ttl_ms / 1000);
         match self.phase {
-            Phase::Held => (setup.with("locks", self.locks), &[BYTES_PER_LOCK, CLIENT_MS_PER_S]),
+            Phase::Held => (setup.with("locks", self.locks), HELD),
+            #[cfg(feature = "servers")]
+            Phase::TaskPerLock => {
+                (Setup { subject: "task-per-lock", ..setup }.with("locks", self.locks), HELD)
+            }
             Phase::Waiting => {
                 let setup = Setup { tasks: self.waiters, ..setup };
                 let setup = setup.with("locks", 1).with("scope", "local");
@@ -140,13 +167,10 @@ impl Round {
     fn told(&self) -> String {
         let what = match self.phase {
             Phase::Held => format!("{} locks held", self.locks),
+            #[cfg(feature = "servers")]
+            Phase::TaskPerLock => format!("{} locks with a task each", self.locks),
             Phase::Waiting => format!("{} tasks wait", self.waiters),
         };
         format!("{} {}: {what}", self.store.backend(), self.runtime.name())
     }
-}
-
-/// A name for the legend.
-fn legend(backend: &str, runtime: Flavour) -> String {
-    format!("{backend}, {}", runtime.name())
 }

@@ -14,6 +14,8 @@ struct Line<'a> {
     metric: &'static str,
     value: f64,
     unit: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'static str>,
     #[serde(flatten)]
     extra: &'a BTreeMap<&'static str, Value>,
 }
@@ -27,6 +29,7 @@ pub(crate) fn lines(rows: &[Row]) -> Result<String> {
             metric: row.metric.name,
             value: six_digits(row.value),
             unit: row.metric.unit,
+            scope: row.metric.scope,
             extra: &row.setup.extra,
         })?;
         lines.push('\n');
@@ -42,7 +45,7 @@ fn six_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S};
+    use crate::metric::{CLIENT_US_PER_PAIR, HANDOFFS_LOCAL, PAIRS_PER_S};
     use crate::runtime::Flavour;
 
     #[test]
@@ -51,11 +54,16 @@ mod tests {
         setup.tasks = 64;
         let lines = lines(&[
             setup.row(PAIRS_PER_S, 187_000.0),
+            setup.row(HANDOFFS_LOCAL, 5.0),
             setup.with("hold_ms", 3).with("nodes", 5).row(CLIENT_US_PER_PAIR, 1.234_567_89),
         ]);
         let expected = concat!(
             r#"{"bench":"pairs","subject":"leasehold","backend":"redis","runtime":"multi","#,
             r#""processes":1,"tasks":64,"metric":"pairs_per_s","value":187000.0,"unit":"1/s"}"#,
+            "\n",
+            r#"{"bench":"pairs","subject":"leasehold","backend":"redis","runtime":"multi","#,
+            r#""processes":1,"tasks":64,"metric":"handoffs_per_s","value":5.0,"unit":"1/s","#,
+            r#""scope":"local"}"#,
             "\n",
             r#"{"bench":"pairs","subject":"leasehold","backend":"redis","runtime":"multi","#,
             r#""processes":1,"tasks":64,"metric":"client_us_per_pair","value":1.23457,"unit":"us","#,

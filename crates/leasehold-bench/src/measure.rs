@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::system::{cpu_time, resident};
+use crate::system::{cpu_time, cpu_time_of, resident};
 
 /// A window of time that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     start: Instant,
     cpu: Duration,
+    server: Option<(u32, Duration)>,
 }
 
 /// What there was in a window.
@@ -18,25 +19,30 @@ pub(crate) struct Spent {
     pub(crate) time: Duration,
     /// CPU time of the process.
     pub(crate) cpu: Duration,
+    /// CPU time of the server's process, if it is ours.
+    pub(crate) server: Option<Duration>,
 }
 
 impl Window {
-    /// Begins one now.
-    pub(crate) fn open() -> Result<Self> {
-        Ok(Self { start: Instant::now(), cpu: cpu_time()? })
+    /// Begins one now; `server` is the process of a server of ours.
+    pub(crate) fn open(server: Option<u32>) -> Result<Self> {
+        let server = server.map(|pid| Result::Ok((pid, cpu_time_of(pid)?))).transpose()?;
+        Ok(Self { start: Instant::now(), cpu: cpu_time()?, server })
     }
 
     /// What has been spent since it began.
     pub(crate) fn spent(&self) -> Result<Spent> {
         let cpu = cpu_time()?.saturating_sub(self.cpu);
-        Ok(Spent { time: self.start.elapsed(), cpu })
+        let time = self.start.elapsed();
+        let since = |(pid, before)| Result::Ok(cpu_time_of(pid)?.saturating_sub(before));
+        Ok(Spent { time, cpu, server: self.server.map(since).transpose()? })
     }
 }
 
 impl Spent {
-    /// CPU time in milliseconds for a second of the window.
-    pub(crate) fn ms_per_s(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e3 / self.time.as_secs_f64()
+    /// A CPU time in milliseconds for a second of the window.
+    pub(crate) fn ms_per_s(&self, cpu: Duration) -> f64 {
+        cpu.as_secs_f64() * 1e3 / self.time.as_secs_f64()
     }
 }
 

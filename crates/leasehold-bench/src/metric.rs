@@ -5,17 +5,67 @@
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
+    /// Of all hand-offs, or of those inside a process, where both are told.
+    pub(crate) scope: Option<&'static str>,
+}
+
+impl Metric {
+    const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, scope: None }
+    }
+
+    const fn of(name: &'static str, unit: &'static str, scope: &'static str) -> Self {
+        Self { name, unit, scope: Some(scope) }
+    }
+
+    /// The head of its column.
+    pub(crate) fn head(&self) -> &'static str {
+        match self.scope {
+            Some("local") => "local",
+            _ => self.name,
+        }
+    }
 }
 
 /// Acquisitions, each with its release, in a second.
-pub(crate) const PAIRS_PER_S: Metric = Metric { name: "pairs_per_s", unit: "1/s" };
+pub(crate) const PAIRS_PER_S: Metric = Metric::new("pairs_per_s", "1/s");
 /// CPU time of the client's process for one of them.
-pub(crate) const CLIENT_US_PER_PAIR: Metric = Metric { name: "client_us_per_pair", unit: "us" };
+pub(crate) const CLIENT_US_PER_PAIR: Metric = Metric::new("client_us_per_pair", "us");
+/// CPU time of the server's process for one of them.
+pub(crate) const SERVER_US_PER_PAIR: Metric = Metric::new("server_us_per_pair", "us");
 /// Growth of the process for each guard that is held.
-pub(crate) const BYTES_PER_LOCK: Metric = Metric { name: "bytes_per_lock", unit: "B" };
+pub(crate) const BYTES_PER_LOCK: Metric = Metric::new("bytes_per_lock", "B");
 /// Growth of the process for each task that waits, the task itself included.
-pub(crate) const BYTES_PER_WAITER: Metric = Metric { name: "bytes_per_waiter", unit: "B" };
+pub(crate) const BYTES_PER_WAITER: Metric = Metric::new("bytes_per_waiter", "B");
 /// CPU time of the client's process in a second in which nothing is acquired or released.
-pub(crate) const CLIENT_MS_PER_S: Metric = Metric { name: "client_ms_per_s", unit: "ms/s" };
+pub(crate) const CLIENT_MS_PER_S: Metric = Metric::new("client_ms_per_s", "ms/s");
+/// CPU time of the server's process in such a second.
+pub(crate) const SERVER_MS_PER_S: Metric = Metric::new("server_ms_per_s", "ms/s");
 /// Times in a second that a lock goes from one owner to the next.
-pub(crate) const HANDOFFS_PER_S: Metric = Metric { name: "handoffs_per_s", unit: "1/s" };
+pub(crate) const HANDOFFS_PER_S: Metric = Metric::new("handoffs_per_s", "1/s");
+/// The same in `contention`: between different tasks, wherever they are.
+pub(crate) const HANDOFFS_ALL: Metric = Metric::of("handoffs_per_s", "1/s", "all");
+/// Those of them between tasks of one process.
+pub(crate) const HANDOFFS_LOCAL: Metric = Metric::of("handoffs_per_s", "1/s", "local");
+/// Times that the lock was taken, hand-offs and those who took it again themselves.
+pub(crate) const ACQUIRED_PER_S: Metric = Metric::new("acquired_per_s", "1/s");
+/// Commands that clients have sent for each of all hand-offs; what scripts call is not counted.
+pub(crate) const COMMANDS_PER_HANDOFF: Metric = Metric::new("commands_per_handoff", "1");
+/// Who hold the lock or ask the server for it, at a time.
+pub(crate) const CONTENDERS: Metric = Metric::new("contenders", "1");
+/// Time from asking to holding, of hand-offs: half of them take no longer.
+pub(crate) const WAIT_MS_P50: Metric = Metric::new("wait_ms_p50", "ms");
+/// 99 of 100 take no longer.
+pub(crate) const WAIT_MS_P99: Metric = Metric::new("wait_ms_p99", "ms");
+/// None takes longer.
+pub(crate) const WAIT_MS_MAX: Metric = Metric::new("wait_ms_max", "ms");
+/// Jain's index of fairness over how often each task has held the lock.
+pub(crate) const JAIN_TASKS: Metric = Metric::new("jain_tasks", "1");
+/// The same over processes.
+pub(crate) const JAIN_PROCESSES: Metric = Metric::new("jain_processes", "1");
+/// CPU time of all client processes for one hand-off.
+pub(crate) const CLIENT_US_PER_HANDOFF: Metric = Metric::new("client_us_per_handoff", "us");
+/// CPU time of the server's process for one hand-off.
+pub(crate) const SERVER_US_PER_HANDOFF: Metric = Metric::new("server_us_per_handoff", "us");
+/// Times that two held the lock at once.
+pub(crate) const OVERLAPS: Metric = Metric::new("overlaps", "1");

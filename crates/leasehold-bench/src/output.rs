@@ -1,12 +1,12 @@
 //! Where the figures go: the table on standard output, JSON and the picture into files.
 
 use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use crate::Result;
-use crate::args::Common;
 use crate::chart::Chart;
+use crate::common::Common;
 use crate::row::Row;
 use crate::{json, svg, table};
 
@@ -21,15 +21,9 @@ pub(crate) fn check(common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Prints the table with its notes, and writes the files that were asked for.
+/// Writes the files that were asked for, and prints the table with its notes. A reader that has gone
+/// (`| head`) is no error.
 pub(crate) fn write(common: &Common, rows: &[Row], notes: &[String], chart: &Chart) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let bold = out.is_terminal() && !plain;
-    out.write_all(table::table(rows, bold).as_bytes())?;
-    for note in notes {
-        writeln!(out, "\n{note}")?;
-    }
     if let Some(file) = &common.json {
         let lines = json::lines(rows)?;
         std::fs::write(file, lines).map_err(|error| cannot_write("--json", file, &error))?;
@@ -38,7 +32,16 @@ pub(crate) fn write(common: &Common, rows: &[Row], notes: &[String], chart: &Cha
         let drawn = svg::draw(chart);
         std::fs::write(file, drawn).map_err(|error| cannot_write("--svg", file, &error))?;
     }
-    Ok(())
+    let mut out = std::io::stdout().lock();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mut text = table::table(rows, out.is_terminal() && !plain);
+    for note in notes {
+        text += &format!("\n{note}\n");
+    }
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn cannot_write(flag: &str, file: &Path, error: &std::io::Error) -> String {

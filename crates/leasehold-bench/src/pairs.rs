@@ -1,30 +1,31 @@
 //! `pairs`: how many uncontended pairs of acquire and release there are in a second, and what one
-//! costs, beside the limit of the engine.
+//! costs, beside the limit of the engine and beside peers.
 
+mod leasehold;
 mod load;
 mod picture;
-mod workers;
+#[cfg(feature = "servers")]
+mod raw;
 
 use std::time::Duration;
 
-use crate::args::{Common, count};
+use clap::ValueEnum;
+
+use crate::common::{Common, count, in_ms};
 use crate::measure::median;
-use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S};
+use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S, SERVER_US_PER_PAIR};
+#[cfg(feature = "servers")]
+use crate::peers::Built;
 use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
-use crate::store::Store;
+use crate::store::{Place, Store};
 use crate::{Result, output};
 
-use load::Sample;
-pub(crate) use load::Times;
+pub(crate) use load::{Sample, Times};
 
 /// `pairs [OPTIONS]`
 #[derive(Clone, Debug, clap::Args)]
-#[command(long_about = "Each task acquires and releases a lock of its own, again and again. \
-    `raw` is the limit: for memory, a name put into a tokio Mutex<HashMap> and taken out again; \
-    for files, open, flock and close; for Redis, SET NX PX and a script that compares and \
-    deletes, over one multiplexed connection, without any token.")]
 pub(crate) struct PairsArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -33,36 +34,62 @@ pub(crate) struct PairsArgs {
     pub(crate) tasks: Vec<usize>,
 }
 
+/// Whether a task takes the same name again, or another each time.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Names {
+    Reused,
+    Fresh,
+}
+
+/// What is measured beside Leasehold on its usual terms.
+#[derive(Clone, Debug)]
+pub(crate) struct Sides {
+    pub(crate) stores: Vec<Store>,
+    pub(crate) names: Vec<Names>,
+    /// How much later than sent a request arrives.
+    pub(crate) delays: Vec<Duration>,
+    #[cfg(feature = "servers")]
+    pub(crate) peers: Vec<Built>,
+}
+
 /// Who takes and gives back.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Subject {
     Leasehold,
+    #[cfg(feature = "servers")]
     Raw,
+    #[cfg(feature = "servers")]
+    RawSocket,
+    #[cfg(feature = "servers")]
+    Peer(Built),
 }
 
 /// One line of the table.
 #[derive(Clone, Debug)]
 struct Case {
     store: Store,
+    delay: Duration,
     runtime: Flavour,
     tasks: usize,
+    names: Names,
     subject: Subject,
 }
 
 /// Measures and reports.
-pub(crate) fn run(args: &PairsArgs) -> Result<()> {
+pub(crate) fn run(args: &PairsArgs, sides: &Sides, mut notes: Vec<String>) -> Result<()> {
     output::check(&args.common)?;
     let times = match args.common.quick {
-        true => Times { warm_up: Duration::from_millis(50), window: Duration::from_millis(250) },
-        false => Times { warm_up: Duration::from_millis(200), window: Duration::from_secs(1) },
+        true => Times { warm_up: Duration::from_millis(100), window: Duration::from_millis(300) },
+        false => Times { warm_up: Duration::from_millis(300), window: Duration::from_secs(1) },
     };
-    let rows = measure(args, times)?;
-    output::write(&args.common, &rows, &[], &picture::picture(&rows))
+    let rows = measure(args, sides, times)?;
+    notes.extend(picture::ratios(&rows));
+    output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
 /// All figures.
-pub(crate) fn measure(args: &PairsArgs, times: Times) -> Result<Vec<Row>> {
-    let cases = plan(args);
+pub(crate) fn measure(args: &PairsArgs, sides: &Sides, times: Times) -> Result<Vec<Row>> {
+    let cases = plan(args, sides);
     let progress = Progress::of(cases.len() * args.common.rounds as usize);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cases.len()];
     // In turn, so that a disturbance of the machine does not hit one side alone.
@@ -73,19 +100,25 @@ pub(crate) fn measure(args: &PairsArgs, times: Times) -> Result<Vec<Row>> {
             progress.done();
         }
     }
-    Ok(cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples)).collect())
+    Ok(cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples, sides)).collect())
 }
 
-fn plan(args: &PairsArgs) -> Vec<Case> {
+fn plan(args: &PairsArgs, sides: &Sides) -> Vec<Case> {
     let mut cases = Vec::new();
-    for store in args.common.stores(&[Store::Memory, Store::File]) {
-        for runtime in args.common.flavours() {
-            for tasks in &args.tasks {
-                for subject in [Subject::Leasehold, Subject::Raw] {
-                    let (store, runtime, tasks) = (store.clone(), *runtime, *tasks);
-                    // What the limit of a server is, only its own client knows.
-                    if subject == Subject::Leasehold || !matches!(store, Store::Url(_)) {
-                        cases.push(Case { store, runtime, tasks, subject });
+    for store in &sides.stores {
+        for delay in &sides.delays {
+            for names in &sides.names {
+                for runtime in args.common.flavours() {
+                    for tasks in &args.tasks {
+                        let case = |subject| Case {
+                            store: store.clone(),
+                            delay: *delay,
+                            runtime: *runtime,
+                            tasks: *tasks,
+                            names: *names,
+                            subject,
+                        };
+                        cases.extend(sides.subjects(store, *names, *runtime).into_iter().map(case));
                     }
                 }
             }
@@ -94,29 +127,88 @@ fn plan(args: &PairsArgs) -> Vec<Case> {
     cases
 }
 
+impl Sides {
+    #[cfg(feature = "servers")]
+    fn subjects(&self, store: &Store, names: Names, runtime: Flavour) -> Vec<Subject> {
+        let mut subjects = vec![Subject::Leasehold];
+        match store {
+            Store::Redis => {
+                subjects.extend(self.peers.iter().cloned().map(Subject::Peer));
+                subjects.push(Subject::Raw);
+                if names == Names::Reused && runtime == Flavour::Current {
+                    subjects.push(Subject::RawSocket);
+                }
+            }
+            Store::Memory | Store::File if names == Names::Reused => subjects.push(Subject::Raw),
+            _ => {}
+        }
+        subjects
+    }
+
+    #[cfg(not(feature = "servers"))]
+    fn subjects(&self, _: &Store, _: Names, _: Flavour) -> Vec<Subject> {
+        vec![Subject::Leasehold]
+    }
+}
+
 impl Case {
     fn sample(&self, times: Times) -> Result<Sample> {
-        let (store, tasks) = (self.store.clone(), self.tasks);
-        match (self.subject, &self.store) {
-            (Subject::Leasehold, _) => self.runtime.run(workers::leasehold(store, tasks, times)),
-            (Subject::Raw, Store::File) => self.runtime.run(workers::raw_file(tasks, times)),
-            (Subject::Raw, Store::Redis) => self.runtime.run(workers::raw_redis(tasks, times)),
-            (Subject::Raw, _) => self.runtime.run(workers::raw_memory(tasks, times)),
+        let place = self.store.place()?;
+        #[cfg(feature = "servers")]
+        let place = place.behind(self.delay)?;
+        let (tasks, names) = (self.tasks, self.names);
+        match (&self.subject, &self.store) {
+            (Subject::Leasehold, _) => self.on_runtime(place, move |place| async move {
+                leasehold::measure(&place, tasks, names, times).await
+            }),
+            #[cfg(feature = "servers")]
+            (Subject::Peer(built), _) => peer(built, &place, self.runtime, tasks, names, times),
+            #[cfg(feature = "servers")]
+            (Subject::RawSocket, _) => raw::socket(&place, tasks, times),
+            #[cfg(feature = "servers")]
+            (Subject::Raw, Store::File) => self.runtime.run(raw::file(tasks, times)),
+            #[cfg(feature = "servers")]
+            (Subject::Raw, Store::Redis) => self.on_runtime(place, move |place| async move {
+                raw::redis(&place, tasks, names, times).await
+            }),
+            #[cfg(feature = "servers")]
+            (Subject::Raw, _) => self.on_runtime(place, move |place| async move {
+                raw::memory(&place, tasks, times).await
+            }),
         }
     }
 
-    fn rows(&self, samples: &[Sample]) -> [Row; 2] {
-        let setup = Setup {
+    fn on_runtime<F: Future<Output = Result<Sample>> + Send + 'static>(
+        &self,
+        place: Place,
+        work: impl FnOnce(Place) -> F,
+    ) -> Result<Sample> {
+        self.runtime.run(work(place))
+    }
+
+    fn rows(&self, samples: &[Sample], sides: &Sides) -> Vec<Row> {
+        let mut setup = Setup {
             subject: self.subject.name(),
             tasks: self.tasks,
             ..Setup::new("pairs", self.store.backend(), self.runtime)
         };
-        let of =
-            |figure: fn(&Sample) -> f64| median(&samples.iter().map(figure).collect::<Vec<f64>>());
-        [
-            setup.row(PAIRS_PER_S, of(|sample| sample.per_s)),
-            setup.row(CLIENT_US_PER_PAIR, of(|sample| sample.cpu_us)),
-        ]
+        if sides.names != [Names::Reused] {
+            let names = if self.names == Names::Reused { "reused" } else { "fresh" };
+            setup = setup.with("names", names);
+        }
+        if sides.delays.iter().any(|delay| !delay.is_zero()) {
+            setup = setup.with("delay_ms", in_ms(self.delay));
+        }
+        let of = |figure: fn(&Sample) -> Option<f64>| {
+            let values: Vec<f64> = samples.iter().filter_map(figure).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let figures = [
+            (PAIRS_PER_S, of(|sample| Some(sample.per_s))),
+            (CLIENT_US_PER_PAIR, of(|sample| Some(sample.client_us))),
+            (SERVER_US_PER_PAIR, of(|sample| sample.server_us)),
+        ];
+        figures.iter().filter_map(|(metric, value)| Some(setup.row(*metric, (*value)?))).collect()
     }
 
     fn told(&self) -> String {
@@ -125,11 +217,53 @@ impl Case {
     }
 }
 
+/// A peer's program does it, and says how far it has come when it is asked.
+#[cfg(feature = "servers")]
+fn peer(
+    built: &Built,
+    place: &Place,
+    runtime: Flavour,
+    tasks: usize,
+    names: Names,
+    times: Times,
+) -> Result<Sample> {
+    use crate::measure::Spent;
+    use crate::system::cpu_time_of;
+    use std::time::Instant;
+    let names = if names == Names::Reused { "reused" } else { "fresh" };
+    let words = ["pairs", runtime.name(), &tasks.to_string(), names, &place.prefix];
+    let mut talk = built.start(&words.map(String::from))?;
+    talk.say(&place.url)?;
+    talk.expect("ready")?;
+    std::thread::sleep(times.warm_up);
+    let mut look = || -> Result<(Instant, u64, Duration, Option<Duration>)> {
+        talk.say("count")?;
+        let pairs = talk.hear()?.parse()?;
+        let server = place.server_pid().map(cpu_time_of).transpose()?;
+        Ok((Instant::now(), pairs, cpu_time_of(talk.pid())?, server))
+    };
+    let before = look()?;
+    std::thread::sleep(times.window);
+    let after = look()?;
+    talk.end()?;
+    let spent = Spent {
+        time: after.0 - before.0,
+        cpu: after.2.saturating_sub(before.2),
+        server: after.3.zip(before.3).map(|(after, before)| after.saturating_sub(before)),
+    };
+    Ok(Sample::of(after.1 - before.1, &spent))
+}
+
 impl Subject {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Leasehold => "leasehold",
+            #[cfg(feature = "servers")]
             Self::Raw => "raw",
+            #[cfg(feature = "servers")]
+            Self::RawSocket => "raw-socket",
+            #[cfg(feature = "servers")]
+            Self::Peer(built) => built.subject,
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The two runtimes that everything is measured on.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Result;
 
 /// A kind of tokio runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flavour {
-    /// A thread for each core.
+    /// Two threads, on every machine, so that figures can be compared.
     Multi,
     /// The current thread alone.
     Current,
@@ -27,7 +27,11 @@ impl Flavour {
 
     fn build(self) -> Result<Runtime> {
         let mut builder = match self {
-            Self::Multi => Builder::new_multi_thread(),
+            Self::Multi => {
+                let mut builder = Builder::new_multi_thread();
+                builder.worker_threads(2);
+                builder
+            }
             Self::Current => Builder::new_current_thread(),
         };
         Ok(builder.enable_all().build()?)

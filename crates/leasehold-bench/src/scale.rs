@@ -2,7 +2,7 @@
 
 use crate::chart::{Kind, Panel};
 
-/// Lines are drawn on a logarithmic axis when the largest value is this many times the smallest.
+/// Lines and dots are drawn on a logarithmic axis when the largest value is this many times the smallest.
 const FAR_APART: f64 = 30.0;
 
 /// An axis.
@@ -20,7 +20,7 @@ impl Scale {
         let values = || panel.values.iter().flatten().flatten().copied();
         let top = values().fold(0.0, f64::max);
         let least = values().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-        let lines = matches!(panel.kind, Kind::Lines(_));
+        let lines = !matches!(panel.kind, Kind::Bars(_));
         if lines && top > FAR_APART * least {
             return Self::Powers {
                 first: least.log10().floor() as i32,

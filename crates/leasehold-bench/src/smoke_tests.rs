@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::args::{Bench, Cli};
+use crate::args::{Bench, Cli, sides};
+use crate::hold::Round;
 use crate::pairs::{self, Times};
 use crate::row::Row;
+use crate::store::Store;
 use crate::{hold, json, table};
 
 fn parsed(args: &[&str]) -> Bench {
@@ -48,8 +50,8 @@ fn hold_measures_both_phases_on_both_runtimes() {
         "memory",
         "file",
     ];
-    let Bench::Hold(args) = parsed(&args) else { unreachable!() };
-    let (rows, notes) = hold::measure(&args, hold::round::here).unwrap();
+    let Bench::Hold { args, stores } = parsed(&args) else { unreachable!() };
+    let (rows, notes) = hold::measure(&args, &stores.or(&[]), &Round::here).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
     check(&rows, &["bytes_per_lock", "bytes_per_waiter", "handoffs_per_s"], 1);
     check(&rows, &["client_ms_per_s"], 2);
@@ -59,11 +61,13 @@ fn hold_measures_both_phases_on_both_runtimes() {
 
 #[test]
 fn pairs_measures_both_sides_on_both_runtimes() {
-    let Bench::Pairs(args) = parsed(&["pairs", "--rounds=1", "--tasks=1,3"]) else {
+    let Bench::Pairs { args, stores, beside } = parsed(&["pairs", "--rounds=1", "--tasks=1,3"])
+    else {
         unreachable!()
     };
     let short = Duration::from_millis(20);
-    let rows = pairs::measure(&args, Times { warm_up: short, window: 2 * short }).unwrap();
+    let times = Times { warm_up: short, window: 2 * short };
+    let rows = pairs::measure(&args, &sides(&stores, &beside, Vec::new()), times).unwrap();
     check(&rows, &["pairs_per_s", "client_us_per_pair"], 4);
     let sides = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
     assert_eq!((sides("leasehold"), sides("raw")), (16, 16));
@@ -72,8 +76,8 @@ fn pairs_measures_both_sides_on_both_runtimes() {
 
 #[test]
 fn a_window_without_a_renewal_in_it_is_refused() {
-    let Bench::Hold(args) = parsed(&["hold", "--seconds=5"]) else { unreachable!() };
-    let told = hold::measure(&args, hold::round::here).unwrap_err().to_string();
+    let Bench::Hold { args, .. } = parsed(&["hold", "--seconds=5"]) else { unreachable!() };
+    let told = hold::measure(&args, &[Store::Memory], &Round::here).unwrap_err().to_string();
     for part in ["--seconds 5", "10 or more", "--quick"] {
         assert!(told.contains(part), "{told}");
     }

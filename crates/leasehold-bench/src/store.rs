@@ -2,73 +2,186 @@
 //! store by its URL.
 
 use std::fmt;
+#[cfg(feature = "servers")]
 use std::str::FromStr;
 
 use leasehold::Client;
-use leasehold_conformance::kit::{RedisServer, Settings};
-use tempfile::TempDir;
 
 use crate::Result;
 
-/// What `--backend` can be.
-#[derive(Clone, Debug, PartialEq)]
+/// A kind of store, or a store by its URL.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Store {
+    #[cfg(feature = "servers")]
     Memory,
+    #[cfg(feature = "servers")]
     File,
     /// A Redis server that is started for it.
+    #[cfg(feature = "servers")]
     Redis,
-    Url(String),
+    /// Somebody's store, and what our names in it begin with.
+    Url(String, String),
 }
 
-/// A client of a store; a temporary directory or server goes when this is dropped.
+/// A store that is there; a temporary directory or server goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) client: Client,
-    _directory: Option<TempDir>,
-    _server: Option<RedisServer>,
+pub(crate) struct Place {
+    pub(crate) url: String,
+    /// What the names of locks begin with.
+    pub(crate) prefix: String,
+    #[cfg(feature = "servers")]
+    _directory: Option<tempfile::TempDir>,
+    /// Before the server, so that it goes first.
+    #[cfg(feature = "servers")]
+    _network: Option<crate::delay::Delay>,
+    #[cfg(feature = "servers")]
+    server: Option<leasehold_conformance::kit::RedisServer>,
 }
 
 impl Store {
-    /// The engine's name, as the JSON has it.
-    pub(crate) fn backend(&self) -> &str {
+    /// Somebody's store, in which our names must not meet theirs.
+    pub(crate) fn url(url: &str) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_micros());
+        Self::Url(url.to_owned(), format!("leasehold-bench/{:x}-{now:x}", std::process::id()))
+    }
+
+    /// Removes what our locks have left behind in somebody's store.
+    pub(crate) fn clean(&self) -> Result<()> {
         match self {
-            Self::Memory => "memory",
-            Self::File => "file",
-            Self::Redis => "redis",
-            Self::Url(url) => url.split(':').next().unwrap_or_default(),
+            Self::Url(url, prefix) => {
+                let (url, names) = (url.clone(), format!("{prefix}/"));
+                let forget = async move { Ok(leasehold::forget(&url, &names).await?) };
+                crate::runtime::Flavour::Current.run(forget).map(drop)
+            }
+            #[cfg(feature = "servers")]
+            Self::Memory | Self::File | Self::Redis => Ok(()),
         }
     }
 
-    /// Opens it with a new client.
-    pub(crate) async fn open(&self) -> Result<Opened> {
-        let mut server = None;
-        let (url, directory) = match self {
-            Self::Memory => ("memory:".to_owned(), None),
-            Self::Redis => (server.insert(redis()?).url(), None),
+    /// The engine's name, as the JSON has it.
+    pub(crate) fn backend(&self) -> &str {
+        match self {
+            #[cfg(feature = "servers")]
+            Self::Memory => "memory",
+            #[cfg(feature = "servers")]
+            Self::File => "file",
+            #[cfg(feature = "servers")]
+            Self::Redis => "redis",
+            Self::Url(url, _) => url.split([':', '+']).next().unwrap_or_default(),
+        }
+    }
+
+    /// Makes what has to be made.
+    pub(crate) fn place(&self) -> Result<Place> {
+        match self {
+            #[cfg(feature = "servers")]
+            Self::Memory => Ok(Place::own("memory:".to_owned(), None, None)),
+            #[cfg(feature = "servers")]
             Self::File => {
                 let directory = directory()?;
-                (format!("file:{}", directory.path().join("store").display()), Some(directory))
+                let url = format!("file:{}", directory.path().join("store").display());
+                Ok(Place::own(url, Some(directory), None))
             }
-            Self::Url(url) => (url.clone(), None),
-        };
-        let client = leasehold::connect(&url).await?;
-        Ok(Opened { client, _directory: directory, _server: server })
+            #[cfg(feature = "servers")]
+            Self::Redis => {
+                let server = redis()?;
+                Ok(Place::own(server.url(), None, Some(server)))
+            }
+            Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
+        }
+    }
+}
+
+/// Cleans up after a benchmark, also when it has failed; then its own error is the one to show.
+pub(crate) fn cleaned(stores: &[Store], done: Result<()>) -> Result<()> {
+    let cleaned = stores.iter().try_for_each(Store::clean);
+    done.and(cleaned)
+}
+
+impl Place {
+    fn of(url: String, prefix: String) -> Self {
+        Self {
+            url,
+            prefix,
+            #[cfg(feature = "servers")]
+            _directory: None,
+            #[cfg(feature = "servers")]
+            _network: None,
+            #[cfg(feature = "servers")]
+            server: None,
+        }
+    }
+
+    #[cfg(feature = "servers")]
+    fn own(
+        url: String,
+        directory: Option<tempfile::TempDir>,
+        server: Option<leasehold_conformance::kit::RedisServer>,
+    ) -> Self {
+        let prefix = "orders".to_owned();
+        Self { url, prefix, _directory: directory, _network: None, server }
+    }
+
+    /// The same with a network between clients and server that takes its time.
+    #[cfg(feature = "servers")]
+    pub(crate) fn behind(mut self, delay: std::time::Duration) -> Result<Self> {
+        if !delay.is_zero() {
+            let server = self.server().ok_or("--delay: only before a server of our own")?;
+            let network = crate::delay::Delay::start(server.address(), delay)?;
+            self.url = format!("redis://{}", network.address);
+            self._network = Some(network);
+        }
+        Ok(self)
+    }
+
+    /// A new client of it.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        Ok(leasehold::connect(&self.url).await?)
+    }
+
+    /// The name of a lock.
+    pub(crate) fn name(&self, number: usize) -> String {
+        format!("{}/{number:08}", self.prefix)
+    }
+
+    /// The server's process, if the server is ours.
+    #[cfg(feature = "servers")]
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(leasehold_conformance::kit::RedisServer::pid)
+    }
+
+    /// The server's process, if the server is ours.
+    #[cfg(not(feature = "servers"))]
+    #[allow(clippy::unused_self, reason = "it has none here")]
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// The server, if it is ours.
+    #[cfg(feature = "servers")]
+    pub(crate) fn server(&self) -> Option<&leasehold_conformance::kit::RedisServer> {
+        self.server.as_ref()
     }
 }
 
 /// A temporary directory.
-pub(crate) fn directory() -> Result<TempDir> {
+#[cfg(feature = "servers")]
+pub(crate) fn directory() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?)
 }
 
 /// A Redis server of our own, without persistence.
-pub(crate) fn redis() -> Result<RedisServer> {
+#[cfg(feature = "servers")]
+fn redis() -> Result<leasehold_conformance::kit::RedisServer> {
+    use leasehold_conformance::kit::{RedisServer, Settings};
     match RedisServer::is_present() {
         true => Ok(RedisServer::start(Settings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
     }
 }
 
+#[cfg(feature = "servers")]
 impl FromStr for Store {
     type Err = String;
 
@@ -78,7 +191,7 @@ impl FromStr for Store {
             None if text == "memory" => Ok(Self::Memory),
             None if text == "file" => Ok(Self::File),
             None if text == "redis" => Ok(Self::Redis),
-            Some((scheme, _)) if known.contains(&scheme) => Ok(Self::Url(text.to_owned())),
+            Some((scheme, _)) if known.contains(&scheme) => Ok(Self::url(text)),
             _ => {
                 let known: Vec<String> = known.iter().map(|scheme| format!("{scheme}:")).collect();
                 Err(format!("allowed are memory, file, redis, or a URL with {}", known.join(", ")))
@@ -87,12 +200,9 @@ impl FromStr for Store {
     }
 }
 
-/// As `--backend` takes it, password and all: not for output.
+/// Without what may be secret.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory | Self::File | Self::Redis => f.write_str(self.backend()),
-            Self::Url(url) => f.write_str(url),
-        }
+        f.write_str(self.backend())
     }
 }

@@ -1,4 +1,4 @@
-//! Draws a chart as SVG, 800 by 450, without a background: readable on white and on dark.
+//! Draws a chart as SVG, 800 wide, without a background: readable on white and on dark.
 
 use std::fmt::Write;
 
@@ -6,7 +6,9 @@ use crate::chart::{Chart, Kind, Panel, Series};
 use crate::scale::Scale;
 
 const WIDTH: f64 = 800.0;
+/// Of the first row of panels with all above it, and of each further row.
 const HEIGHT: f64 = 450.0;
+const ROW: f64 = 320.0;
 const EDGE: f64 = 20.0;
 /// Room for the numbers of a y axis.
 const GUTTER: f64 = 46.0;
@@ -14,27 +16,34 @@ const GUTTER: f64 = 46.0;
 const FOOT: f64 = 56.0;
 /// In the middle between black and white, as all colours here are.
 const INK: &str = "#757d87";
-const COLOURS: [&str; 6] = ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#dc4c64", "#0e97a5"];
+const COLOURS: [&str; 8] =
+    ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#dc4c64", "#0e97a5", "#8a7a2f", "#d05fa8"];
 /// Average width of a letter, as a part of the font's size.
 const LETTER: f64 = 0.56;
 
 /// The whole picture.
 pub(crate) fn draw(chart: &Chart) -> String {
+    let columns = chart.columns.max(1);
+    let rows = chart.panels.len().div_ceil(columns).max(1);
+    let height = HEIGHT + ROW * (rows - 1) as f64;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\" \
          font-size=\"12\" fill=\"{INK}\">\n<title>{}</title>\n",
         escaped(&chart.title)
     );
     text(&mut out, (EDGE, 30.0), "font-size=\"17\" font-weight=\"600\"", &chart.title);
     let top = legend(&mut out, &chart.series) + 40.0;
-    let width = (WIDTH - 2.0 * EDGE) / chart.panels.len().max(1) as f64;
+    let width = (WIDTH - 2.0 * EDGE) / columns as f64;
+    let tall = (height - top) / rows as f64;
     for (index, panel) in chart.panels.iter().enumerate() {
-        let left = EDGE + width * index as f64;
-        let gap = if index + 1 < chart.panels.len() { 18.0 } else { 0.0 };
-        let area =
-            Area { left: left + GUTTER, right: left + width - gap, top, bottom: HEIGHT - FOOT };
+        let (row, column) = (index / columns, index % columns);
+        let left = EDGE + width * column as f64;
+        let gap = if column + 1 < columns { 18.0 } else { 0.0 };
+        let top = top + tall * row as f64 + if row > 0 { 24.0 } else { 0.0 };
+        let bottom = height - tall * (rows - 1 - row) as f64 - FOOT;
+        let area = Area { left: left + GUTTER, right: left + width - gap, top, bottom };
         draw_panel(&mut out, &chart.series, panel, &area);
     }
     out + "</svg>\n"
@@ -91,6 +100,7 @@ fn draw_panel(out: &mut String, series: &[Series], panel: &Panel, area: &Area) {
     }
     match &panel.kind {
         Kind::Bars(names) => bars(out, series, panel, names, area, &scale),
+        Kind::Dots(names) => dots(out, series, panel, names, area, &scale),
         Kind::Lines(xs) => lines(out, series, panel, xs, area, &scale),
     }
     let below = (area.middle(), area.bottom + 40.0);
@@ -129,6 +139,34 @@ fn bars(
                 let above = (left + width / 2.0, y - 5.0);
                 text(out, above, "text-anchor=\"middle\" font-size=\"10.5\"", &short(value));
             }
+        }
+    }
+}
+
+/// Series side by side within each name, so that equal values hide nobody.
+fn dots(
+    out: &mut String,
+    series: &[Series],
+    panel: &Panel,
+    names: &[String],
+    area: &Area,
+    scale: &Scale,
+) {
+    let group = (area.right - area.left) / names.len().max(1) as f64;
+    let apart = group * 0.7 / series.len().max(1) as f64;
+    for (x, name) in names.iter().enumerate() {
+        let left = area.left + group * x as f64;
+        let below = (left + group / 2.0, area.bottom + 18.0);
+        text(out, below, "text-anchor=\"middle\" font-size=\"11\"", name);
+        if x > 0 {
+            let look = format!("stroke=\"{INK}\" stroke-opacity=\"0.25\"");
+            line(out, (left, area.top), (left, area.bottom), &look);
+        }
+        for (at, (one, values)) in series.iter().zip(&panel.values).enumerate() {
+            let Some(value) = values.get(x).copied().flatten() else { continue };
+            let (cx, cy) = (left + group * 0.15 + apart * (at as f64 + 0.5), area.y(value, scale));
+            let look = fill(one).replace(" rx=\"2\"", "");
+            let _ = writeln!(out, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"4\" {look}/>");
         }
     }
 }

@@ -7,7 +7,12 @@ fn chart(kind: Kind, values: Vec<Vec<Option<f64>>>) -> Chart {
     let series =
         series.map(|(at, name)| Series { name: (*name).into(), colour: at, light: at == 1 });
     let panel = Panel { title: "pairs/s".into(), x_label: "tasks".into(), kind, values };
-    Chart { title: "T & T".into(), series: series.collect(), panels: vec![panel.clone(), panel] }
+    Chart {
+        title: "T & T".into(),
+        series: series.collect(),
+        panels: vec![panel.clone(), panel.clone(), panel],
+        columns: 2,
+    }
 }
 
 /// Every tag is closed in the right order, every attribute is quoted, no stray `&`.
@@ -39,10 +44,13 @@ fn bars_and_lines_are_well_formed_and_complete() {
     let values = vec![vec![Some(1.0), Some(2e6)], vec![None, Some(3.0)]];
     let bars = draw(&chart(Kind::Bars(vec!["<x>".into(), "y".into()]), values.clone()));
     check(&bars);
-    assert_eq!(bars.matches("<rect").count(), 2 * 3);
+    assert_eq!(bars.matches("<rect").count(), 3 * 3);
+    let dots = draw(&chart(Kind::Dots(vec!["<x>".into(), "y".into()]), values.clone()));
+    check(&dots);
+    assert_eq!(dots.matches("<circle").count(), 3 * 3);
     let lines = draw(&chart(Kind::Lines(vec![1.0, 64.0]), values));
     check(&lines);
-    assert_eq!((lines.matches("<polyline").count(), lines.matches("<circle").count()), (4, 6));
+    assert_eq!((lines.matches("<polyline").count(), lines.matches("<circle").count()), (6, 9));
 }
 
 #[test]

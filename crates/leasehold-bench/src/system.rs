@@ -24,6 +24,20 @@ pub(crate) fn cpu_time() -> Result<Duration> {
     Err("CPU time is measured on Unix alone".into())
 }
 
+/// CPU time of another process until now, user and system, to the nanosecond.
+#[cfg(target_os = "linux")]
+pub(crate) fn cpu_time_of(pid: u32) -> Result<Duration> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+    let read = nix::time::ClockId::pid_cpu_clock_id(pid).and_then(nix::time::ClockId::now);
+    read.map(Duration::from).map_err(|error| format!("CPU time of process {pid}: {error}").into())
+}
+
+/// CPU time of another process until now, user and system.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn cpu_time_of(_pid: u32) -> Result<Duration> {
+    Err("CPU time of other processes is measured on Linux alone".into())
+}
+
 /// Resident memory of this process, in bytes.
 #[cfg(unix)]
 pub(crate) fn resident() -> Result<u64> {
@@ -74,5 +88,7 @@ mod tests {
         let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
         assert_eq!(sum, 64 << 20);
         assert!(cpu_time().unwrap() > time);
+        assert!(cpu_time_of(std::process::id()).unwrap() > time);
+        assert!(cpu_time_of(4_194_305).unwrap_err().to_string().contains("4194305"));
     }
 }

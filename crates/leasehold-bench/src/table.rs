@@ -4,19 +4,26 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::metric::Metric;
 use crate::row::{Row, Setup};
 
 /// Draws the table; the first line is in bold if asked for.
 pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     let mut setups: Vec<&Setup> = Vec::new();
-    let mut metrics: Vec<&str> = Vec::new();
+    let mut metrics: Vec<Metric> = Vec::new();
+    let mut last = None;
     for row in rows {
         if !setups.contains(&&row.setup) {
             setups.push(&row.setup);
+            last = None;
         }
-        if !metrics.contains(&row.metric.name) {
-            metrics.push(row.metric.name);
+        if !metrics.contains(&row.metric) {
+            // One that other setups do not have stands where its own setup has it.
+            let before = |last| metrics.iter().position(|metric| Some(*metric) == last);
+            let at = before(last).map_or(metrics.len(), |at| at + 1);
+            metrics.insert(at, row.metric);
         }
+        last = Some(row.metric);
     }
     let several = setups.iter().any(|setup| setup.processes != 1);
     let extra: BTreeMap<&str, ()> =
@@ -36,16 +43,25 @@ pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     }
     for metric in metrics {
         let cell = |setup: &&Setup| {
-            let same = |row: &&Row| row.metric.name == metric && row.setup == **setup;
+            let same = |row: &&Row| row.metric == metric && row.setup == **setup;
             rows.iter().find(same).map_or_else(|| "-".to_owned(), |row| number(row.value))
         };
-        columns.push(Column::number(metric, setups.iter().map(cell)));
+        columns.push(Column::number(metric.head(), setups.iter().map(cell)));
+    }
+    let width = |columns: &[Column]| columns.iter().map(|column| column.width + 2).sum::<usize>();
+    if width(&columns) > WIDE {
+        columns.iter_mut().for_each(Column::narrow);
     }
     draw(&columns, setups.len(), bold)
 }
 
+/// A table that is wider than this has heads of two lines.
+const WIDE: usize = 120;
+
 struct Column {
     head: String,
+    /// What stands above the rest of the head.
+    above: String,
     cells: Vec<String>,
     width: usize,
     right: bool,
@@ -56,11 +72,22 @@ impl Column {
         let cells: Vec<String> = cells.collect();
         let widths = cells.iter().map(String::as_str).chain([head]).map(|c| c.chars().count());
         let width = widths.max().unwrap_or_default();
-        Self { head: head.to_owned(), cells, width, right: false }
+        Self { head: head.to_owned(), above: String::new(), cells, width, right: false }
     }
 
     fn number(head: &str, cells: impl Iterator<Item = String>) -> Self {
         Self { right: true, ..Self::text(head, cells) }
+    }
+
+    /// Breaks the head where both halves are shortest.
+    fn narrow(&mut self) {
+        let breaks = self.head.match_indices('_').map(|(at, _)| at + 1);
+        let longer = |at: &usize| (*at).max(self.head.len() - at);
+        let Some(at) = breaks.min_by_key(longer) else { return };
+        let cells = self.cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+        self.width = cells.max(longer(&at));
+        self.above = self.head[..at].to_owned();
+        self.head.drain(..at);
     }
 
     fn aligned(&self, cell: &str) -> String {
@@ -75,7 +102,8 @@ fn draw(columns: &[Column], lines: usize, bold: bool) -> String {
             columns.iter().map(|column| column.aligned(&cell(column))).collect();
         cells.join("  ").trim_end().to_owned()
     };
-    let head = line(&|column| column.head.clone());
+    let (above, head) = (line(&|column| column.above.clone()), line(&|column| column.head.clone()));
+    let head = if above.is_empty() { head } else { format!("{above}\n{head}") };
     let mut drawn = if bold { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
     for index in 0..lines {
         drawn += &line(&|column| column.cells.get(index).cloned().unwrap_or_default());
@@ -126,7 +154,7 @@ pub(crate) fn separated(number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S};
+    use crate::metric::{CLIENT_US_PER_PAIR, HANDOFFS_ALL, PAIRS_PER_S};
     use crate::runtime::Flavour;
 
     #[test]
@@ -145,6 +173,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_table_has_heads_of_two_lines() {
+        let setup = Setup::new("contention", "redis", Flavour::Multi);
+        let names = ["wait_ms_p99", "client_us_per_handoff", "local"];
+        let column = |name: &str| Column::number(name, std::iter::once("1.00".to_owned()));
+        let mut columns: Vec<Column> = names.into_iter().map(column).collect();
+        columns.iter_mut().for_each(Column::narrow);
+        let lines =
+            [" wait_   client_us_", "ms_p99  per_handoff  local", "  1.00         1.00   1.00"];
+        assert_eq!(draw(&columns, 1, false).lines().collect::<Vec<_>>(), lines);
+        // One that is narrow keeps them.
+        assert_eq!(table(&[setup.row(PAIRS_PER_S, 1.0)], false).lines().count(), 2);
+    }
+
+    #[test]
     fn a_setup_is_a_line_and_its_metrics_are_aligned_columns() {
         let one = Setup::new("pairs", "memory", Flavour::Multi);
         let mut many = Setup::new("pairs", "file", Flavour::Current).with("hold_ms", 3);
@@ -154,6 +196,10 @@ mod tests {
             one.row(CLIENT_US_PER_PAIR, 0.75),
             many.row(PAIRS_PER_S, 950.0),
         ];
+        let both = [one.row(PAIRS_PER_S, 1.0), one.row(HANDOFFS_ALL, 1.0)];
+        let three = [PAIRS_PER_S, CLIENT_US_PER_PAIR, HANDOFFS_ALL].map(|one| many.row(one, 1.0));
+        let head = table(&[&both[..], &three].concat(), false);
+        assert!(head.contains("pairs_per_s  client_us_per_pair  handoffs_per_s"), "{head}");
         let expected = "\
 subject    backend  runtime  tasks  hold_ms  pairs_per_s  client_us_per_pair
 leasehold  memory   multi        1        -    1,500,000                0.75

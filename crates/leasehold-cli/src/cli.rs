@@ -79,6 +79,13 @@ pub(crate) enum Command {
     /// on file: stores. There the kernel keeps the lock for as long as the holder's process has it
     /// open, and nobody else can take it away; the process to end is named instead.
     ForceRelease(ForceReleaseArgs),
+    /// Measure what locks cost on a store
+    ///
+    /// It measures on the store that --store names, under names of its own (leasehold-bench/...), and
+    /// removes them at the end. When it is interrupted, what is left of them goes by itself on
+    /// servers, within two hours; in a directory it stays, and locks nobody out.
+    #[cfg(feature = "bench")]
+    Bench(leasehold_bench::Bench),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Print a manual page, or write all of them to a directory

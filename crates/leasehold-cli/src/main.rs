@@ -1,6 +1,8 @@
 //! The `leasehold` command.
 
 mod advice;
+#[cfg(feature = "bench")]
+mod bench;
 mod cli;
 mod command;
 mod completions;
@@ -74,6 +76,8 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))
         }
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => bench::bench(args, &globals, runtime),
         Command::Completions(args) => completions::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }

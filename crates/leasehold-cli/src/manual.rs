@@ -42,26 +42,34 @@ pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
         say::answer(String::from_utf8_lossy(&page))?;
         return Ok(0);
     };
-    write_pages(command, dir)
+    fs::create_dir_all(dir)
+        .and_then(|()| write_pages(command, "leasehold", dir))
         .map_err(|error| Failure::own(format!("--dir {}: {error}", dir.display())))?;
     Ok(0)
 }
 
 fn find(command: Command, name: Option<&str>) -> Result<Command, Failure> {
     let Some(name) = name else { return Ok(command) };
-    command.find_subcommand(name).cloned().ok_or_else(|| {
+    below(&command, name).cloned().ok_or_else(|| {
         let known: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
         Failure::own(format!("man {name:?}: there is no such page; there are {}", known.join(", ")))
     })
 }
 
-fn write_pages(command: Command, dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    for sub in command.get_subcommands() {
-        let name = format!("leasehold-{}", sub.get_name());
-        fs::write(dir.join(format!("{name}.1")), page(sub.clone())?)?;
+/// A subcommand, or one of its own by both names: `bench-pairs`.
+fn below<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
+    let mut shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    shown.find_map(|sub| match name.strip_prefix(sub.get_name())? {
+        "" => Some(sub),
+        rest => below(sub, rest.strip_prefix('-')?),
+    })
+}
+
+fn write_pages(command: Command, name: &str, dir: &Path) -> io::Result<()> {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        write_pages(sub.clone(), &format!("{name}-{}", sub.get_name()), dir)?;
     }
-    fs::write(dir.join("leasehold.1"), page(command)?)
+    fs::write(dir.join(format!("{name}.1")), page(command)?)
 }
 
 fn page(command: Command) -> io::Result<Vec<u8>> {

@@ -4,6 +4,7 @@ mod attempts;
 mod directory;
 mod escape;
 mod filesystem;
+mod forget;
 mod line;
 mod lockfile;
 mod oserror;
@@ -79,6 +80,21 @@ impl FileBackend {
                 Err(Error::new(ErrorKind::Closed, "the runtime has ended").with_source(error))
             }
         }
+    }
+}
+
+impl FileBackend {
+    /// Removes the files of the free locks whose names start with `names`, and says of how many.
+    /// Blocks on the file system.
+    ///
+    /// They hold the tokens that have been given; without them only the wall clock keeps the next
+    /// above them. For names that are never used again; very long names are left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] or [`ErrorKind::Unavailable`] when a file cannot be removed; what was
+    /// removed before stays so.
+    pub fn forget(&self, names: &str) -> Result<u64> {
+        forget::forget(&self.store.directory, names)
     }
 }
 

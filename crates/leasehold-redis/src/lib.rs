@@ -8,6 +8,7 @@ mod address;
 mod backend;
 mod connect;
 mod error;
+mod forget;
 mod key;
 mod link;
 mod push;
@@ -19,3 +20,4 @@ mod supervisor;
 
 pub use backend::RedisBackend;
 pub use connect::connect;
+pub use forget::forget;

@@ -63,6 +63,30 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     open_url(url).await.map_err(|error| error.during("connect", None))
 }
 
+/// Removes what a store remembers of the free locks whose names start with `names`, and says of how
+/// many: what a benchmark or a test leaves behind.
+///
+/// That is their tokens above all; without it only a clock keeps later tokens above those that were
+/// given. For names that are never used again. In memory nothing needs to be removed.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] when `names` is empty; others as [`connect`]. What was removed before an
+/// error stays so.
+pub async fn forget(url: &str, names: &str) -> Result<u64> {
+    if names.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "forget: an empty start would mean all locks"));
+    }
+    let url = StoreUrl::parse(url)?;
+    match url.scheme() {
+        "memory" => Ok(0),
+        #[cfg(feature = "file")]
+        "file" => leasehold_file::connect(&url)?.forget(names),
+        #[cfg(feature = "redis")]
+        "redis" | "redis+unix" | "rediss" => leasehold_redis::forget(url, names).await,
+        scheme => Err(unknown(scheme)),
+    }
+}
+
 async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {

@@ -35,7 +35,7 @@ pub mod blocking;
 mod connect;
 pub mod fence;
 
-pub use connect::{connect, connect_on_own_thread, open, schemes};
+pub use connect::{connect, connect_on_own_thread, forget, open, schemes};
 pub use leasehold_core::backend::{
     Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
 };

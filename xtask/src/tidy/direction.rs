@@ -44,7 +44,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Facade, Backend)
         | (Cache | Cli | Bench, Facade)
         | (Bench, Cache | Conformance) => true,
-        (Cli, Sim | Cache) => need.optional || need.dev,
+        (Cli, Sim | Cache | Bench) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
         (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
         _ => false,
@@ -110,6 +110,7 @@ mod tests {
         assert_eq!(planted("leasehold-file", "leasehold-conformance", json!("dev"), false), 0);
         assert_eq!(planted("leasehold-redis", "leasehold-sim", json!("dev"), false), 0);
         assert_eq!(planted("leasehold-cli", "leasehold-sim", Value::Null, true), 0);
+        assert_eq!(planted("leasehold-cli", "leasehold-bench", Value::Null, true), 0);
         assert_eq!(planted("leasehold-conformance", "leasehold-file", Value::Null, true), 0);
     }
 
@@ -121,6 +122,7 @@ mod tests {
             ("leasehold-redis", "leasehold"),
             ("leasehold-cli", "leasehold-redis"),
             ("leasehold-cli", "leasehold-sim"),
+            ("leasehold-cli", "leasehold-bench"),
             ("leasehold-sim", "leasehold-core"),
             ("leasehold-redis", "leasehold-sim"),
             ("leasehold-file", "leasehold-conformance"),

@@ -3,24 +3,30 @@
 use std::time::Duration;
 
 use leasehold::{Client, Guard};
+use tokio::task::JoinSet;
 
 use super::round::{Figures, Round};
 use crate::Result;
-use crate::measure::{Window, resident_at_rest};
-use crate::metric::{BYTES_PER_LOCK, CLIENT_MS_PER_S};
+use crate::measure::{Spent, Window, resident_at_rest};
+use crate::metric::{BYTES_PER_LOCK, CLIENT_MS_PER_S, SERVER_MS_PER_S};
+use crate::store::Place;
+
+/// So many tasks acquire at once.
+pub(super) const AT_ONCE: usize = 64;
 
 /// Holds them, and measures growth and CPU time.
 pub(super) async fn measure(round: &Round) -> Result<Figures> {
-    let opened = round.store.open().await?;
+    let place = round.store.place()?;
+    let client = place.connect().await?;
     let ttl = Duration::from_millis(round.ttl_ms);
-    warm_up(&opened.client, ttl).await?;
-    let before = resident_at_rest().await?;
-    let mut guards: Vec<Guard> = Vec::with_capacity(round.locks);
-    for index in 0..round.locks {
-        guards.push(opened.client.lock(name(index)).ttl(ttl).acquire().await?);
+    // What is made once (threads, buffers, the first pages of each table) is not to count.
+    for guard in acquire(&client, &place, round.locks.min(AT_ONCE * 16), ttl).await? {
+        guard.release().await?;
     }
+    let before = resident_at_rest().await?;
+    let guards = acquire(&client, &place, round.locks, ttl).await?;
     let grown = resident_at_rest().await?.saturating_sub(before);
-    let window = Window::open()?;
+    let window = Window::open(place.server_pid())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
@@ -29,23 +35,60 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
             format!("{lost} of {} locks were lost while they were held", round.locks).into()
         );
     }
-    for guard in guards {
-        guard.release().await?;
-    }
-    Ok(Figures::from([
-        (BYTES_PER_LOCK.name.to_owned(), grown as f64 / round.locks as f64),
-        (CLIENT_MS_PER_S.name.to_owned(), spent.ms_per_s()),
-    ]))
+    release(guards).await?;
+    client.close().await;
+    Ok(figures(round, grown, &spent))
 }
 
-/// What is made once (threads, the first pages of each table) is not to count for the locks.
-async fn warm_up(client: &Client, ttl: Duration) -> Result<()> {
-    for index in 0..100 {
-        client.lock(name(index)).ttl(ttl).acquire().await?.release().await?;
+/// What is said of locks that are held.
+pub(super) fn figures(round: &Round, grown: u64, spent: &Spent) -> Figures {
+    let mut figures = Figures::from([
+        (BYTES_PER_LOCK.name.to_owned(), grown as f64 / round.locks as f64),
+        (CLIENT_MS_PER_S.name.to_owned(), spent.ms_per_s(spent.cpu)),
+    ]);
+    if let Some(server) = spent.server {
+        figures.insert(SERVER_MS_PER_S.name.to_owned(), spent.ms_per_s(server));
+    }
+    figures
+}
+
+async fn acquire(
+    client: &Client,
+    place: &Place,
+    locks: usize,
+    ttl: Duration,
+) -> Result<Vec<Guard>> {
+    let mut tasks = JoinSet::new();
+    for first in 0..AT_ONCE {
+        let names = (first..locks).step_by(AT_ONCE);
+        let wanted: Vec<_> = names.map(|at| client.lock(place.name(at)).ttl(ttl)).collect();
+        tasks.spawn(async move {
+            let mut guards = Vec::with_capacity(wanted.len());
+            for lock in wanted {
+                guards.push(lock.acquire().await?);
+            }
+            Result::Ok(guards)
+        });
+    }
+    let mut guards = Vec::with_capacity(locks);
+    while let Some(some) = tasks.join_next().await {
+        guards.extend(some??);
+    }
+    Ok(guards)
+}
+
+async fn release(guards: Vec<Guard>) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for guard in guards {
+        if tasks.len() == AT_ONCE
+            && let Some(released) = tasks.join_next().await
+        {
+            released??;
+        }
+        tasks.spawn(guard.release());
+    }
+    while let Some(released) = tasks.join_next().await {
+        released??;
     }
     Ok(())
-}
-
-fn name(index: usize) -> String {
-    format!("orders/{index:08}")
 }

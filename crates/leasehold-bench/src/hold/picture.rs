@@ -1,66 +1,72 @@
 //! The picture of `hold`: memory, CPU time and hand-offs side by side.
 
-use super::legend;
 use crate::chart::{Chart, Kind, Panel, Series};
-use crate::metric::{BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric};
+use crate::metric::{
+    BYTES_PER_LOCK, BYTES_PER_WAITER, CLIENT_MS_PER_S, HANDOFFS_PER_S, Metric, SERVER_MS_PER_S,
+};
 use crate::row::Row;
 use crate::runtime::Flavour;
 use crate::table::separated;
 
+/// Who, on which backend and runtime.
+type Side<'a> = (&'static str, &'a str, Flavour);
+
+/// A bar: its name, its metric, and whether tasks wait then.
+type Bar = (&'static str, Metric, bool);
+
 pub(super) fn picture(rows: &[Row]) -> Chart {
-    let mut setups: Vec<(&str, Flavour)> = Vec::new();
-    let mut backends: Vec<&str> = Vec::new();
+    let mut sides: Vec<Side<'_>> = Vec::new();
+    let mut colours: Vec<(&str, &str)> = Vec::new();
     for row in rows {
-        let setup = (row.setup.backend.as_str(), row.setup.runtime);
-        if !setups.contains(&setup) {
-            setups.push(setup);
+        let (subject, backend) = (row.setup.subject, row.setup.backend.as_str());
+        if !sides.contains(&(subject, backend, row.setup.runtime)) {
+            sides.push((subject, backend, row.setup.runtime));
         }
-        if !backends.contains(&setup.0) {
-            backends.push(setup.0);
+        if !colours.contains(&(subject, backend)) {
+            colours.push((subject, backend));
         }
     }
-    let series = setups.iter().map(|(backend, runtime)| Series {
-        name: legend(backend, *runtime),
-        colour: backends.iter().position(|other| other == backend).unwrap_or_default(),
+    let series = sides.iter().map(|(subject, backend, runtime)| Series {
+        name: match *subject {
+            "leasehold" => format!("{backend}, {}", runtime.name()),
+            other => format!("{backend}, {}: {other}", runtime.name()),
+        },
+        colour: colours.iter().position(|one| one == &(*subject, *backend)).unwrap_or_default(),
         light: *runtime == Flavour::Current,
     });
-    let values = |metrics: &[(Metric, bool)]| {
-        let of = |(backend, runtime): &(&str, Flavour)| {
-            let value = |(metric, waiting): &(Metric, bool)| {
-                let fits = |row: &&Row| {
-                    row.setup.backend == *backend
-                        && row.setup.runtime == *runtime
-                        && row.metric == *metric
-                        && row.setup.extra.contains_key("scope") == *waiting
-                };
-                rows.iter().find(fits).map(|row| row.value)
+    let panel = |title: &str, bars: &[Bar]| {
+        let value = |side: &Side<'_>, (_, metric, waiting): &Bar| {
+            let fits = |row: &&Row| {
+                (row.setup.subject, row.setup.backend.as_str(), row.setup.runtime) == *side
+                    && row.metric == *metric
+                    && row.setup.extra.contains_key("scope") == *waiting
             };
-            metrics.iter().map(value).collect()
+            rows.iter().find(fits).map(|row| row.value)
         };
-        setups.iter().map(of).collect()
+        let of = |side| bars.iter().map(|bar| value(side, bar)).collect();
+        Panel {
+            title: title.to_owned(),
+            x_label: String::new(),
+            kind: Kind::Bars(bars.iter().map(|(name, ..)| (*name).to_owned()).collect()),
+            values: sides.iter().map(of).collect(),
+        }
     };
-    let panel = |title: &str, names: &[&str], metrics: &[(Metric, bool)]| Panel {
-        title: title.to_owned(),
-        x_label: String::new(),
-        kind: Kind::Bars(names.iter().map(|name| (*name).to_owned()).collect()),
-        values: values(metrics),
-    };
+    let bytes = [("held lock", BYTES_PER_LOCK, false), ("waiting task", BYTES_PER_WAITER, true)];
+    let mut cpu = vec![("client, held", CLIENT_MS_PER_S, false)];
+    if rows.iter().any(|row| row.metric == SERVER_MS_PER_S) {
+        cpu.push(("server, held", SERVER_MS_PER_S, false));
+    } else {
+        cpu.push(("client, waiting", CLIENT_MS_PER_S, true));
+    }
     Chart {
         title: title(rows),
         series: series.collect(),
         panels: vec![
-            panel(
-                "bytes each",
-                &["held lock", "waiting task"],
-                &[(BYTES_PER_LOCK, false), (BYTES_PER_WAITER, true)],
-            ),
-            panel(
-                "client CPU, ms per second",
-                &["all held", "all waiting"],
-                &[(CLIENT_MS_PER_S, false), (CLIENT_MS_PER_S, true)],
-            ),
-            panel("hand-offs per second", &["one lock, through all"], &[(HANDOFFS_PER_S, true)]),
+            panel("bytes each", &bytes),
+            panel("CPU, ms per second", &cpu),
+            panel("hand-offs per second", &[("one lock, through all", HANDOFFS_PER_S, true)]),
         ],
+        columns: 3,
     }
 }
 

@@ -1,80 +1,78 @@
 //! One round of `hold`: what it does, and how it is done in a process of its own.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "servers")]
+use super::task_per_lock;
 use super::{held, waiting};
 use crate::Result;
-use crate::args::count;
 use crate::runtime::Flavour;
 use crate::store::Store;
+use crate::talk::Talk;
 
-/// Which half of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+/// Which part of the benchmark.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Phase {
     /// Many locks are held.
     Held,
+    /// The same without Leasehold: a task for each lock renews it.
+    #[cfg(feature = "servers")]
+    TaskPerLock,
     /// Many tasks wait for one lock.
     Waiting,
 }
 
-/// `hold-round OPTIONS`
-#[derive(Clone, Debug, clap::Args)]
+/// The order for a round.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Round {
-    #[arg(long)]
     pub(crate) phase: Phase,
-    #[arg(long)]
     pub(crate) store: Store,
-    #[arg(long)]
     pub(crate) runtime: Flavour,
-    #[arg(long, value_parser = count)]
     pub(crate) locks: usize,
-    #[arg(long, value_parser = count)]
     pub(crate) waiters: usize,
-    #[arg(long)]
     pub(crate) ttl_ms: u64,
-    #[arg(long)]
     pub(crate) seconds: u64,
 }
 
 /// What a round has measured, by the metric's name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// Does a round here.
-pub(crate) fn here(round: &Round) -> Result<Figures> {
-    let owned = round.clone();
-    match round.phase {
-        Phase::Held => round.runtime.run(async move { held::measure(&owned).await }),
-        Phase::Waiting => round.runtime.run(async move { waiting::measure(&owned).await }),
+impl Round {
+    /// Does it here.
+    pub(crate) fn here(&self) -> Result<Figures> {
+        let round = self.clone();
+        match self.phase {
+            Phase::Held => self.runtime.run(async move { held::measure(&round).await }),
+            #[cfg(feature = "servers")]
+            Phase::TaskPerLock => {
+                self.runtime.run(async move { task_per_lock::measure(&round).await })
+            }
+            Phase::Waiting => self.runtime.run(async move { waiting::measure(&round).await }),
+        }
     }
-}
 
-/// Does a round here, and prints what was measured for [`apart`].
-pub(crate) fn print(round: &Round) -> Result<()> {
-    println!("{}", serde_json::to_string(&here(round)?)?);
-    Ok(())
-}
+    /// Does it in a new process, whose memory no earlier one has used; `again` is how this program
+    /// is told to [`answer`](Self::answer).
+    pub(crate) fn apart(&self, again: &[&str]) -> Result<Figures> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(again).arg("hold-round");
+        let mut talk = Talk::start("the process of a round", command)?;
+        // Not as an argument: a URL may hold a password.
+        talk.say(&serde_json::to_string(self)?)?;
+        let figures = serde_json::from_str(&talk.hear()?)?;
+        talk.end()?;
+        Ok(figures)
+    }
 
-/// Does a round in a new process, whose memory no earlier one has used.
-pub(crate) fn apart(round: &Round) -> Result<Figures> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("hold-round");
-    for (name, value) in [
-        ("phase", if round.phase == Phase::Held { "held" } else { "waiting" }.to_owned()),
-        ("store", round.store.to_string()),
-        ("runtime", round.runtime.name().to_owned()),
-        ("locks", round.locks.to_string()),
-        ("waiters", round.waiters.to_string()),
-        ("ttl-ms", round.ttl_ms.to_string()),
-        ("seconds", round.seconds.to_string()),
-    ] {
-        command.arg(format!("--{name}={value}"));
+    /// Does the round that [`apart`](Self::apart) asks for.
+    pub(crate) fn answer() -> Result<()> {
+        let mut order = String::new();
+        std::io::stdin().read_line(&mut order)?;
+        let round: Self = serde_json::from_str(&order)?;
+        println!("{}", serde_json::to_string(&round.here()?)?);
+        Ok(())
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("the process of a round has ended with {}", output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -17,8 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Lets them wait, measures growth and CPU time, then releases the lock and stops the time until
 /// the last of them has had it.
 pub(super) async fn measure(round: &Round) -> Result<Figures> {
-    let opened = round.store.open().await?;
-    let lock = opened.client.lock("orders/1").ttl(Duration::from_millis(round.ttl_ms));
+    let place = round.store.place()?;
+    let client = place.connect().await?;
+    let lock = client.lock(place.name(1)).ttl(Duration::from_millis(round.ttl_ms));
     for _ in 0..100 {
         lock.acquire().await?.release().await?;
     }
@@ -41,7 +42,7 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident_at_rest().await?.saturating_sub(before);
-    let window = Window::open()?;
+    let window = Window::open(place.server_pid())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
     if !guard.is_valid() {
@@ -53,9 +54,10 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
         done??;
     }
     let took = start.elapsed();
+    client.close().await;
     Ok(Figures::from([
         (BYTES_PER_WAITER.name.to_owned(), grown as f64 / round.waiters as f64),
-        (CLIENT_MS_PER_S.name.to_owned(), spent.ms_per_s()),
+        (CLIENT_MS_PER_S.name.to_owned(), spent.ms_per_s(spent.cpu)),
         (HANDOFFS_PER_S.name.to_owned(), round.waiters as f64 / took.as_secs_f64()),
     ]))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::Result;
-use crate::measure::Window;
+use crate::measure::{Spent, Window};
 
 /// How long is measured, and how long, at the least, nothing is before.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,21 @@ pub(crate) struct Times {
 pub(crate) struct Sample {
     /// Pairs in a second, of all tasks together.
     pub(crate) per_s: f64,
-    /// CPU time of the process for one, in microseconds.
-    pub(crate) cpu_us: f64,
+    /// CPU time of the client's process for one, in microseconds.
+    pub(crate) client_us: f64,
+    /// CPU time of the server's process for one, if the server is ours.
+    pub(crate) server_us: Option<f64>,
+}
+
+impl Sample {
+    pub(super) fn of(pairs: u64, spent: &Spent) -> Self {
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / pairs.max(1) as f64;
+        Self {
+            per_s: pairs as f64 / spent.time.as_secs_f64(),
+            client_us: each(spent.cpu),
+            server_us: spent.server.map(each),
+        }
+    }
 }
 
 /// One task's work.
@@ -31,8 +44,12 @@ pub(super) trait Worker: Send + 'static {
     fn pair(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Runs a task for each worker, and counts.
-pub(super) async fn drive<W: Worker>(workers: Vec<W>, times: Times) -> Result<Sample> {
+/// Runs a task for each worker, and counts; `server` is the process of a server of ours.
+pub(super) async fn drive<W: Worker>(
+    workers: Vec<W>,
+    times: Times,
+    server: Option<u32>,
+) -> Result<Sample> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut counts = Vec::with_capacity(workers.len());
     let mut tasks = JoinSet::new();
@@ -59,15 +76,12 @@ pub(super) async fn drive<W: Worker>(workers: Vec<W>, times: Times) -> Result<Sa
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
-    let (window, before) = (Window::open()?, total());
+    let (window, before) = (Window::open(server)?, total());
     tokio::time::sleep(times.window).await;
-    let (spent, pairs) = (window.spent()?, (total() - before) as f64);
+    let (spent, pairs) = (window.spent()?, total() - before);
     stop.store(true, Ordering::Relaxed);
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    Ok(Sample {
-        per_s: pairs / spent.time.as_secs_f64(),
-        cpu_us: spent.cpu.as_secs_f64() * 1e6 / pairs.max(1.0),
-    })
+    Ok(Sample::of(pairs, &spent))
 }

@@ -1,19 +1,20 @@
-//! The picture of `pairs`: pairs per second over the number of tasks, a panel for each backend.
+//! The picture of `pairs`: pairs per second over the number of tasks, a panel for each backend and
+//! way of asking; and how we stand beside peers.
 
 use crate::chart::{Chart, Kind, Panel, Series};
 use crate::metric::PAIRS_PER_S;
-use crate::row::Row;
+use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 
 pub(super) fn picture(rows: &[Row]) -> Chart {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.metric == PAIRS_PER_S).collect();
-    let mut backends: Vec<&str> = Vec::new();
+    let mut panels: Vec<String> = Vec::new();
     let mut tasks: Vec<usize> = Vec::new();
     let mut sides: Vec<(&str, Flavour)> = Vec::new();
     for row in &rows {
-        let (backend, side) = (row.setup.backend.as_str(), (row.setup.subject, row.setup.runtime));
-        if !backends.contains(&backend) {
-            backends.push(backend);
+        let side = (row.setup.subject, row.setup.runtime);
+        if !panels.contains(&panel(&row.setup)) {
+            panels.push(panel(&row.setup));
         }
         if !tasks.contains(&row.setup.tasks) {
             tasks.push(row.setup.tasks);
@@ -24,17 +25,19 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
     }
     tasks.sort_unstable();
     sides.sort_by_key(|(subject, runtime)| (*subject, *runtime == Flavour::Current));
+    let mut subjects: Vec<&str> = sides.iter().map(|(subject, _)| *subject).collect();
+    subjects.dedup();
     let series = sides.iter().map(|(subject, runtime)| Series {
         name: format!("{subject}, {}", runtime.name()),
-        colour: usize::from(*subject != "leasehold"),
+        colour: subjects.iter().position(|one| one == subject).unwrap_or_default(),
         light: *runtime == Flavour::Current,
     });
-    let panel = |backend: &&str| {
+    let draw = |title: &String| {
         let of = |side: &(&str, Flavour)| {
             let value = |tasks: &usize| {
                 let fits = |row: &&&Row| {
                     let setup = &row.setup;
-                    setup.backend == **backend
+                    panel(setup) == *title
                         && (setup.subject, setup.runtime) == *side
                         && setup.tasks == *tasks
                 };
@@ -43,7 +46,7 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
             tasks.iter().map(value).collect()
         };
         Panel {
-            title: format!("{backend}: pairs per second"),
+            title: format!("{title}: pairs/s"),
             x_label: "tasks, each with a lock of its own".to_owned(),
             kind: Kind::Lines(tasks.iter().map(|tasks| *tasks as f64).collect()),
             values: sides.iter().map(of).collect(),
@@ -52,6 +55,48 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
     Chart {
         title: "Uncontended acquire + release, one process".to_owned(),
         series: series.collect(),
-        panels: backends.iter().map(panel).collect(),
+        columns: panels.len().min(2),
+        panels: panels.iter().map(draw).collect(),
     }
+}
+
+/// What a panel is about.
+fn panel(setup: &Setup) -> String {
+    let mut title = setup.backend.clone();
+    if let Some(names) = setup.extra.get("names").and_then(|names| names.as_str()) {
+        title += &format!(", {names} names");
+    }
+    match setup.extra.get("delay_ms").and_then(serde_json::Value::as_f64) {
+        Some(delay) if delay > 0.0 => format!("{title}, {delay} ms away"),
+        _ => title,
+    }
+}
+
+/// Pairs a second in multiples of each peer's in the same row.
+pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
+    let per_s = || rows.iter().filter(|row| row.metric == PAIRS_PER_S);
+    let mut peers: Vec<&str> = Vec::new();
+    for row in per_s() {
+        let subject = row.setup.subject;
+        if !["leasehold", "raw", "raw-socket"].contains(&subject) && !peers.contains(&subject) {
+            peers.push(subject);
+        }
+    }
+    let ratios_to = |peer: &str| {
+        let ratio = |ours: &Row| {
+            let theirs = Setup { subject: "leasehold", ..ours.setup.clone() };
+            let same = |row: &&Row| {
+                row.setup.subject == peer
+                    && Setup { subject: "leasehold", ..row.setup.clone() } == theirs
+            };
+            let other = per_s().find(same)?;
+            let (panel, runtime) = (panel(&ours.setup), ours.setup.runtime.name());
+            let ratio = ours.value / other.value;
+            Some(format!("  {panel}, {runtime}, {} tasks: {ratio:.2}", ours.setup.tasks))
+        };
+        let ours = per_s().filter(|row| row.setup.subject == "leasehold");
+        let lines: Vec<String> = ours.filter_map(ratio).collect();
+        format!("leasehold's pairs_per_s / {peer}'s:\n{}", lines.join("\n"))
+    };
+    peers.into_iter().map(ratios_to).collect()
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[cfg(feature = "bench")]
+mod bench;
 mod configuration;
 mod counter;
 mod cron;

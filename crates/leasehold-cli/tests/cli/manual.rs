@@ -51,6 +51,22 @@ fn a_page_has_values_in_its_synopsis_and_names_no_page_that_is_not_there() {
     assert_eq!(place.run(&["man", "help"]).code, 125);
 }
 
+#[cfg(feature = "bench")]
+#[test]
+fn a_subcommand_of_a_subcommand_has_a_page_too() {
+    let place = Place::new();
+    assert_eq!(place.run(&["man", "--dir", "man"]).code, 0);
+    let bench = place.read("man/leasehold-bench.1");
+    for name in ["pairs", "contention", "hold"] {
+        assert!(bench.contains(&format!("leasehold\\-bench\\-{name}(1)")), "{bench}");
+        let page = place.read(&format!("man/leasehold-bench-{name}.1"));
+        assert!(page.contains("\\-\\-quick"), "{page}");
+        assert_eq!(place.run(&["man", &format!("bench-{name}")]).out, page);
+    }
+    assert!(!place.path("man/leasehold-bench-contender.1").exists());
+    assert_eq!(place.run(&["man", "bench-contender"]).code, 125);
+}
+
 #[test]
 fn the_examples_have_a_whole_line_for_a_crontab() {
     let page = Place::new().run(&["man", "run"]).out.replace("\\-", "-");

@@ -84,3 +84,16 @@ fn an_operator_ends_a_lease_by_its_token() {
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(running.end().code, 76);
 }
+
+#[cfg(feature = "bench")]
+#[test]
+fn benchmarks_leave_no_key_behind() {
+    let Some(server) = server(Settings::new().password("s3cret")) else { return };
+    let place = Place::new();
+    let url = server.url();
+    assert_eq!(place.run(&["run", "--store", &url, "mine", "true"]).code, 0);
+    crate::bench::all_three(&place, &url);
+    let keys = server.admin(&["KEYS", "*"]).unwrap();
+    let keys: Vec<String> = keys.items().iter().map(|key| key.text()).collect();
+    assert_eq!(keys, ["leasehold:{mine}"]);
+}

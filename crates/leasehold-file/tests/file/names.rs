@@ -81,3 +81,21 @@ async fn a_list_is_sorted_limited_and_filtered_by_prefix() {
     assert_eq!(list("", 1).await, ["Orders/1"]);
     assert!(list("x", 9).await.is_empty());
 }
+
+#[tokio::test]
+async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let kit = Kit::open(&store);
+    for name in ["bench/1", "bench/2", "benchmark", "other"] {
+        let (attempt, _) = kit.try_lock(name).await.unwrap();
+        kit.give_up(name, attempt).await;
+    }
+    let (held, _) = kit.try_lock("bench/3").await.unwrap();
+    assert_eq!(kit.backend.forget("bench/").unwrap(), 2);
+    let listed = kit.backend.list("", 10).await.unwrap();
+    let names: Vec<&str> = listed.iter().map(|status| status.name.as_str()).collect();
+    assert_eq!(names, ["bench/3", "benchmark", "other"]);
+    kit.give_up("bench/3", held).await;
+    assert_eq!((kit.backend.forget("bench/").unwrap(), kit.backend.forget("x").unwrap()), (1, 0));
+}

@@ -3,7 +3,7 @@
 use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Forced, State};
-use leasehold_core::{ErrorKind, LossReason};
+use leasehold_core::{ErrorKind, LossReason, StoreUrl};
 
 use crate::{Test, connect, ms, plain, secs, test, try_connect};
 
@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_apart),
     test!(a_clock_that_goes_back_an_hour_is_seen_and_ended_by_force),
     test!(a_stopped_server_is_a_loss_told_before_the_deadline),
+    test!(forgetting_removes_the_free_locks_of_a_prefix_and_no_others),
 ];
 
 async fn scripts_that_were_flushed_are_loaded_again() {
@@ -217,4 +218,24 @@ async fn a_stopped_server_is_a_loss_told_before_the_deadline() {
     drop(guard);
     next.release().await.unwrap();
     assert!(try_connect(&server.url()).await.is_ok());
+}
+
+async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
+    let server = plain();
+    let url = format!("{}?prefix=app", server.url());
+    let client = connect(&url).await;
+    for name in ["bench/1", "bench/{2}", "benchmark", "other"] {
+        client.lock(name).acquire().await.unwrap().release().await.unwrap();
+    }
+    server.admin(&["SET", "app:{bench/x", "not ours"]).unwrap();
+    let held = client.lock("bench/3").acquire().await.unwrap();
+    let forget = || leasehold_redis::forget(StoreUrl::parse(&url).unwrap(), "bench/");
+    assert_eq!(forget().await.unwrap(), 2);
+    let mut keys: Vec<String> =
+        server.admin(&["KEYS", "*"]).unwrap().items().iter().map(|key| key.text()).collect();
+    keys.sort();
+    assert_eq!(keys, ["app:{bench/3}", "app:{bench/x", "app:{benchmark}", "app:{other}"]);
+    assert!(held.is_valid());
+    held.release().await.unwrap();
+    assert_eq!(forget().await.unwrap(), 1);
 }

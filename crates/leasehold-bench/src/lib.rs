@@ -1,0 +1,52 @@
+//! The benchmarks of Leasehold: `cargo xtask bench NAME` builds and runs one on stores of its own,
+//! `leasehold bench NAME` runs one on a store of the user's.
+
+#[cfg(feature = "servers")]
+mod args;
+mod chart;
+mod common;
+mod contention;
+#[cfg(feature = "servers")]
+mod delay;
+mod hold;
+mod json;
+mod measure;
+mod metric;
+mod output;
+mod pairs;
+#[cfg(feature = "servers")]
+mod peers;
+mod progress;
+mod row;
+mod runtime;
+mod scale;
+#[cfg(test)]
+#[cfg(feature = "servers")]
+mod smoke_tests;
+mod store;
+mod svg;
+mod system;
+mod table;
+mod talk;
+mod users;
+
+#[cfg(feature = "servers")]
+pub use args::main;
+pub use users::Bench;
+
+/// What goes wrong here is only ever shown.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// An error with what caused it.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let because = error.to_string();
+        if !told.contains(&because) {
+            told = format!("{told}: {because}");
+        }
+        cause = error.source();
+    }
+    told
+}

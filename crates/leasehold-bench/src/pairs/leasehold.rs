@@ -1,0 +1,47 @@
+//! Leasehold's client: tasks that have a lock each.
+
+use ::leasehold::{Client, Lock};
+
+use super::Names;
+use super::load::{Sample, Times, Worker, drive};
+use crate::Result;
+use crate::store::Place;
+
+/// Drives so many tasks.
+pub(super) async fn measure(
+    place: &Place,
+    tasks: usize,
+    names: Names,
+    times: Times,
+) -> Result<Sample> {
+    let client = place.connect().await?;
+    let worker = |task| {
+        let name = place.name(task);
+        match names {
+            Names::Reused => Mine::Reused(client.lock(name)),
+            Names::Fresh => Mine::Fresh(client.clone(), name, 0),
+        }
+    };
+    let sample = drive((0..tasks).map(worker).collect(), times, place.server_pid()).await?;
+    client.close().await;
+    Ok(sample)
+}
+
+enum Mine {
+    Reused(Lock),
+    /// The client, what the names begin with, and how many there were.
+    Fresh(Client, String, u64),
+}
+
+impl Worker for Mine {
+    async fn pair(&mut self) -> Result<()> {
+        let guard = match self {
+            Self::Reused(lock) => lock.acquire().await?,
+            Self::Fresh(client, start, number) => {
+                *number += 1;
+                client.lock(format!("{start}/{number:010}")).acquire().await?
+            }
+        };
+        Ok(guard.release().await?)
+    }
+}

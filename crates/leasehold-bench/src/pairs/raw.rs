@@ -1,0 +1,170 @@
+//! The least that can be done instead of locking with Leasehold.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::Names;
+use super::load::{Sample, Times, Worker, drive};
+use crate::Result;
+use crate::measure::Window;
+use crate::store::{Place, directory};
+
+/// A map behind a mutex, where the tasks put a name each and take it out again.
+pub(super) async fn memory(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
+    let held = Arc::new(Mutex::new(HashMap::new()));
+    let entry = |task| Entry { held: held.clone(), name: place.name(task), token: 0 };
+    drive((0..tasks).map(entry).collect(), times, None).await
+}
+
+struct Entry {
+    held: Arc<Mutex<HashMap<String, u64>>>,
+    name: String,
+    token: u64,
+}
+
+impl Worker for Entry {
+    async fn pair(&mut self) -> Result<()> {
+        self.token += 1;
+        self.held.lock().await.insert(self.name.clone(), self.token);
+        match self.held.lock().await.remove(&self.name) {
+            Some(token) if token == self.token => Ok(()),
+            _ => Err("somebody else has taken our name".into()),
+        }
+    }
+}
+
+/// A file for each task, opened, locked and closed.
+pub(super) async fn file(tasks: usize, times: Times) -> Result<Sample> {
+    let directory = directory()?;
+    let file = |task: usize| File(directory.path().join(format!("{task}.lock")));
+    drive((0..tasks).map(file).collect(), times, None).await
+}
+
+struct File(PathBuf);
+
+impl Worker for File {
+    #[cfg(unix)]
+    async fn pair(&mut self) -> Result<()> {
+        use nix::fcntl::{Flock, FlockArg};
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&self.0)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            // Dropped, it unlocks and closes.
+            Ok(_locked) => Ok(()),
+            Err((_, error)) => Err(format!("{}: {error}", self.0.display()).into()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn pair(&mut self) -> Result<()> {
+        Err("there is no flock here".into())
+    }
+}
+
+/// What people write by hand: `SET key value NX PX`, and a script that deletes the key if the value
+/// is still theirs. One multiplexed connection, no fencing token.
+pub(super) async fn redis(
+    place: &Place,
+    tasks: usize,
+    names: Names,
+    times: Times,
+) -> Result<Sample> {
+    let client = redis::Client::open(place.url.as_str())?;
+    let connection = client.get_multiplexed_async_connection().await?;
+    let release = Arc::new(redis::Script::new(COMPARE_AND_DELETE));
+    let key = |task| Key {
+        connection: connection.clone(),
+        release: release.clone(),
+        name: place.name(task),
+        names,
+        number: 0,
+    };
+    drive((0..tasks).map(key).collect(), times, place.server_pid()).await
+}
+
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('DEL', KEYS[1]) else return 0 end";
+
+struct Key {
+    connection: redis::aio::MultiplexedConnection,
+    release: Arc<redis::Script>,
+    name: String,
+    names: Names,
+    number: u64,
+}
+
+impl Worker for Key {
+    async fn pair(&mut self) -> Result<()> {
+        self.number += 1;
+        let value = format!("{}-{:024}", self.name, self.number);
+        let fresh = (self.names == Names::Fresh).then(|| format!("{}/{}", self.name, self.number));
+        let name = fresh.as_ref().unwrap_or(&self.name);
+        let mut set = redis::cmd("SET");
+        set.arg(name).arg(&value).arg("NX").arg("PX").arg(30_000);
+        let set: Option<String> = set.query_async(&mut self.connection).await?;
+        let mut release = self.release.key(name);
+        let deleted: u64 = release.arg(&value).invoke_async(&mut self.connection).await?;
+        match (set, deleted) {
+            (Some(_), 1) => Ok(()),
+            _ => Err("somebody else has taken our key".into()),
+        }
+    }
+}
+
+/// What the server can do at most: the same two commands for all names in one write each, by one
+/// thread that blocks on a plain socket.
+pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
+    let address: SocketAddr =
+        place.url.strip_prefix("redis://").ok_or("a plain Redis URL is needed")?.parse()?;
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let hash = redis::Script::new(COMPARE_AND_DELETE).get_hash().to_owned();
+    let mut load = Vec::new();
+    request(&mut load, &["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
+    stream.write_all(&load)?;
+    let mut loaded = [0; 5 + 40 + 2];
+    stream.read_exact(&mut loaded)?;
+    let (mut sets, mut releases) = (Vec::new(), Vec::new());
+    for task in 0..tasks {
+        let (name, value) = (place.name(task), format!("{task:036}"));
+        request(&mut sets, &["SET", &name, &value, "NX", "PX", "30000"]);
+        request(&mut releases, &["EVALSHA", &hash, "1", &name, &value]);
+    }
+    let (taken, released) = ("+OK\r\n".repeat(tasks), ":1\r\n".repeat(tasks));
+    let mut pair = || -> Result<()> {
+        for (requests, expected) in [(&sets, &taken), (&releases, &released)] {
+            stream.write_all(requests)?;
+            let mut replies = vec![0; expected.len()];
+            stream.read_exact(&mut replies)?;
+            if replies != expected.as_bytes() {
+                return Err("somebody else has taken our key".into());
+            }
+        }
+        Ok(())
+    };
+    let start = std::time::Instant::now();
+    while start.elapsed() < times.warm_up {
+        pair()?;
+    }
+    let (window, mut turns) = (Window::open(place.server_pid())?, 0);
+    let start = std::time::Instant::now();
+    while start.elapsed() < times.window {
+        pair()?;
+        turns += 1;
+    }
+    Ok(Sample::of(turns * tasks as u64, &window.spent()?))
+}
+
+fn request(into: &mut Vec<u8>, words: &[&str]) {
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(text, "${}\r\n{word}\r\n", word.len());
+    }
+    into.extend_from_slice(text.as_bytes());
+}

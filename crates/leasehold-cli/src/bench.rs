@@ -1,0 +1,28 @@
+//! `leasehold bench`: the benchmarks on the user's store.
+
+use leasehold_bench::Bench;
+use tokio::runtime::Runtime;
+
+use crate::cli::Globals;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::store::Store;
+
+/// Measures and prints.
+pub(crate) fn bench(args: Bench, globals: &Globals, runtime: Runtime) -> Result<u8, Failure> {
+    if args.is_part() {
+        drop(runtime);
+        return args.run("").map(|()| 0).map_err(Failure::own);
+    }
+    let config = Config::load(globals.config.as_deref())?;
+    // A store that cannot be used is told as by every subcommand.
+    let url = runtime.block_on(async {
+        let store = Store::connect(globals.store.as_deref(), &config).await?;
+        let url = store.url().to_owned();
+        store.close().await;
+        Ok(url)
+    })?;
+    // Each part of a benchmark has a runtime of its own.
+    drop(runtime);
+    args.run(&url).map(|()| 0).map_err(|error| Failure::own(format!("bench: {error}")))
+}

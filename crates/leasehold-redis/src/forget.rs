@@ -1,0 +1,50 @@
+//! Removing the records of locks that nobody will want again.
+
+use leasehold_core::{Result, StoreUrl};
+
+use crate::address::Address;
+use crate::error::from_redis;
+use crate::key::Keys;
+
+/// Keys in one step.
+const STEP: usize = 500;
+
+/// Record, queue and tombstones of a lock: removed when it is free and nobody waits.
+const FORGET: &str = "if redis.call('GETRANGE', KEYS[1], 0, 2) ~= 'L1F'
+    or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+    redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
+
+/// Removes the records of the free locks whose names start with `names`, and says how many. They
+/// would go by themselves 1 to 2 hours after their last use.
+///
+/// A record holds the tokens that have been given; without it only the server's clock keeps the
+/// next above them. For names that are never used again.
+///
+/// # Errors
+/// As [`connect`](crate::connect); what was removed before stays so.
+pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
+    let address = Address::parse(url)?;
+    let keys = Keys::new(&address.prefix);
+    let connection = address.client.get_multiplexed_async_connection().await;
+    let mut connection = connection.map_err(from_redis)?;
+    let (mut cursor, mut removed) = (0_u64, 0);
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(keys.pattern(names)).arg("COUNT").arg(STEP);
+        let (next, found): (u64, Vec<String>) =
+            scan.query_async(&mut connection).await.map_err(from_redis)?;
+        let mut batch = redis::pipe();
+        for key in found.iter().filter(|key| keys.name(key).is_some()) {
+            let ends = [key.clone(), format!("{key}:q"), format!("{key}:t")];
+            batch.cmd("EVAL").arg(FORGET).arg(3).arg(&ends);
+        }
+        if batch.cmd_iter().next().is_some() {
+            let each: Vec<u64> = batch.query_async(&mut connection).await.map_err(from_redis)?;
+            removed += each.iter().sum::<u64>();
+        }
+        cursor = next;
+        if cursor == 0 {
+            return Ok(removed);
+        }
+    }
+}
