@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_proto::{AttemptId, Deadline, Now};
+use leasehold_proto::{AttemptId, Deadline, Lease, Now};
 
 use crate::hold::{Hold, UNSCHEDULED};
 
@@ -23,7 +23,7 @@ impl Buckets {
         self.unschedule(hold);
         let (next, width, lost) = {
             let lease = hold.lease();
-            (lease.next_timeout(), width(lease.terms().ttl), lease.loss().is_some())
+            (lease.next_timeout(), width_for(&lease), lease.loss().is_some())
         };
         let Some(next) = next else { return };
         let key = match next.steady_ns() {
@@ -87,6 +87,13 @@ pub(crate) fn bucket_width(ttl: Duration) -> Duration {
 
 fn width(ttl: Duration) -> u64 {
     (bucket_width(ttl).as_nanos() as u64).max(1)
+}
+
+/// The width for what a lease has to do next: less when it does not last long, as an offer.
+fn width_for(lease: &Lease) -> u64 {
+    let ends = lease.deadline().zip(lease.next_timeout());
+    let left = ends.map(|(end, next)| end.steady_ns().saturating_sub(next.steady_ns()));
+    width(lease.terms().ttl).min(left.map_or(u64::MAX, |left| (left / 100).max(1_000_000)))
 }
 
 /// The steady time of a bucket as a deadline for the clock to sleep until.

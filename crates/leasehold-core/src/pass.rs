@@ -60,7 +60,7 @@ fn may_pass(hold: &Hold, wish: &Wish, wanted_ns: Option<u64>, now: Now) -> bool 
     let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
     waited < quantum.as_nanos() as u64
         && hold.token < hold.tokens.top()
-        && hold.lease().pass(now, wish.terms).is_some()
+        && hold.lease().can_pass(now, &wish.terms)
 }
 
 /// An attempt that somebody else asks for: the next in line waits for the answer, and asks for

@@ -18,6 +18,10 @@ pub fn loss_margin(ttl: Duration, span: Duration) -> Duration {
     (ttl / 10).max(Duration::from_millis(50)).min(span / 3)
 }
 
+/// An offer is confirmed this long after it was taken, so that whoever holds for a moment only need
+/// not do it at all; a sixth of the offer, if that is less.
+const CONFIRM_AFTER: Duration = Duration::from_millis(50);
+
 /// What was agreed when the lease was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -125,7 +129,8 @@ impl Lease {
     ///
     /// `until` is the end of validity where the backend works it out itself (a push); otherwise it
     /// is the time of asking plus the ttl, less the [`drift`]. An `offer` is a short grant that
-    /// the first renewal confirms, so that renewal is due at once. `bits` are random.
+    /// the first renewal confirms, which is due 50 ms from now (or after a sixth of a short offer).
+    /// `bits` are random.
     pub fn handle_granted(
         &mut self,
         now: Now,
@@ -143,7 +148,7 @@ impl Lease {
         self.phase = Phase::Held;
         self.set_alarm(now);
         self.renew_at = match self.terms.renew_after {
-            _ if offer => Some(Deadline::after(now, Duration::ZERO)),
+            _ if offer => Some(Deadline::after(now, CONFIRM_AFTER.min(self.remaining(now) / 6))),
             Some(after) => Some(Deadline::after(self.asked, jittered(after, bits))),
             None => None,
         };
@@ -224,14 +229,19 @@ impl Lease {
     /// due when it was due. `None` when it cannot be passed on: it is lost or about to be, is not
     /// renewed by time, or its ttl or renewal is another.
     pub fn pass(&self, now: Now, terms: Terms) -> Option<Self> {
-        let fits = (terms.ttl, terms.renew_after) == (self.terms.ttl, self.terms.renew_after);
-        let renewed = !self.terms.session && self.terms.renew_after.is_some();
-        let about_to_end = self.granted_alarm.is_none_or(|alarm| alarm.has_passed(now));
-        if self.phase != Phase::Held || !fits || !renewed || about_to_end {
+        if !self.can_pass(now, &terms) {
             return None;
         }
         let hard_end = terms.max_hold.map(|hold| Deadline::after(now, hold));
         Some(Self { terms, hard_end, ..self.clone() })
+    }
+
+    /// True when [`pass`](Self::pass) would give a lease.
+    pub fn can_pass(&self, now: Now, terms: &Terms) -> bool {
+        let fits = (terms.ttl, terms.renew_after) == (self.terms.ttl, self.terms.renew_after);
+        let renewed = !self.terms.session && self.terms.renew_after.is_some();
+        let about_to_end = self.granted_alarm.is_none_or(|alarm| alarm.has_passed(now));
+        self.phase == Phase::Held && fits && renewed && !about_to_end
     }
 
     /// The holder gives the lease up. True if it was held until now.

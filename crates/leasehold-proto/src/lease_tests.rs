@@ -70,15 +70,16 @@ fn a_late_answer_to_an_early_renewal_never_shortens() {
 }
 
 #[test]
-fn an_offer_is_confirmed_at_once() {
+fn an_offer_is_confirmed_soon() {
     let mut lease = Lease::ask(at(0), renewed(30_000));
     let until = Deadline::after(at(5_000), ms(2_000));
     lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
-    assert_eq!(lease.handle_timeout(at(5_000)), Step::Renew);
-    assert_eq!(lease.handle_timeout(at(5_600)), Step::Wait);
-    assert_eq!(lease.handle_timeout(at(5_667)), Step::Renew, "again after a third of the offer");
+    assert_eq!(lease.handle_timeout(at(5_049)), Step::Wait);
+    assert_eq!(lease.handle_timeout(at(5_050)), Step::Renew);
+    assert_eq!(lease.handle_timeout(at(5_699)), Step::Wait);
+    assert_eq!(lease.handle_timeout(at(5_700)), Step::Renew, "again after a third of what is left");
     assert!(lease.is_valid(at(6_999)) && !lease.is_valid(at(7_000)));
-    lease.handle_renewed(at(5_001), at(5_002), 0);
+    lease.handle_renewed(at(5_051), at(5_052), 0);
     assert!(lease.is_valid(at(30_000)));
 }
 
@@ -106,9 +107,9 @@ fn an_offer_of_a_fixed_lease_is_confirmed_once_and_then_not_renewed() {
     let mut lease = Lease::ask(at(0), Terms { renew_after: None, ..renewed(30_000) });
     let until = Deadline::after(at(5_000), ms(2_000));
     lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
-    assert_eq!(lease.handle_timeout(at(5_000)), Step::Renew);
-    lease.handle_renewed(at(5_001), at(5_002), 0);
-    lease.handle_renewal_failed(at(5_003), 0); // An earlier confirmation that fails late.
+    assert_eq!(lease.handle_timeout(at(5_050)), Step::Renew);
+    lease.handle_renewed(at(5_051), at(5_052), 0);
+    lease.handle_renewal_failed(at(5_053), 0); // An earlier confirmation that fails late.
     assert!(lease.is_valid(at(34_000)));
     assert_eq!(lease.handle_timeout(at(25_000)), Step::Wait);
     assert_eq!(lease.handle_timeout(at(34_000)), Step::Lost(LossReason::MaxHold));
