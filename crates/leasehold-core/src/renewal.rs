@@ -143,7 +143,7 @@ impl Task {
             }
         };
         let mut renewals = Vec::new();
-        for hold in due {
+        for hold in &due {
             let step = {
                 let mut lease = hold.lease();
                 // A lost lease is given back at its deadline, not a little before.
@@ -153,17 +153,17 @@ impl Task {
             };
             match step {
                 Step::Renew => renewals.push(hold.renewal()),
-                Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
+                Step::Lost(reason) => self.shared.tell_loss(hold, reason),
                 Step::End if hold.claim_end() => {
-                    self.shared.forget(&hold);
+                    self.shared.forget(hold);
                     let ttl = hold.lease().terms().ttl;
                     self.spawn_ending(ending::end(self.shared.clone(), hold.end(None), ttl));
                 }
                 Step::End => {}
                 Step::Wait => {}
             }
-            self.reschedule(&hold);
         }
+        self.shared.held().reschedule(due.iter().map(|hold| hold.attempt));
         while !renewals.is_empty() {
             let rest = renewals.split_off(renewals.len().min(BATCH));
             self.send_renewals(std::mem::replace(&mut renewals, rest));
@@ -187,41 +187,42 @@ impl Task {
 
     fn handle_done(&mut self, done: std::result::Result<(Id, Done), JoinError>) {
         match done {
-            Ok((_, Done::Renewed(sent, answers))) => {
-                for (attempt, answer) in answers {
-                    if let Some(hold) = self.shared.held_by(attempt) {
-                        self.handle_renewal(&hold, sent, answer);
-                    }
-                }
-            }
+            Ok((_, Done::Renewed(sent, answers))) => self.handle_renewals(sent, answers),
             Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
             // A panic in the backend: renewals are sent again, an ending is left to the ttl.
             Err(error) => drop(self.endings.remove(&error.id())),
         }
     }
 
-    fn handle_renewal(&self, hold: &Arc<Hold>, sent: Now, answer: Result<Renewed>) {
+    /// Answers to a batch; each concerns whoever holds for that attempt by now.
+    fn handle_renewals(&self, sent: Now, answers: Vec<(AttemptId, Result<Renewed>)>) {
         let now = self.shared.clock.now();
-        match answer {
-            Ok(Renewed::Renewed) => {
-                self.shared.meters.renewed.increment(1);
-                hold.lease().handle_renewed(sent, now, jitter());
-            }
-            Ok(Renewed::Lost) => return self.shared.lose(hold, LossReason::NotOwner),
-            Err(error) => {
-                self.shared.meters.renewal_failed.increment(1);
-                tracing::debug!(name = %hold.name, %error, "renewal failed, trying again");
-                hold.lease().handle_renewal_failed(now, jitter());
-            }
-        }
-        self.reschedule(hold);
-    }
-
-    fn reschedule(&self, hold: &Arc<Hold>) {
+        let (mut renewed, mut failed, mut lost) = (0, 0, Vec::new());
         let mut held = self.shared.held();
-        let hold = held.by_attempt.get(&hold.attempt).cloned();
-        if let Some(hold) = hold {
+        for (attempt, answer) in answers {
+            let Some(hold) = held.by_attempt.get(&attempt).cloned() else { continue };
+            match answer {
+                Ok(Renewed::Renewed) => {
+                    renewed += 1;
+                    hold.lease().handle_renewed(sent, now, jitter());
+                }
+                Ok(Renewed::Lost) => {
+                    lost.push(hold);
+                    continue;
+                }
+                Err(error) => {
+                    failed += 1;
+                    tracing::debug!(name = %hold.name, %error, "renewal failed, trying again");
+                    hold.lease().handle_renewal_failed(now, jitter());
+                }
+            }
             held.buckets.schedule(&hold);
+        }
+        drop(held);
+        self.shared.meters.renewed.increment(renewed);
+        self.shared.meters.renewal_failed.increment(failed);
+        for hold in lost {
+            self.shared.lose(&hold, LossReason::NotOwner);
         }
     }
 

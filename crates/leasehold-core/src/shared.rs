@@ -62,6 +62,15 @@ pub struct Usage {
 }
 
 impl Held {
+    /// Puts what is held for these attempts where its next timeout belongs.
+    pub(crate) fn reschedule(&mut self, attempts: impl Iterator<Item = AttemptId>) {
+        for attempt in attempts {
+            if let Some(hold) = self.by_attempt.get(&attempt) {
+                self.buckets.schedule(hold);
+            }
+        }
+    }
+
     fn has(&self, hold: &Hold) -> bool {
         self.by_attempt.get(&hold.attempt).is_some_and(|held| std::ptr::eq(&raw const **held, hold))
     }

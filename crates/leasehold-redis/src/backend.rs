@@ -16,7 +16,7 @@ use crate::key::Keys;
 use crate::link::Link;
 use crate::push::{Pushes, Waiters};
 use crate::reply::{self, Reply};
-use crate::request::{self, Request, renewal};
+use crate::request::{self, Request};
 use crate::status::status;
 use crate::supervisor::Order;
 
@@ -119,13 +119,9 @@ impl RedisBackend {
 
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
         leases.iter().try_for_each(|lease| request::fits("ttl", lease.ttl))?;
-        let keys: Vec<String> = leases.iter().map(|lease| self.keys.of(&lease.name)).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let arguments: Vec<String> = leases.iter().map(renewal).collect();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
-        let script = &self.link.scripts().renew;
-        match self.link.call(script, &keys, &arguments, limit(shortest)).await? {
+        let command = request::renewals(self.link.scripts().renew.hash(), &self.keys, leases);
+        match self.link.run(&command, limit(shortest)).await? {
             Value::BulkString(answers) if answers.len() == leases.len() => {
                 let verdict = |letter| match letter {
                     b'R' => Ok(Renewed::Renewed),

@@ -130,6 +130,11 @@ impl Link {
         self.wire.call(script, keys, arguments, limit).await
     }
 
+    /// Runs a command that calls a script.
+    pub(crate) async fn run(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
+        self.wire.run(command, limit).await
+    }
+
     /// Sends a plain command.
     pub(crate) async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
         self.wire.command(command, limit).await

@@ -167,13 +167,24 @@ fn push_end(text: &mut String, end: &End) {
     push_number(text, end.keep.unwrap_or_default().as_millis() as u64, 8);
 }
 
-/// `attempt(32) base(16) ttl_ms(8)`.
-pub(crate) fn renewal(lease: &Renewal) -> String {
-    let mut text = String::with_capacity(56);
-    push_attempt(&mut text, lease.attempt);
-    push_number(&mut text, lease.base.get(), 16);
-    push_number(&mut text, lease.ttl.as_millis() as u64, 8);
-    text
+/// The call of the script that renews: for each lease `attempt(32) base(16) ttl_ms(8)`.
+pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cmd {
+    let mut command = redis::Cmd::with_capacity(3 + 2 * leases.len(), 64 + 128 * leases.len());
+    command.arg("EVALSHA").arg(hash).arg(leases.len());
+    let mut text = String::with_capacity(128);
+    for lease in leases {
+        text.clear();
+        keys.push(&lease.name, &mut text);
+        command.arg(&text);
+    }
+    for lease in leases {
+        text.clear();
+        push_attempt(&mut text, lease.attempt);
+        push_number(&mut text, lease.base.get(), 16);
+        push_number(&mut text, lease.ttl.as_millis() as u64, 8);
+        command.arg(&text);
+    }
+    command
 }
 
 /// What is shown of the holder, its length before it.
