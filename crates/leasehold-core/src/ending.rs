@@ -12,7 +12,7 @@ use crate::hold::Hold;
 use crate::pass::{self, Onward};
 use crate::renewal::Job;
 use crate::shared::{Shared, elapsed, jitter};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Retry};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -42,6 +42,11 @@ async fn end_once(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
     ended
 }
 
+/// True when the backend refuses, and will refuse again.
+fn is_final(error: &Error) -> bool {
+    error.kind().is_certain() && error.retry() == Retry::Useless
+}
+
 /// Repeats an ending until the backend has answered it, or refuses it for good, or a lease of
 /// `ttl` has passed away by itself. A session ends no sooner than its process, so there it goes on.
 ///
@@ -56,7 +61,7 @@ pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<O
         loop {
             match end_once(&shared, shared.clock.now(), end.clone()).await {
                 Ok(_) => break,
-                Err(error) if error.kind().is_certain() => {
+                Err(error) if is_final(&error) => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
                     break;
                 }
@@ -287,7 +292,7 @@ impl Releasing {
         let verdict = match end_once(&self.shared, now, end).await {
             Ok(ended) => ended.verdict,
             Err(error) => {
-                if error.kind().is_certain() {
+                if is_final(&error) {
                     self.left = Left::Nothing;
                 }
                 return Err(error);

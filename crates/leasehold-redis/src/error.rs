@@ -1,6 +1,6 @@
 //! What a Redis error means for a lock: certainly not done, or unknown.
 
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind, Retry};
 use redis::RedisError;
 
 /// Sorts an error by what is known of the request: what the server refuses before it begins was
@@ -53,7 +53,10 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
         }
         _ => (ErrorKind::Unavailable, "the connection failed"),
     };
-    Error::new(kind, format!("{what} ({error})")).with_source(error)
+    // These pass by themselves, so that what is to be ended is tried again.
+    let passes = matches!(code.as_str(), "NOREPLICAS" | "MISCONF");
+    let said = Error::new(kind, format!("{what} ({error})")).with_source(error);
+    if passes { said.with_retry(Retry::Useful) } else { said }
 }
 
 /// What is wrong with the server's certificate, if that is what the connection failed of.

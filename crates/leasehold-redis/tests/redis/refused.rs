@@ -113,8 +113,14 @@ async fn a_server_with_too_few_replicas_refuses() {
     let error = client.lock("b").acquire().await.unwrap_err();
     says(&error, ErrorKind::Refused, &["too few replicas", "min-replicas-to-write"]);
     assert_eq!(server.admin(&["EXISTS", "leasehold:{b}"]).unwrap().integer(), Some(0));
+    // A release that is refused is seen through, long before the ttl is over.
+    says(&guard.release().await.unwrap_err(), ErrorKind::Refused, &["too few replicas"]);
     server.admin(&["CONFIG", "SET", "min-replicas-to-write", "0"]).unwrap();
-    guard.release().await.unwrap();
+    until("it is released", || async {
+        client.lock("a").status().await.unwrap().state == leasehold_core::backend::State::Free
+    })
+    .await
+    .unwrap();
 }
 
 async fn a_server_that_cannot_save_refuses() {
