@@ -9,6 +9,7 @@ use leasehold_core::backend::{
     Renewed, Status,
 };
 use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
+use tokio::sync::Notify;
 
 /// What happens to the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum Fault {
     Refuse(ErrorKind),
     /// An acquire that is under way for ever, until [`Faults::deliver`].
     Delay,
+    /// It is on its way until [`Faults::arrive`].
+    Late,
 }
 
 /// A backend with faults before it. Cheap to clone; clones are the same.
@@ -46,6 +49,9 @@ struct Inner {
     after_acquire: Mutex<Option<Hook>>,
     after_renewal: Mutex<Option<Hook>>,
     delayed: Mutex<Vec<Ask>>,
+    late: Notify,
+    /// Releases of attempts whose asks may still be on their way.
+    suspects: AtomicU64,
 }
 
 /// Something that happens between the execution of a call and the arrival of its answer.
@@ -70,6 +76,8 @@ impl Faults {
             after_acquire: Mutex::default(),
             after_renewal: Mutex::default(),
             delayed: Mutex::default(),
+            late: Notify::new(),
+            suspects: AtomicU64::new(0),
         }))
     }
 
@@ -109,6 +117,16 @@ impl Faults {
         Ok(answers)
     }
 
+    /// A call that is late arrives now.
+    pub fn arrive(&self) {
+        self.0.late.notify_one();
+    }
+
+    /// Releases that went to the backend and had it remember the attempt.
+    pub fn suspects(&self) -> u64 {
+        self.0.suspects.load(Ordering::SeqCst)
+    }
+
     /// From now on renewals arrive or do not.
     pub fn cut_renewals(&self, cut: bool) {
         self.0.no_renewals.store(cut, Ordering::SeqCst);
@@ -134,12 +152,16 @@ fn next(queue: &Mutex<VecDeque<Fault>>) -> Option<Fault> {
 }
 
 /// Runs a call under a fault; `call` makes a new future each time it is executed.
-async fn under<T, C>(fault: Option<Fault>, mut call: impl FnMut() -> C) -> Result<T>
+async fn under<T, C>(fault: Option<Fault>, late: &Notify, mut call: impl FnMut() -> C) -> Result<T>
 where
     C: Future<Output = Result<T>>,
 {
     match fault {
         None => call().await,
+        Some(Fault::Late) => {
+            late.notified().await;
+            call().await
+        }
         Some(Fault::LoseRequest) => Err(lost()),
         Some(Fault::Hang | Fault::Delay) => std::future::pending().await,
         Some(Fault::Refuse(kind)) => Err(Error::new(kind, "refused (injected)")),
@@ -189,7 +211,7 @@ impl Backend for Faults {
             delayed.push(ask.clone());
         }
         Box::pin(async move {
-            let answer = under(fault, || self.0.backend.acquire(ask.clone())).await;
+            let answer = under(fault, &self.0.late, || self.0.backend.acquire(ask.clone())).await;
             let hook = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Hook(hook)) = hook {
                 hook();
@@ -215,8 +237,9 @@ impl Backend for Faults {
 
     fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
+        self.0.suspects.fetch_add(end.suspect.into(), Ordering::SeqCst);
         let fault = next(&self.0.release);
-        Box::pin(under(fault, move || self.0.backend.release(end.clone())))
+        Box::pin(under(fault, &self.0.late, move || self.0.backend.release(end.clone())))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

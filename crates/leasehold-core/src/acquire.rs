@@ -8,7 +8,7 @@ use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now, Token, TokenBloc
 use crate::backend::{Answer, Ask, Grant, Mode, Term};
 use crate::client::Client;
 use crate::hold::Hold;
-use crate::line::{Inbox, Pursuit, Slot, Turn, Wish};
+use crate::line::{Inbox, Pursuit, Slot, Told, Turn, Wish};
 use crate::options::Options;
 use crate::pass;
 use crate::shared::{Shared, elapsed, jitter};
@@ -227,7 +227,7 @@ impl<'a> Acquire<'a> {
         if !shared.take_over(from, &hold) {
             return None;
         }
-        shared.lines.hold(self.name, hold.attempt, None);
+        shared.lead(&hold, None);
         self.place = Place::Past;
         tracing::debug!(name = %hold.name, token = hold.token.get(), "lock passed on");
         Some(hold)
@@ -243,6 +243,8 @@ impl<'a> Acquire<'a> {
         if many {
             self.shared().lines.ask(self.name, attempt);
         }
+        // What was said of the one before is not meant for this one.
+        *self.slot.inbox() = Inbox::default();
     }
 
     /// Asks until there is an outcome; `now` is the time if it has just been looked at.
@@ -263,7 +265,12 @@ impl<'a> Acquire<'a> {
                         let now = clock.now();
                         (now, self.ask_once(now, until).await)
                     }
-                    Heard::Answer(sent, answer) => (sent, answer),
+                    Heard::Answer(told) => {
+                        if let Some(pursuit) = &mut self.pursuit {
+                            pursuit.hear(&told);
+                        }
+                        (told.sent, told.answer)
+                    }
                     // A push says itself how long it is good for; the time of waiting counts not.
                     Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                 },
@@ -339,8 +346,8 @@ impl<'a> Acquire<'a> {
             if let Some(grant) = granted {
                 return Ok(Heard::Granted(grant));
             }
-            if let Some((sent, answer)) = answer {
-                return Ok(Heard::Answer(sent, answer));
+            if let Some(told) = answer {
+                return Ok(Heard::Answer(told));
             }
             if ask {
                 return Ok(Heard::Nothing);
@@ -378,13 +385,13 @@ impl<'a> Acquire<'a> {
             return Outcome::Anew;
         }
         let attempt = pursuit.ask.attempt;
-        let hold = self.prepare(attempt, grant.tokens, lease, now, pursuit.unanswered);
+        let hold = self.prepare(attempt, grant.tokens, lease, now, pursuit.is_suspect());
         let hold = Arc::new(hold);
         self.pursuit = None;
         shared.look_after(&hold);
         match shared.passes {
             true => {
-                shared.lines.hold(self.name, attempt, grant.wanted.then_some(now.steady_ns));
+                shared.lead(&hold, grant.wanted.then_some(now.steady_ns));
             }
             // The next one asks while this one holds, and so stands in the engine's line.
             false if self.place == Place::Front => {
@@ -429,8 +436,8 @@ impl<'a> Acquire<'a> {
 enum Heard {
     /// It is time to ask.
     Nothing,
-    /// The answer to an ask that somebody else sent at that time.
-    Answer(Now, Result<Answer>),
+    /// The answer to an ask that somebody else sent.
+    Answer(Told),
     /// The engine's word that the lock is ours.
     Granted(Grant),
 }
@@ -464,6 +471,7 @@ fn pursuit(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool)
     Pursuit {
         ask: ask(name, wish, attempt, wait, many),
         unanswered: false,
+        in_exchange: false,
         known: false,
         ask_at: None,
     }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::backend::{Ask, End, Ended, LeaseKind, Verdict};
 use crate::hold::Hold;
+use crate::line::Told;
 use crate::pass::{self, Onward};
 use crate::renewal::Job;
 use crate::shared::{Shared, elapsed, jitter};
@@ -18,8 +19,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Asks the backend to end an attempt, within the client's patience. Whoever it asks for in the
-/// same step hears the answer.
-async fn end_once(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
+/// same step hears the answer, and whether this was sent `again`.
+async fn end_once(shared: &Shared, sent: Now, end: End, again: bool) -> Result<Ended> {
     let limit = Deadline::after(sent, shared.patience);
     let then = end.then.as_ref().map(|ask| (ask.name.clone(), ask.attempt));
     let name = (!shared.capability.ordered).then(|| end.name.clone());
@@ -36,7 +37,8 @@ async fn end_once(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
             Err(error) => error.kind().is_certain().then(|| Err(error.clone())),
         };
         if let Some(answer) = answer {
-            shared.lines.tell(&name, attempt, |inbox| inbox.answer = Some((sent, answer)));
+            let told = Told { sent, answer, again };
+            shared.lines.tell(&name, attempt, |inbox| inbox.answer = Some(told));
         }
     }
     ended
@@ -49,9 +51,15 @@ fn is_final(error: &Error) -> bool {
 
 /// Repeats an ending until the backend has answered it, or refuses it for good, or a lease of
 /// `ttl` has passed away by itself. A session ends no sooner than its process, so there it goes on.
+/// `again` when it has been sent before, without an answer.
 ///
 /// Not an `async fn`: dropped before its first poll, it still abandons the attempt.
-pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<Output = ()> {
+pub(crate) fn end(
+    shared: Arc<Shared>,
+    end: End,
+    ttl: Duration,
+    mut again: bool,
+) -> impl Future<Output = ()> {
     let unfinished = Unfinished { shared: shared.clone(), end: Some(end.clone()) };
     async move {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
@@ -59,7 +67,7 @@ pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<O
         let lasts = if session { crate::options::MAX_TTL } else { ttl };
         let until = Deadline::after(shared.clock.now(), lasts);
         loop {
-            match end_once(&shared, shared.clock.now(), end.clone()).await {
+            match end_once(&shared, shared.clock.now(), end.clone(), again).await {
                 Ok(_) => break,
                 Err(error) if is_final(&error) => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
@@ -67,6 +75,7 @@ pub(crate) fn end(shared: Arc<Shared>, end: End, ttl: Duration) -> impl Future<O
                 }
                 Err(error) => tracing::trace!(name = %end.name, %error, "ending an attempt again"),
             }
+            again = true;
             if until.has_passed(shared.clock.now()) {
                 break;
             }
@@ -185,7 +194,7 @@ pub(crate) fn release_in_background(
                 if ours {
                     record(&shared, &hold, true, now);
                 }
-                Some(end(shared.clone(), closed, ttl))
+                Some(end(shared.clone(), closed, ttl, false))
             }
             Some(Closed::Passed) => {
                 record(&shared, &hold, true, now);
@@ -289,7 +298,7 @@ impl Releasing {
             }
         };
         self.left = Left::End(keep, end.then.clone());
-        let verdict = match end_once(&self.shared, now, end).await {
+        let verdict = match end_once(&self.shared, now, end, false).await {
             Ok(ended) => ended.verdict,
             Err(error) => {
                 if is_final(&error) {
@@ -326,7 +335,7 @@ impl Drop for Releasing {
             Left::Release => Job::Release(self.hold.clone()),
             Left::End(keep, then) => {
                 let end = End { then, ..self.hold.end(keep) };
-                Job::End(end, self.hold.lease().terms().ttl)
+                Job::EndAgain(end, self.hold.lease().terms().ttl)
             }
             Left::Nothing => return,
         };
@@ -344,7 +353,7 @@ pub(crate) fn hand_over(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, job:
 /// Does what can be done of a job without a runtime.
 pub(crate) fn abandon_job(shared: &Shared, job: Job) {
     match job {
-        Job::End(end, _) => shared.backend.abandon(&end),
+        Job::End(end, _) | Job::EndAgain(end, _) => shared.backend.abandon(&end),
         Job::Release(hold) => abandon(shared, &hold),
         Job::Settle(_) => {}
     }

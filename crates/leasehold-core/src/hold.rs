@@ -98,6 +98,12 @@ impl Hold {
         !self.ended.swap(true, Ordering::AcqRel)
     }
 
+    /// True when its holder has let go of it: if it is still looked after, it is on its way to the
+    /// next one.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     pub(crate) fn end(&self, keep: Option<Duration>) -> End {
         End {
             name: self.name.clone(),

@@ -56,14 +56,23 @@ pub(crate) struct Wish {
 pub(crate) struct Inbox {
     /// It has come to the front.
     pub(crate) turn: Option<Turn>,
-    /// The engine has answered an ask that somebody else has sent for it, at that time.
-    pub(crate) answer: Option<(Now, Result<Answer>)>,
+    /// The engine has answered an ask that somebody else has sent for it.
+    pub(crate) answer: Option<Told>,
     /// The engine has granted it the lease.
     pub(crate) granted: Option<Grant>,
     /// It is the first in the engine's line: ask again after this long at the latest.
     pub(crate) next: Option<Duration>,
     /// Worth asking at once.
     pub(crate) ask: bool,
+}
+
+/// The answer to an ask that somebody else has sent.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) sent: Now,
+    pub(crate) answer: Result<Answer>,
+    /// It was sent more than once: another may arrive later.
+    pub(crate) again: bool,
 }
 
 /// What whoever comes to the front finds there.
@@ -83,6 +92,8 @@ pub(crate) struct Pursuit {
     pub(crate) ask: Ask,
     /// Some ask was not answered and may arrive later.
     pub(crate) unanswered: bool,
+    /// Somebody else has asked in exchange for its lease, and no answer was heard of.
+    pub(crate) in_exchange: bool,
     /// The engine may know of it.
     pub(crate) known: bool,
     /// When to ask (again); at once if it is not set.
@@ -144,6 +155,13 @@ impl Lines {
         self.lock().get(name).filter(|line| line.front.slot.is_none())?.front.attempt
     }
 
+    /// The front has lost what it holds: the next one asks. One that has yet to take over what was
+    /// lost on the way to it finds out by itself.
+    pub(crate) fn lost(&self, name: &Name, attempt: AttemptId) {
+        let holds = |front: &Front| front.attempt == Some(attempt) && front.slot.is_none();
+        self.advance(name, holds, |_, _| (Turn::Ask, ()));
+    }
+
     /// The front goes, whose attempt this is (`None`: has not asked): `turn` chooses what the next
     /// finds, knowing whether somebody outside waits, and gives something back besides. `None` when
     /// that attempt does not lead the line, or nobody is behind; then the line is gone.
@@ -153,8 +171,17 @@ impl Lines {
         attempt: Option<AttemptId>,
         turn: impl FnOnce(&Wish, Option<u64>) -> (Turn, T),
     ) -> Option<T> {
+        self.advance(name, |front| front.attempt == attempt, turn)
+    }
+
+    fn advance<T>(
+        &self,
+        name: &Name,
+        goes: impl FnOnce(&Front) -> bool,
+        turn: impl FnOnce(&Wish, Option<u64>) -> (Turn, T),
+    ) -> Option<T> {
         let mut lines = self.lock();
-        let line = lines.get_mut(name).filter(|line| line.front.attempt == attempt)?;
+        let line = lines.get_mut(name).filter(|line| goes(&line.front))?;
         let Some((_, slot)) = line.behind.pop_first() else {
             lines.remove(name);
             return None;
@@ -256,6 +283,20 @@ impl Slot {
 
     pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pursuit {
+    /// Takes note of an answer to the exchange.
+    pub(crate) fn hear(&mut self, told: &Told) {
+        self.in_exchange = false;
+        self.unanswered |= told.again;
+        self.ask_at = None; // If that was a refusal, whoever inherits this asks for itself.
+    }
+
+    /// Some ask may arrive after this attempt has been ended.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.unanswered || self.in_exchange
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backend::{Ask, End};
 use crate::client::Client;
 use crate::ending::hand_over;
 use crate::hold::Hold;
-use crate::line::{Pursuit, Slot, Turn, Wish};
+use crate::line::{Inbox, Pursuit, Slot, Turn, Wish};
 use crate::renewal::Job;
 use crate::shared::Shared;
 
@@ -69,7 +69,8 @@ fn ask_for(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> (Turn, Box<As
     let ask = ask(name, wish, shared.new_attempt(), true, true);
     let pursuit = Pursuit {
         ask: ask.clone(),
-        unanswered: true,
+        unanswered: false,
+        in_exchange: true,
         known: true,
         ask_at: Some(Deadline::after(now, shared.patience)),
     };
@@ -106,7 +107,8 @@ pub(crate) fn leave_front(client: &Client, name: &Name, slot: &Slot, pursuit: Op
         if wish.is_served_by(&slot.wish) {
             // What it has heard and not taken, it hears again when it asks.
             let inbox = slot.inbox();
-            if inbox.granted.is_some() || inbox.answer.is_some() || inbox.ask {
+            let Inbox { granted, answer, next, ask, turn: _ } = &*inbox;
+            if granted.is_some() || answer.is_some() || next.is_some() || *ask {
                 pursuit.ask_at = None;
             }
             return (Turn::Attempt(Box::new(pursuit)), None);
@@ -130,7 +132,7 @@ pub(crate) fn give_up(client: &Client, pursuit: &Pursuit, then: Option<Box<Ask>>
         attempt: pursuit.ask.attempt,
         base: None,
         last: None,
-        suspect: pursuit.unanswered,
+        suspect: pursuit.is_suspect(),
         keep: None,
         then,
     };

@@ -29,6 +29,8 @@ const JUMP_NS: i128 = 50_000_000;
 pub(crate) enum Job {
     /// End an attempt with leases of this ttl, and go on until the backend has answered.
     End(End, Duration),
+    /// The same for an end that was sent before, without an answer.
+    EndAgain(End, Duration),
     /// The last guard of a hold was dropped: release it, after its minimum hold.
     Release(Arc<Hold>),
     /// Answer when everything that was to be ended has been.
@@ -152,12 +154,15 @@ impl Task {
                 lease.handle_timeout(at)
             };
             match step {
+                // Nobody's lease is not renewed, however long the next one takes to come for it.
+                Step::Renew if hold.is_let_go() => {}
                 Step::Renew => renewals.push(hold.renewal()),
                 Step::Lost(reason) => self.shared.tell_loss(hold, reason),
                 Step::End if hold.claim_end() => {
                     self.shared.forget(hold);
                     let ttl = hold.lease().terms().ttl;
-                    self.spawn_ending(ending::end(self.shared.clone(), hold.end(None), ttl));
+                    let end = hold.end(None);
+                    self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
                 }
                 Step::End => {}
                 Step::Wait => {}
@@ -228,7 +233,12 @@ impl Task {
 
     fn handle_job(&mut self, job: Job) {
         match job {
-            Job::End(end, ttl) => self.spawn_ending(ending::end(self.shared.clone(), end, ttl)),
+            Job::End(end, ttl) => {
+                self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
+            }
+            Job::EndAgain(end, ttl) => {
+                self.spawn_ending(ending::end(self.shared.clone(), end, ttl, true));
+            }
             Job::Release(hold) => {
                 self.spawn_ending(ending::release_in_background(self.shared.clone(), hold));
             }
@@ -280,7 +290,7 @@ impl Task {
         let base = Some(grant.tokens.base());
         let end = End { name, attempt, base, last: None, suspect: false, keep: None, then: None };
         let ttl = crate::options::DEFAULT_TTL;
-        self.spawn_ending(ending::end(self.shared.clone(), end, ttl));
+        self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::Hold;
-use crate::line::{Lines, Turn};
+use crate::line::Lines;
 use crate::telemetry::Meters;
 
 #[derive(Debug)]
@@ -71,6 +71,16 @@ impl Held {
         }
     }
 
+    /// True when the background task is to wake up earlier than it thinks.
+    fn is_nearer(&mut self) -> bool {
+        let next = self.buckets.next();
+        let nearer = next.is_some_and(|next| self.asleep_until.is_none_or(|at| next < at));
+        if nearer {
+            self.asleep_until = next;
+        }
+        nearer
+    }
+
     fn has(&self, hold: &Hold) -> bool {
         self.by_attempt.get(&hold.attempt).is_some_and(|held| std::ptr::eq(&raw const **held, hold))
     }
@@ -122,12 +132,7 @@ impl Shared {
             let mut held = self.held();
             held.by_attempt.insert(hold.attempt, hold.clone());
             held.buckets.schedule(hold);
-            let next = held.buckets.next();
-            let nearer = next.is_some_and(|next| held.asleep_until.is_none_or(|at| next < at));
-            if nearer {
-                held.asleep_until = next;
-            }
-            nearer
+            held.is_nearer()
         };
         self.meters.held.increment(1.0);
         if self.ended.load(Ordering::Acquire) && !hold.lease().terms().session {
@@ -138,15 +143,25 @@ impl Shared {
         }
     }
 
-    /// Takes a hold out again; its renewal stops.
-    pub(crate) fn forget(&self, hold: &Hold) {
+    /// A hold leads its line, unless it was lost in this moment.
+    pub(crate) fn lead(&self, hold: &Hold, wanted_ns: Option<u64>) {
+        self.lines.hold(&hold.name, hold.attempt, wanted_ns);
+        if hold.lease().loss().is_some() {
+            self.lines.lost(&hold.name, hold.attempt);
+        }
+    }
+
+    /// Takes a hold out again; its renewal stops. False when it was not there (any more), or
+    /// another has taken over its lease.
+    pub(crate) fn forget(&self, hold: &Hold) -> bool {
         let mut held = self.held();
         if !held.has(hold) {
-            return; // Another has taken over its lease.
+            return false;
         }
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
         self.meters.held.decrement(1.0);
+        true
     }
 
     /// Puts a hold in the place of the one that it has the lease from; false if that was lost.
@@ -157,15 +172,24 @@ impl Shared {
         }
         held.buckets.take_over(from, hold);
         held.by_attempt.insert(hold.attempt, hold.clone());
+        let nearer = held.is_nearer();
+        drop(held);
+        if nearer {
+            self.wake.notify_one();
+        }
         true
     }
 
-    /// Marks a hold as lost and tells whoever is concerned, once.
+    /// Marks a hold as lost and tells whoever is concerned, once; and so with whoever has taken
+    /// over its lease in this moment.
     pub(crate) fn lose(&self, hold: &Hold, reason: LossReason) {
-        if !hold.lose(reason) {
-            return;
+        if hold.lose(reason) {
+            self.tell_loss(hold, reason);
         }
-        self.tell_loss(hold, reason);
+        let heir = self.held_by(hold.attempt);
+        if let Some(heir) = heir.filter(|heir| !std::ptr::eq(&raw const **heir, hold)) {
+            self.lose(&heir, reason);
+        }
     }
 
     /// Tells of a loss that the lease machine has just found.
@@ -175,11 +199,15 @@ impl Shared {
         self.meters.held_for(elapsed(hold.since, now));
         let left = hold.lease().remaining(now);
         tracing::warn!(name = %hold.name, token = hold.token.get(), ?reason, ?left, "lock lost");
-        if reason != LossReason::MaxHold {
-            self.forget(hold); // Otherwise it is looked after until it is to be given back.
+        let was_held = match reason {
+            LossReason::MaxHold => self.held().has(hold), // Until it is to be given back.
+            _ => self.forget(hold),
+        };
+        // A lost lease is never passed on: who waits behind it goes to the engine. If another has
+        // taken it over already, what it was lost by is that one's own affair.
+        if was_held {
+            self.lines.lost(&hold.name, hold.attempt);
         }
-        // A lost lease is never passed on: who waits behind it goes to the engine.
-        self.lines.next(&hold.name, Some(hold.attempt), |_, _| (Turn::Ask, ()));
         hold.lost_signal().cancel();
         // A client that goes down with its runtime is no reason; nor is a lock that only lingers.
         let at_risk = reason != LossReason::ClientClosed && hold.is_used();

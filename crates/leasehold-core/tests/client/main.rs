@@ -1,5 +1,6 @@
 //! The client by a hand-driven clock: what it says of validity, when it tells a loss, what it sends.
 
+mod moments;
 mod passing;
 
 use std::sync::Arc;

@@ -1,0 +1,205 @@
+//! A lease that passes on, and an attempt that is inherited, while something else happens in that
+//! very moment: a loss, a late answer, one who leaves.
+
+#![allow(clippy::unwrap_used)]
+
+use leasehold_core::{Error, Guard};
+
+use super::passing::{got, nothing_is_left, waits};
+use super::*;
+
+type Acquiring<'a, F> = std::pin::Pin<&'a mut F>;
+
+/// Polls somebody who waits, and goes on waiting until it is polled again.
+async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
+    tokio::select! {
+        biased;
+        _ = acquiring => panic!("it is taken"),
+        () = others_run() => {}
+    }
+}
+
+/// Polls somebody who has come to its turn.
+async fn stands_no_more<F: Future<Output = Result<Guard, Error>>>(
+    acquiring: Acquiring<'_, F>,
+) -> Guard {
+    tokio::select! {
+        biased;
+        guard = acquiring => guard.unwrap(),
+        () = others_run() => panic!("it has come to its turn"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_of_an_earlier_attempt_is_not_taken_for_the_next_one() {
+    let bench = Bench::new();
+    let other = bench.other_client().lock("a");
+    let holder = other.acquire().await.unwrap();
+    let waiting = waits(&bench.client.lock("a").ttl(secs(1))).await;
+    // It asks again; the lease is pushed to it while that ask is on its way.
+    bench.faults.on_acquire(&[Fault::Late]);
+    bench.pass(secs(15)).await;
+    bench.hand.advance(ms(800));
+    holder.release().await.unwrap();
+    others_run().await;
+    // The ask is granted the same lease, but the answer comes too late for it.
+    bench.hand.advance(ms(100));
+    let hand = bench.hand.clone();
+    bench.faults.before_next_answer(move || hand.advance(ms(150)));
+    bench.faults.arrive();
+    others_run().await;
+    bench.pass(secs(1)).await;
+    let guard = got(waiting).await;
+    let status = other.status().await.unwrap();
+    assert_eq!(status.holder.map(|holder| holder.attempt), Some(guard.attempt()));
+    assert_eq!(status.token, Some(guard.token()));
+    guard.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_lease_lost_on_its_way_to_the_next_leaves_that_one_in_line() {
+    for others in [0, 1] {
+        let bench = Bench::new();
+        let (lock, other) = (bench.client.lock("a").ttl(secs(3)), bench.other_client().lock("a"));
+        let first = lock.acquire().await.unwrap();
+        let second = waits(&lock).await;
+        let third = lock.acquire();
+        tokio::pin!(third);
+        stands_in_line(third.as_mut()).await;
+        let mut fourth = Vec::new();
+        for _ in 0..others {
+            fourth.push(waits(&lock).await);
+        }
+        first.release().await.unwrap();
+        got(second).await.release().await.unwrap();
+        // The third has the lease and does not know; meanwhile it ends, and goes to others.
+        let outside = waits(&other).await;
+        bench.pass(secs(4)).await;
+        let outside = got(outside).await;
+        stands_in_line(third.as_mut()).await;
+        assert_eq!(other.status().await.unwrap().waiters.unwrap().len(), 1);
+        assert_eq!(bench.client.usage().lines, 1);
+        outside.release().await.unwrap();
+        others_run().await;
+        stands_no_more(third).await.release().await.unwrap();
+        for fourth in fourth {
+            got(fourth).await.release().await.unwrap();
+        }
+        nothing_is_left(&bench).await;
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_somebody_else_asked_for_once_is_not_suspect() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let (second, third) = (waits(&lock).await, waits(&lock).await);
+    first.release().await.unwrap();
+    got(second).await.release().await.unwrap();
+    drop(got(third).await);
+    let (fourth, fifth) = (lock.acquire().await.unwrap(), waits(&lock).await);
+    drop(fourth);
+    got(fifth).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+    assert_eq!(bench.faults.suspects(), 0);
+}
+
+#[tokio::test]
+async fn an_attempt_that_somebody_else_asked_for_twice_is_suspect() {
+    for dropped in [false, true] {
+        let bench = Bench::new();
+        let lock = bench.client.lock("a");
+        let first = lock.acquire().await.unwrap();
+        let second = waits(&lock).await;
+        bench.faults.on_release(&[Fault::LoseReply]);
+        match dropped {
+            true => drop(first),
+            false => drop(first.release().await.unwrap_err()),
+        }
+        bench.pass(secs(1)).await;
+        got(second).await.release().await.unwrap();
+        nothing_is_left(&bench).await;
+        assert_eq!(bench.faults.suspects(), 1, "{dropped}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_passed_lease_is_told_in_time() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    let third = waits(&lock.clone().max_hold(ms(900))).await;
+    first.release().await.unwrap();
+    let second = got(second).await;
+    others_run().await;
+    second.release().await.unwrap();
+    let third = got(third).await;
+    let told = third.cancellation_token();
+    bench.pass(ms(500)).await;
+    assert!(!told.is_cancelled());
+    bench.pass(ms(300)).await;
+    assert!(told.is_cancelled() && !third.remaining().is_zero(), "not before its end");
+}
+
+#[tokio::test]
+async fn a_lease_passed_to_one_who_is_never_polled_ends_by_its_ttl() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    let third = lock.acquire();
+    tokio::pin!(third);
+    stands_in_line(third.as_mut()).await;
+    first.release().await.unwrap();
+    got(second).await.release().await.unwrap();
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.pass(secs(4)).await;
+    got(outside).await.release().await.unwrap();
+    third.await.unwrap().release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn what_one_who_leaves_has_not_heard_yet_is_not_lost() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let faults = Faults::before(Arc::new(bench.store.connect()));
+    let crashes = connect(&bench.hand, Arc::new(faults.clone()));
+    let crashing = waits(&crashes.lock("a").ttl(secs(1))).await;
+    let lock = bench.client.lock("a");
+    let behind = {
+        let front = lock.acquire();
+        tokio::pin!(front);
+        stands_in_line(front.as_mut()).await;
+        let behind = waits(&lock).await;
+        faults.cut_renewals(true);
+        faults.on_release(&[Fault::Hang; 9]);
+        // The front is told that its turn comes in a second, not in fifteen, and leaves.
+        holder.release().await.unwrap();
+        others_run().await;
+        behind
+    };
+    drop(crashing);
+    bench.pass(ms(1500)).await;
+    got(behind).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let (second, third) = (waits(&lock).await, waits(&lock).await);
+    bench.faults.on_release(&[Fault::Refuse(ErrorKind::Refused)]);
+    assert_eq!(first.release().await.unwrap_err().kind(), ErrorKind::Refused);
+    others_run().await;
+    assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
+    bench.pass(secs(31)).await; // The lease that could not be given back.
+    got(third).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
