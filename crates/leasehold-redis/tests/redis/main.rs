@@ -12,6 +12,7 @@ mod refused;
 mod scripts;
 mod server;
 mod side;
+mod soak;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ macro_rules! test {
 use test;
 
 fn main() -> ExitCode {
+    if let Some(role) = soak::Role::told() {
+        return role.play();
+    }
     let arguments = Arguments::from_args();
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
@@ -44,7 +48,9 @@ fn main() -> ExitCode {
         ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
+        ("soak", soak::TESTS),
     ];
+    let limit = Duration::from_secs(90) + soak::duration();
     let mut trials = Vec::new();
     for (group, tests) in groups {
         for &(name, test) in tests {
@@ -53,10 +59,10 @@ fn main() -> ExitCode {
                     .worker_threads(2)
                     .enable_all()
                     .build()?;
-                let limited = async { tokio::time::timeout(Duration::from_secs(90), test()).await };
+                let limited = async { tokio::time::timeout(limit, test()).await };
                 let done = runtime.block_on(limited);
                 runtime.shutdown_timeout(Duration::from_secs(5));
-                done.map_err(|_| "not done within 90 s")?;
+                done.map_err(|_| format!("not done within {limit:?}"))?;
                 Ok(())
             };
             trials.push(Trial::test(format!("{group}::{name}"), run).with_ignored_flag(missing));
