@@ -6,6 +6,7 @@
 mod connection;
 mod holes;
 mod late;
+mod leaving;
 mod list;
 mod messages;
 mod refused;
@@ -22,6 +23,10 @@ use leasehold_conformance::kit::{RedisServer, Settings, required};
 use leasehold_core::{Client, Error, StoreUrl};
 use libtest_mimic::{Arguments, Trial};
 
+/// Counts what is in use, for those who must leave nothing behind.
+#[global_allocator]
+static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
 /// A test in a runtime of its own.
 type Test = (&'static str, fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>);
 
@@ -37,6 +42,9 @@ fn main() -> ExitCode {
     if let Some(role) = soak::Role::told() {
         return role.play();
     }
+    if let Some(store) = leaving::told() {
+        return leaving::play(&store);
+    }
     let arguments = Arguments::from_args();
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
@@ -48,6 +56,7 @@ fn main() -> ExitCode {
         ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
+        ("leaving", leaving::TESTS),
         ("soak", soak::TESTS),
     ];
     let limit = Duration::from_secs(90) + soak::duration();

@@ -33,8 +33,9 @@ impl Role {
     pub(crate) fn start(&self) -> std::io::Result<kit::Process> {
         let (judge, log) = (self.judge.display(), self.log.display());
         let role = format!("{}\n{}\n{judge}\n{log}", self.url, self.number);
-        let prepare = |command: &mut Command| drop(command.env(ROLE, role));
-        kit::Process::start(&std::env::current_exe()?, prepare)
+        kit::Process::start(&std::env::current_exe()?, |command: &mut Command| {
+            command.env(ROLE, role);
+        })
     }
 
     /// The role that this process was started for.
