@@ -148,6 +148,8 @@ impl Shared {
         }
         held.buckets.take_over(from, hold);
         held.by_attempt.insert(hold.attempt, hold.clone());
+        drop(held);
+        self.meters.local.increment(1);
         true
     }
 
