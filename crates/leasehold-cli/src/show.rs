@@ -1,6 +1,6 @@
 //! A lock's status as a table row, as lines, and as JSON.
 
-use leasehold::backend::{Holder, State, Status};
+use leasehold::backend::{Holder, State, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::foreign::clean;
@@ -12,6 +12,9 @@ const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"]
 
 /// What gives way where a row is too wide; of a holder the process id stays.
 const CUTS: [Cut; 6] = [Cut::End, Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::Never];
+
+/// Of those who wait, so many are named.
+const SHOWN: usize = 100;
 
 /// Many locks as a table with a head, in so many columns.
 pub(crate) fn table(all: &[Status], width: Option<usize>) -> String {
@@ -43,16 +46,8 @@ pub(crate) fn lines(status: &Status) -> String {
     if let Some(remaining) = status.remaining {
         rows.push(pair("remaining", human::span(remaining)));
     }
-    let waiters = status.waiters.as_deref();
-    rows.push(pair("waiters", waiters.map_or("unknown".into(), |all| all.len().to_string())));
-    for (at, waiter) in waiters.unwrap_or_default().iter().enumerate() {
-        let waiting = match human::age(waiter.since_unix_ms, now_unix_ms()) {
-            Some(age) => format!("waiting for {age}"),
-            None => "came just now".to_owned(),
-        };
-        let place = human::ordinal(at + 1);
-        rows.push(pair("", format!("{place}: {}, {waiting}", who(&waiter.holder))));
-    }
+    rows.push(pair("waiters", waiting(status).map_or("unknown".into(), |all| all.to_string())));
+    rows.extend(queue(status, SHOWN, None).lines().map(|line| pair("", line)));
     match &status.note {
         Some(note) => rows.push(pair("note", clean(note))),
         None if was_never_held(status) => rows.push(pair("note", "never held")),
@@ -61,15 +56,43 @@ pub(crate) fn lines(status: &Status) -> String {
     table::aligned(&rows)
 }
 
+/// How many wait, if the store knows.
+pub(crate) fn waiting(status: &Status) -> Option<usize> {
+    status.waiters.as_ref().map(|all| all.len() + status.more_waiters)
+}
+
+/// Who waits, first in line first, and how many more do: place, who, since when, how long, what.
+pub(crate) fn queue(status: &Status, shown: usize, width: Option<usize>) -> String {
+    let (all, now) = (status.waiters.as_deref().unwrap_or_default(), now_unix_ms());
+    let row = |(at, waiter): (usize, &Waiter)| {
+        [
+            human::ordinal(at + 1),
+            who(&waiter.holder),
+            human::moment(waiter.since_unix_ms),
+            since_when(waiter.since_unix_ms, now),
+            waiter.holder.metadata.as_deref().map(clean).unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = all.iter().take(shown).enumerate().map(row).collect();
+    let cuts = [Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::End];
+    let mut text = table::fitted(&rows, cuts, width);
+    match waiting(status).unwrap_or_default() - rows.len() {
+        0 => {}
+        more => text.push_str(&format!("and {more} more\n")),
+    }
+    text
+}
+
 /// One lock as a JSON object; unknown parts are null.
 pub(crate) fn json(status: &Status) -> Value {
     let waiters = status.waiters.as_ref().map(|all| {
-        let one = |waiter: &leasehold::backend::Waiter| {
+        let one = |(at, waiter): (usize, &Waiter)| {
             let mut object = holder(&waiter.holder);
+            object["place"] = (at + 1).into();
             object["since_unix_ms"] = waiter.since_unix_ms.into();
             object
         };
-        all.iter().map(one).collect::<Vec<_>>()
+        all.iter().enumerate().map(one).collect::<Vec<_>>()
     });
     json!({
         "name": status.name.as_str(),
@@ -79,6 +102,7 @@ pub(crate) fn json(status: &Status) -> Value {
         "since_unix_ms": status.since_unix_ms,
         "remaining_ms": status.remaining.map(|rest| rest.as_millis() as u64),
         "waiters": waiters,
+        "more_waiters": status.waiters.as_ref().map(|_| status.more_waiters),
         "note": status.note,
     })
 }
@@ -122,7 +146,7 @@ fn row(status: &Status) -> [String; 6] {
         or_dash(status.holder.as_ref().filter(|_| taken).map(who)),
         or_dash(status.since_unix_ms.filter(|_| taken).map(|since| since_when(since, now))),
         or_dash(status.token.map(|token| token.to_string())),
-        or_dash(status.waiters.as_ref().map(|all| all.len().to_string())),
+        or_dash(waiting(status).map(|all| all.to_string())),
     ]
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 
+use leasehold::AttemptId;
 use leasehold::backend::{State, Status};
 use tokio::time::sleep;
 
@@ -16,6 +17,11 @@ use crate::{foreign, human, show, terminal};
 
 /// The most locks that are followed at once.
 const LIMIT: usize = 1000;
+
+/// Of those who wait for one lock, so many have a row of the screen; in a line that tells of a
+/// change so many are named.
+const ROWS: usize = 20;
+const NAMED: usize = 3;
 
 /// Cursor home, and clear from there.
 const CLEAR: &str = "\x1b[H\x1b[J";
@@ -36,8 +42,7 @@ pub(crate) async fn watch(
             Ok(all) => {
                 cut_off = false;
                 let is_read = if live {
-                    let table = show::table(&all, terminal::width(io::stdout()));
-                    say::answer_part(format_args!("{CLEAR}{table}"))?
+                    say::answer_part(format_args!("{CLEAR}{}", screen(&all)))?
                 } else {
                     changes(&mut seen, all, args.json)?
                 };
@@ -66,6 +71,18 @@ async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
     }
 }
 
+/// All locks; of one alone its queue too.
+fn screen(all: &[Status]) -> String {
+    let width = terminal::width(io::stdout());
+    let table = show::table(all, width);
+    match all {
+        [one] if show::waiting(one).is_some_and(|waiting| waiting > 0) => {
+            format!("{table}\n{}", show::queue(one, ROWS, width))
+        }
+        _ => table,
+    }
+}
+
 /// Prints what differs from the last look; false when nobody reads it.
 fn changes(
     seen: &mut BTreeMap<String, Mark>,
@@ -89,7 +106,8 @@ fn changes(
 struct Mark {
     state: State,
     token: Option<u64>,
-    waiters: Option<usize>,
+    /// Those who wait, in order, and how many more.
+    queue: Option<(Vec<AttemptId>, usize)>,
 }
 
 impl Mark {
@@ -97,7 +115,10 @@ impl Mark {
         Self {
             state: status.state,
             token: status.token.map(|token| token.get()),
-            waiters: status.waiters.as_ref().map(Vec::len),
+            queue: status.waiters.as_ref().map(|all| {
+                let attempts = all.iter().map(|waiter| waiter.holder.attempt).collect();
+                (attempts, status.more_waiters)
+            }),
         }
     }
 }
@@ -120,8 +141,13 @@ fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     if let Some(token) = status.token {
         line.push_str(&format!(", token {token}"));
     }
-    if let Some(waiters) = &status.waiters {
-        line.push_str(&format!(", {} waiting", waiters.len()));
+    if let (Some(waiting), Some(waiters)) = (show::waiting(status), &status.waiters) {
+        line.push_str(&format!(", {waiting} waiting"));
+        let named: Vec<_> = waiters.iter().take(NAMED).map(|one| show::who(&one.holder)).collect();
+        if !named.is_empty() {
+            let more = if waiting > named.len() { ", …" } else { "" };
+            line.push_str(&format!(": {}{more}", named.join(", ")));
+        }
     }
     say::answer_part(format_args!("{line}\n"))
 }

@@ -125,6 +125,8 @@ struct Acquire<'a> {
     pursuit: Option<Pursuit>,
     /// It has been counted among those who found the lock taken.
     contended: bool,
+    /// The engine has said that its attempt stands in the queue.
+    queued: bool,
 }
 
 impl<'a> Acquire<'a> {
@@ -136,7 +138,7 @@ impl<'a> Acquire<'a> {
         place: Place,
     ) -> Self {
         let slot = Arc::new(Slot::new(wish));
-        Self { client, name, options, slot, place, pursuit: None, contended: false }
+        Self { client, name, options, slot, place, pursuit: None, contended: false, queued: false }
     }
 
     /// Joins the line.
@@ -283,7 +285,10 @@ impl<'a> Acquire<'a> {
                     pursuit.known = pursuit.unanswered;
                     return Ok(Outcome::Busy);
                 }
-                Ok(Answer::Queued { ask_again, .. }) => ask_again,
+                Ok(Answer::Queued { ask_again, .. }) => {
+                    self.queued = true;
+                    ask_again
+                }
                 Ok(Answer::Busy { ask_again }) => ask_again.unwrap_or_else(|| busy.next(jitter())),
                 Err(error) if error.kind().is_certain() => return Err(error),
                 Err(error) => {
@@ -388,6 +393,9 @@ impl<'a> Acquire<'a> {
         let hold = self.prepare(attempt, grant.tokens, lease, now, pursuit.is_suspect());
         let hold = Arc::new(hold);
         self.pursuit = None;
+        if self.queued || offer {
+            shared.meters.remote.increment(1);
+        }
         shared.look_after(&hold);
         match shared.passes {
             true => {
@@ -421,6 +429,7 @@ impl<'a> Acquire<'a> {
     fn count_contended(&mut self) {
         if !std::mem::replace(&mut self.contended, true) {
             self.shared().meters.contended.increment(1);
+            self.shared().meters.waiting.increment(1.0);
         }
     }
 
@@ -444,6 +453,9 @@ enum Heard {
 
 impl Drop for Acquire<'_> {
     fn drop(&mut self) {
+        if self.contended {
+            self.shared().meters.waiting.decrement(1.0);
+        }
         let lines = &self.shared().lines;
         if let Place::Behind(number) = self.place {
             if lines.leave(self.name, number) {

@@ -351,6 +351,8 @@ pub struct Status {
     pub remaining: Option<Duration>,
     /// Those who wait, first in line first, as far as the engine knows; `None` when it does not.
     pub waiters: Option<Vec<Waiter>>,
+    /// How many more wait behind those: an engine may name the first hundred alone.
+    pub more_waiters: usize,
     /// What a person should know besides: the holder is stopped, its clock is far off.
     pub note: Option<String>,
 }
@@ -366,7 +368,8 @@ pub enum State {
     Kept,
 }
 
-/// One who waits.
+/// One who waits. The tasks of one client that wait for the same lock stand in the engine's line
+/// once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Who.

@@ -177,6 +177,7 @@ impl Shared {
         if nearer {
             self.wake.notify_one();
         }
+        self.meters.local.increment(1);
         true
     }
 

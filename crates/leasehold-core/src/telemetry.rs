@@ -13,6 +13,9 @@ pub const ACQUIRED: &str = "leasehold_acquired_total";
 pub const CONTENDED: &str = "leasehold_contended_total";
 /// Acquisitions whose waiting time was up.
 pub const TIMED_OUT: &str = "leasehold_timed_out_total";
+/// Locks that passed from one who let go to one who waited. Label `scope`: `local` for a lease that
+/// was passed on in this process, `remote` for one that was waited for in the engine's queue.
+pub const HANDOFFS: &str = "leasehold_handoffs_total";
 /// Renewals that came through.
 pub const RENEWED: &str = "leasehold_renewed_total";
 /// Renewals that failed without a verdict and are tried again.
@@ -23,6 +26,8 @@ pub const LOST: &str = "leasehold_lost_total";
 pub const RELEASED: &str = "leasehold_released_total";
 /// Locks held now.
 pub const HELD: &str = "leasehold_held";
+/// Acquisitions of this process that have found their lock taken and wait now.
+pub const WAITING: &str = "leasehold_waiting";
 /// Seconds from asking for a lock to holding it.
 pub const WAIT: &str = "leasehold_wait_seconds";
 /// Seconds from holding a lock to its release or loss.
@@ -33,11 +38,13 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (ACQUIRED, "counter", Unit::Count, "Locks acquired"),
     (CONTENDED, "counter", Unit::Count, "Acquisitions that found the lock taken"),
     (TIMED_OUT, "counter", Unit::Count, "Acquisitions whose waiting time was up"),
+    (HANDOFFS, "counter", Unit::Count, "Locks passed from one who let go to one who waited"),
     (RENEWED, "counter", Unit::Count, "Renewals that came through"),
     (RENEWAL_FAILED, "counter", Unit::Count, "Renewals that failed and are tried again"),
     (LOST, "counter", Unit::Count, "Leases lost while they were held"),
     (RELEASED, "counter", Unit::Count, "Leases released by their holder"),
     (HELD, "gauge", Unit::Count, "Locks held now"),
+    (WAITING, "gauge", Unit::Count, "Acquisitions that wait now"),
     (WAIT, "histogram", Unit::Seconds, "From asking for a lock to holding it"),
     (HOLD, "histogram", Unit::Seconds, "From holding a lock to its release or loss"),
 ];
@@ -46,11 +53,14 @@ pub(crate) struct Meters {
     pub(crate) acquired: Counter,
     pub(crate) contended: Counter,
     pub(crate) timed_out: Counter,
+    pub(crate) local: Counter,
+    pub(crate) remote: Counter,
     pub(crate) renewed: Counter,
     pub(crate) renewal_failed: Counter,
     pub(crate) lost: Counter,
     pub(crate) released: Counter,
     pub(crate) held: Gauge,
+    pub(crate) waiting: Gauge,
     wait: Histogram,
     hold: Histogram,
 }
@@ -68,11 +78,14 @@ impl Meters {
             acquired: metrics::counter!(ACQUIRED, "engine" => engine),
             contended: metrics::counter!(CONTENDED, "engine" => engine),
             timed_out: metrics::counter!(TIMED_OUT, "engine" => engine),
+            local: metrics::counter!(HANDOFFS, "engine" => engine, "scope" => "local"),
+            remote: metrics::counter!(HANDOFFS, "engine" => engine, "scope" => "remote"),
             renewed: metrics::counter!(RENEWED, "engine" => engine),
             renewal_failed: metrics::counter!(RENEWAL_FAILED, "engine" => engine),
             lost: metrics::counter!(LOST, "engine" => engine),
             released: metrics::counter!(RELEASED, "engine" => engine),
             held: metrics::gauge!(HELD, "engine" => engine),
+            waiting: metrics::gauge!(WAITING, "engine" => engine),
             wait: metrics::histogram!(WAIT, "engine" => engine),
             hold: metrics::histogram!(HOLD, "engine" => engine),
         }

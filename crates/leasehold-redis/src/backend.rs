@@ -141,7 +141,7 @@ impl RedisBackend {
         let Value::Array(answers) = self.link.call(script, &refs, &[], LIMITS.1).await? else {
             return Err(strange("status is not an array"));
         };
-        let each = names.into_iter().zip(&keys).zip(answers.chunks(3));
+        let each = names.into_iter().zip(&keys).zip(answers.chunks(4));
         Ok(each.map(|((name, key), answers)| status(name, key, answers)).collect())
     }
 

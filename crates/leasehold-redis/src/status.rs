@@ -9,11 +9,17 @@ use redis::Value;
 use crate::error::{foreign, strange};
 use crate::reply::{self, FIXED};
 
-/// One lock's status from the three answers of the script: record, server time, queue.
+/// One lock's status from the four answers of the script: record, server time, the first in the
+/// queue, the number of all in it.
 pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
-    let [record, now, queue] = answers else { return Err(strange(answers)) };
+    let [record, now, queue, all] = answers else { return Err(strange(answers)) };
     let now = match now {
         Value::BulkString(now) => reply::number(&String::from_utf8_lossy(now))?,
+        other => return Err(strange(other)),
+    };
+    let waiters = waiters(queue)?;
+    let more_waiters = match all {
+        Value::Int(all) => usize::try_from(*all).unwrap_or_default().saturating_sub(waiters.len()),
         other => return Err(strange(other)),
     };
     let mut status = Status {
@@ -23,7 +29,8 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         token: None,
         since_unix_ms: None,
         remaining: None,
-        waiters: Some(waiters(queue)?),
+        waiters: Some(waiters),
+        more_waiters,
         note: None,
     };
     let record = match record {

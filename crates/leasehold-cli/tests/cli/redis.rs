@@ -85,6 +85,33 @@ fn an_operator_ends_a_lease_by_its_token() {
     assert_eq!(running.end().code, 76);
 }
 
+#[test]
+fn of_a_long_queue_the_first_hundred_are_shown_and_the_rest_counted() {
+    let Some(server) = server(Settings::new()) else { return };
+    let place = Place::new();
+    let url = server.url();
+    let mut admin = server.connect().unwrap();
+    for number in 1..=123 {
+        let tail = format!("{{\"h\":\"host\",\"p\":{number}}}");
+        let length = tail.len();
+        let member = format!("{number:032x}{:08}{:08}{length:04}{tail}", 30_000, 1);
+        let ticket = format!("{}", 1_700_000_000_000_000_u64 + number);
+        admin.call(&["ZADD", "leasehold:{a}:q", &ticket, &member]).unwrap();
+    }
+    let shown = place.run(&["status", "--store", &url, "a"]).out;
+    let lines: Vec<_> = shown.lines().map(str::trim).collect();
+    assert!(lines.contains(&"and 23 more"), "{shown}");
+    assert!(lines.iter().any(|line| line.starts_with("waiters ") && line.ends_with(" 123")));
+    assert!(lines.iter().any(|line| line.starts_with("100th  host/100  2023-11-14T")), "{shown}");
+    assert!(!shown.contains("host/101"), "{shown}");
+    let json = place.run(&["status", "--store", &url, "--json", "a"]).out;
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (status["waiters"].as_array().unwrap().len(), &status["more_waiters"]),
+        (100, &23.into())
+    );
+}
+
 #[cfg(feature = "bench")]
 #[test]
 fn benchmarks_leave_no_key_behind() {

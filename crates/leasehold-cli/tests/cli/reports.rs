@@ -60,6 +60,32 @@ fn status_shows_the_holder_and_its_code_says_whether_it_is_held() {
 }
 
 #[test]
+fn status_shows_the_queue_with_place_who_since_when_and_what() {
+    let place = Place::new();
+    let _holder = place.start_ready(&["a"], HOLD);
+    let waiters = ["first", "the second"]
+        .map(|what| place.start_waiting(&["--metadata", what, "a", "--", "true"]).0);
+    let done = place.run(&["status", "a"]);
+    let lines: Vec<_> = done.out.lines().collect();
+    let head = lines.iter().position(|line| line.starts_with("waiters ")).unwrap();
+    assert!(lines[head].ends_with(" 2"), "{done:?}");
+    for (at, (waiter, what)) in waiters.iter().zip(["first", "the second"]).enumerate() {
+        let line = lines[head + 1 + at];
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words[0], ["1st", "2nd"][at], "{done:?}");
+        assert!(words[1].ends_with(&format!("/{}", waiter.pid())), "{done:?}");
+        assert!(words[2].starts_with("20") && words[2].ends_with('Z'), "{done:?}");
+        assert!(line.ends_with(what), "{done:?}");
+    }
+    let column = |line: &str, what| line.find(what).unwrap();
+    assert_eq!(column(lines[head + 1], "first"), column(lines[head + 2], "the second"));
+    let all = json(&place.run(&["status", "--json", "a"]).out);
+    assert_eq!((&all["waiters"][1]["place"], &all["more_waiters"]), (&2.into(), &0.into()));
+    assert_eq!(all["waiters"][1]["pid"], waiters[1].pid());
+    assert_eq!(all["waiters"][1]["metadata"], "the second");
+}
+
+#[test]
 fn metadata_is_what_was_given_or_nothing() {
     let place = Place::new();
     let text = format!("名{}", "字".repeat(400));

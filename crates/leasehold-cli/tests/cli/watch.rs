@@ -70,6 +70,24 @@ fn watch_without_a_terminal_prints_a_line_for_each_change() {
 }
 
 #[test]
+fn watch_names_those_who_wait() {
+    let place = Place::new();
+    let _holder = place.start_ready(&["a"], HOLD);
+    let mut watch = Watch::start(&place, &["a"]);
+    assert!(watch.line().ends_with(", 0 waiting"));
+    let (waiter, _) = place.start_waiting(&["--metadata", "what", "a", "--", "true"]);
+    let line = watch.line();
+    assert!(line.contains(", 1 waiting: ") && line.ends_with(&format!("/{}", waiter.pid())));
+    let arguments = ["watch", "--interval", "20ms", "a"];
+    let mut terminal = Terminal::start(&place, crate::support::LEASEHOLD, &arguments);
+    terminal.expect("NAME");
+    terminal.expect("1st");
+    terminal.expect("what");
+    terminal.send("\x03");
+    terminal.end();
+}
+
+#[test]
 fn watch_says_at_once_that_a_lock_was_never_held() {
     let place = Place::new();
     let line = Watch::start(&place, &["a"]).line();

@@ -156,6 +156,12 @@ async fn status_shows_the_line(context: Context) -> Outcome {
     let shown: Vec<_> = waiters.iter().map(|waiter| waiter.holder.attempt).collect();
     let wanted: Vec<_> = line.iter().map(|(_, ask)| ask.attempt).collect();
     ensure!(shown == wanted, "{waiters:?}");
+    let (pid, what) = (std::process::id(), Some("conformance"));
+    for waiter in &waiters {
+        let who = &waiter.holder;
+        ensure!(who.pid == pid && who.metadata.as_deref() == what, "{who:?}");
+        ensure!(waiter.since_unix_ms >= waiters[0].since_unix_ms, "{waiters:?}");
+    }
     Ok(())
 }
 

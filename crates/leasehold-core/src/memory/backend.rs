@@ -156,6 +156,7 @@ fn free(name: &Name) -> Status {
         since_unix_ms: None,
         remaining: None,
         waiters: Some(Vec::new()),
+        more_waiters: 0,
         note: None,
     }
 }

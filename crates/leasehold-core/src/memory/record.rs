@@ -105,6 +105,7 @@ impl Record {
             since_unix_ms: owner.map(|_| self.since_unix_ms),
             remaining: (state != State::Free).then(|| self.handoff.remaining(now)),
             waiters: Some(self.handoff.waiters().map(waiter).collect()),
+            more_waiters: 0,
             note: None,
         }
     }

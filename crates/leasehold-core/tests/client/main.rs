@@ -3,6 +3,7 @@
 mod moments;
 mod passing;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use leasehold_core::backend::{Backend, State};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, telemetry};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::CompositeKey;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 /// A store, a client with faults before it, and the clock of both.
 struct Bench {
@@ -380,6 +382,64 @@ async fn a_client_that_is_dropped_leaves_no_task_and_no_connection() {
     assert!(watched.upgrade().is_none(), "the background task has not ended");
 }
 
+/// Metrics by name and scope.
+fn measured(snapshotter: &Snapshotter) -> HashMap<(String, Option<String>), DebugValue> {
+    let one = |(key, _, _, value): (CompositeKey, _, _, _)| {
+        let key = key.key();
+        let scope = key.labels().find(|label| label.key() == "scope");
+        ((key.name().to_owned(), scope.map(|label| label.value().to_owned())), value)
+    };
+    snapshotter.snapshot().into_vec().into_iter().map(one).collect()
+}
+
+#[test]
+fn hand_offs_and_waiters_are_counted_where_they_are() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    // Changes since the last look.
+    let counted = || {
+        let seen = measured(&snapshotter);
+        let counter =
+            |scope: &str| match seen[&(telemetry::HANDOFFS.to_owned(), Some(scope.to_owned()))] {
+                DebugValue::Counter(count) => count,
+                ref other => panic!("{other:?}"),
+            };
+        let waiting = match seen[&(telemetry::WAITING.to_owned(), None)] {
+            DebugValue::Gauge(waiting) => waiting.into_inner(),
+            ref other => panic!("{other:?}"),
+        };
+        (counter("local"), counter("remote"), waiting)
+    };
+    metrics::with_local_recorder(&recorder, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bench = Bench::new();
+            let other =
+                metrics::with_local_recorder(&metrics::NoopRecorder, || bench.other_client());
+            let outside = other.lock("m").acquire().await.unwrap();
+            let wanting = |number: u64| {
+                let lock = bench.client.lock("m");
+                tokio::spawn(async move { lock.acquire_within(secs(number)).await })
+            };
+            let (first, second, third) = (wanting(60), wanting(60), wanting(1));
+            others_run().await;
+            assert_eq!(counted(), (0, 0, 3.0));
+            bench.pass(secs(2)).await;
+            assert_eq!(third.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+            assert_eq!(counted(), (0, 0, -1.0));
+            outside.release().await.unwrap();
+            let first = first.await.unwrap().unwrap();
+            assert_eq!(counted(), (0, 1, -1.0));
+            first.release().await.unwrap();
+            let second = second.await.unwrap().unwrap();
+            assert_eq!(counted(), (1, 0, -1.0));
+            second.release().await.unwrap();
+            bench.client.lock("m").acquire().await.unwrap().release().await.unwrap();
+            assert_eq!(counted(), (0, 0, 0.0), "nobody waited for that one");
+        });
+    });
+}
+
 #[test]
 fn the_metrics_are_those_that_are_documented() {
     let recorder = DebuggingRecorder::new();
@@ -400,7 +460,7 @@ fn the_metrics_are_those_that_are_documented() {
             drop(guard);
         });
     });
-    let mut seen = std::collections::HashMap::new();
+    let mut seen = HashMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         assert!(key.key().labels().any(|label| label.key() == "engine"), "{key:?}");
         seen.insert(key.key().name().to_owned(), value);

@@ -70,6 +70,7 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
         since_unix_ms: record.as_ref().map(Record::since_unix_ms),
         remaining: None,
         waiters: None,
+        more_waiters: 0,
         note: None,
     };
     let mut waiters = Line(&files.line).waiters()?;
@@ -155,6 +156,7 @@ fn unreadable(directory: &Directory, name: Name, error: &leasehold_core::Error) 
         since_unix_ms: None,
         remaining: None,
         waiters: None,
+        more_waiters: 0,
         note: Some(error.message().to_owned()),
     }
 }

@@ -1,12 +1,19 @@
--- KEYS: one record each. Answers, three each: the record or nil, the server's time in us, and the
--- first hundred in line with their tickets (the time in us at which they came).
+-- KEYS: one record each. Answers, four each: the record or nil, the server's time in us, the first
+-- hundred in line with their tickets (the time in us at which they came), and how many all are.
 local now = string.format('%.0f', NOW)
 local answers = {}
 for i, key in ipairs(KEYS) do
   local r = redis.pcall('GET', key)
-  answers[3 * i - 2] = type(r) == 'table' and 'foreign' or r
-  answers[3 * i - 1] = now
+  answers[4 * i - 3] = type(r) == 'table' and 'foreign' or r
+  answers[4 * i - 2] = now
   local queue = redis.pcall('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
-  answers[3 * i] = queue.err and {} or queue
+  if queue.err then queue = {} end
+  answers[4 * i - 1] = queue
+  answers[4 * i] = #queue / 2
+  if #queue == 200 then
+    -- By commands that waiting needs anyway, so that this needs no right of its own.
+    local last = redis.call('ZRANGE', key .. ':q', '-1', '-1')[1]
+    answers[4 * i] = redis.call('ZRANK', key .. ':q', last) + 1
+  end
 end
 return answers

@@ -6,12 +6,14 @@
 mod connection;
 mod holes;
 mod late;
+mod leaving;
 mod list;
 mod messages;
 mod refused;
 mod scripts;
 mod server;
 mod side;
+mod soak;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +22,10 @@ use std::time::Duration;
 use leasehold_conformance::kit::{RedisServer, Settings, required};
 use leasehold_core::{Client, Error, StoreUrl};
 use libtest_mimic::{Arguments, Trial};
+
+/// Counts what is in use, for those who must leave nothing behind.
+#[global_allocator]
+static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 /// A test in a runtime of its own.
 type Test = (&'static str, fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>);
@@ -33,6 +39,12 @@ macro_rules! test {
 use test;
 
 fn main() -> ExitCode {
+    if let Some(role) = soak::Role::told() {
+        return role.play();
+    }
+    if let Some(store) = leaving::told() {
+        return leaving::play(&store);
+    }
     let arguments = Arguments::from_args();
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
@@ -44,7 +56,10 @@ fn main() -> ExitCode {
         ("scripts", scripts::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
+        ("leaving", leaving::TESTS),
+        ("soak", soak::TESTS),
     ];
+    let limit = Duration::from_secs(90) + soak::duration();
     let mut trials = Vec::new();
     for (group, tests) in groups {
         for &(name, test) in tests {
@@ -53,10 +68,10 @@ fn main() -> ExitCode {
                     .worker_threads(2)
                     .enable_all()
                     .build()?;
-                let limited = async { tokio::time::timeout(Duration::from_secs(90), test()).await };
+                let limited = async { tokio::time::timeout(limit, test()).await };
                 let done = runtime.block_on(limited);
                 runtime.shutdown_timeout(Duration::from_secs(5));
-                done.map_err(|_| "not done within 90 s")?;
+                done.map_err(|_| format!("not done within {limit:?}"))?;
                 Ok(())
             };
             trials.push(Trial::test(format!("{group}::{name}"), run).with_ignored_flag(missing));

@@ -167,16 +167,18 @@ impl Server {
         }
         let texts = |value: &Value| value.items().iter().map(Value::text).collect();
         let status = self.admin.receive().unwrap();
-        assert_eq!(status.items().len(), 3 * LOCKS.min(locks.len()), "{status:?}");
+        assert_eq!(status.items().len(), 4 * LOCKS.min(locks.len()), "{status:?}");
         let mut stored = Vec::new();
-        for answers in status.items().chunks(3) {
+        for answers in status.items().chunks(4) {
             let record = match &answers[0] {
                 Value::Null => None,
                 other => Some(other.text()),
             };
+            let queue: Vec<String> = texts(&answers[2]);
+            assert_eq!(answers[3].integer(), Some(queue.len() as i64 / 2));
             let tombs = texts(&self.admin.receive().unwrap());
             let lives_ms = self.admin.receive().unwrap().integer().unwrap();
-            stored.push(Stored { record, lives_ms, queue: texts(&answers[2]), tombs });
+            stored.push(Stored { record, lives_ms, queue, tombs });
         }
         stored
     }

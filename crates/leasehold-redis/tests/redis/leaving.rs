@@ -1,0 +1,175 @@
+//! Thousands of waiters that time out or are dropped at any moment: nothing of them is left, at the
+//! engine or in the process.
+//!
+//! 2,000 at a time; `LEASEHOLD_LEAVING=10000` is more. In a process of its own, so that its memory
+//! is that of the waiters.
+
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::backend::State;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::{Client, ErrorKind, Guard, Lock, Usage};
+use tokio::task::JoinSet;
+
+use crate::{Test, connect, plain, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(waiters_that_leave_redis_leave_nothing),
+    test!(waiters_that_leave_memory_leave_nothing),
+];
+
+const ROLE: &str = "LEASEHOLD_LEAVING_PROCESS";
+const ROUNDS: usize = 6;
+/// After these maps and buffers have the size that they need.
+const WARM: usize = 2;
+/// What the process may grow by for each waiter of the other rounds. A waiter takes hundreds of
+/// bytes; 20 connections take some time until all of their buffers have met the worst case.
+const GROWTH: usize = 32;
+/// Clients that wait for the same names.
+const CLIENTS: usize = 20;
+
+async fn waiters_that_leave_redis_leave_nothing() {
+    let server = plain();
+    leave(&server.url());
+    let keys = server.admin(&["KEYS", "*:q"]).unwrap();
+    assert!(keys.items().is_empty(), "{keys:?}");
+}
+
+async fn waiters_that_leave_memory_leave_nothing() {
+    leave("memory:");
+}
+
+fn leave(store: &str) {
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new(program).env(ROLE, store).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{wrong}");
+    print!("{said}");
+}
+
+/// The store, when this process was started to let waiters leave.
+pub(crate) fn told() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+pub(crate) fn play(store: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.unwrap().block_on(rounds(store));
+    ExitCode::SUCCESS
+}
+
+async fn rounds(url: &str) {
+    let count = std::env::var("LEASEHOLD_LEAVING").ok().and_then(|text| text.parse().ok());
+    let count = count.unwrap_or(2000);
+    let store = MemoryStore::new();
+    let open = async || match url {
+        "memory:" => Client::new(Arc::new(store.connect())).unwrap(),
+        url => connect(url).await,
+    };
+    let holder = open().await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(open().await);
+    }
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (mut tasks, mut memory) = (0, 0);
+    for round in 1..=ROUNDS {
+        let here = in_one_process(&holder, &clients[0], count).await;
+        let there = at_the_engine(&holder, &clients, count).await;
+        for client in clients.iter().chain([&holder]) {
+            client.settle().await;
+            assert_eq!(client.usage(), Usage::default(), "round {round}");
+        }
+        for status in holder.list("", 1_000_000).await.unwrap() {
+            assert_eq!(status.state, State::Free, "{status:?}");
+            assert!(status.waiters.as_ref().is_some_and(Vec::is_empty), "{status:?}");
+        }
+        let (tasks_now, memory_now) = (alive(), in_use());
+        println!(
+            "{url} round {round}: {count} in line, of whom {here} got it; {count} in queues, of \
+             whom {there} got it; {tasks_now} tasks, {} KiB",
+            memory_now >> 10
+        );
+        if round <= WARM {
+            (tasks, memory) = (tasks_now, memory_now);
+        }
+        assert!(tasks_now <= tasks, "{tasks_now} tasks, {tasks} before");
+        let allowed = memory + round.saturating_sub(WARM) * 2 * count * GROWTH;
+        assert!(memory_now <= allowed, "{memory_now} bytes, {memory} before");
+    }
+}
+
+/// All tasks of one client want one lock; how many got it.
+async fn in_one_process(holder: &Client, client: &Client, count: usize) -> usize {
+    let held = holder.lock("one").acquire().await.unwrap();
+    let waiting = (0..count).map(|_| client.lock("one")).collect();
+    leaving(waiting, vec![held]).await
+}
+
+/// Clients that each stand in the queues of many locks; how many got one.
+async fn at_the_engine(holder: &Client, clients: &[Client], count: usize) -> usize {
+    let mut held = Vec::new();
+    let mut waiting = Vec::new();
+    for number in 0..count / clients.len() {
+        let name = format!("many/{number}");
+        held.push(holder.lock(&name).acquire().await.unwrap());
+        waiting.extend(clients.iter().map(|client| client.lock(&name)));
+    }
+    leaving(waiting, held).await
+}
+
+/// Lets all wait, each for a time at random, while the holders let go at random.
+async fn leaving(waiting: Vec<Lock>, held: Vec<Guard>) -> usize {
+    let mut tasks = JoinSet::new();
+    let mut aborted = Vec::new();
+    for (number, lock) in waiting.into_iter().enumerate() {
+        let patience = Duration::from_micros(fastrand::u64(0..500_000));
+        let task = tasks.spawn(async move {
+            let guard = match number % 3 {
+                0 => match lock.acquire_within(patience).await {
+                    Err(error) if error.kind() == ErrorKind::Timeout => None,
+                    acquired => Some(acquired.unwrap()),
+                },
+                1 => tokio::time::timeout(patience, lock.acquire()).await.ok().map(Result::unwrap),
+                _ => Some(lock.acquire().await.unwrap()),
+            };
+            guard.map(drop)
+        });
+        if number % 3 == 2 {
+            aborted.push((patience, task));
+        }
+    }
+    let aborting = tokio::spawn(async move {
+        aborted.sort_by_key(|(patience, _)| *patience);
+        let mut slept = Duration::ZERO;
+        for (patience, task) in aborted {
+            tokio::time::sleep(patience - slept).await;
+            slept = patience;
+            task.abort();
+        }
+    });
+    let mut holding = JoinSet::new();
+    for guard in held {
+        holding.spawn(async move {
+            tokio::time::sleep(Duration::from_micros(fastrand::u64(0..600_000))).await;
+            guard.release().await.unwrap();
+        });
+    }
+    let mut got = 0;
+    while let Some(done) = tasks.join_next().await {
+        got += usize::from(matches!(done, Ok(Some(()))));
+        assert!(!done.is_err_and(|error| error.is_panic()), "a waiter panicked");
+    }
+    aborting.await.unwrap();
+    holding.join_all().await;
+    got
+}
+
+/// Memory in use in this process, in bytes, to the byte.
+fn in_use() -> usize {
+    let stats = crate::ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
