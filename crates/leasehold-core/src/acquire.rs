@@ -125,8 +125,6 @@ struct Acquire<'a> {
     pursuit: Option<Pursuit>,
     /// It has been counted among those who found the lock taken.
     contended: bool,
-    /// The engine has said that its attempt stands in the queue.
-    queued: bool,
 }
 
 impl<'a> Acquire<'a> {
@@ -138,7 +136,7 @@ impl<'a> Acquire<'a> {
         place: Place,
     ) -> Self {
         let slot = Arc::new(Slot::new(wish));
-        Self { client, name, options, slot, place, pursuit: None, contended: false, queued: false }
+        Self { client, name, options, slot, place, pursuit: None, contended: false }
     }
 
     /// Joins the line.
@@ -285,10 +283,7 @@ impl<'a> Acquire<'a> {
                     pursuit.known = pursuit.unanswered;
                     return Ok(Outcome::Busy);
                 }
-                Ok(Answer::Queued { ask_again, .. }) => {
-                    self.queued = true;
-                    ask_again
-                }
+                Ok(Answer::Queued { ask_again, .. }) => ask_again,
                 Ok(Answer::Busy { ask_again }) => ask_again.unwrap_or_else(|| busy.next(jitter())),
                 Err(error) if error.kind().is_certain() => return Err(error),
                 Err(error) => {
@@ -393,7 +388,7 @@ impl<'a> Acquire<'a> {
         let hold = self.prepare(attempt, grant.tokens, lease, now, pursuit.is_suspect());
         let hold = Arc::new(hold);
         self.pursuit = None;
-        if self.queued || offer {
+        if self.contended || offer {
             shared.meters.remote.increment(1);
         }
         shared.look_after(&hold);

@@ -14,7 +14,7 @@ pub const CONTENDED: &str = "leasehold_contended_total";
 /// Acquisitions whose waiting time was up.
 pub const TIMED_OUT: &str = "leasehold_timed_out_total";
 /// Locks that passed from one who let go to one who waited. Label `scope`: `local` for a lease that
-/// was passed on in this process, `remote` for one that was waited for in the engine's queue.
+/// was passed on in this process, `remote` for one that the engine has granted.
 pub const HANDOFFS: &str = "leasehold_handoffs_total";
 /// Renewals that came through.
 pub const RENEWED: &str = "leasehold_renewed_total";

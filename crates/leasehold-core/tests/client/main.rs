@@ -421,19 +421,23 @@ fn hand_offs_and_waiters_are_counted_where_they_are() {
                 let lock = bench.client.lock("m");
                 tokio::spawn(async move { lock.acquire_within(secs(number)).await })
             };
-            let (first, second, third) = (wanting(60), wanting(60), wanting(1));
+            let (first, second, third) = (wanting(60), wanting(60), wanting(60));
+            let impatient = wanting(1);
             others_run().await;
-            assert_eq!(counted(), (0, 0, 3.0));
+            assert_eq!(counted(), (0, 0, 4.0));
             bench.pass(secs(2)).await;
-            assert_eq!(third.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+            assert_eq!(impatient.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
             assert_eq!(counted(), (0, 0, -1.0));
             outside.release().await.unwrap();
             let first = first.await.unwrap().unwrap();
             assert_eq!(counted(), (0, 1, -1.0));
             first.release().await.unwrap();
             let second = second.await.unwrap().unwrap();
-            assert_eq!(counted(), (1, 0, -1.0));
+            assert_eq!(counted(), (0, 1, -1.0), "the first has reserved no tokens to pass on");
             second.release().await.unwrap();
+            let third = third.await.unwrap().unwrap();
+            assert_eq!(counted(), (1, 0, -1.0));
+            third.release().await.unwrap();
             bench.client.lock("m").acquire().await.unwrap().release().await.unwrap();
             assert_eq!(counted(), (0, 0, 0.0), "nobody waited for that one");
         });
