@@ -22,9 +22,9 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ROLE: &str = "LEASEHOLD_LEAVING_PROCESS";
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 7;
 /// After these maps and buffers have the size that they need.
-const WARM: usize = 2;
+const WARM: usize = 4;
 /// What the process may grow by for each waiter of the other rounds. A waiter takes hundreds of
 /// bytes; 20 connections take some time until all of their buffers have met the worst case.
 const GROWTH: usize = 32;
