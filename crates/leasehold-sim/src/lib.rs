@@ -2,4 +2,5 @@
 //! within a bound, and random scripts that several engines are compared by.
 
 pub mod handoff_model;
+pub mod quorum_model;
 pub mod script;

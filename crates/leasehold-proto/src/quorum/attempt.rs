@@ -131,6 +131,16 @@ impl Attempt {
             && self.seats.iter().all(|seat| seat.waits.is_none())
     }
 
+    /// It is being given back, or has been: it holds nothing and never will.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. })
+    }
+
+    /// The round of the request to a node that a reply is waited for.
+    pub fn waits_for(&self, node: usize) -> Option<u32> {
+        self.seats.get(node)?.waits.map(|wait| wait.round)
+    }
+
     /// The attempt's id.
     pub fn id(&self) -> AttemptId {
         self.terms.attempt

@@ -11,7 +11,7 @@ impl Attempt {
     /// count any more.
     pub fn renew(&mut self, now: Now, ttl: Duration) {
         let Phase::Held { token, .. } = self.phase else { return };
-        if self.has_ended(now) {
+        if self.is_over(now) {
             return self.lose();
         }
         self.begin(now);
@@ -42,7 +42,7 @@ impl Attempt {
         let counts = self.count(|seat| seat.vote == Vote::Renewed && seat.owns_before(self.first));
         let open = self.count(|seat| seat.waits.is_some());
         if counts >= self.majority() {
-            if self.has_ended(now) {
+            if self.is_over(now) {
                 return self.lose();
             }
             let until = self.full_term();
@@ -62,7 +62,7 @@ impl Attempt {
         self.events.push_back(Event::Lost);
     }
 
-    fn has_ended(&self, now: Now) -> bool {
+    fn is_over(&self, now: Now) -> bool {
         self.deadline.is_none_or(|deadline| deadline.has_passed(now))
     }
 }
