@@ -32,6 +32,9 @@ pub const AHEAD: Duration = Duration::from_secs(3600);
 /// stands in.
 pub const RETENTION: Duration = Duration::from_secs(3600);
 
+/// How long a node refuses an attempt that was ended before its acquire arrived.
+pub const TOMBSTONE: Duration = crate::handoff::TOMBSTONE;
+
 /// How many of the *configured* nodes are a majority.
 pub const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1

@@ -4,3 +4,4 @@
 pub mod handoff_model;
 pub mod quorum_model;
 pub mod script;
+pub mod simulator;

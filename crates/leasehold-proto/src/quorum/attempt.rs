@@ -90,7 +90,7 @@ impl Attempt {
             return;
         }
         match self.phase {
-            Phase::Ending { .. } => self.release_reply(node, reply),
+            Phase::Ending { .. } => self.release_reply(now, node, reply),
             Phase::Lost => seat.settle(reply),
             Phase::Held { .. } => self.renew_reply(now, node, round, reply),
             Phase::Asking | Phase::Committing(_) => self.acquire_reply(now, node, reply),

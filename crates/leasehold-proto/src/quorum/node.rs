@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply};
+use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, TOMBSTONE};
 use crate::{AttemptId, Now, Token};
 
 /// One independent node with locks of names `K`.
@@ -30,7 +30,7 @@ pub struct Lease {
     pub remaining: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Record {
     /// 0 = none: only an ended attempt is remembered.
     counter: u64,
@@ -38,6 +38,9 @@ struct Record {
     lease: Option<(AttemptId, u64)>,
     /// The attempt that was ended last, and whether it had the lock then.
     ended: Option<(AttemptId, bool)>,
+    /// Attempts that were ended without having had the lock, and until when they are refused: their
+    /// acquire may still be on its way.
+    tombstones: BTreeMap<AttemptId, u64>,
     /// When the record is as if it had never been.
     forget_ns: u64,
 }
@@ -65,7 +68,7 @@ impl<K: Ord + Clone> Node<K> {
 
     /// Who has a lock.
     pub fn lease(&self, now: Now, lock: &K) -> Option<Lease> {
-        let record = self.record(now, lock);
+        let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns)?;
         let (attempt, until) = record.holder(now)?;
         let remaining = Duration::from_nanos(until - now.steady_ns);
         Some(Lease { attempt, counter: Token::new(record.counter)?, remaining })
@@ -120,7 +123,8 @@ impl<K: Ord + Clone> Node<K> {
         {
             return Reply::Refused(Refusal::TtlTooLong { max_ttl: marker.max_ttl });
         }
-        let mut record = self.record(now, lock);
+        let known = self.locks.remove(lock).filter(|record| record.forget_ns > now.steady_ns);
+        let mut record = known.unwrap_or_default();
         let reply = match op {
             Op::Acquire { attempt, ttl, proposal } => {
                 record.acquire(now, self.high, attempt, ttl, proposal)
@@ -136,11 +140,6 @@ impl<K: Ord + Clone> Node<K> {
             self.locks.insert(lock.clone(), record);
         }
         reply
-    }
-
-    fn record(&self, now: Now, lock: &K) -> Record {
-        let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns);
-        record.copied().unwrap_or_default()
     }
 
     fn meant(&self, process: ProcessId) -> Result<(), Refusal> {
@@ -221,13 +220,21 @@ impl Record {
             self.lease = None;
         }
         self.ended = Some((attempt, held));
+        if !held {
+            // Not at each: many may be there.
+            if self.tombstones.len().is_power_of_two() {
+                self.tombstones.retain(|_, until| *until > now.steady_ns);
+            }
+            self.tombstones.insert(attempt, after(now, TOMBSTONE));
+        }
         self.forget_ns = self.forget_ns.max(after(now, RETENTION));
         if held { Reply::Released } else { Reply::NotHeld }
     }
 
     /// The attempt was ended, or another one has the lock.
     fn refuses(&self, now: Now, attempt: AttemptId) -> Option<Reply> {
-        if self.ended.is_some_and(|(ended, _)| ended == attempt) {
+        let dead = self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns);
+        if dead || self.ended.is_some_and(|(ended, _)| ended == attempt) {
             return Some(Reply::Ended);
         }
         let (_, until) = self.holder(now).filter(|(owner, _)| *owner != attempt)?;

@@ -85,6 +85,11 @@ fn an_ended_attempt_comes_back_by_no_late_message() {
     node.says(1, release(2), Reply::Released);
     node.says(1, renew(2, 10, true), Reply::Ended);
     node.says(1, release(1), Reply::NotHeld);
+    // Others have ended since: it is still refused, for a while.
+    node.says(2, acquire(1, 10), Reply::Ended);
+    node.says(2, release(3), Reply::NotHeld);
+    node.says(59, acquire(1, 10), Reply::Ended);
+    node.says(62, acquire(1, 10), Reply::Granted(token(11)));
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Attempt {
         let denied = Denied { why, tally, seen: self.seen, free_in: self.free_in(tally) };
         self.events.push_back(Event::Denied(denied));
         self.phase = Phase::Ending { told: true };
-        self.release_all(now);
+        self.release_all(now, true);
     }
 
     fn tally(&self) -> Tally {

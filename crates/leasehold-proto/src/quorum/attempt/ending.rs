@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::seat::Vote;
 use super::{Attempt, Phase};
 use crate::Now;
 use crate::quorum::{Event, Op, Refusal, Reply};
@@ -18,15 +19,20 @@ impl Attempt {
         }
         self.phase = Phase::Ending { told: false };
         self.deadline = None;
-        self.release_all(now);
+        self.release_all(now, false);
         self.tell_released();
     }
 
-    /// Every node that has not certainly refused is asked to forget the attempt.
-    pub(super) fn release_all(&mut self, now: Now) {
+    /// Every node that has not certainly refused is asked to forget the attempt; one that has not
+    /// answered yet only when it has granted after all, or its time is up, if that is `patient`
+    /// enough: most of those have refused, and their answer is on its way.
+    pub(super) fn release_all(&mut self, now: Now, patient: bool) {
         self.begin(now);
         for node in 0..self.seats.len() {
             let Some(seat) = self.seats.get_mut(node) else { continue };
+            if patient && seat.waits.is_some() && seat.vote == Vote::Silent {
+                continue;
+            }
             seat.waits = None;
             if seat.suspect {
                 self.send_release(now, node);
@@ -34,10 +40,15 @@ impl Attempt {
         }
     }
 
-    pub(super) fn release_reply(&mut self, node: usize, reply: Reply) {
+    pub(super) fn release_reply(&mut self, now: Now, node: usize, reply: Reply) {
         let Some(seat) = self.seats.get_mut(node) else { return };
-        if let Reply::Unknown | Reply::Refused(Refusal::Unfit) = reply {
-            return; // Asked again when its time is up.
+        let releasing = seat.releases > 0;
+        match reply {
+            Reply::Granted(_) if !releasing => return self.send_release(now, node),
+            // Asked (again) when its time is up.
+            Reply::Unknown => return,
+            Reply::Refused(Refusal::Unfit) if releasing => return,
+            _ => {}
         }
         seat.waits = None;
         seat.suspect = false;
