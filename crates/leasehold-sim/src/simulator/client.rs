@@ -1,18 +1,19 @@
 //! A client of a run: a program that works under the lock, over the real machines.
 
+mod machines;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Admission, Attempt, Event, Terms};
+use leasehold_proto::quorum::{Admission, Attempt, Terms};
 use leasehold_proto::{
-    AttemptId, Backoff, ClientId, Deadline, Lease, LossReason, Now, Step, Terms as LeaseTerms,
-    Token, drift,
+    AttemptId, Backoff, ClientId, Deadline, Lease, Now, Terms as LeaseTerms, Token,
 };
 
 use super::clock::Clock;
 use super::plan::Behaviour;
 use super::world::Parcel;
-use super::{Belief, Bug, MS, Plan, Rng};
+use super::{Belief, Bug, Plan, Rng};
 
 /// One client.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Client {
     backoff: Backoff,
     /// When the last renewal was sent.
     renewed: Now,
+    /// How far the time that its machines see lies behind, with a planted bug.
+    lag: u64,
     /// True since it was stopped, or its clock jumped, until it has had time to notice.
     pub(super) startled: bool,
 }
@@ -105,6 +108,7 @@ impl Client {
             sequence: 0,
             backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
             renewed: now,
+            lag: 0,
             startled: false,
         }
     }
@@ -135,7 +139,12 @@ impl Client {
             Phase::Writes { at, .. } => Some(at),
             Phase::Waits { .. } | Phase::Gone => None,
         };
-        let machines = self.attempts.iter().filter_map(Attempt::poll_timeout).map(when);
+        let slow = self.machine_now(time);
+        let machines = self
+            .attempts
+            .iter()
+            .filter_map(Attempt::poll_timeout)
+            .map(|due| when(Deadline::after(self.clock.read(time), due.remaining(slow))));
         let lease = self.lease.as_ref().and_then(Lease::next_timeout).map(when);
         let now = self.clock.read(time);
         let admission = self.admission.as_ref().and_then(|one| one.poll_timeout(now)).map(when);
@@ -150,7 +159,8 @@ impl Client {
         if let Some(admission) = &mut self.admission {
             admission.handle_timeout(now);
         }
-        self.attempts.iter_mut().for_each(|attempt| attempt.handle_timeout(now));
+        let slow = self.machine_now(time);
+        self.attempts.iter_mut().for_each(|attempt| attempt.handle_timeout(slow));
         self.listen(plan, time, rng, said);
         self.watch(plan, time, rng, said);
         self.startled = false;
@@ -200,7 +210,7 @@ impl Client {
         let now = self.clock.read(time);
         self.lease = None;
         if let Some(attempt) = self.attempts.last_mut() {
-            attempt.release(now);
+            attempt.release(behind(now, self.lag));
         }
         said.push(Said::Released);
         self.rest(time, rng);
@@ -213,7 +223,13 @@ impl Client {
         };
     }
 
+    /// The time that the attempts' machines are given.
+    pub(super) fn machine_now(&self, time: u64) -> Now {
+        behind(self.clock.read(time), self.lag)
+    }
+
     fn ask(&mut self, plan: &Plan, time: u64) {
+        self.lag = 0;
         let now = self.clock.read(time);
         self.sequence += 1;
         let client = ClientId::from_bits(self.number as u64);
@@ -232,124 +248,6 @@ impl Client {
         };
         self.lease = Some(Lease::ask(now, terms));
     }
-
-    fn listen(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
-        let now = self.clock.read(time);
-        let last = self.attempts.len();
-        for index in 0..last {
-            let current = index + 1 == last;
-            while let Some(event) = self.attempts[index].poll_event() {
-                self.seen = self.seen.max(self.attempts[index].seen());
-                if current {
-                    self.hear(plan, time, now, event, rng, said);
-                }
-            }
-        }
-    }
-
-    fn hear(
-        &mut self,
-        plan: &Plan,
-        time: u64,
-        now: Now,
-        event: Event,
-        rng: &mut Rng,
-        said: &mut Vec<Said>,
-    ) {
-        let bits = rng.bits();
-        let Some(attempt) = self.attempts.last_mut() else { return };
-        let bound = |until: Deadline| match plan.bug {
-            Some(Bug::BoundFromTheReply) => Deadline::after(now, plan.ttl - drift(plan.ttl)),
-            Some(Bug::NoDrift) => Deadline::after(now, until.remaining(now) + drift(plan.ttl)),
-            _ => until,
-        };
-        let timed = belief(plan) == Belief::Deadline;
-        match (event, &mut self.lease, self.phase) {
-            (Event::Held { token, until, .. }, Some(lease), Phase::Wants { .. }) => {
-                if lease.handle_granted(now, timed.then(|| bound(until)), false, bits).is_err() {
-                    return self.finish(time, rng, said);
-                }
-                if plan.bug == Some(Bug::SetThenExpire) {
-                    attempt.renew(now, plan.ttl);
-                }
-                self.backoff.reset();
-                let attempt = attempt.id();
-                let until = time + rng.between(self.behaviour.hold.0, self.behaviour.hold.1);
-                self.phase = Phase::Works { until, token: token.get(), read: [0; 2] };
-                said.push(Said::Held { attempt, token });
-            }
-            (Event::Denied(denied), _, Phase::Wants { since, .. }) => {
-                self.lease = None;
-                let mut pause = self.backoff.next(bits).as_nanos() as u64 + MS;
-                self.force = false;
-                if plan.bug == Some(Bug::TimestampInTheValue)
-                    && let Some(free_in) = denied.free_in
-                {
-                    // By the time in the value it is over: it is replaced.
-                    pause = free_in.as_nanos() as u64 + rng.below(2 * MS);
-                    self.force = true;
-                }
-                self.phase = Phase::Wants { since, again: Some(time + pause) };
-                said.push(Said::Denied);
-            }
-            (Event::Renewed { until }, Some(lease), _) => {
-                // Both count from when the renewal was sent, but for a planted bug.
-                let sent = match plan.bug {
-                    Some(Bug::BoundFromTheReply) => now,
-                    _ => self.renewed,
-                };
-                lease.handle_renewed(sent, now, bits);
-                let _ = until;
-                said.extend(self.token().map(|token| Said::Renewed { token }));
-            }
-            (Event::NotRenewed, Some(lease), _) => lease.handle_renewal_failed(now, bits),
-            (Event::Lost, Some(lease), _) => {
-                if let Step::Lost(_) = lease.handle_lost(LossReason::NotOwner) {
-                    self.lost(time, true, rng, said);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Renews, and notices the end of the lease.
-    fn watch(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
-        let now = self.clock.read(time);
-        loop {
-            let Some(lease) = &mut self.lease else { return };
-            let ended = lease.deadline().is_some_and(|deadline| deadline.has_passed(now));
-            match lease.handle_timeout(now) {
-                Step::Wait => return,
-                Step::Renew => {
-                    self.renewed = now;
-                    let Some(attempt) = self.attempts.last_mut() else { return };
-                    attempt.renew(asked(plan, attempt, now), plan.ttl);
-                    self.listen(plan, time, rng, said);
-                }
-                Step::Lost(_) => {
-                    self.lost(time, !ended || self.startled, rng, said);
-                }
-                Step::End => {}
-            }
-        }
-    }
-
-    /// The token that the program works with.
-    pub(super) fn token(&self) -> Option<Token> {
-        match self.phase {
-            Phase::Works { token, .. } | Phase::Writes { token, .. } | Phase::Waits { token } => {
-                Token::new(token)
-            }
-            _ => None,
-        }
-    }
-
-    fn lost(&mut self, time: u64, in_time: bool, rng: &mut Rng, said: &mut Vec<Said>) {
-        if matches!(self.phase, Phase::Works { .. }) {
-            said.push(Said::Lost { in_time });
-            self.finish(time, rng, said);
-        }
-    }
 }
 
 fn belief(plan: &Plan) -> Belief {
@@ -359,17 +257,6 @@ fn belief(plan: &Plan) -> Belief {
     }
 }
 
-/// The time that a renewal goes by: with a planted bug the client does not look at the clock.
-pub(super) fn asked(plan: &Plan, attempt: &Attempt, now: Now) -> Now {
-    match (plan.bug, attempt.deadline()) {
-        (Some(Bug::RenewalRecreates | Bug::RenewalByExpire), Some(deadline))
-            if deadline.has_passed(now) =>
-        {
-            Now {
-                steady_ns: deadline.steady_ns().saturating_sub(MS),
-                wall_ns: (deadline.unix_ms() * MS).saturating_sub(MS),
-            }
-        }
-        _ => now,
-    }
+fn behind(now: Now, lag: u64) -> Now {
+    Now { steady_ns: now.steady_ns.saturating_sub(lag), wall_ns: now.wall_ns.saturating_sub(lag) }
 }

@@ -1,20 +1,21 @@
 //! A run: the events in the order of their times, and who gets them.
 
+mod links;
+mod trouble;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use leasehold_proto::quorum::{
-    Admission, Founding, Member, Op, ProcessId, Refusal, Reply, Request, Task, TaskReply,
-};
+use leasehold_proto::quorum::{Admission, ProcessId, Reply, Request, Task, TaskReply};
 use leasehold_proto::{AttemptId, Now};
 
-use super::client::{Client, Phase, Said, asked};
+use super::client::{Client, Phase, Said};
 use super::clock::Clock;
 use super::invariants::{Seen, Watch};
 use super::node::Server;
 use super::resource::Resource;
 use super::trace::{Entry, What};
-use super::{Bug, Fault, MS, Plan, Rng, SECOND};
+use super::{Bug, Fault, MS, Plan, Rng};
 
 /// The operator stands behind the clients.
 const OPERATOR: usize = usize::MAX;
@@ -41,9 +42,28 @@ enum Order {
 enum Happens {
     Fault(usize),
     Wake(usize),
-    ToNode { client: usize, life: u32, node: usize, order: Order },
-    ToClient { client: usize, life: u32, parcel: Parcel },
-    Write { client: usize, life: u32, token: u64, read: [u64; 2] },
+    ToNode {
+        client: usize,
+        life: u32,
+        node: usize,
+        order: Order,
+    },
+    ToClient {
+        client: usize,
+        life: u32,
+        parcel: Parcel,
+    },
+    Write {
+        client: usize,
+        life: u32,
+        token: u64,
+        read: [u64; 2],
+    },
+    /// A client's connection to a node was made anew.
+    Reset {
+        client: usize,
+        node: usize,
+    },
     Back(usize),
     Operate,
 }
@@ -180,6 +200,13 @@ impl<'a> World<'a> {
                     self.give(client, Some(parcel));
                 }
             }
+            Happens::Reset { client, node } => {
+                let now = self.clients[client].clock.read(self.time);
+                if let Some(admission) = &mut self.clients[client].admission {
+                    admission.handle_doubt(now, node);
+                    self.give(client, None);
+                }
+            }
             Happens::Write { client, life, token, read } => self.write(client, life, token, read),
             Happens::Back(client) => {
                 let life = self.clients[client].life;
@@ -300,143 +327,6 @@ impl<'a> World<'a> {
         self.nodes.iter().filter(has).count()
     }
 
-    /// Sends what a client's machines want to be sent.
-    fn send(&mut self, number: usize) {
-        loop {
-            let time = self.time;
-            let client = &mut self.clients[number];
-            let now = client.clock.read(time);
-            let mut found = None;
-            for attempt in &mut client.attempts {
-                if let Some(request) = attempt.poll_request() {
-                    found = Some((attempt.id(), request));
-                    break;
-                }
-            }
-            if let Some((id, request)) = found {
-                let node = client.place(self.plan, request.node);
-                let naive = self.plan.bug == Some(Bug::NaiveMaximum);
-                let process = client.admission.as_ref().map(|one| one.process(node));
-                let at_once = match (request.op, process) {
-                    (Op::Commit { .. }, _) if naive => Some(Reply::Committed),
-                    (_, Some(None)) => {
-                        let known = client.admission.as_ref().map(|one| one.member(now, node));
-                        let unknown = known == Some(Member::Unknown);
-                        let refusal = if unknown { Refusal::Unfit } else { Refusal::NotAdmitted };
-                        Some(Reply::Refused(refusal))
-                    }
-                    _ => None,
-                };
-                if let Some(reply) = at_once {
-                    let life = client.life;
-                    let parcel = Parcel::Reply(id, request, reply);
-                    self.at(time, Happens::ToClient { client: number, life, parcel });
-                } else {
-                    let force = client.force && matches!(request.op, Op::Acquire { .. });
-                    let order = Order::Vote(id, request, process.flatten(), force);
-                    self.post(number, node, order);
-                }
-                continue;
-            }
-            let Some((node, serial, task)) =
-                client.admission.as_mut().and_then(Admission::poll_task)
-            else {
-                return;
-            };
-            self.post(number, node, Order::Task(serial, task));
-        }
-    }
-
-    /// A message goes out: it is lost, late, or comes twice.
-    fn post(&mut self, client: usize, node: usize, order: Order) {
-        let life = self.clients.get(client).map_or(0, |client| client.life);
-        for _ in 0..self.copies() {
-            let extra = self
-                .slow
-                .iter()
-                .filter(|slow| slow.0 == client && slow.1 == node && slow.3 > self.time)
-                .map(|slow| slow.2)
-                .sum::<u64>();
-            let later = self.time + self.delay() + extra;
-            self.at(later, Happens::ToNode { client, life, node, order });
-        }
-    }
-
-    fn copies(&mut self) -> usize {
-        let network = &self.plan.network;
-        match self.calm {
-            true => 1,
-            false if self.rng.chance(network.lost) => 0,
-            false => 1 + usize::from(self.rng.chance(network.twice)),
-        }
-    }
-
-    fn delay(&mut self) -> u64 {
-        let network = &self.plan.network;
-        let delay = self.rng.between(network.delay.0, network.delay.1);
-        match !self.calm && self.rng.chance(network.late.0) {
-            true => delay + self.rng.below(network.late.1),
-            false => delay,
-        }
-    }
-
-    fn is_cut(&self, client: usize, node: usize) -> bool {
-        self.cuts.iter().any(|cut| cut.0 == client && cut.1 == node && cut.2 > self.time)
-    }
-
-    fn serve(&mut self, client: usize, life: u32, node: usize, order: Order) {
-        if self.nodes[node].down_until > self.time || self.is_cut(client, node) {
-            return;
-        }
-        let parcel = match order {
-            Order::Vote(attempt, request, process, force) => {
-                let lag = self.rng.between(20 * MS, 400 * MS);
-                let time = self.time;
-                let reply = self.nodes[node].serve(time, lag, process, request.op, force);
-                self.note(node);
-                Parcel::Reply(attempt, request, reply)
-            }
-            Order::Task(serial, task) => {
-                let reply = self.nodes[node].task(task);
-                Parcel::Done(node, serial, self.recovered(node, reply))
-            }
-        };
-        if self.mute.iter().any(|one| one.0 == client && one.1 == node && one.2 > self.time) {
-            return;
-        }
-        for _ in 0..self.copies() {
-            let later = self.time + self.delay();
-            self.at(later, Happens::ToClient { client, life, parcel });
-        }
-    }
-
-    /// What a node says of its tokens, with the planted bugs of recovery.
-    fn recovered(&self, node: usize, reply: TaskReply) -> TaskReply {
-        match (self.plan.bug, reply) {
-            (Some(Bug::RecoveryBeforeWaiting), TaskReply::High { max_ttl, .. }) => {
-                TaskReply::High { high: self.early.get(node).copied().unwrap_or(0), max_ttl }
-            }
-            // Only the last one is asked.
-            (Some(Bug::RecoveryFromTooFew), TaskReply::High { max_ttl, .. })
-                if node + 1 < self.nodes.len() =>
-            {
-                TaskReply::High { high: 0, max_ttl }
-            }
-            _ => reply,
-        }
-    }
-
-    /// Writes down whose lease is on a node.
-    fn note(&mut self, node: usize) {
-        if self.plan.traced {
-            let owner = self.nodes[node].lease(self.time).and_then(|lease| owner_of(lease.attempt));
-            if owner != self.owners[node] {
-                self.owners[node] = owner;
-                self.tell(What::Lease(node, owner));
-            }
-        }
-    }
-
     fn write(&mut self, client: usize, life: u32, token: u64, read: [u64; 2]) {
         let plain = self.resources[0].write(token, read[0] + 1);
         let fenced = self.resources[1].write(token, read[1] + 1);
@@ -464,113 +354,6 @@ impl<'a> World<'a> {
         (0..self.clients.len()).find(|client| self.clients[*client].believes(self.plan, self.time))
     }
 
-    fn fault(&mut self, fault: Fault) {
-        let until = |time: u64| self.time.saturating_add(time);
-        match fault {
-            Fault::Pause { client, time } => {
-                self.clients[client].stopped_until = until(time);
-                self.tell(What::Stops(client));
-                self.wakes[client] = u64::MAX;
-                self.settle(client);
-            }
-            Fault::PauseHolder { time } => {
-                if let Some(client) = self.holder() {
-                    self.fault(Fault::Pause { client, time });
-                }
-            }
-            Fault::PauseAsker { time } => self.ambush = Some(time),
-            Fault::Crash { client, back } => {
-                let back = until(back);
-                self.clients[client].phase = Phase::Gone;
-                self.clients[client].life += 1;
-                self.watch.released(client, self.time);
-                self.tell(What::Dies(client));
-                if back < self.plan.end {
-                    self.at(back, Happens::Back(client));
-                }
-            }
-            Fault::CrashHolder { back } => {
-                if let Some(client) = self.holder() {
-                    self.fault(Fault::Crash { client, back });
-                }
-            }
-            Fault::NodeClock { node, by } => {
-                self.nodes[node].clock.wall += by;
-                self.nodes[node].clock.steady += by;
-                self.watch.forgets(self.time);
-                let word = if by > 0 { "ahead" } else { "back" };
-                self.tell(What::Node(
-                    node,
-                    format!("its clock jumps {} s {word}", by.abs() / SECOND as i64),
-                ));
-                self.note(node);
-            }
-            Fault::ClientClock { client, by } => {
-                self.clients[client].clock.wall += by;
-                self.clients[client].startled = true;
-                self.wakes[client] = u64::MAX;
-                self.tell(What::Client(client, "its wall clock jumps".to_owned()));
-                self.settle(client);
-            }
-            Fault::NodeRate { .. } => {}
-            Fault::NodeDown { node, time } => {
-                self.nodes[node].down_until = until(time);
-                self.tell(What::Node(node, "it cannot be reached".to_owned()));
-            }
-            Fault::Restart { node, time } => {
-                let now = self.time;
-                self.early = self.nodes.iter().map(Server::high).collect();
-                self.nodes[node].restart(now, time);
-                self.watch.forgets(now);
-                self.tell(What::Node(node, "it is started again".to_owned()));
-                self.note(node);
-            }
-            Fault::Cut { client, node, time } => {
-                let until = until(time);
-                self.cuts.push((client, node, until));
-                self.tell(What::Client(client, format!("it cannot reach node {}", letter(node))));
-            }
-            Fault::LoseReplies { client, node, time } => {
-                let until = until(time);
-                self.mute.push((client, node, until));
-                let text = format!("replies of node {} are lost", letter(node));
-                self.tell(What::Client(client, text));
-            }
-            Fault::Delay { client, node, by, time } => {
-                let until = until(time);
-                self.slow.push((client, node, by, until));
-            }
-            Fault::Operator => {
-                let founding = Some(Founding::AfterLoss);
-                let nodes = self.nodes.len();
-                let now = operator_clock(self.time);
-                self.operator = Some(Admission::new(now, nodes, self.plan.ttl, founding));
-                self.tell(What::Node(0, "quorum init --after-loss".to_owned()));
-                self.operate();
-            }
-            Fault::Calm => {
-                self.calm = true;
-                self.cuts.clear();
-                self.mute.clear();
-                self.slow.clear();
-            }
-        }
-    }
-
-    /// What the operator's command has to do now.
-    fn operate(&mut self) {
-        while let Some((node, serial, task)) = self.operator.as_mut().and_then(Admission::poll_task)
-        {
-            self.post(OPERATOR, node, Order::Task(serial, task));
-        }
-        let now = operator_clock(self.time);
-        let next = self.operator.as_ref().and_then(|operator| operator.poll_timeout(now));
-        if let Some(next) = next {
-            let left = next.remaining(now).as_nanos() as u64;
-            self.at(self.time + left + MS, Happens::Operate);
-        }
-    }
-
     fn finish(self) -> (Seen, Vec<Entry>) {
         let nodes = self.nodes.iter().filter(|node| {
             node.lease(self.plan.end).is_some_and(|lease| lease.remaining > self.plan.ttl * 2)
@@ -578,52 +361,6 @@ impl<'a> World<'a> {
         let orphans = nodes.count();
         let seen = self.watch.finish(self.plan, &self.resources, orphans);
         (seen, self.trace)
-    }
-}
-
-impl Client {
-    /// Takes what has arrived.
-    fn take(
-        &mut self,
-        plan: &Plan,
-        time: u64,
-        rng: &mut Rng,
-        parcel: Parcel,
-        said: &mut Vec<Said>,
-    ) {
-        let now = self.clock.read(time);
-        match parcel {
-            Parcel::Written => self.written(time, rng, said),
-            Parcel::Done(node, serial, reply) => {
-                let bits = rng.bits();
-                if let Some(admission) = &mut self.admission {
-                    admission.handle_reply(now, node, serial, reply, bits);
-                }
-            }
-            Parcel::Reply(id, request, reply) => {
-                let place = self.place(plan, request.node);
-                if let (Some(admission), Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted)) =
-                    (&mut self.admission, reply)
-                {
-                    admission.handle_doubt(now, place);
-                }
-                let late = plan.bug == Some(Bug::LateRepliesAccepted);
-                if let Some(attempt) = self.attempts.iter_mut().find(|one| one.id() == id) {
-                    let last = attempt.waits_for(request.node).filter(|_| late);
-                    let round = last.unwrap_or(request.round);
-                    let now = asked(plan, attempt, now);
-                    attempt.handle_reply(now, request.node, round, reply);
-                }
-            }
-        }
-    }
-
-    /// Which node an attempt means.
-    fn place(&self, plan: &Plan, node: usize) -> usize {
-        match plan.bug {
-            Some(Bug::MajorityOfConnected) => self.connected.get(node).copied().unwrap_or(node),
-            _ => node,
-        }
     }
 }
 
