@@ -58,8 +58,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "model",
-        args: "[--full]",
-        about: "explores the hand-off protocol exhaustively (minutes; --full: more, with gigabytes)",
+        args: "[--full] [hand-off|quorum]",
+        about: "explores the protocols exhaustively (minutes; --full: more, with gigabytes)",
         run: model::model,
     },
     Task {

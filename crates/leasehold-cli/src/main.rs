@@ -12,6 +12,8 @@ mod force_release;
 mod foreign;
 mod group;
 mod human;
+#[cfg(feature = "lab")]
+mod lab;
 mod list;
 mod live;
 mod locate;
@@ -74,6 +76,8 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))
         }
+        #[cfg(feature = "lab")]
+        Command::Lab(args) => lab::lab(&args, voice),
         Command::Completions(args) => completions::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }

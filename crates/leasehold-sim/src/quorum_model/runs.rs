@@ -54,5 +54,4 @@ pub const RUNS: &[Run] = &[
     run("five nodes, two down", Size::Medium, Setup { nodes: 5, down: 2, proposals: 2, ..PLAIN }),
     run("two leases end early", Size::Large, Setup { proposals: 2, expiries: 2, ..PLAIN }),
     run("a node forgets, time", Size::Large, Setup { clients: 2, attempts: 1, ..FORGETS }),
-    run("renewal, all nodes", Size::Large, Setup { renewals: 1, ticks: 2, ..PLAIN }),
 ];

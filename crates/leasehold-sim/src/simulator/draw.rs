@@ -7,9 +7,9 @@ use super::{Behaviour, Belief, Fault, MS, Memory, Network, Plan, Rng, SECOND, Se
 
 const TTL: Duration = Duration::from_secs(2);
 /// From here on nothing goes wrong any more.
-const CALM: u64 = 20 * SECOND;
+const CALM: u64 = 14 * SECOND;
 /// Long enough for nodes to be admitted again, for leases to end, and for everybody's turn.
-const END: u64 = 45 * SECOND;
+const END: u64 = 32 * SECOND;
 const CLIENTS: usize = 3;
 
 /// What kind of thing goes wrong.
@@ -108,7 +108,7 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
     let nodes = setup.nodes();
     let few = nodes.saturating_sub(nodes / 2 + 1).max(1);
     let most = nodes / 2 + 1;
-    let mut moments: Vec<u64> = (0..3).map(|_| rng.between(SECOND, CALM - 4 * SECOND)).collect();
+    let mut moments: Vec<u64> = (0..3).map(|_| rng.between(SECOND, CALM - 3 * SECOND)).collect();
     moments.sort_unstable();
     let long = |rng: &mut Rng| rng.between(SECOND, 3 * SECOND);
     for time in moments {
@@ -125,8 +125,11 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
             }
             Trouble::Pause => {
                 let stop = rng.between(SECOND / 2, 7 * SECOND / 2);
-                faults.push((time, Fault::PauseHolder { time: stop }));
-                faults.push((time + SECOND, Fault::PauseAsker { time: stop }));
+                let fault = match rng.chance(700) {
+                    true => Fault::PauseHolder { time: stop },
+                    false => Fault::PauseAsker { time: stop },
+                };
+                faults.push((time, fault));
             }
             Trouble::Crash => {
                 let back = rng.between(MS, 3 * SECOND);

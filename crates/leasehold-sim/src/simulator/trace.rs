@@ -16,6 +16,8 @@ pub enum What {
     Asks(usize),
     /// A client was told that it has the lock.
     Holds(usize, Option<u64>),
+    /// Until when the lease of a client that holds the lock is valid by its clock.
+    ValidUntil(usize, u64),
     /// A client does not believe any more that it has the lock: it gave it back.
     Releases(usize),
     /// The same, because it was told of a loss.

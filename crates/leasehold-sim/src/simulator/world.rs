@@ -178,6 +178,14 @@ impl<'a> World<'a> {
         }
     }
 
+    fn tell_deadline(&mut self, number: usize) {
+        let client = &self.clients[number];
+        let deadline = client.lease.as_ref().and_then(|lease| lease.deadline());
+        if let Some(deadline) = deadline {
+            self.tell(What::ValidUntil(number, client.clock.when(self.time, deadline)));
+        }
+    }
+
     fn happen(&mut self, event: Happens) {
         match event {
             Happens::Fault(index) => self.fault(self.plan.faults[index].1),
@@ -292,6 +300,7 @@ impl<'a> World<'a> {
                     self.watch.held(number, time, attempt, token, &others, leases);
                     let shown = self.plan.setup.tokens().then_some(token.get());
                     self.tell(What::Holds(number, shown));
+                    self.tell_deadline(number);
                     others.iter().for_each(|other| self.tell(What::Overlap(*other, number)));
                     continue;
                 }
@@ -299,6 +308,7 @@ impl<'a> World<'a> {
                     let leases =
                         self.clients[number].attempts.last().map(|one| self.leases(one.id()));
                     self.watch.renewed(time, token, leases.unwrap_or(0));
+                    self.tell_deadline(number);
                 }
                 Said::Lost { in_time } => self.watch.lost(in_time),
                 Said::Sends { token, read } => {

@@ -66,7 +66,7 @@ impl Waiter {
     }
 
     pub(super) fn is_broken(&self, plan: &Plan) -> bool {
-        let long = |since: &Option<u64>| since.is_some_and(|since| since + 15 * SECOND < plan.end);
+        let long = |since: &Option<u64>| since.is_some_and(|since| since + 10 * SECOND < plan.end);
         let in_vain = self.wants.iter().any(long);
         let never = self.asked.iter().zip(&self.got).any(|(asked, got)| *asked && *got == 0);
         plan.calm < plan.end && in_vain && never

@@ -6,7 +6,7 @@ use super::{Happens, OPERATOR, Order, World, letter, operator_clock};
 use crate::simulator::client::Phase;
 use crate::simulator::node::Server;
 use crate::simulator::trace::What;
-use crate::simulator::{Fault, MS, SECOND};
+use crate::simulator::{Fault, MS, Memory, SECOND};
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -71,7 +71,12 @@ impl World<'_> {
                     self.at(noticed, Happens::Reset { client, node });
                 }
                 self.watch.forgets(now);
-                self.tell(What::Node(node, "it is started again".to_owned()));
+                let with = match self.plan.setup.memory() {
+                    Memory::Nothing => "it starts again, empty",
+                    Memory::Replica => "its replica takes over, with what it has heard of",
+                    Memory::Everything => "it starts again, with its data",
+                };
+                self.tell(What::Node(node, with.to_owned()));
                 self.note(node);
             }
             Fault::Cut { client, node, time } => {
