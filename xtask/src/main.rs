@@ -5,6 +5,7 @@ mod check;
 mod fix;
 mod generated;
 mod install;
+mod lab;
 mod matrix;
 mod model;
 mod needs;
@@ -55,6 +56,13 @@ const TASKS: &[Task] = &[
         args: "[--check]",
         about: "runs the conformance suite and writes (or compares) docs/guarantees.md",
         run: matrix::matrix,
+    },
+    Task {
+        name: "lab",
+        args: "[--check]",
+        about: "simulates locks under faults and writes (or compares) \
+                docs/guarantees-under-faults.md (minutes)",
+        run: lab::lab,
     },
     Task {
         name: "model",
