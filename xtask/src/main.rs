@@ -5,6 +5,7 @@ mod check;
 mod fix;
 mod generated;
 mod install;
+mod lab;
 mod matrix;
 mod model;
 mod needs;
@@ -57,9 +58,16 @@ const TASKS: &[Task] = &[
         run: matrix::matrix,
     },
     Task {
+        name: "lab",
+        args: "[--check]",
+        about: "simulates locks under faults and writes (or compares) \
+                docs/guarantees-under-faults.md (minutes)",
+        run: lab::lab,
+    },
+    Task {
         name: "model",
-        args: "[--full]",
-        about: "explores the hand-off protocol exhaustively (minutes; --full: more, with gigabytes)",
+        args: "[--full] [hand-off|quorum]",
+        about: "explores the protocols exhaustively (minutes; --full: more, with gigabytes)",
         run: model::model,
     },
     Task {

@@ -1,4 +1,4 @@
-//! `cargo xtask model`: explores the hand-off protocol exhaustively, within the bounds of its runs.
+//! `cargo xtask model`: explores the protocols exhaustively, within the bounds of the models' runs.
 
 use crate::run::{cargo, open};
 

@@ -86,6 +86,13 @@ pub(crate) enum Command {
     /// servers, within two hours; in a directory it stays, and locks nobody out.
     #[cfg(feature = "bench")]
     Bench(leasehold_bench::Bench),
+    /// Play the stories of locks that fail, in a simulator; nothing is locked
+    ///
+    /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, on a set-up
+    /// of your choice: what happens when, and what would have prevented it. Nothing but the files
+    /// that are asked for is written, and no server is needed.
+    #[cfg(feature = "lab")]
+    Lab(LabArgs),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Print a manual page, or write all of them to a directory
@@ -237,6 +244,40 @@ pub(crate) struct ForceReleaseArgs {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `leasehold lab`.
+#[cfg(feature = "lab")]
+#[derive(Args, Clone, Debug)]
+#[command(after_help = manual::LAB_HELP)]
+pub(crate) struct LabArgs {
+    /// `list`, `matrix`, or a story
+    #[arg(value_name = "STORY", default_value = "list", value_parser = utf8())]
+    pub(crate) story: String,
+
+    /// Play the story on this set-up [default: the one that the story is told about]
+    #[arg(long, value_name = "SET-UP", value_parser = utf8())]
+    pub(crate) setup: Option<String>,
+
+    /// What chance is drawn from; the same seed plays the same story
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How many runs a cell of the matrix has
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub(crate) seeds: u64,
+
+    /// Draw the story, or the matrix, into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// The matrix as one JSON object a line
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+
+    /// The matrix as a document
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }
 
 /// `leasehold completions`.

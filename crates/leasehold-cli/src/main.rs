@@ -14,6 +14,8 @@ mod force_release;
 mod foreign;
 mod group;
 mod human;
+#[cfg(feature = "lab")]
+mod lab;
 mod list;
 mod live;
 mod locate;
@@ -78,6 +80,8 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         }
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::bench(args, &globals, runtime),
+        #[cfg(feature = "lab")]
+        Command::Lab(args) => lab::lab(&args, voice),
         Command::Completions(args) => completions::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }

@@ -28,6 +28,15 @@ Exit codes: the command's; 128+N when signal N ended it; 126 or 127 when it coul
 was not found; 1 (or -E) when the lock was not to be had; 69 when the store cannot be used; 76
 when the lock was lost; 125 for everything else.";
 
+/// Below `leasehold lab --help`.
+#[cfg(feature = "lab")]
+pub(crate) const LAB_HELP: &str = "\
+Examples:
+  leasehold lab list
+  leasehold lab gc-pause
+  leasehold lab node-restart --setup redlock --svg node-restart.svg
+  leasehold lab matrix --seeds 1000";
+
 /// The sections that the options do not tell.
 const SECTIONS: &str = include_str!("manual.roff");
 

@@ -6,6 +6,7 @@
 mod attempt;
 pub mod handoff;
 mod lease;
+pub mod quorum;
 mod retry;
 mod time;
 mod token;

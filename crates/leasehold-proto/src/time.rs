@@ -6,7 +6,7 @@ use core::time::Duration;
 ///
 /// Both are nanoseconds. The origin of the steady clock is arbitrary and differs between
 /// machines and boots; the wall clock counts from the Unix epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
     /// Steady clock, in nanoseconds since an arbitrary point; counts time spent in suspend.
     pub steady_ns: u64,
@@ -19,7 +19,7 @@ pub struct Now {
 /// A wall clock that jumps back therefore changes nothing, and one that jumps forward costs at
 /// worst an early loss. The steady clock alone would miss time on machines where it stops in a
 /// virtual machine's snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deadline {
     steady_ns: u64,
     wall_ns: u64,

@@ -1,40 +1,93 @@
-//! Checks every run of the hand-off model and prints what it took: `cargo xtask model`.
+//! Checks every run of the models and prints what it took: `cargo xtask model`.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use leasehold_sim::handoff_model::Setup;
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
+use leasehold_sim::{handoff_model, quorum_model};
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
 use stateright::{Checker, HasDiscoveries, Model};
 
 fn main() -> ExitCode {
     let mut largest = Size::Medium;
+    let mut only = None;
     for arg in std::env::args().skip(1) {
-        if arg != "--full" {
-            eprintln!("model: unknown argument `{arg}`; there is `--full`");
-            return ExitCode::from(2);
+        match arg.as_str() {
+            "--full" => largest = Size::Large,
+            "hand-off" | "quorum" => only = Some(arg),
+            _ => {
+                let knows = "there are `--full`, `hand-off` and `quorum`";
+                eprintln!("model: unknown argument `{arg}`; {knows}");
+                return ExitCode::from(2);
+            }
         }
-        largest = Size::Large;
     }
-    println!(
-        "{:<28}{:>8}{:>9}{:>7}{:>6}{:>7}{:>12}{:>6}{:>9}",
-        "run", "clients", "attempts", "faults", "ticks", "tokens", "states", "depth", "time"
-    );
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     let mut holds = true;
-    for run in RUNS.iter().filter(|run| run.size <= largest) {
-        let Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
-        print!("{:<28}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
-        stdout().flush().ok();
-        holds &= check(run.setup);
+    if wanted("hand-off") {
+        holds &= hand_off(largest);
+        println!();
+    }
+    if wanted("quorum") {
+        holds &= quorum(largest);
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn hand_off(largest: Size) -> bool {
+    println!(
+        "{:<28}{:>8}{:>9}{:>7}{:>6}{:>7}{:>12}{:>6}{:>9}",
+        "hand-off", "clients", "attempts", "faults", "ticks", "tokens", "states", "depth", "time"
+    );
+    let mut holds = true;
+    for run in RUNS.iter().filter(|run| run.size <= largest) {
+        let handoff_model::Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
+        print!("{:<28}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
+        holds &= check(run.setup);
+    }
+    holds
+}
+
+fn quorum(largest: Size) -> bool {
+    println!(
+        "{:<28}{:>6}{:>6}{:>8}{:>9}{:>9}{:>6}{:>6}{:>8}{:>8}{:>12}{:>6}{:>9}",
+        "quorum",
+        "nodes",
+        "down",
+        "clients",
+        "attempts",
+        "renewals",
+        "ticks",
+        "early",
+        "forgets",
+        "repeats",
+        "states",
+        "depth",
+        "time"
+    );
+    let mut holds = true;
+    for run in quorum_model::runs::RUNS.iter().filter(|run| run.size <= largest) {
+        let one = run.setup;
+        print!("{:<28}{:>6}{:>6}{:>8}", run.name, one.nodes, one.down, one.clients);
+        print!("{:>9}{:>9}{:>6}", one.attempts, one.renewals, one.ticks);
+        print!("{:>6}{:>8}{:>8}", one.expiries, one.forgets, one.repeats);
+        holds &= check(run.setup);
+    }
+    holds
+}
+
 /// Ends the run's line; false, with the way to it, when something is broken.
-fn check(setup: Setup) -> bool {
+fn check<M>(setup: M) -> bool
+where
+    M: Model + Copy + Send + Sync + 'static,
+    M::State: Clone + Debug + PartialEq + Hash + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
+    stdout().flush().ok();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut took = Took::default();
     let checker = setup

@@ -10,6 +10,8 @@ mod cron;
 mod exit_codes;
 mod force_release;
 mod inner;
+#[cfg(feature = "lab")]
+mod lab;
 mod layout;
 mod loss;
 mod manual;

@@ -1,0 +1,106 @@
+//! `leasehold lab`: the stories of locks that fail, and the table of what fails where.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use leasehold_sim::lab::{self, Cell, STORIES, Story};
+use leasehold_sim::simulator::Setup;
+use serde_json::json;
+
+use crate::cli::LabArgs;
+use crate::failure::Failure;
+use crate::say::{self, Voice};
+use crate::table;
+
+/// Plays a story, the matrix, or lists what there is.
+pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
+    let wants_matrix = args.json || args.markdown;
+    match args.story.as_str() {
+        "matrix" => matrix(args, voice),
+        _ if wants_matrix => {
+            Err(Failure::own("--json and --markdown are for the matrix: leasehold lab matrix"))
+        }
+        "list" => list(),
+        name => tell(name, args, voice),
+    }
+}
+
+fn list() -> Result<u8, Failure> {
+    let row = |name: &str, setup: &str, about: &str| [name, setup, about].map(str::to_owned);
+    let mut rows = vec![row("STORY", "SET-UP", "WHAT HAPPENS")];
+    rows.extend(STORIES.iter().map(|story| row(story.name, story.setup.name(), story.about)));
+    let mut setups = vec![["SET-UP", "WHAT IT IS"].map(str::to_owned)];
+    setups.extend(Setup::ALL.map(|setup| [setup.name(), setup.about()].map(str::to_owned)));
+    say::answer(format!("{}\n{}", table::aligned(&rows), table::aligned(&setups)))?;
+    Ok(0)
+}
+
+fn tell(name: &str, args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
+    let story = Story::find(name).ok_or_else(|| {
+        Failure::own(format!("lab {name:?}: there is no such story"))
+            .next("list them: leasehold lab list")
+    })?;
+    let setup = match &args.setup {
+        None => story.setup,
+        Some(name) => find(name)?,
+    };
+    let tale = story.play(setup, args.seed);
+    say::answer(format!(
+        "{}: {}\non {setup}: {}; ttl {} s\n\n{}\n{}\n",
+        story.name,
+        story.about,
+        setup.about(),
+        tale.plan.ttl.as_secs(),
+        tale.timeline(),
+        tale.moral()
+    ))?;
+    draw(args.svg.as_deref(), voice, || lab::draw(&tale))?;
+    Ok(0)
+}
+
+fn matrix(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let cells = lab::matrix(args.seeds, threads);
+    let text = match (args.json, args.markdown) {
+        (true, _) => cells.iter().map(|cell| format!("{}\n", object(cell))).collect(),
+        (_, true) => lab::markdown(&cells),
+        _ => lab::table(&cells),
+    };
+    say::answer(text)?;
+    draw(args.svg.as_deref(), voice, || lab::matrix_picture(&cells))?;
+    let broken: u64 = cells.iter().map(|cell| cell.broken).sum();
+    Ok(u8::from(broken > 0))
+}
+
+fn object(cell: &Cell) -> serde_json::Value {
+    json!({
+        "setup": cell.setup.name(),
+        "trouble": cell.trouble.name(),
+        "runs": cell.runs,
+        "holds": cell.holds,
+        "overlaps": cell.overlaps,
+        "lost": cell.lost_plain,
+        "lost_fenced": cell.lost_fenced,
+        "stale_taken": cell.stale,
+        "token_inversions": cell.inversions,
+        "gap_ms": cell.gap_ms,
+        "exclusion_promised": cell.exclusive(),
+        "broken": cell.broken,
+    })
+}
+
+fn find(name: &str) -> Result<Setup, Failure> {
+    Setup::ALL.into_iter().find(|setup| setup.name() == name).ok_or_else(|| {
+        let known = Setup::ALL.map(Setup::name).join(", ");
+        Failure::own(format!("--setup {name:?}: there is no such set-up; there are {known}"))
+    })
+}
+
+fn draw(file: Option<&Path>, voice: Voice, picture: impl Fn() -> String) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    fs::write(file, picture())
+        .map_err(|error| Failure::own(format!("--svg {}: {error}", file.display())))?;
+    voice.detail(&format!("the picture is in {}", file.display()));
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Asking all nodes, settling on a token, and committing it where it is not the counter already.
+
+use core::time::Duration;
+
+use super::{Attempt, Phase, Vote};
+use crate::quorum::{Denied, Event, Op, Reply, Tally, Why};
+use crate::{Now, Token};
+
+impl Attempt {
+    pub(super) fn ask(&mut self, now: Now) {
+        self.begin(now);
+        let proposal = self.seen.max(now.unix_us()).saturating_add(1).min(Token::MAX.get());
+        let Some(proposal) = Token::new(proposal) else { return };
+        for node in 0..self.seats.len() {
+            let op = Op::Acquire { attempt: self.terms.attempt, ttl: self.ttl, proposal };
+            self.send(now, node, op, self.terms.limit);
+        }
+        self.seats.iter_mut().for_each(|seat| seat.suspect = true);
+        self.decide(now);
+    }
+
+    pub(super) fn acquire_reply(&mut self, now: Now, node: usize, reply: Reply) {
+        let Some(seat) = self.seats.get_mut(node) else { return };
+        seat.settle(reply);
+        if matches!(reply, Reply::Refused(_)) && !seat.owns() {
+            seat.suspect = false;
+        }
+        if let Reply::Granted(value) = reply {
+            seat.owns_from(0);
+            if let Phase::Committing(token) = self.phase {
+                self.commit(now, node, value, token);
+            }
+        }
+        self.decide(now);
+    }
+
+    /// Looks at the votes, and goes on if they allow it.
+    fn decide(&mut self, now: Now) {
+        if self.phase == Phase::Asking {
+            let mut values: Vec<Token> = self.granted().collect();
+            let open = self.count(|seat| seat.waits.is_some());
+            if values.len() + open < self.majority() {
+                let busy = self.count(|seat| matches!(seat.vote, Vote::Busy(_)));
+                let left = self.terms.nodes - busy;
+                let why = if left < self.majority() { Why::Busy } else { Why::Unavailable };
+                return self.deny(now, why);
+            }
+            values.sort_unstable();
+            let Some(token) = values.get(self.majority() - 1).copied() else { return };
+            self.phase = Phase::Committing(token);
+            for node in 0..self.seats.len() {
+                if let Some(Vote::Granted(value)) = self.seats.get(node).map(|seat| seat.vote) {
+                    self.commit(now, node, value, token);
+                }
+            }
+        }
+        let Phase::Committing(token) = self.phase else { return };
+        let settled = |vote| vote == Vote::Committed || vote == Vote::Granted(token);
+        let at_token = self.count(|seat| seat.waits.is_none() && settled(seat.vote));
+        let open = self.count(|seat| seat.waits.is_some());
+        if at_token >= self.majority() {
+            self.hold(now, token);
+        } else if at_token + open < self.majority() {
+            self.deny(now, Why::Contended);
+        }
+    }
+
+    /// The values that were granted.
+    fn granted(&self) -> impl Iterator<Item = Token> {
+        self.seats.iter().filter_map(|seat| match seat.vote {
+            Vote::Granted(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    /// Asks for the counter to be raised where it is below the token. A node that granted more
+    /// counts for the lock, never for the token.
+    fn commit(&mut self, now: Now, node: usize, from: Token, token: Token) {
+        if from < token {
+            let op = Op::Commit { attempt: self.terms.attempt, from, token };
+            self.send(now, node, op, self.terms.limit);
+        }
+    }
+
+    /// The clock is looked at last.
+    fn hold(&mut self, now: Now, token: Token) {
+        let until = self.full_term();
+        if until.has_passed(now) {
+            return self.deny(now, Why::TooLate);
+        }
+        let at_once = self.count(|seat| seat.vote == Vote::Committed) == 0;
+        self.deadline = Some(until);
+        self.phase = Phase::Held { token, renewing: false };
+        self.events.push_back(Event::Held { token, until, at_once });
+    }
+
+    fn deny(&mut self, now: Now, why: Why) {
+        let tally = self.tally();
+        let denied = Denied { why, tally, seen: self.seen, free_in: self.free_in(tally) };
+        self.events.push_back(Event::Denied(denied));
+        self.phase = Phase::Ending { told: true };
+        self.release_all(now, true);
+    }
+
+    fn tally(&self) -> Tally {
+        let granted = self.count(|seat| seat.owns());
+        let busy = self.count(|seat| matches!(seat.vote, Vote::Busy(_)));
+        let refused = self.count(|seat| matches!(seat.vote, Vote::Refused(_) | Vote::Gone));
+        let unknown = self.terms.nodes.saturating_sub(granted + busy + refused);
+        Tally { granted, busy, refused, unknown }
+    }
+
+    /// When the leases of others have ended on so many nodes that a majority is free.
+    fn free_in(&self, tally: Tally) -> Option<Duration> {
+        let missing = self.majority().saturating_sub(tally.granted);
+        let mut times: Vec<Duration> = self
+            .seats
+            .iter()
+            .filter_map(|seat| if let Vote::Busy(time) = seat.vote { Some(time) } else { None })
+            .collect();
+        times.sort_unstable();
+        times.get(missing.checked_sub(1)?).copied()
+    }
+}

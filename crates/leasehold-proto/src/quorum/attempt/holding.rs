@@ -1,0 +1,68 @@
+//! Renewing a lease that is held, and healing the nodes where it is missing.
+
+use core::time::Duration;
+
+use super::{Attempt, Phase, Vote};
+use crate::quorum::{Event, Op, Reply};
+use crate::{Deadline, Now};
+
+impl Attempt {
+    /// Asks all nodes to let the lease last `ttl` from now. Replies to an earlier renewal do not
+    /// count any more.
+    pub fn renew(&mut self, now: Now, ttl: Duration) {
+        let Phase::Held { token, .. } = self.phase else { return };
+        if self.is_over(now) {
+            return self.lose();
+        }
+        self.begin(now);
+        self.ttl = ttl;
+        self.over = self.over.max(Deadline::after(now, ttl));
+        self.phase = Phase::Held { token, renewing: true };
+        for node in 0..self.seats.len() {
+            let Some(seat) = self.seats.get_mut(node) else { continue };
+            seat.vote = Vote::Silent;
+            seat.suspect = true;
+            let heal = !seat.owns();
+            let op = Op::Renew { attempt: self.terms.attempt, ttl, token, heal };
+            self.send(now, node, op, self.terms.limit);
+        }
+    }
+
+    pub(super) fn renew_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
+        let Some(seat) = self.seats.get_mut(node) else { return };
+        seat.settle(reply);
+        // `Granted`: the acquire's, from a node that was not needed for the majority.
+        if let Reply::Granted(_) | Reply::Healed | Reply::Renewed = reply {
+            seat.owns_from(round);
+        }
+        if self.evidence() < self.majority() {
+            return self.lose();
+        }
+        let Phase::Held { token, renewing: true } = self.phase else { return };
+        let counts = self.count(|seat| seat.vote == Vote::Renewed && seat.owns_before(self.first));
+        let open = self.count(|seat| seat.waits.is_some());
+        if counts >= self.majority() {
+            if self.is_over(now) {
+                return self.lose();
+            }
+            let until = self.full_term();
+            self.deadline = Some(until);
+            self.phase = Phase::Held { token, renewing: false };
+            self.events.push_back(Event::Renewed { until });
+        } else if counts + open < self.majority() {
+            self.phase = Phase::Held { token, renewing: false };
+            self.events.push_back(Event::NotRenewed);
+        }
+    }
+
+    /// A lease that was lost is not brought back.
+    fn lose(&mut self) {
+        self.phase = Phase::Lost;
+        self.deadline = None;
+        self.events.push_back(Event::Lost);
+    }
+
+    fn is_over(&self, now: Now) -> bool {
+        self.deadline.is_none_or(|deadline| deadline.has_passed(now))
+    }
+}

@@ -1,0 +1,267 @@
+//! One node: what it keeps, and what it does atomically at each request.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, TOMBSTONE};
+use crate::{AttemptId, Now, Token};
+
+/// One independent node with locks of names `K`.
+///
+/// Everything but the process id is data, and may be lost. The order of the checks in each
+/// step is part of what it promises: scripts that do the same are compared with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node<K> {
+    process: ProcessId,
+    marker: Option<Marker>,
+    /// At least every counter that any lock here ever had.
+    high: u64,
+    locks: BTreeMap<K, Record>,
+}
+
+/// Who has a lock on one node, for people to see and for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// The lock's counter.
+    pub counter: Token,
+    /// How long it lasts unless renewed.
+    pub remaining: Duration,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Record {
+    /// 0 = none: only an ended attempt is remembered.
+    counter: u64,
+    /// Who has the lock, until this point of the steady clock.
+    lease: Option<(AttemptId, u64)>,
+    /// The attempt that was ended last, and whether it had the lock then.
+    ended: Option<(AttemptId, bool)>,
+    /// Attempts that were ended without having had the lock, and until when they are refused: their
+    /// acquire may still be on its way.
+    tombstones: BTreeMap<AttemptId, u64>,
+    /// When the record is as if it had never been.
+    forget_ns: u64,
+}
+
+impl<K: Ord + Clone> Node<K> {
+    /// A node without data.
+    pub fn new(process: ProcessId) -> Self {
+        Self { process, marker: None, high: 0, locks: BTreeMap::new() }
+    }
+
+    /// Another process with the same data.
+    pub fn restart(&mut self, process: ProcessId) {
+        self.process = process;
+    }
+
+    /// All data is lost (`FLUSHALL`, an empty restart).
+    pub fn forget(&mut self) {
+        *self = Self::new(self.process);
+    }
+
+    /// What anybody may ask.
+    pub fn look(&self) -> Look {
+        Look { process: self.process, marker: self.marker }
+    }
+
+    /// Who has a lock.
+    pub fn lease(&self, now: Now, lock: &K) -> Option<Lease> {
+        let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns)?;
+        let (attempt, until) = record.holder(now)?;
+        let remaining = Duration::from_nanos(until - now.steady_ns);
+        Some(Lease { attempt, counter: Token::new(record.counter)?, remaining })
+    }
+
+    /// The high-water mark and the longest ttl; from an admitted node only.
+    pub fn high(&self, process: ProcessId) -> Result<(u64, Duration), Refusal> {
+        self.admitted(process).map(|marker| (self.high, marker.max_ttl))
+    }
+
+    /// A node that has lost its marker, or whose marker is another process's, begins to wait.
+    /// One that waits or is admitted stays as it is. Says which marker is there afterwards.
+    pub fn propose(
+        &mut self,
+        process: ProcessId,
+        nonce: u64,
+        max_ttl: Duration,
+    ) -> Result<Marker, Refusal> {
+        self.meant(process)?;
+        let fresh = Marker { process, nonce, max_ttl, admitted: false };
+        Ok(*self.marker.insert(self.look().current().unwrap_or(fresh)))
+    }
+
+    /// The node may vote from now on, if it has waited without interruption since this nonce was
+    /// proposed; its counters start above `floor`. Says which marker is there afterwards.
+    pub fn admit(
+        &mut self,
+        process: ProcessId,
+        nonce: u64,
+        floor: u64,
+    ) -> Result<Option<Marker>, Refusal> {
+        self.meant(process)?;
+        if let Some(marker) = &mut self.marker
+            && marker.process == process
+            && marker.nonce == nonce
+        {
+            marker.admitted = true;
+            self.high = self.high.max(floor);
+        }
+        Ok(self.look().current())
+    }
+
+    /// Carries out one step of an attempt. `now` is the node's own clock, and `process` whom the
+    /// client means to speak to.
+    pub fn handle(&mut self, now: Now, process: ProcessId, lock: &K, op: Op) -> Reply {
+        let marker = match self.admitted(process) {
+            Ok(marker) => marker,
+            Err(refusal) => return Reply::Refused(refusal),
+        };
+        if let Op::Acquire { ttl, .. } | Op::Renew { ttl, .. } = op
+            && ttl > marker.max_ttl
+        {
+            return Reply::Refused(Refusal::TtlTooLong { max_ttl: marker.max_ttl });
+        }
+        let known = self.locks.remove(lock).filter(|record| record.forget_ns > now.steady_ns);
+        let mut record = known.unwrap_or_default();
+        let reply = match op {
+            Op::Acquire { attempt, ttl, proposal } => {
+                record.acquire(now, self.high, attempt, ttl, proposal)
+            }
+            Op::Commit { attempt, from, token } => record.commit(now, attempt, from, token),
+            Op::Renew { attempt, ttl, token, heal } => {
+                record.renew(now, self.high, attempt, ttl, token, heal)
+            }
+            Op::Release { attempt } => record.release(now, attempt),
+        };
+        self.high = self.high.max(record.counter);
+        if record != Record::default() {
+            self.locks.insert(lock.clone(), record);
+        }
+        reply
+    }
+
+    fn meant(&self, process: ProcessId) -> Result<(), Refusal> {
+        (process == self.process).then_some(()).ok_or(Refusal::Stranger)
+    }
+
+    fn admitted(&self, process: ProcessId) -> Result<Marker, Refusal> {
+        self.meant(process)?;
+        let marker = self.look().current().filter(|marker| marker.admitted);
+        marker.ok_or(Refusal::NotAdmitted)
+    }
+}
+
+impl Record {
+    fn acquire(
+        &mut self,
+        now: Now,
+        high: u64,
+        attempt: AttemptId,
+        ttl: Duration,
+        proposal: Token,
+    ) -> Reply {
+        if let Some(refused) = self.refuses(now, attempt) {
+            return refused;
+        }
+        if self.holder(now).is_some() {
+            return Token::new(self.counter).map_or(Reply::Unknown, Reply::Granted);
+        }
+        let ahead = now.unix_us().saturating_add(AHEAD.as_micros() as u64);
+        if proposal.get() > ahead {
+            return Reply::Refused(Refusal::ClockAhead);
+        }
+        let next = self.floor(high).saturating_add(1).max(proposal.get());
+        let Some(value) = Token::new(next) else { return Reply::Refused(Refusal::UsedUp) };
+        self.counter = next;
+        self.grant(now, attempt, ttl);
+        Reply::Granted(value)
+    }
+
+    fn commit(&mut self, now: Now, attempt: AttemptId, from: Token, token: Token) -> Reply {
+        let owns = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
+        let untouched = self.counter == from.get() || self.counter == token.get();
+        if !owns || !untouched || token < from {
+            return Reply::Moved;
+        }
+        self.counter = token.get();
+        Reply::Committed
+    }
+
+    fn renew(
+        &mut self,
+        now: Now,
+        high: u64,
+        attempt: AttemptId,
+        ttl: Duration,
+        token: Token,
+        heal: bool,
+    ) -> Reply {
+        if let Some(refused) = self.refuses(now, attempt) {
+            return refused;
+        }
+        let held = self.holder(now).is_some();
+        if !held && !heal {
+            return Reply::Missing;
+        }
+        // Where the counter was forgotten, later tokens than this one may have been as well.
+        self.counter = self.floor(high).max(token.get());
+        self.grant(now, attempt, ttl);
+        if held { Reply::Renewed } else { Reply::Healed }
+    }
+
+    /// Never touches the counter.
+    fn release(&mut self, now: Now, attempt: AttemptId) -> Reply {
+        let before = self.ended.filter(|(ended, _)| *ended == attempt);
+        let owns = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
+        let held = before.map_or(owns, |(_, held)| held);
+        if owns {
+            self.lease = None;
+        }
+        self.ended = Some((attempt, held));
+        if !held {
+            // Not at each: many may be there.
+            if self.tombstones.len().is_power_of_two() {
+                self.tombstones.retain(|_, until| *until > now.steady_ns);
+            }
+            self.tombstones.insert(attempt, after(now, TOMBSTONE));
+        }
+        self.forget_ns = self.forget_ns.max(after(now, RETENTION));
+        if held { Reply::Released } else { Reply::NotHeld }
+    }
+
+    /// The attempt was ended, or another one has the lock.
+    fn refuses(&self, now: Now, attempt: AttemptId) -> Option<Reply> {
+        let dead = self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns);
+        if dead || self.ended.is_some_and(|(ended, _)| ended == attempt) {
+            return Some(Reply::Ended);
+        }
+        let (_, until) = self.holder(now).filter(|(owner, _)| *owner != attempt)?;
+        let remaining = Duration::from_nanos(until - now.steady_ns);
+        Token::new(self.counter).map(|counter| Reply::Busy { counter, remaining })
+    }
+
+    fn holder(&self, now: Now) -> Option<(AttemptId, u64)> {
+        self.lease.filter(|(_, until)| *until > now.steady_ns)
+    }
+
+    /// What a new value must be above.
+    fn floor(&self, high: u64) -> u64 {
+        if self.counter == 0 { high } else { self.counter }
+    }
+
+    fn grant(&mut self, now: Now, attempt: AttemptId, ttl: Duration) {
+        let until = after(now, ttl);
+        self.lease = Some((attempt, until));
+        self.forget_ns = after(now, ttl.saturating_add(RETENTION));
+    }
+}
+
+fn after(now: Now, time: Duration) -> u64 {
+    now.steady_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

@@ -1,0 +1,13 @@
+//! The stories of the well-known articles on locks, played in the simulator with their own numbers,
+//! and the table of what every set-up does under every kind of trouble.
+
+mod base;
+mod matrix;
+mod picture;
+mod stories;
+mod tale;
+
+pub use matrix::{Cell, markdown, matrix, picture as matrix_picture, table};
+pub use picture::draw;
+pub use stories::{STORIES, Story};
+pub use tale::Tale;

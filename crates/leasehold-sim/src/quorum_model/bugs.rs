@@ -1,0 +1,29 @@
+//! Bugs that are planted to see whether the model finds them.
+
+/// One thing done wrong. All of them are made by changing what goes into the real machines and
+/// what comes out of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The token is the m-th smallest of the values that were granted, and nothing is committed.
+    NaiveMaximum,
+    /// A commit sets the counter without looking at lease or counter.
+    CommitWithoutCompare,
+    /// The majority is that of the nodes that a client happens to be connected to.
+    MajorityOfConnected,
+    /// A node that has forgotten votes at once.
+    NoAdmission,
+    /// A node that has forgotten recovers the counters, but does not wait.
+    RecoveryWithoutWaiting,
+    /// It waits, but does not recover.
+    WaitingWithoutRecovery,
+    /// It asks the others before the wait instead of after it.
+    RecoveryBeforeWaiting,
+    /// It asks one of the others only.
+    RecoveryFromTooFew,
+    /// Validity counts from the reply.
+    BoundFromTheReply,
+    /// Replies to an earlier renewal count for a later one.
+    LateRepliesAccepted,
+    /// A release does not compare the attempt.
+    ReleaseComparesNothing,
+}

@@ -1,0 +1,34 @@
+//! Bugs that are planted to see whether the invariants find them.
+
+/// One thing done wrong, by changing what goes into the real machines and what comes out of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The token is one of the granted values, and nothing is committed.
+    NaiveMaximum,
+    /// A commit counts although lease or counter are not what they were.
+    CommitWithoutCompare,
+    /// The majority is that of the nodes that a client happens to be connected to.
+    MajorityOfConnected,
+    /// The client allows nothing for clocks of different rates.
+    NoDrift,
+    /// Validity counts from the reply.
+    BoundFromTheReply,
+    /// Replies to an earlier renewal count for a later one.
+    LateRepliesAccepted,
+    /// A node that has forgotten votes at once.
+    NoAdmission,
+    /// A node that has forgotten asks the others before it waits.
+    RecoveryBeforeWaiting,
+    /// It asks too few of the others.
+    RecoveryFromTooFew,
+    /// A release does not compare the owner.
+    ReleaseComparesNothing,
+    /// The lease gets its end by a second request.
+    SetThenExpire,
+    /// The lock has the time in its value, and is taken over by replacing that.
+    TimestampInTheValue,
+    /// A renewal that finds nothing makes the lease anew, and counts.
+    RenewalRecreates,
+    /// A renewal does not compare the owner.
+    RenewalByExpire,
+}

@@ -1,0 +1,262 @@
+//! A client of a run: a program that works under the lock, over the real machines.
+
+mod machines;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use leasehold_proto::quorum::{Admission, Attempt, Terms};
+use leasehold_proto::{
+    AttemptId, Backoff, ClientId, Deadline, Lease, Now, Terms as LeaseTerms, Token,
+};
+
+use super::clock::Clock;
+use super::plan::Behaviour;
+use super::world::Parcel;
+use super::{Belief, Bug, Plan, Rng};
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) number: usize,
+    pub(super) life: u32,
+    pub(super) clock: Clock,
+    pub(super) behaviour: Behaviour,
+    /// It does nothing before; what arrives waits.
+    pub(super) stopped_until: u64,
+    pub(super) inbox: VecDeque<Parcel>,
+    pub(super) phase: Phase,
+    /// The current attempt is the last; earlier ones are being cleaned up.
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) admission: Option<Admission>,
+    pub(super) lease: Option<Lease>,
+    /// The nodes that the attempts were made with, where that is not all of them.
+    pub(super) connected: Vec<usize>,
+    /// The next attempt takes the lock over, whoever has it.
+    pub(super) force: bool,
+    seen: u64,
+    sequence: u32,
+    backoff: Backoff,
+    /// When the last renewal was sent.
+    renewed: Now,
+    /// How far the time that its machines see lies behind, with a planted bug.
+    lag: u64,
+    /// True since it was stopped, or its clock jumped, until it has had time to notice.
+    pub(super) startled: bool,
+}
+
+/// What the program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing before this moment.
+    Idle(u64),
+    /// It wants the lock; the next try is at the moment that is given, if not under way.
+    Wants { since: u64, again: Option<u64> },
+    /// It works until then, having read both resources.
+    Works { until: u64, token: u64, read: [u64; 2] },
+    /// It has looked whether it still holds the lock, and sends its write then.
+    Writes { at: u64, token: u64, read: [u64; 2] },
+    /// It waits for the resource's answer.
+    Waits { token: u64 },
+    /// Done for good.
+    Gone,
+}
+
+/// What a client tells the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Asks,
+    Denied,
+    Held {
+        attempt: AttemptId,
+        token: Token,
+    },
+    Renewed {
+        token: Token,
+    },
+    /// Told of the loss in time, if that can be said of it.
+    Lost {
+        in_time: bool,
+    },
+    NotValid,
+    Sends {
+        token: u64,
+        read: [u64; 2],
+    },
+    Released,
+}
+
+impl Client {
+    pub(super) fn new(plan: &Plan, number: usize, clock: Clock, life: u32, time: u64) -> Self {
+        let now = clock.read(time);
+        let admits = plan.setup.admission() && plan.bug != Some(Bug::NoAdmission);
+        let behaviour = plan.clients[number];
+        Self {
+            number,
+            life,
+            clock,
+            behaviour,
+            stopped_until: 0,
+            inbox: VecDeque::new(),
+            phase: Phase::Idle(time.max(behaviour.start)),
+            attempts: Vec::new(),
+            admission: admits.then(|| Admission::new(now, plan.setup.nodes(), plan.ttl, None)),
+            lease: None,
+            connected: Vec::new(),
+            force: false,
+            seen: 0,
+            sequence: 0,
+            backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
+            renewed: now,
+            lag: 0,
+            startled: false,
+        }
+    }
+
+    /// Whether it takes itself for the holder.
+    pub(super) fn believes(&self, plan: &Plan, time: u64) -> bool {
+        let working =
+            matches!(self.phase, Phase::Works { .. } | Phase::Writes { .. } | Phase::Waits { .. });
+        let now = self.clock.read(time);
+        working
+            && match belief(plan) {
+                Belief::Finished => true,
+                Belief::Told => self.lease.as_ref().is_some_and(|lease| lease.loss().is_none()),
+                Belief::Deadline => self.lease.as_ref().is_some_and(|lease| lease.is_valid(now)),
+            }
+    }
+
+    /// When it has something to do by itself.
+    pub(super) fn next(&self, time: u64) -> Option<u64> {
+        if self.phase == Phase::Gone {
+            return None;
+        }
+        let when = |deadline: Deadline| self.clock.when(time, deadline);
+        let own = match self.phase {
+            Phase::Idle(until) => Some(until),
+            Phase::Wants { again, .. } => again,
+            Phase::Works { until, .. } => Some(until),
+            Phase::Writes { at, .. } => Some(at),
+            Phase::Waits { .. } | Phase::Gone => None,
+        };
+        let slow = self.machine_now(time);
+        let machines = self
+            .attempts
+            .iter()
+            .filter_map(Attempt::poll_timeout)
+            .map(|due| when(Deadline::after(self.clock.read(time), due.remaining(slow))));
+        let lease = self.lease.as_ref().and_then(Lease::next_timeout).map(when);
+        let now = self.clock.read(time);
+        let admission = self.admission.as_ref().and_then(|one| one.poll_timeout(now)).map(when);
+        let next = own.into_iter().chain(machines).chain(lease).chain(admission).min()?;
+        Some(next.max(self.stopped_until))
+    }
+
+    /// What the program and the machines do at this moment.
+    pub(super) fn step(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        self.program(plan, time, rng, said);
+        let now = self.clock.read(time);
+        if let Some(admission) = &mut self.admission {
+            admission.handle_timeout(now);
+        }
+        let slow = self.machine_now(time);
+        self.attempts.iter_mut().for_each(|attempt| attempt.handle_timeout(slow));
+        self.listen(plan, time, rng, said);
+        self.watch(plan, time, rng, said);
+        self.startled = false;
+        self.attempts.retain(|attempt| !attempt.is_done());
+    }
+
+    fn program(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        match self.phase {
+            Phase::Idle(until) if until <= time => {
+                self.phase = Phase::Wants { since: time, again: Some(time) };
+                self.program(plan, time, rng, said);
+            }
+            Phase::Wants { since, again: Some(again) } if again <= time => {
+                if time - since > self.behaviour.patience {
+                    return self.rest(time, rng);
+                }
+                self.phase = Phase::Wants { since, again: None };
+                self.ask(plan, time);
+                said.push(Said::Asks);
+            }
+            Phase::Works { until, token, read } if until <= time => {
+                if self.believes(plan, time) {
+                    let at = time + rng.between(self.behaviour.write.0, self.behaviour.write.1);
+                    self.phase = Phase::Writes { at, token, read };
+                } else {
+                    said.push(Said::NotValid);
+                    self.finish(time, rng, said);
+                }
+            }
+            Phase::Writes { at, token, read } if at <= time => {
+                self.phase = Phase::Waits { token };
+                said.push(Said::Sends { token, read });
+            }
+            _ => {}
+        }
+    }
+
+    /// The resource has answered.
+    pub(super) fn written(&mut self, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        if let Phase::Waits { .. } = self.phase {
+            self.finish(time, rng, said);
+        }
+    }
+
+    /// Gives the lock back and rests.
+    fn finish(&mut self, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        let now = self.clock.read(time);
+        self.lease = None;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.release(behind(now, self.lag));
+        }
+        said.push(Said::Released);
+        self.rest(time, rng);
+    }
+
+    fn rest(&mut self, time: u64, rng: &mut Rng) {
+        self.phase = match self.behaviour.think {
+            Some((low, high)) => Phase::Idle(time + rng.between(low, high)),
+            None => Phase::Idle(u64::MAX),
+        };
+    }
+
+    /// The time that the attempts' machines are given.
+    pub(super) fn machine_now(&self, time: u64) -> Now {
+        behind(self.clock.read(time), self.lag)
+    }
+
+    fn ask(&mut self, plan: &Plan, time: u64) {
+        self.lag = 0;
+        let now = self.clock.read(time);
+        self.sequence += 1;
+        let client = ClientId::from_bits(self.number as u64);
+        let attempt = AttemptId::new(client, self.sequence, self.life);
+        let nodes = match plan.bug {
+            Some(Bug::MajorityOfConnected) => self.connected.len(),
+            _ => plan.setup.nodes(),
+        };
+        let terms = Terms { attempt, nodes, ttl: plan.ttl, limit: plan.limit, seen: self.seen };
+        self.attempts.push(Attempt::acquire(now, terms));
+        let terms = LeaseTerms {
+            ttl: plan.ttl,
+            renew_after: self.behaviour.renews.then_some(plan.ttl / 3),
+            max_hold: None,
+            session: belief(plan) != Belief::Deadline,
+        };
+        self.lease = Some(Lease::ask(now, terms));
+    }
+}
+
+fn belief(plan: &Plan) -> Belief {
+    match plan.bug {
+        Some(Bug::RenewalRecreates | Bug::RenewalByExpire) => Belief::Told,
+        _ => plan.setup.belief(),
+    }
+}
+
+fn behind(now: Now, lag: u64) -> Now {
+    Now { steady_ns: now.steady_ns.saturating_sub(lag), wall_ns: now.wall_ns.saturating_sub(lag) }
+}

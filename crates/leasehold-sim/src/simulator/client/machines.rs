@@ -1,0 +1,178 @@
+//! What a client does with its machines: replies, renewals, losses.
+
+use leasehold_proto::quorum::{Event, Refusal, Reply};
+use leasehold_proto::{Deadline, LossReason, Now, Step, Token, drift};
+
+use super::{Client, Phase, Said, behind, belief};
+use crate::simulator::world::Parcel;
+use crate::simulator::{Belief, Bug, MS, Plan, Rng, SECOND};
+
+impl Client {
+    /// Takes what has arrived.
+    pub(in crate::simulator) fn take(
+        &mut self,
+        plan: &Plan,
+        time: u64,
+        rng: &mut Rng,
+        parcel: Parcel,
+        said: &mut Vec<Said>,
+    ) {
+        let now = self.clock.read(time);
+        let slow = self.machine_now(time);
+        match parcel {
+            Parcel::Written => self.written(time, rng, said),
+            Parcel::Done(node, serial, reply) => {
+                let bits = rng.bits();
+                if let Some(admission) = &mut self.admission {
+                    admission.handle_reply(now, node, serial, reply, bits);
+                }
+            }
+            Parcel::Reply(id, request, reply) => {
+                let place = self.place(plan, request.node);
+                if let (Some(admission), Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted)) =
+                    (&mut self.admission, reply)
+                {
+                    admission.handle_doubt(now, place);
+                }
+                let late = plan.bug == Some(Bug::LateRepliesAccepted);
+                if let Some(attempt) = self.attempts.iter_mut().find(|one| one.id() == id) {
+                    let last = attempt.waits_for(request.node).filter(|_| late);
+                    let round = last.unwrap_or(request.round);
+                    attempt.handle_reply(slow, request.node, round, reply);
+                }
+            }
+        }
+    }
+
+    /// Which node an attempt means.
+    pub(in crate::simulator) fn place(&self, plan: &Plan, node: usize) -> usize {
+        match plan.bug {
+            Some(Bug::MajorityOfConnected) => self.connected.get(node).copied().unwrap_or(node),
+            _ => node,
+        }
+    }
+    pub(super) fn listen(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        let now = self.clock.read(time);
+        let last = self.attempts.len();
+        for index in 0..last {
+            let current = index + 1 == last;
+            while let Some(event) = self.attempts[index].poll_event() {
+                self.seen = self.seen.max(self.attempts[index].seen());
+                if current {
+                    self.hear(plan, time, now, event, rng, said);
+                }
+            }
+        }
+    }
+
+    fn hear(
+        &mut self,
+        plan: &Plan,
+        time: u64,
+        now: Now,
+        event: Event,
+        rng: &mut Rng,
+        said: &mut Vec<Said>,
+    ) {
+        let bits = rng.bits();
+        let Some(attempt) = self.attempts.last_mut() else { return };
+        let bound = |until: Deadline| match plan.bug {
+            Some(Bug::BoundFromTheReply) => Deadline::after(now, plan.ttl - drift(plan.ttl)),
+            Some(Bug::NoDrift) => Deadline::after(now, until.remaining(now) + drift(plan.ttl)),
+            _ => until,
+        };
+        let timed = belief(plan) == Belief::Deadline;
+        match (event, &mut self.lease, self.phase) {
+            (Event::Held { token, until, .. }, Some(lease), Phase::Wants { .. }) => {
+                if lease.handle_granted(now, timed.then(|| bound(until)), false, bits).is_err() {
+                    return self.finish(time, rng, said);
+                }
+                if plan.bug == Some(Bug::SetThenExpire) {
+                    attempt.renew(now, plan.ttl);
+                }
+                self.backoff.reset();
+                let attempt = attempt.id();
+                let until = time + rng.between(self.behaviour.hold.0, self.behaviour.hold.1);
+                self.phase = Phase::Works { until, token: token.get(), read: [0; 2] };
+                said.push(Said::Held { attempt, token });
+            }
+            (Event::Denied(denied), _, Phase::Wants { since, .. }) => {
+                self.lease = None;
+                let mut pause = self.backoff.next(bits).as_nanos() as u64 + MS;
+                self.force = false;
+                if plan.bug == Some(Bug::TimestampInTheValue)
+                    && let Some(free_in) = denied.free_in
+                {
+                    // By the time in the value it is over: it is replaced.
+                    pause = free_in.as_nanos() as u64 + rng.below(2 * MS);
+                    self.force = true;
+                }
+                self.phase = Phase::Wants { since, again: Some(time + pause) };
+                said.push(Said::Denied);
+            }
+            (Event::Renewed { until }, Some(lease), _) => {
+                // Both count from when the renewal was sent, but for a planted bug.
+                let sent = match plan.bug {
+                    Some(Bug::BoundFromTheReply) => now,
+                    _ => self.renewed,
+                };
+                lease.handle_renewed(sent, now, bits);
+                let _ = until;
+                said.extend(self.token().map(|token| Said::Renewed { token }));
+            }
+            (Event::NotRenewed, Some(lease), _) => lease.handle_renewal_failed(now, bits),
+            (Event::Lost, Some(lease), _) => {
+                if let Step::Lost(_) = lease.handle_lost(LossReason::NotOwner) {
+                    self.lost(time, true, rng, said);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Renews, and notices the end of the lease.
+    pub(super) fn watch(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        let now = self.clock.read(time);
+        loop {
+            let Some(lease) = &mut self.lease else { return };
+            let ended = lease.deadline().is_some_and(|deadline| deadline.has_passed(now));
+            match lease.handle_timeout(now) {
+                Step::Wait => return,
+                Step::Renew => {
+                    self.renewed = now;
+                    let Some(attempt) = self.attempts.last_mut() else { return };
+                    // With these bugs nobody looks whether the lease has ended already.
+                    if let Some(Bug::RenewalRecreates | Bug::RenewalByExpire) = plan.bug
+                        && let Some(deadline) = attempt.deadline()
+                    {
+                        let due = deadline.steady_ns().saturating_sub(SECOND / 2);
+                        self.lag = self.lag.max(now.steady_ns.saturating_sub(due));
+                    }
+                    attempt.renew(behind(now, self.lag), plan.ttl);
+                    self.listen(plan, time, rng, said);
+                }
+                Step::Lost(_) => {
+                    self.lost(time, !ended || self.startled, rng, said);
+                }
+                Step::End => {}
+            }
+        }
+    }
+
+    /// The token that the program works with.
+    pub(in crate::simulator) fn token(&self) -> Option<Token> {
+        match self.phase {
+            Phase::Works { token, .. } | Phase::Writes { token, .. } | Phase::Waits { token } => {
+                Token::new(token)
+            }
+            _ => None,
+        }
+    }
+
+    fn lost(&mut self, time: u64, in_time: bool, rng: &mut Rng, said: &mut Vec<Said>) {
+        if matches!(self.phase, Phase::Works { .. }) {
+            said.push(Said::Lost { in_time });
+            self.finish(time, rng, said);
+        }
+    }
+}

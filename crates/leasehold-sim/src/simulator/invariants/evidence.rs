@@ -1,0 +1,41 @@
+//! Evidence of a majority: whoever is told that it has the lock, or has it still, has the lease on a
+//! majority of the configured nodes, but for those that lost it a ttl ago or less.
+//! Source: Redlock; a renewal counts only for a lease that nobody else has had since.
+
+use leasehold_proto::Token;
+use leasehold_proto::quorum::majority;
+
+use crate::simulator::Plan;
+
+#[derive(Debug)]
+pub(super) struct Evidence {
+    needed: usize,
+    ttl: u64,
+    forgot: Vec<u64>,
+    pub(super) missing: u64,
+}
+
+impl Evidence {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let ttl = plan.ttl.as_nanos() as u64;
+        Self { needed: majority(plan.setup.nodes()), ttl, forgot: Vec::new(), missing: 0 }
+    }
+
+    pub(super) fn forgets(&mut self, time: u64) {
+        self.forgot.push(time);
+    }
+
+    pub(super) fn counts(&mut self, time: u64, leases: usize) {
+        let lately = self.forgot.iter().filter(|then| **then + self.ttl >= time).count();
+        self.missing += u64::from(leases + lately < self.needed);
+    }
+
+    /// A renewal came through although a later token was held.
+    pub(super) fn overtaken(&mut self, token: Token, highest: u64) {
+        self.missing += u64::from(token.get() < highest);
+    }
+
+    pub(super) fn is_broken(&self, plan: &Plan) -> bool {
+        self.missing > 0 && plan.exclusive
+    }
+}

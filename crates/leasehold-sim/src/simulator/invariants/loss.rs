@@ -1,0 +1,17 @@
+//! A loss is told before the lease has ended, to everybody who was not stopped at that moment.
+//! Source: the design's second promise, "loss is known before it hurts".
+
+#[derive(Debug, Default)]
+pub(super) struct Loss {
+    pub(super) late: u64,
+}
+
+impl Loss {
+    pub(super) fn told(&mut self, in_time: bool) {
+        self.late += u64::from(!in_time);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.late > 0
+    }
+}

@@ -1,0 +1,5 @@
+//! No lease without somebody behind it outlives one ttl. Source: the purpose of a ttl.
+
+pub(super) fn is_broken(orphans: usize) -> bool {
+    orphans > 0
+}

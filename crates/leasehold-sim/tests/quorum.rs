@@ -1,0 +1,92 @@
+//! Redlock with tokens and admission holds in every small run, and the model finds each planted bug.
+
+use std::collections::BTreeSet;
+
+use leasehold_sim::handoff_model::runs::Size;
+use leasehold_sim::quorum_model::runs::{FORGETS, PLAIN, RUNS};
+use leasehold_sim::quorum_model::{Bug, EVIDENCE, EXCLUSION, ORDER, Setup, UNIQUE};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// One client with time to renew.
+const RENEWS: Setup = Setup { clients: 1, renewals: 2, ticks: 3, down: 1, ..PLAIN };
+
+/// Whether a state that breaks the promise is come upon.
+fn breaks(setup: Setup, promise: &'static str) -> bool {
+    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
+    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
+    checker.discovery(promise).is_some()
+}
+
+/// With the bug the promise is broken; that it is not broken without it is seen by the runs.
+#[track_caller]
+fn found(bug: Bug, promise: &'static str, setup: Setup) {
+    assert!(breaks(Setup { bug: Some(bug), ..setup }, promise), "{bug:?} was not found");
+}
+
+#[test]
+fn the_protocol_holds_in_every_small_run() {
+    for run in RUNS.iter().filter(|run| run.size == Size::Small) {
+        println!("{}", run.name);
+        let checker = run.setup.checker().threads(2).spawn_bfs().join();
+        assert!(checker.is_done());
+        checker.assert_properties();
+    }
+}
+
+#[test]
+fn the_largest_granted_value_is_no_token() {
+    let setup = Setup { clients: 1, attempts: 3, patient: true, ..PLAIN };
+    found(Bug::NaiveMaximum, UNIQUE, setup);
+    found(Bug::NaiveMaximum, ORDER, setup);
+}
+
+#[test]
+fn a_commit_that_compares_nothing_is_no_commit() {
+    found(Bug::CommitWithoutCompare, UNIQUE, Setup { proposals: 2, expiries: 1, ..PLAIN });
+}
+
+#[test]
+fn a_majority_of_the_connected_nodes_is_none() {
+    found(Bug::MajorityOfConnected, EXCLUSION, PLAIN);
+}
+
+#[test]
+fn a_node_that_forgot_and_votes_makes_two_holders() {
+    found(Bug::NoAdmission, EXCLUSION, Setup { forgets: 1, patient: true, ..PLAIN });
+}
+
+#[test]
+fn recovery_without_waiting_makes_two_holders() {
+    found(Bug::RecoveryWithoutWaiting, EXCLUSION, Setup { forgets: 1, patient: true, ..PLAIN });
+}
+
+#[test]
+fn waiting_without_recovery_uses_tokens_again() {
+    found(Bug::WaitingWithoutRecovery, ORDER, FORGETS);
+}
+
+#[test]
+fn recovery_before_the_wait_uses_tokens_again() {
+    found(Bug::RecoveryBeforeWaiting, ORDER, FORGETS);
+}
+
+#[test]
+fn recovery_from_too_few_uses_tokens_again() {
+    found(Bug::RecoveryFromTooFew, ORDER, FORGETS);
+}
+
+#[test]
+fn a_bound_from_the_reply_makes_two_holders() {
+    found(Bug::BoundFromTheReply, EXCLUSION, Setup { ticks: 2, down: 1, ..PLAIN });
+    found(Bug::BoundFromTheReply, EVIDENCE, RENEWS);
+}
+
+#[test]
+fn late_replies_make_a_lease_too_long() {
+    found(Bug::LateRepliesAccepted, EVIDENCE, RENEWS);
+}
+
+#[test]
+fn a_release_that_compares_nothing_takes_the_lock_from_another() {
+    found(Bug::ReleaseComparesNothing, EXCLUSION, Setup { clients: 3, down: 1, ..PLAIN });
+}

@@ -1,0 +1,78 @@
+//! The stories show what they are told for, on the set-ups that they are told about.
+
+use leasehold_sim::lab::{self, STORIES, Story, Tale};
+use leasehold_sim::simulator::{Setup, Trouble};
+
+fn tale(name: &str, setup: Option<Setup>) -> Tale {
+    let story = Story::find(name).unwrap();
+    story.play(setup.unwrap_or(story.setup), 1)
+}
+
+#[test]
+fn stories_of_two_holders_have_two_and_what_prevents_them_does() {
+    for (name, instead) in [
+        ("timestamp-lock", None),
+        ("late-release", Some(Setup::Single)),
+        ("watchdog-pause", Some(Setup::Single)),
+        ("clock-jump", None),
+        ("node-restart", Some(Setup::Redlock)),
+        ("single-restart", Some(Setup::SingleStrict)),
+        ("failover", Some(Setup::Redlock)),
+    ] {
+        assert!(tale(name, None).seen.overlaps > 0, "{name}");
+        if let Some(setup) = instead {
+            assert_eq!(tale(name, Some(setup)).seen.overlaps, 0, "{name} on {setup}");
+        }
+    }
+}
+
+#[test]
+fn a_write_after_a_pause_is_refused_by_the_fence_and_by_nothing_else() {
+    let tale = tale("gc-pause", None);
+    assert_eq!((tale.seen.lost_plain, tale.seen.lost_fenced, tale.seen.refused), (1, 0, 1));
+    let lines = tale.timeline();
+    assert!(lines.contains("client 1 holds the lock, token 33"), "{lines}");
+    assert!(lines.contains("client 2 holds the lock, token 34"), "{lines}");
+}
+
+#[test]
+fn who_waits_in_vain_is_told() {
+    for name in ["setnx", "setnx-expire"] {
+        let moral = tale(name, None).moral();
+        assert!(moral.starts_with("Client 2 waited in vain until the end."), "{moral}");
+    }
+}
+
+#[test]
+fn after_a_majority_has_forgotten_nobody_is_let_in_until_an_operator_came_and_a_ttl_passed() {
+    let tale = tale("majority-restart", None);
+    let lines = tale.timeline();
+    let held = lines.lines().find(|line| line.contains("client 2 holds")).unwrap();
+    let second: f64 = held.trim().split(' ').next().unwrap().parse().unwrap();
+    assert!((70.0..72.0).contains(&second), "{lines}");
+}
+
+#[test]
+fn every_story_can_be_told_on_every_set_up_and_drawn() {
+    for story in STORIES {
+        for setup in Setup::ALL {
+            let tale = story.play(setup, 1);
+            let lines = tale.timeline();
+            assert!((3..80).contains(&lines.lines().count()), "{} on {setup}: {lines}", story.name);
+            assert_eq!(tale.moral().matches(". ").count(), 1, "{}", tale.moral());
+            let picture = lab::draw(&tale);
+            assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+            assert!(!picture.contains("NaN") && !picture.contains("inf"), "{}", story.name);
+        }
+    }
+}
+
+#[test]
+fn the_matrix_does_not_depend_on_the_number_of_threads() {
+    let cells = lab::matrix(2, 1);
+    assert_eq!(cells.len(), Setup::ALL.len() * Trouble::ALL.len());
+    assert_eq!(cells, lab::matrix(2, 3));
+    let document = lab::markdown(&cells);
+    assert!(Setup::ALL.iter().all(|setup| document.contains(&format!("| {setup} |"))));
+    assert!(document.contains("Runs in which a promise was broken: 0."));
+}
