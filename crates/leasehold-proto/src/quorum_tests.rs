@@ -1,3 +1,5 @@
+//! The quorum machine: majorities, validity, tokens, late replies, renewal and release.
+
 use super::*;
 use crate::{AttemptId, ClientId, Deadline, Now, Token, drift};
 

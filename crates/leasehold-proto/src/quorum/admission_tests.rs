@@ -1,3 +1,5 @@
+//! Admission: nodes that may have forgotten count only after the wait.
+
 use super::super::{MAX_TTL, Node, Op, Reply};
 use super::*;
 use crate::{AttemptId, ClientId, Token};

@@ -1,3 +1,5 @@
+//! A node of the quorum: what each operation does, repeated and late.
+
 use super::super::MAX_TTL;
 use super::*;
 use crate::ClientId;
