@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use leasehold_core::backend::Answer;
 use leasehold_core::{Error, Guard};
 
 use super::passing::{got, nothing_is_left, waits};
@@ -201,5 +202,57 @@ async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
     assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
     bench.pass(secs(31)).await; // The lease that could not be given back.
     got(third).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_late_ask_of_one_whose_attempt_was_inherited_gets_nothing() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let lock = bench.client.lock("a");
+    bench.faults.on_acquire(&[Fault::Delay]);
+    let (front, behind) = (waits(&lock).await, waits(&lock).await);
+    front.abort();
+    others_run().await;
+    holder.release().await.unwrap();
+    got(behind).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+    assert_eq!(bench.faults.deliver().await.unwrap(), [Answer::Ended]);
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn the_validity_of_what_an_exchange_grants_counts_from_before_it_was_sent() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(30));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    bench.faults.on_release(&[Fault::Late]);
+    let releasing = tokio::spawn(first.release());
+    others_run().await;
+    bench.hand.advance(secs(9));
+    bench.faults.arrive();
+    let second = got(second).await;
+    assert!(second.remaining() <= secs(21), "{:?}", second.remaining());
+    releasing.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_not_passed_on_though_nobody_has_noticed() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    let third = lock.acquire();
+    tokio::pin!(third);
+    stands_in_line(third.as_mut()).await;
+    first.release().await.unwrap();
+    let second = got(second).await;
+    bench.hand.advance(secs(4));
+    drop(second);
+    // It is polled before the task that would tell of the loss.
+    let third = stands_no_more(third).await;
+    assert!(third.is_valid());
+    third.release().await.unwrap();
     nothing_is_left(&bench).await;
 }
