@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use leasehold_core::backend::Answer;
+use leasehold_core::backend::{Answer, Event, Grant, Term};
+use leasehold_core::proto::TokenBlock;
 use leasehold_core::{Error, Guard};
 
 use super::passing::{got, nothing_is_left, waits};
@@ -255,4 +256,66 @@ async fn a_lost_lease_is_not_passed_on_though_nobody_has_noticed() {
     assert!(third.is_valid());
     third.release().await.unwrap();
     nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_push_for_one_who_has_just_left_is_not_taken_by_the_next() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let lock = bench.client.lock("a").metadata("odd");
+    let behind = {
+        let front = lock.acquire();
+        tokio::pin!(front);
+        stands_in_line(front.as_mut()).await;
+        let behind = waits(&bench.client.lock("a")).await;
+        holder.release().await.unwrap();
+        behind
+    };
+    let behind = got(behind).await;
+    assert_eq!(lock.status().await.unwrap().token, Some(behind.token()));
+    behind.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn after_a_gap_in_what_is_heard_who_asks_asks_again_and_who_holds_takes_care() {
+    let bench = Bench::new();
+    let (lock, other) = (bench.client.lock("a"), bench.other_client().lock("a"));
+    let holder = other.acquire().await.unwrap();
+    let (first, second) = (waits(&lock).await, waits(&lock).await);
+    bench.faults.cut_pushes(true);
+    holder.release().await.unwrap();
+    bench.faults.say(Event::Reset);
+    let first = got(first).await;
+    let outside = waits(&other).await;
+    bench.faults.say(Event::Reset);
+    others_run().await;
+    bench.hand.advance(ms(20));
+    first.release().await.unwrap();
+    got(outside).await.release().await.unwrap();
+    bench.faults.say(Event::Reset);
+    got(second).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_here_asked_for_is_given_back() {
+    let bench = Bench::new();
+    let guard = bench.other_client().lock("a").acquire().await.unwrap();
+    let calls = bench.faults.calls();
+    let tokens = TokenBlock::single(guard.token());
+    let grant = Grant { tokens, term: Term::Ttl, wanted: false };
+    let (name, attempt) = (guard.name().clone(), guard.attempt());
+    bench.faults.say(Event::Granted { name, attempt, grant });
+    others_run().await;
+    assert_eq!(bench.faults.calls(), calls + 1);
+}
+
+#[tokio::test]
+async fn trying_asks_when_the_lease_that_this_process_had_is_over() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let _held = lock.acquire().await.unwrap();
+    bench.hand.advance(secs(4)); // Nobody has noticed.
+    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
 }
