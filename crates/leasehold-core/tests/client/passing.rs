@@ -256,14 +256,18 @@ async fn what_the_next_one_wants_otherwise_is_not_passed_on() {
 async fn those_outside_who_wait_since_before_the_grant_count() {
     let bench = Bench::new();
     let lock = bench.client.lock("a");
-    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let holder = lock.acquire().await.unwrap();
     let (first, second) = (waits(&lock).await, waits(&lock).await);
     let outside = waits(&bench.other_client().lock("a")).await;
+    bench.hand.advance(ms(20));
     holder.release().await.unwrap();
-    let first = got(first).await;
+    let outside = got(outside).await;
+    let others = waits(&bench.other_client().lock("a")).await;
+    outside.release().await.unwrap();
+    let first = got(first).await; // Which has tokens to pass on.
     bench.hand.advance(ms(20));
     first.release().await.unwrap();
-    got(outside).await.release().await.unwrap();
+    got(others).await.release().await.unwrap();
     got(second).await.release().await.unwrap();
     nothing_is_left(&bench).await;
 }
