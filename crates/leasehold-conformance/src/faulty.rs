@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
     Answer, Ask, Backend, BoxFuture, Capability, End, Ended, Event, EventSink, Forced, Renewal,
@@ -50,6 +50,7 @@ struct Inner {
     after_renewal: Mutex<Option<Hook>>,
     delayed: Mutex<Vec<Ask>>,
     late: Notify,
+    sink: OnceLock<EventSink>,
     /// Releases of attempts whose asks may still be on their way.
     suspects: AtomicU64,
 }
@@ -77,6 +78,7 @@ impl Faults {
             after_renewal: Mutex::default(),
             delayed: Mutex::default(),
             late: Notify::new(),
+            sink: OnceLock::new(),
             suspects: AtomicU64::new(0),
         }))
     }
@@ -120,6 +122,13 @@ impl Faults {
     /// A call that is late arrives now.
     pub fn arrive(&self) {
         self.0.late.notify_one();
+    }
+
+    /// Says something to the client that the backend has not said.
+    pub fn say(&self, event: Event) {
+        if let Some(sink) = self.0.sink.get() {
+            sink.send(event);
+        }
     }
 
     /// Releases that went to the backend and had it remember the attempt.
@@ -193,6 +202,7 @@ impl Backend for Faults {
         let (sink, mut pushed) = EventSink::channel();
         let cut = self.0.no_pushes.clone();
         self.0.backend.attach(client, sink);
+        self.0.sink.set(events.clone()).ok();
         tokio::spawn(async move {
             while let Some(event) = pushed.recv().await {
                 let lost = cut.load(Ordering::SeqCst) && !matches!(event, Event::Lost { .. });

@@ -179,3 +179,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_lease_is_passed_on_while_it_is_held_and_wanted_as_it_is() {
+    let terms = renewed(10_000);
+    let lease = granted(terms);
+    let next = lease.pass(at(4_000), Terms { max_hold: Some(ms(2_000)), ..terms }).unwrap();
+    assert_eq!(next.remaining(at(4_000)), ms(2_000), "its own maximum, from when it has it");
+    assert_eq!(next.pass(at(5_000), terms).unwrap().remaining(at(5_000)), ms(4_898));
+    assert_eq!(lease.pass(at(4_000), renewed(9_000)).map(|_| ()), None);
+    let later = Terms { renew_after: Some(ms(5_000)), ..terms };
+    assert_eq!(lease.pass(at(4_000), later).map(|_| ()), None);
+    assert!(lease.pass(at(8_897), terms).is_some());
+    assert!(lease.pass(at(8_898), terms).is_none(), "about to be lost");
+    let (mut lost, mut released) = (lease.clone(), lease);
+    lost.handle_lost(LossReason::NotOwner);
+    assert!(lost.pass(at(4_000), terms).is_none());
+    assert!(released.release(at(4_000)));
+    assert!(released.pass(at(4_000), terms).is_none());
+    let fixed = Terms { renew_after: None, ..terms };
+    assert!(granted(fixed).pass(at(4_000), fixed).is_none());
+    let session = Terms { session: true, ..terms };
+    assert!(granted(session).pass(at(4_000), session).is_none());
+}

@@ -59,6 +59,9 @@ pub struct Setup {
     pub gives_up: bool,
     /// Holders may exchange their lease for a new attempt.
     pub rotate: bool,
+    /// They do it for the next in line of their process: the exchange goes on in the background, and
+    /// whoever it asks for may leave its attempt to another task, both counted as attempts.
+    pub line: bool,
     /// Nothing is delayed, and the second client's leases last one tick only: the run is about
     /// when waiters ask again by themselves.
     pub timers: bool,
@@ -79,6 +82,7 @@ impl Default for Setup {
             silent: false,
             gives_up: true,
             rotate: false,
+            line: false,
             timers: false,
             bug: None,
         }

@@ -28,6 +28,7 @@ const SMALLEST: Setup = Setup {
     silent: false,
     gives_up: true,
     rotate: false,
+    line: false,
     timers: false,
     bug: None,
 };
@@ -142,4 +143,31 @@ fn a_new_first_in_line_that_is_not_told_reckons_with_an_earlier_lease() {
 fn validity_that_counts_from_the_answer_makes_two_holders() {
     let setup = Setup { ticks: 4, gives_up: false, ..SMALLEST };
     found(Bug::ValidityCountsFromTheAnswer, EXCLUSION, setup);
+}
+
+/// Two clients of two tasks each: the releaser exchanges for the next in line.
+const LINE: Setup = Setup { attempts: 2, rotate: true, line: true, ..SMALLEST };
+
+#[test]
+fn an_exchange_that_is_repeated_asks_for_one_that_has_gone() {
+    let setup = Setup { clients: 1, faults: 1, ..LINE };
+    found(Bug::ExchangeIsNotSuspect, ENDED, setup);
+    found(Bug::ExchangeIsNotSuspect, QUEUE, LINE);
+}
+
+#[test]
+fn whoever_inherits_an_attempt_inherits_its_late_asks() {
+    found(Bug::InheritedIsNotSuspect, ENDED, Setup { clients: 1, ticks: 1, ..LINE });
+}
+
+#[test]
+fn tokens_used_inside_a_process_are_not_given_back() {
+    let setup = Setup { block: 2, gives_up: false, ..LINE };
+    found(Bug::PassedTokensGivenBack, ORDER, setup);
+}
+
+#[test]
+fn a_lost_lease_that_is_passed_on_uses_tokens_out_of_order() {
+    let setup = Setup { block: 2, ticks: 4, gives_up: false, ..SMALLEST };
+    found(Bug::LostLeaseIsPassedOn, ORDER, setup);
 }

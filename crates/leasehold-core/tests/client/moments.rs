@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use leasehold_core::backend::{Answer, Event, Grant, Term};
+use leasehold_core::proto::TokenBlock;
 use leasehold_core::{Error, Guard};
 
 use super::passing::{got, nothing_is_left, waits};
@@ -118,8 +120,10 @@ async fn an_attempt_that_somebody_else_asked_for_twice_is_suspect() {
             true => drop(first),
             false => drop(first.release().await.unwrap_err()),
         }
+        let third = waits(&lock).await;
         bench.pass(secs(1)).await;
         got(second).await.release().await.unwrap();
+        got(third).await.release().await.unwrap();
         nothing_is_left(&bench).await;
         assert_eq!(bench.faults.suspects(), 1, "{dropped}");
     }
@@ -201,5 +205,137 @@ async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
     assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
     bench.pass(secs(31)).await; // The lease that could not be given back.
     got(third).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_late_ask_of_one_whose_attempt_was_inherited_gets_nothing() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let lock = bench.client.lock("a");
+    bench.faults.on_acquire(&[Fault::Delay]);
+    let (front, behind) = (waits(&lock).await, waits(&lock).await);
+    front.abort();
+    others_run().await;
+    holder.release().await.unwrap();
+    got(behind).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+    assert_eq!(bench.faults.deliver().await.unwrap(), [Answer::Ended]);
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn the_validity_of_what_an_exchange_grants_counts_from_before_it_was_sent() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(30));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    bench.faults.on_release(&[Fault::Late]);
+    let releasing = tokio::spawn(first.release());
+    others_run().await;
+    bench.hand.advance(secs(8));
+    bench.faults.arrive();
+    let second = got(second).await;
+    assert!(second.remaining() <= secs(22), "{:?}", second.remaining());
+    releasing.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_not_passed_on_though_nobody_has_noticed() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    let third = lock.acquire();
+    tokio::pin!(third);
+    stands_in_line(third.as_mut()).await;
+    first.release().await.unwrap();
+    let second = got(second).await;
+    bench.hand.advance(secs(4));
+    drop(second);
+    // It is polled before the task that would tell of the loss.
+    let third = stands_no_more(third).await;
+    assert!(third.is_valid());
+    third.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_push_for_one_who_has_just_left_is_not_taken_by_the_next() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let lock = bench.client.lock("a").metadata("odd");
+    let behind = {
+        let front = lock.acquire();
+        tokio::pin!(front);
+        stands_in_line(front.as_mut()).await;
+        let behind = waits(&bench.client.lock("a")).await;
+        holder.release().await.unwrap();
+        behind
+    };
+    let behind = got(behind).await;
+    assert_eq!(lock.status().await.unwrap().token, Some(behind.token()));
+    behind.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn after_a_gap_in_what_is_heard_who_asks_asks_again_and_who_holds_takes_care() {
+    let bench = Bench::new();
+    let (lock, other) = (bench.client.lock("a"), bench.other_client().lock("a"));
+    let holder = other.acquire().await.unwrap();
+    let (first, second, third) = (waits(&lock).await, waits(&lock).await, waits(&lock).await);
+    bench.faults.cut_pushes(true);
+    holder.release().await.unwrap();
+    bench.faults.say(Event::Reset);
+    got(first).await.release().await.unwrap();
+    let second = got(second).await;
+    let outside = waits(&other).await;
+    bench.faults.say(Event::Reset);
+    others_run().await;
+    bench.hand.advance(ms(20));
+    second.release().await.unwrap();
+    got(outside).await.release().await.unwrap();
+    bench.faults.say(Event::Reset);
+    got(third).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_here_asked_for_is_given_back() {
+    let bench = Bench::new();
+    let guard = bench.other_client().lock("a").acquire().await.unwrap();
+    let calls = bench.faults.calls();
+    let tokens = TokenBlock::single(guard.token());
+    let grant = Grant { tokens, term: Term::Ttl, wanted: false };
+    let (name, attempt) = (guard.name().clone(), guard.attempt());
+    bench.faults.say(Event::Granted { name, attempt, grant });
+    others_run().await;
+    assert_eq!(bench.faults.calls(), calls + 1);
+}
+
+#[tokio::test]
+async fn trying_asks_when_the_lease_that_this_process_had_is_over() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let _held = lock.acquire().await.unwrap();
+    bench.hand.advance(secs(4)); // Nobody has noticed.
+    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_lost_on_its_way_is_given_back_before_it_ends() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    let third = lock.acquire();
+    tokio::pin!(third);
+    stands_in_line(third.as_mut()).await;
+    first.release().await.unwrap();
+    got(second).await.release().await.unwrap();
+    // Its loss has been told, but for the engine it lasts a little longer.
+    bench.pass(ms(2800)).await;
+    stands_no_more(third).await.release().await.unwrap();
     nothing_is_left(&bench).await;
 }

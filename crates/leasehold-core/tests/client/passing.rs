@@ -232,12 +232,119 @@ async fn another_ttl_is_asked_for_in_the_same_call_that_releases() {
 }
 
 #[tokio::test]
+async fn what_the_next_one_wants_otherwise_is_not_passed_on() {
+    for odd in [|lock: Lock| lock.ttl(secs(7)), |lock: Lock| lock.lease(secs(7))] {
+        let bench = Bench::new();
+        let (lock, odd) = (bench.client.lock("a"), odd(bench.client.lock("a")));
+        let first = lock.acquire().await.unwrap();
+        let waiting = [waits(&lock).await, waits(&odd).await, waits(&odd).await];
+        first.release().await.unwrap();
+        for (number, waiting) in waiting.into_iter().enumerate() {
+            // Each has tokens left over for the next one.
+            let guard = got(waiting).await;
+            let ttl = if number == 0 { secs(30) } else { secs(7) };
+            let left = guard.remaining();
+            assert!(left < ttl && left > ttl - ttl / 10, "{number}: {left:?}");
+            bench.hand.advance(ms(500));
+            guard.release().await.unwrap();
+        }
+        nothing_is_left(&bench).await;
+    }
+}
+
+#[tokio::test]
+async fn those_outside_who_wait_since_before_the_grant_count() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let holder = lock.acquire().await.unwrap();
+    let (first, second) = (waits(&lock).await, waits(&lock).await);
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.hand.advance(ms(20));
+    holder.release().await.unwrap();
+    let outside = got(outside).await;
+    let others = waits(&bench.other_client().lock("a")).await;
+    outside.release().await.unwrap();
+    let first = got(first).await; // Which has tokens to pass on.
+    bench.hand.advance(ms(20));
+    first.release().await.unwrap();
+    got(others).await.release().await.unwrap();
+    got(second).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn one_outside_who_has_gone_costs_no_more_than_one_call() {
+    let bench = Bench::new();
+    let (lock, other) = (bench.client.lock("a"), bench.other_client().lock("a"));
+    let first = lock.acquire().await.unwrap();
+    let (second, third, fourth) = (waits(&lock).await, waits(&lock).await, waits(&lock).await);
+    first.release().await.unwrap();
+    let second = got(second).await;
+    let outside = waits(&other).await;
+    outside.abort();
+    others_run().await;
+    bench.hand.advance(ms(20));
+    let calls = bench.faults.calls();
+    second.release().await.unwrap();
+    got(third).await.release().await.unwrap();
+    let fourth = got(fourth).await;
+    assert_eq!(bench.faults.calls(), calls + 1);
+    fourth.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn those_who_do_not_care_for_order_pass_on_for_a_second() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").fair(false);
+    let first = lock.acquire().await.unwrap();
+    let mut ours = [waits(&lock).await, waits(&lock).await, waits(&lock).await].into_iter();
+    first.release().await.unwrap();
+    let second = got(ours.next().unwrap()).await;
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.hand.advance(ms(999));
+    second.release().await.unwrap();
+    let third = got(ours.next().unwrap()).await;
+    bench.hand.advance(ms(1));
+    third.release().await.unwrap();
+    got(outside).await.release().await.unwrap();
+    got(ours.next().unwrap()).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_lease_acquired_past_the_line_does_not_lead_it() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let (front, behind) = (waits(&lock).await, waits(&lock).await);
+    let unfair = lock.clone().fair(false);
+    bench.faults.cut_pushes(true);
+    holder.release().await.unwrap();
+    others_run().await;
+    // The offer that the front has not heard of is over.
+    bench.hand.advance(secs(2));
+    let past = unfair.try_acquire().await.unwrap();
+    bench.faults.cut_pushes(false);
+    if let Some(past) = past {
+        past.release().await.unwrap();
+    }
+    bench.pass(secs(15)).await;
+    got(front).await.release().await.unwrap();
+    got(behind).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
 async fn a_minimum_hold_is_not_cut_short_by_those_who_wait_here() {
     let bench = Bench::new();
     let lock = bench.client.lock("a");
-    let first = lock.clone().min_hold(secs(5)).acquire().await.unwrap();
-    let next = waits(&lock).await;
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock.clone().min_hold(secs(5))).await;
     first.release().await.unwrap();
+    let second = got(second).await; // Which has tokens to pass on.
+    let next = waits(&lock).await;
+    second.release().await.unwrap();
     bench.pass(ms(4900)).await;
     assert!(!next.is_finished());
     bench.pass(ms(600)).await;

@@ -3,6 +3,7 @@
 use leasehold_proto::AttemptId;
 use leasehold_proto::handoff::End;
 
+use super::client::Exchange;
 use super::client::World;
 use super::{Bug, Call, Ending, Message, Phase, Setup, State, TTL};
 
@@ -39,6 +40,10 @@ pub enum Action {
     Release(u8),
     /// It exchanges its lease for a new attempt.
     Rotate(u8),
+    /// The task that waits leaves, and another goes on with its attempt.
+    Inherit(u8),
+    /// Fault: it asks for itself before it has heard the answer to an exchange.
+    Impatient(u8),
     /// Fault: it crashes.
     Crash(u8),
     /// Fault: its subscription ends.
@@ -100,6 +105,14 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             actions.push(Action::GiveUp(id));
         }
         Phase::Asking { .. } | Phase::Rotating { .. } => {}
+        Phase::Awaiting { .. } => {
+            if setup.gives_up {
+                actions.push(Action::GiveUp(id));
+            }
+            if fault {
+                actions.push(Action::Impatient(id));
+            }
+        }
         Phase::Waiting { ask_at, .. } => {
             if setup.gives_up {
                 actions.push(Action::GiveUp(id));
@@ -114,13 +127,18 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             if valid && renewing.is_none() && (offered || clock + setup.ttl(id) > deadline) {
                 actions.push(Action::Renew(id));
             }
-            if valid && last < top {
+            let lost = setup.bug == Some(Bug::LostLeaseIsPassedOn);
+            if (valid || lost) && last < top {
                 actions.push(Action::Pass(id));
             }
             if valid && setup.rotate && another {
                 actions.push(Action::Rotate(id));
             }
         }
+    }
+    if setup.line && another && matches!(client.phase, Phase::Asking { .. } | Phase::Waiting { .. })
+    {
+        actions.push(Action::Inherit(id));
     }
     match state.unanswered(id) {
         Some(false) => actions.push(Action::Again(id)),
@@ -195,7 +213,7 @@ impl State {
                 self.faults -= 1;
                 self.act(setup, id, Action::Again(id));
             }
-            Action::Crash(id) | Action::Unsubscribe(id) => {
+            Action::Crash(id) | Action::Unsubscribe(id) | Action::Impatient(id) => {
                 self.faults -= 1;
                 self.act(setup, id, *action);
             }
@@ -207,6 +225,7 @@ impl State {
             | Action::Pass(id)
             | Action::Release(id)
             | Action::Rotate(id)
+            | Action::Inherit(id)
             | Action::Resubscribe(id) => self.act(setup, id, *action),
         }
         self.sweep();
@@ -259,12 +278,22 @@ impl State {
                 }
             }
             Action::Release(_) => {
-                if let Some(end) = client.end_of_hold() {
+                if let Some(end) = client.end_of_hold(setup.bug) {
                     client.phase = Phase::Idle;
                     client.end(&mut world, end);
                 }
             }
             Action::Rotate(_) => client.rotate(&mut world),
+            Action::Impatient(_) => client.ask_again(&mut world),
+            Action::Inherit(_) => {
+                client.attempts += 1;
+                client.ask_again(&mut world);
+                if let (Phase::Asking { unanswered, .. }, Some(Bug::InheritedIsNotSuspect)) =
+                    (&mut client.phase, setup.bug)
+                {
+                    *unanswered = false;
+                }
+            }
             Action::Crash(_) => {
                 client.up = false;
                 client.phase = Phase::Idle;
@@ -283,7 +312,12 @@ impl State {
 impl super::Client {
     /// Repeats the call that [`State::awaits`] found.
     fn again(&mut self, world: &mut World<'_>) {
-        if let Some(Ending { end }) = self.endings.first_mut() {
+        if let Some(Ending { end, then }) = self.endings.first_mut() {
+            if let Some(then) = then {
+                (then.sent, then.again) = (world.clock, true);
+                let call = Call::Rotate(*end, then.next);
+                return self.send(world, call);
+            }
             end.suspect = world.setup.bug != Some(Bug::NeverSuspect);
             let end = *end;
             return self.send(world, Call::Release(end));
@@ -302,12 +336,14 @@ impl super::Client {
     }
 
     /// Asks for the attempt that waits or was not answered.
-    fn ask_again(&mut self, world: &mut World<'_>) {
+    pub(super) fn ask_again(&mut self, world: &mut World<'_>) {
         let (attempt, unanswered, next, lead) = match self.phase {
             Phase::Asking { attempt, next, lead, .. } => (attempt, true, next, lead),
             Phase::Waiting { attempt, unanswered, lead, .. } => {
                 (attempt, unanswered, None, Some(lead))
             }
+            // The exchange may still be on its way.
+            Phase::Awaiting { attempt, next } => (attempt, true, next, None),
             _ => return,
         };
         let unanswered = unanswered && world.setup.bug != Some(Bug::NeverSuspect);
@@ -327,6 +363,10 @@ impl super::Client {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Asking { attempt, .. } => self.end(world, gone(attempt, true)),
+            Phase::Awaiting { attempt, .. } => {
+                let suspect = world.setup.bug != Some(Bug::ExchangeIsNotSuspect);
+                self.end(world, gone(attempt, suspect));
+            }
             Phase::Waiting { attempt, unanswered, .. } => {
                 self.end(world, gone(attempt, unanswered));
             }
@@ -347,7 +387,7 @@ impl super::Client {
     }
 
     fn rotate(&mut self, world: &mut World<'_>) {
-        let Some(end) = self.end_of_hold() else { return };
+        let Some(end) = self.end_of_hold(world.setup.bug) else { return };
         let mut next = self.new_attempt();
         if matches!(
             world.setup.bug,
@@ -355,14 +395,20 @@ impl super::Client {
         ) {
             next = end.attempt;
         }
-        self.phase = Phase::Rotating { end, next, sent: world.clock, unanswered: false };
         self.send(world, Call::Rotate(end, next));
+        if world.setup.line {
+            let then = Some(Exchange { next, sent: world.clock, again: false });
+            self.endings.push(Ending { end, then });
+            self.phase = Phase::Awaiting { attempt: next, next: None };
+            return;
+        }
+        self.phase = Phase::Rotating { end, next, sent: world.clock, unanswered: false };
     }
 
     /// Pushes may have been missed: what waits asks again, and what asks has no reference left.
     fn resubscribed(&mut self, world: &mut World<'_>) {
         match &mut self.phase {
-            Phase::Waiting { .. } => self.ask_again(world),
+            Phase::Waiting { .. } | Phase::Awaiting { .. } => self.ask_again(world),
             Phase::Asking { lead, next, .. } => {
                 *lead = None;
                 *next = Some(world.clock);

@@ -39,4 +39,12 @@ pub enum Bug {
     LeavingTellsNobody,
     /// An ask whose answer never came does not make the attempt suspect.
     NeverSuspect,
+    /// An exchange whose answer was not heard does not make what it asked for suspect.
+    ExchangeIsNotSuspect,
+    /// Whoever inherits an attempt forgets that an ask of it is still on its way.
+    InheritedIsNotSuspect,
+    /// The tokens of those to whom a lease was passed on inside a process are given back.
+    PassedTokensGivenBack,
+    /// A lease whose deadline has passed is passed on inside the process.
+    LostLeaseIsPassedOn,
 }

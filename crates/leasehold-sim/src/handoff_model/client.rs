@@ -72,6 +72,13 @@ pub enum Phase {
         /// When the renewal in flight was sent.
         renewing: Option<u8>,
     },
+    /// It waits for the answer to an exchange that another task has made for it.
+    Awaiting {
+        /// For this attempt.
+        attempt: AttemptId,
+        /// A push has told when to ask again.
+        next: Option<u8>,
+    },
     /// It exchanges its lease for a new attempt, and holds nothing.
     Rotating {
         /// What it ends.
@@ -90,6 +97,19 @@ pub enum Phase {
 pub struct Ending {
     /// As it was sent last.
     pub end: End,
+    /// What is asked for in exchange, for another task.
+    pub then: Option<Exchange>,
+}
+
+/// The second half of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Exchange {
+    /// For which attempt.
+    pub next: AttemptId,
+    /// When it was sent last.
+    pub sent: u8,
+    /// It was sent before that, without an answer.
+    pub again: bool,
 }
 
 /// What a client's move may touch besides the client.
@@ -123,6 +143,7 @@ impl Client {
             Phase::Idle => false,
             Phase::Asking { attempt: own, .. }
             | Phase::Waiting { attempt: own, .. }
+            | Phase::Awaiting { attempt: own, .. }
             | Phase::Holding { attempt: own, .. } => own == attempt,
             Phase::Rotating { end, next, .. } => end.attempt == attempt || next == attempt,
         };
@@ -148,6 +169,10 @@ impl Client {
                     Answered::Renewed(asked, lease, _),
                     Phase::Holding { attempt, base, renewing, .. },
                 ) => asked == attempt && lease == base && renewing == Some(sent),
+                (Answered::Exchanged(ended, next, _), _) => self.endings.iter().any(|ending| {
+                    let own = ending.then.is_some_and(|t| (t.next, t.sent) == (next, sent));
+                    ending.end.attempt == ended && own
+                }),
                 (Answered::Ended(ended), _) => {
                     self.endings.iter().any(|ending| ending.end.attempt == ended)
                 }
@@ -168,7 +193,7 @@ impl Client {
     /// Ends an attempt in the background.
     pub(super) fn end(&mut self, world: &mut World<'_>, end: End) {
         self.send(world, Call::Release(end));
-        self.endings.push(Ending { end });
+        self.endings.push(Ending { end, then: None });
     }
 
     pub(super) fn handle_reply(
@@ -184,6 +209,19 @@ impl Client {
         match answer {
             Answered::Ended(attempt) => self.endings.retain(|e| e.end.attempt != attempt),
             Answered::Renewed(_, _, renewed) => self.handle_renewed(world, sent, renewed),
+            Answered::Exchanged(ended, attempt, answer) => {
+                let again = self.endings.iter().any(|ending| {
+                    ending.end.attempt == ended && ending.then.is_some_and(|then| then.again)
+                });
+                self.endings.retain(|ending| ending.end.attempt != ended);
+                // One that has asked for itself meanwhile goes by its own answer.
+                if let Phase::Awaiting { attempt: own, next } = self.phase
+                    && own == attempt
+                {
+                    let suspect = again && world.setup.bug != Some(Bug::ExchangeIsNotSuspect);
+                    self.handle_answer(world, attempt, answer, (sent, at), suspect, next);
+                }
+            }
             Answered::Acquired(attempt, answer) => {
                 let (unanswered, next) = match self.phase {
                     Phase::Asking { unanswered, next, .. } => (unanswered, next),
@@ -259,7 +297,7 @@ impl Client {
         let clock = world.clock;
         let ttl = world.setup.ttl(self.id);
         if !renewed {
-            if let Some(end) = self.end_of_hold() {
+            if let Some(end) = self.end_of_hold(world.setup.bug) {
                 self.phase = Phase::Idle;
                 self.end(world, end);
             }
@@ -273,8 +311,9 @@ impl Client {
     }
 
     /// How it gives its guard back.
-    pub(super) fn end_of_hold(&self) -> Option<End> {
+    pub(super) fn end_of_hold(&self, bug: Option<Bug>) -> Option<End> {
         let Phase::Holding { attempt, base, last, suspect, .. } = self.phase else { return None };
+        let last = if bug == Some(Bug::PassedTokensGivenBack) { base } else { last };
         let (base, last) = (Token::new(base), Token::new(last));
         Some(End { attempt, base, last, suspect, keep: None })
     }
@@ -300,6 +339,9 @@ impl Client {
                     Phase::Waiting { attempt: own, ask_at, .. } if *own == attempt => {
                         *ask_at = Some(when);
                     }
+                    Phase::Awaiting { attempt: own, next } if *own == attempt => {
+                        *next = Some(when);
+                    }
                     _ => {}
                 }
             }
@@ -322,6 +364,10 @@ impl Client {
             Phase::Asking { attempt: own, lead, .. } if own == attempt => (lead, true),
             Phase::Waiting { attempt: own, lead, unanswered, .. } if own == attempt => {
                 (Some(lead), unanswered)
+            }
+            // Nothing to count from yet: asking tells.
+            Phase::Awaiting { attempt: own, .. } if own == attempt => {
+                return self.ask_again(world);
             }
             _ if self.tracks(attempt) => return,
             _ => {

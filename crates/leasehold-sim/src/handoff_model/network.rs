@@ -58,6 +58,8 @@ pub enum Call {
 pub enum Answered {
     /// To acquire, or to the second half of a rotation.
     Acquired(AttemptId, Answer),
+    /// To an exchange for another task: which attempt it ended, and what the other is told.
+    Exchanged(AttemptId, AttemptId, Answer),
     /// To a renewal: whether the lease goes on.
     Renewed(AttemptId, u64, bool),
     /// To a release.
@@ -84,6 +86,7 @@ impl Message {
             },
             Self::Reply { answer, .. } => match answer {
                 Answered::Acquired(asked, _) => asked == attempt,
+                Answered::Exchanged(ended, asked, _) => ended == attempt || asked == attempt,
                 Answered::Renewed(renewed, ..) => renewed == attempt,
                 Answered::Ended(ended) => ended == attempt,
             },

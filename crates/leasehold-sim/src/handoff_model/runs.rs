@@ -35,6 +35,7 @@ const PLAIN: Setup = Setup {
     silent: false,
     gives_up: true,
     rotate: false,
+    line: false,
     timers: false,
     bug: None,
 };
@@ -52,6 +53,25 @@ pub const RUNS: &[Run] = &[
         "rotation, blocks of tokens",
         Size::Small,
         Setup { attempts: 2, ticks: 0, block: 2, rotate: true, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "lines in a process",
+        Size::Small,
+        Setup { attempts: 2, ticks: 0, rotate: true, line: true, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "one line alone, one fault",
+        Size::Small,
+        Setup {
+            clients: 1,
+            attempts: 3,
+            faults: 1,
+            ticks: 1,
+            block: 2,
+            rotate: true,
+            line: true,
+            ..PLAIN
+        },
     ),
     run("three clients", Size::Small, Setup { clients: 3, ticks: 0, ..PLAIN }),
     run("bad timing", Size::Small, Setup { bad_timing: true, faults: 1, ticks: 1, ..PLAIN }),
@@ -111,6 +131,16 @@ pub const RUNS: &[Run] = &[
         "timers, two ttls, giving up",
         Size::Medium,
         Setup { clients: 3, ticks: 3, timers: true, ..PLAIN },
+    ),
+    run(
+        "lines in a process, giving up",
+        Size::Medium,
+        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, line: true, ..PLAIN },
+    ),
+    run(
+        "lines in a process, one fault",
+        Size::Large,
+        Setup { attempts: 2, faults: 1, ticks: 0, block: 2, rotate: true, line: true, ..PLAIN },
     ),
     run("two faults, longer", Size::Large, Setup { faults: 2, ..PLAIN }),
     run(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use leasehold_proto::handoff::Answer::Queued;
 use leasehold_proto::handoff::{End, Push};
 use leasehold_proto::{AttemptId, Token};
 
@@ -87,7 +88,10 @@ impl State {
             Call::Rotate(end, next) => {
                 let (verdict, answer) = server.rotate(setup, now, end, next, &mut reach);
                 ending = Some((end, verdict));
-                Answered::Acquired(next, answer)
+                match setup.line {
+                    true => Answered::Exchanged(end.attempt, next, answer),
+                    false => Answered::Acquired(next, answer),
+                }
             }
         };
         if self.server.record.base().map(Token::get) != before
@@ -112,7 +116,7 @@ impl State {
         }
         let queued = matches!(
             answer,
-            Answered::Acquired(_, leasehold_proto::handoff::Answer::Queued { .. })
+            Answered::Acquired(_, Queued { .. }) | Answered::Exchanged(_, _, Queued { .. })
         );
         let at = if queued { now } else { 0 };
         Message::Reply { to: from, sent, at, answer }
