@@ -39,6 +39,8 @@ pub(crate) async fn acquire(
     options: &Options,
     patience: Patience,
 ) -> Result<Option<Arc<Hold>>> {
+    // An engine that answers at once must not keep a task from letting others run.
+    tokio::task::coop::consume_budget().await;
     let shared = client.shared();
     let terms = options.terms(&shared.capability)?;
     let start = shared.clock.now();

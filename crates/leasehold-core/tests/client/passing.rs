@@ -508,3 +508,16 @@ async fn nothing_goes_wrong_at_random() {
     let status = clients[0].lock("a").status().await.unwrap();
     assert_eq!((status.state, status.waiters), (State::Free, Some(Vec::new())));
 }
+
+/// On one thread, with an engine that answers at once.
+#[tokio::test]
+async fn a_task_that_locks_again_and_again_lets_others_run() {
+    let lock = Client::new(Arc::new(MemoryStore::new().connect())).unwrap().lock("a");
+    let busy = tokio::spawn(async move {
+        loop {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+    });
+    others_run().await;
+    busy.abort();
+}
