@@ -56,6 +56,8 @@ fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
         terminal.expect("\r\n");
         let seen = terminal.seen().replace("\x1b[H\x1b[J", "");
         for row in seen.lines() {
+            // On a slow machine it says first that it is still looking, and wipes that out.
+            let row = row.rsplit("\x1b[2K").next().unwrap_or_default();
             let wide = row.chars().filter(|c| "名字".contains(*c)).count();
             assert!(row.trim_end().chars().count() + wide <= 60, "{row:?}");
         }
