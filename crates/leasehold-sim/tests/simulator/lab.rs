@@ -4,7 +4,7 @@ use leasehold_sim::lab::{self, STORIES, Story, Tale};
 use leasehold_sim::simulator::{Setup, Trouble};
 
 fn tale(name: &str, setup: Option<Setup>) -> Tale {
-    let story = Story::find(name).unwrap();
+    let story = Story::find(name).expect("a story of this name");
     story.play(setup.unwrap_or(story.setup), 1)
 }
 

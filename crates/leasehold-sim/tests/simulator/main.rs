@@ -1,5 +1,7 @@
 //! What every set-up promises holds over many seeds, and the invariants find each planted bug.
 
+#![allow(clippy::unwrap_used)]
+
 mod lab;
 
 use std::time::Duration;
