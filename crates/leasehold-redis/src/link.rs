@@ -331,3 +331,7 @@ async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation),
     test!(hole_1_an_old_push_does_nothing_to_a_client_that_holds_again),
     test!(hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt),
+    test!(hole_2_after_a_reconnect_a_push_has_nothing_to_count_from),
     test!(hole_2_a_waiter_that_is_pushed_late_asks_again),
     test!(hole_3_giving_up_frees_a_full_grant_under_way),
     test!(hole_4_a_late_acquire_is_refused_though_the_record_has_forgotten_it),
@@ -101,6 +102,29 @@ async fn hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt() {
             other => panic!("a lease that is over was taken for one: {other:?}"),
         }
     }
+}
+
+async fn hole_2_after_a_reconnect_a_push_has_nothing_to_count_from() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (mut waiter, mut direct) =
+        (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
+    let held = direct.ask(secs(30));
+    let grant = direct.granted(&held).await;
+    let waits = waiter.ask(secs(30));
+    waiter.queued(&waits).await;
+    assert!(matches!(waiter.next_event().await, Event::Reset), "it has been subscribed");
+    proxy.kill_connections();
+    loop {
+        match waiter.next_event().await {
+            Event::Next { .. } => {}
+            Event::Reset => break, // Pushes may have been missed, and are told again to who asks.
+            other => panic!("{other:?}"),
+        }
+    }
+    direct.verdict(&end(&held, grant)).await;
+    assert!(matches!(waiter.next_event().await, Event::Freed { .. }));
+    waiter.granted(&waits).await;
 }
 
 async fn hole_2_a_waiter_that_is_pushed_late_asks_again() {

@@ -3,6 +3,7 @@
 // A set-up that fails is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod connection;
 mod holes;
 mod late;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
         ("messages", messages::TESTS),
+        ("batches", batches::TESTS),
         ("holes", holes::TESTS),
         ("late", late::TESTS),
         ("list", list::TESTS),

@@ -66,7 +66,7 @@ pub const RUNS: &[Run] = &[
             clients: 1,
             attempts: 3,
             faults: 1,
-            ticks: 1,
+            ticks: 0,
             block: 2,
             rotate: true,
             line: true,
@@ -139,8 +139,16 @@ pub const RUNS: &[Run] = &[
     ),
     run(
         "lines in a process, one fault",
-        Size::Large,
-        Setup { attempts: 2, faults: 1, ticks: 0, block: 2, rotate: true, line: true, ..PLAIN },
+        Size::Medium,
+        Setup {
+            attempts: 2,
+            faults: 1,
+            ticks: 0,
+            rotate: true,
+            line: true,
+            gives_up: false,
+            ..PLAIN
+        },
     ),
     run("two faults, longer", Size::Large, Setup { faults: 2, ..PLAIN }),
     run(
