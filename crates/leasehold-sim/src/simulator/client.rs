@@ -13,7 +13,7 @@ use leasehold_proto::{
 use super::clock::Clock;
 use super::plan::Behaviour;
 use super::world::Parcel;
-use super::{Belief, Bug, Plan, Rng};
+use super::{Belief, Bug, Plan, Rng, SECOND};
 
 /// One client.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(super) struct Client {
     backoff: Backoff,
     /// When the last renewal was sent.
     renewed: Now,
+    /// When the faults end.
+    calm: u64,
     /// How far the time that its machines see lies behind, with a planted bug.
     lag: u64,
     /// True since it was stopped, or its clock jumped, until it has had time to notice.
@@ -108,6 +110,7 @@ impl Client {
             sequence: 0,
             backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
             renewed: now,
+            calm: plan.calm,
             lag: 0,
             startled: false,
         }
@@ -218,6 +221,9 @@ impl Client {
 
     fn rest(&mut self, time: u64, rng: &mut Rng) {
         self.phase = match self.behaviour.think {
+            // Once the faults have ended the lock is let free for seconds, so that somebody who
+            // never gets it was kept out, and had not just no luck.
+            Some(_) if time >= self.calm => Phase::Idle(time + rng.between(2 * SECOND, 5 * SECOND)),
             Some((low, high)) => Phase::Idle(time + rng.between(low, high)),
             None => Phase::Idle(u64::MAX),
         };

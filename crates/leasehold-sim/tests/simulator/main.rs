@@ -103,6 +103,7 @@ fn jumping(bug: Bug) -> impl Fn(u64) -> Plan {
             ],
             network: Network { late: (300, SECOND / 2), lost: 100, ..Network::GOOD },
             faults,
+            calm: 32 * SECOND,
             ..plan(Setup::Redlock, Trouble::NodeClocks, seed)
         }
     }

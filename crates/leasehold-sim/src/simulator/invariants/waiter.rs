@@ -1,5 +1,5 @@
-//! Every waiter gets the lock once the faults have ended. Source: liveness; with random pauses between
-//! tries it holds with probability one, and here within the run.
+//! Every waiter gets the lock once the faults have ended. Source: liveness; tries come at random, so that
+//! it is looked at when the lock is free for seconds at a time.
 
 use crate::simulator::{Plan, SECOND};
 
