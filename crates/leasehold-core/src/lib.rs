@@ -18,6 +18,7 @@ mod name;
 mod options;
 mod owner;
 mod pass;
+pub mod quorum;
 mod renewal;
 mod shared;
 pub mod telemetry;
