@@ -77,7 +77,9 @@ async fn rounds(url: &str) {
     }
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (mut tasks, mut memory) = (0, 0);
-    for round in 1..=ROUNDS {
+    println!("{url}: {} tasks, {} KiB before", alive(), in_use() >> 10);
+    let rounds = std::env::var("LEASEHOLD_ROUNDS").ok().and_then(|text| text.parse().ok());
+    for round in 1..=rounds.unwrap_or(ROUNDS) {
         let here = in_one_process(&holder, &clients[0], count).await;
         let there = at_the_engine(&holder, &clients, count).await;
         for client in clients.iter().chain([&holder]) {
