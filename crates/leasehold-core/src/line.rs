@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::backend::{Answer, Ask, Grant, Origin};
 use crate::hold::Hold;
+use crate::shared::give_room_back;
 use crate::{Error, Name, Result};
 
 /// The lines of a client, one per name, that exist only while somebody is in them.
@@ -197,6 +198,7 @@ impl Lines {
         let line = lines.get_mut(name).filter(|line| goes(&line.front))?;
         let Some((_, slot)) = line.behind.pop_first() else {
             lines.remove(name);
+            give_room_back(&mut lines);
             return None;
         };
         let (turn, besides) = turn(&slot.wish, line.front.wanted_ns);

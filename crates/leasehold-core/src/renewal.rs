@@ -14,7 +14,7 @@ use crate::backend::{End, Event, Grant, Renewal, Renewed};
 use crate::buckets::{bucket_end, deadline};
 use crate::ending;
 use crate::hold::Hold;
-use crate::shared::{Shared, jitter};
+use crate::shared::{Shared, give_room_back, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// Leases in one call to the backend.
@@ -206,6 +206,7 @@ impl Task {
             // A panic in the backend: renewals are sent again, an ending is left to the ttl.
             Err(error) => drop(self.endings.remove(&error.id())),
         }
+        give_room_back(&mut self.endings);
     }
 
     /// Answers to a batch; each concerns whoever holds for that attempt by now.

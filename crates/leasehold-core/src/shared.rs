@@ -1,6 +1,7 @@
 //! What a client's handles and its background task have in common.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -196,6 +197,7 @@ impl Shared {
         }
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
+        give_room_back(&mut held.by_attempt);
         self.meters.held.decrement(1.0);
         true
     }
@@ -269,6 +271,16 @@ impl Shared {
     pub(crate) fn usage(&self) -> Usage {
         let (waiting, lines) = self.lines.count();
         Usage { held: self.held().by_attempt.len(), waiting, lines }
+    }
+}
+
+/// Entries that an empty map keeps room for.
+const ROOM: usize = 128;
+
+/// A map that many have left needs no room for as many.
+pub(crate) fn give_room_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.is_empty() {
+        map.shrink_to(ROOM);
     }
 }
 

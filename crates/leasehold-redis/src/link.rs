@@ -297,6 +297,11 @@ impl Pending {
         self.waiting.iter().all(Vec::is_empty)
     }
 
+    /// After a rush: room for one batch of each kind is enough.
+    fn give_room_back(&mut self) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.shrink_to(BATCH));
+    }
+
     /// The longest list, if it has as many as this, or one that was passed over often enough: a
     /// batch of them that are still waited for. One release may be what all who ask wait for.
     fn take(&mut self, at_least: usize, now: Now) -> Option<(Kind, Vec<Queued>)> {
@@ -341,6 +346,10 @@ async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
                 wire.under_way.fetch_add(1, Ordering::AcqRel);
                 batches.push(wire.answer_batch(kind, batch));
             }
+        }
+        if batches.is_empty() {
+            pending.give_room_back();
+            arrived.shrink_to(BATCH);
         }
     }
 }
