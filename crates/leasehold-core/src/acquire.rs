@@ -49,7 +49,7 @@ pub(crate) async fn acquire(
     let outcome = match patience {
         Patience::None => try_once(client, name, options, wish).await,
         Patience::Until(until) => {
-            Acquire::enter(client, name, options, wish).run(start, until).await.map(Some)
+            Acquire::enter(client, name, options, wish, start).run(until).await.map(Some)
         }
     };
     match &outcome {
@@ -82,10 +82,11 @@ async fn try_once(
     wish: Wish,
 ) -> Result<Option<Arc<Hold>>> {
     let shared = client.shared();
-    let until = Some(Deadline::after(shared.clock.now(), shared.patience));
+    let start = shared.clock.now();
+    let until = Some(Deadline::after(start, shared.patience));
     let held = shared.lines.holder(name).and_then(|attempt| shared.held_by(attempt));
-    let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(shared.clock.now()));
-    let mut past = Acquire::new(client, name, options, wish, Place::Past);
+    let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
+    let mut past = Acquire::new(client, name, options, wish, Place::Past, start);
     for _ in 0..if busy { 0 } else { ANEW } {
         past.ask_anew();
         match past.pursue(None, until).await? {
@@ -125,6 +126,8 @@ struct Acquire<'a> {
     slot: Arc<Slot>,
     place: Place,
     pursuit: Option<Pursuit>,
+    /// When it began.
+    start: Now,
     /// It has been counted among those who found the lock taken.
     contended: bool,
 }
@@ -136,14 +139,21 @@ impl<'a> Acquire<'a> {
         options: &'a Options,
         wish: Wish,
         place: Place,
+        start: Now,
     ) -> Self {
         let slot = Arc::new(Slot::new(wish));
-        Self { client, name, options, slot, place, pursuit: None, contended: false }
+        Self { client, name, options, slot, place, pursuit: None, start, contended: false }
     }
 
     /// Joins the line.
-    fn enter(client: &'a Client, name: &'a Name, options: &'a Options, wish: Wish) -> Self {
-        let mut entered = Self::new(client, name, options, wish, Place::Front);
+    fn enter(
+        client: &'a Client,
+        name: &'a Name,
+        options: &'a Options,
+        wish: Wish,
+        start: Now,
+    ) -> Self {
+        let mut entered = Self::new(client, name, options, wish, Place::Front, start);
         let shared = client.shared();
         let attempt = shared.new_attempt();
         match shared.lines.enter(name, attempt, &entered.slot) {
@@ -157,8 +167,8 @@ impl<'a> Acquire<'a> {
         self.client.shared()
     }
 
-    async fn run(mut self, start: Now, until: Option<Deadline>) -> Result<Arc<Hold>> {
-        let mut start = Some(start);
+    async fn run(mut self, until: Option<Deadline>) -> Result<Arc<Hold>> {
+        let mut start = Some(self.start);
         if self.place != Place::Front {
             self.count_contended();
             if let Some(hold) = self.come_to_front(until).await? {
@@ -204,7 +214,12 @@ impl<'a> Acquire<'a> {
         };
         self.place = Place::Front;
         match turn {
-            Turn::Ask => self.ask_anew(),
+            Turn::Ask(silence) => {
+                self.ask_anew();
+                if let Some(pursuit) = &mut self.pursuit {
+                    pursuit.silence = silence;
+                }
+            }
             Turn::Attempt(pursuit) => self.pursuit = Some(*pursuit),
             Turn::Lease(from) => match self.take_over(&from) {
                 Some(hold) => return Ok(Some(hold)),
@@ -214,7 +229,21 @@ impl<'a> Acquire<'a> {
                 }
             },
         }
+        self.heeds_silence()?;
         Ok(None)
+    }
+
+    /// Fails if those before it have heard nothing for as long as it would ask in vain itself.
+    fn heeds_silence(&self) -> Result<()> {
+        let shared = self.shared();
+        let Some(pursuit) = &self.pursuit else { return Ok(()) };
+        let silence = pursuit.silence.as_ref();
+        let Some(error) = silence.and_then(|silence| silence.error.clone()) else { return Ok(()) };
+        let now = shared.clock.now();
+        match gives_up(pursuit, self.start, shared.patience, now).has_passed(now) {
+            true => Err(error),
+            false => Ok(()),
+        }
     }
 
     /// Continues the lease of one who has let go of it; `None` if it was lost meanwhile.
@@ -238,9 +267,12 @@ impl<'a> Acquire<'a> {
     /// Takes another attempt, of which the engine knows nothing yet.
     fn ask_anew(&mut self) {
         self.forget_pursuit();
-        let attempt = self.shared().new_attempt();
         let many = self.place == Place::Front;
         let waits = self.place != Place::Past;
+        let attempt = match waits {
+            true => self.shared().new_attempt(),
+            false => self.shared().new_attempt_past(),
+        };
         self.pursuit = Some(pursuit(self.name, &self.slot.wish, attempt, waits, many));
         if many {
             self.shared().lines.ask(self.name, attempt);
@@ -255,7 +287,6 @@ impl<'a> Acquire<'a> {
         let clock = &shared.clock;
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let mut errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
-        let mut heard = None;
         loop {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
                 None => {
@@ -287,27 +318,34 @@ impl<'a> Acquire<'a> {
                 }
                 Ok(Answer::Queued { ask_again, .. }) => ask_again,
                 Ok(Answer::Busy { ask_again }) => ask_again.unwrap_or_else(|| busy.next(jitter())),
-                Err(error) if error.kind().is_certain() => return Err(error),
+                Err(error) if error.kind().is_certain() => {
+                    pursuit.silence = None;
+                    return Err(error);
+                }
                 Err(error) => {
                     // Unknown is not refused: the same attempt asks again until too long nothing
                     // was heard.
                     let now = clock.now();
-                    let heard = *heard.get_or_insert(sent);
                     let over = until.is_some_and(|until| until.has_passed(now));
-                    if over && pursuit.ask.wait {
+                    let waits = pursuit.ask.wait;
+                    let silence = pursuit.silent_since(sent);
+                    if over && waits {
                         return Err(timed_out().with_source(error));
                     }
-                    if over || elapsed(heard, now) >= shared.patience {
+                    silence.error = Some(error.clone());
+                    let gives_up = gives_up(pursuit, self.start, shared.patience, now);
+                    if over || gives_up.has_passed(now) {
                         return Err(error);
                     }
                     tracing::debug!(name = %self.name, %error, "no answer, asking again");
-                    pursuit.ask_at = Some(Deadline::after(now, errors.next(jitter())));
+                    let pause = Deadline::after(now, errors.next(jitter()));
+                    pursuit.ask_at = Some(pause.min(gives_up));
                     continue;
                 }
             };
             let now = clock.now();
             pursuit.ask_at = Some(Deadline::after(now, pause.min(SLOW_POLL)));
-            heard = Some(now);
+            pursuit.silence = None;
             errors.reset();
             self.count_contended();
         }
@@ -317,9 +355,11 @@ impl<'a> Acquire<'a> {
     async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
         let shared = self.shared();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
+        // Also after all of this process was stopped the engine has some time to answer.
+        let patience = gives_up(pursuit, self.start, shared.patience, now)
+            .max(Deadline::after(now, shared.patience / 10));
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
         let known = std::mem::replace(&mut pursuit.known, true);
-        let patience = Deadline::after(now, shared.patience);
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
         let answer = shared.clock.within_since(now, limit, asking).await;
@@ -343,7 +383,7 @@ impl<'a> Acquire<'a> {
             if shared.is_closed() {
                 return Err(closed());
             }
-            let Inbox { answer, granted, next, ask, turn: _ } =
+            let Inbox { answer, granted, next, ask, broken, turn: _ } =
                 std::mem::take(&mut *self.slot.inbox());
             if let Some(grant) = granted {
                 return Ok(Heard::Granted(grant));
@@ -359,6 +399,10 @@ impl<'a> Acquire<'a> {
                 ask_at = ask_at.min(Deadline::after(now, next.min(SLOW_POLL)));
             }
             if let Some(pursuit) = &mut self.pursuit {
+                if let Some(since) = broken {
+                    pursuit.silent_since(since);
+                    ask_at = ask_at.min(Deadline::after(now, shared.patience / 2));
+                }
                 pursuit.ask_at = Some(ask_at);
             }
             let wake_at = until.map_or(ask_at, |until| until.min(ask_at));
@@ -400,7 +444,7 @@ impl<'a> Acquire<'a> {
             }
             // The next one asks while this one holds, and so stands in the engine's line.
             false if self.place == Place::Front => {
-                shared.lines.next(self.name, Some(attempt), |_, _| (Turn::Ask, ()));
+                shared.lines.next(self.name, Some(attempt), |_, _| (Turn::Ask(None), ()));
             }
             false => {}
         }
@@ -463,7 +507,7 @@ impl Drop for Acquire<'_> {
             match self.slot.inbox().turn.take() {
                 Some(Turn::Lease(hold)) => return pass::go_on(self.client, &hold),
                 Some(Turn::Attempt(pursuit)) => self.pursuit = Some(*pursuit),
-                Some(Turn::Ask) | None => {}
+                Some(Turn::Ask(_)) | None => {}
             }
         }
         match self.place {
@@ -483,6 +527,7 @@ fn pursuit(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool)
         in_exchange: false,
         known: false,
         ask_at: None,
+        silence: None,
     }
 }
 
@@ -498,6 +543,13 @@ pub(crate) fn ask(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many
         tokens: if many { pass::BLOCK } else { 1 },
         origin: wish.origin.clone(),
     }
+}
+
+/// When one that has begun at `start` has heard nothing for too long, if that goes on from `now`.
+fn gives_up(pursuit: &Pursuit, start: Now, patience: Duration, now: Now) -> Deadline {
+    let since = pursuit.silence.as_ref().map_or(now, |silence| silence.since);
+    let later = if since.steady_ns > start.steady_ns { since } else { start };
+    Deadline::after(later, patience)
 }
 
 fn no_answer() -> Error {

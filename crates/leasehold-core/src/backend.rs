@@ -417,6 +417,9 @@ pub enum Event {
         /// The attempt that held it.
         attempt: AttemptId,
     },
+    /// The connection or session has broken and is being made anew: those who wait lose patience
+    /// if that takes too long.
+    Broken,
     /// The connection or session was made anew; pushes may have been missed: all waiters ask again.
     Reset,
 }

@@ -48,8 +48,10 @@ impl ClientBuilder {
         self
     }
 
-    /// How long an acquire goes on without hearing anything from the backend before it fails with
-    /// [`ErrorKind::Unavailable`]. Default: 10 s.
+    /// How long an acquire goes on while the backend does not answer before it fails with
+    /// [`ErrorKind::Unavailable`]. It counts for each from when it began, or from when answers
+    /// failed to come, whichever was later; those who wait in line for the same lock do not wait
+    /// for each other's patience to end. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

@@ -18,30 +18,44 @@ use crate::{Error, ErrorKind, Result, Retry};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks the backend to end an attempt, within the client's patience. Whoever it asks for in the
-/// same step hears the answer, and whether this was sent `again`.
-async fn end_once(shared: &Shared, sent: Now, end: End, again: bool) -> Result<Ended> {
+/// Asks the backend to end an attempt, within the client's patience, and `then` for another. Whoever
+/// that is hears the answer, and whether this was sent `again`; if it is refused, the attempt is
+/// ended alone, so that each hears of its own.
+async fn end_once(
+    shared: &Shared,
+    sent: Now,
+    end: End,
+    then: &mut Option<Box<Ask>>,
+    again: bool,
+) -> Result<Ended> {
+    let Some(ask) = then else { return send(shared, sent, end).await };
+    let exchange = End { then: Some(ask.clone()), ..end.clone() };
+    let mut ended = send(shared, sent, exchange).await;
+    let answer = match &mut ended {
+        Ok(ended) => ended.then.take().map(Ok),
+        Err(error) => error.kind().is_certain().then(|| Err(error.clone())),
+    };
+    let Some(answer) = answer else { return ended };
+    let refused = answer.is_err();
+    let told = Told { sent, answer, again };
+    shared.lines.tell(&ask.name, ask.attempt, |inbox| inbox.answer = Some(told));
+    if refused {
+        *then = None;
+        return send(shared, shared.clock.now(), end).await;
+    }
+    ended
+}
+
+async fn send(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
     let limit = Deadline::after(sent, shared.patience);
-    let then = end.then.as_ref().map(|ask| (ask.name.clone(), ask.attempt));
     let name = (!shared.capability.ordered).then(|| end.name.clone());
     let ended = shared.clock.within_since(sent, limit, shared.backend.release(end)).await;
-    let mut ended = ended.unwrap_or_else(|| {
-        Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
-    });
     if let Some(name) = name {
         shared.lines.freed(&name);
     }
-    if let Some((name, attempt)) = then {
-        let answer = match &mut ended {
-            Ok(ended) => ended.then.take().map(Ok),
-            Err(error) => error.kind().is_certain().then(|| Err(error.clone())),
-        };
-        if let Some(answer) = answer {
-            let told = Told { sent, answer, again };
-            shared.lines.tell(&name, attempt, |inbox| inbox.answer = Some(told));
-        }
-    }
-    ended
+    ended.unwrap_or_else(|| {
+        Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
+    })
 }
 
 /// True when the backend refuses, and will refuse again.
@@ -56,18 +70,19 @@ fn is_final(error: &Error) -> bool {
 /// Not an `async fn`: dropped before its first poll, it still abandons the attempt.
 pub(crate) fn end(
     shared: Arc<Shared>,
-    end: End,
+    mut end: End,
     ttl: Duration,
     mut again: bool,
 ) -> impl Future<Output = ()> {
     let unfinished = Unfinished { shared: shared.clone(), end: Some(end.clone()) };
     async move {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut then = end.then.take();
         let session = shared.capability.lease == LeaseKind::Session;
         let lasts = if session { crate::options::MAX_TTL } else { ttl };
         let until = Deadline::after(shared.clock.now(), lasts);
         loop {
-            match end_once(&shared, shared.clock.now(), end.clone(), again).await {
+            match end_once(&shared, shared.clock.now(), end.clone(), &mut then, again).await {
                 Ok(_) => break,
                 Err(error) if is_final(&error) => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
@@ -285,7 +300,7 @@ impl Releasing {
             now = self.shared.clock.now();
         }
         let keep = keep(&self.shared, &self.hold).filter(|_| self.stay);
-        let (end, ours) = match close(&self.shared, &self.hold, keep, now) {
+        let (mut end, ours) = match close(&self.shared, &self.hold, keep, now) {
             Some(Closed::End(end, ours)) => (end, ours),
             Some(Closed::Passed) => {
                 self.left = Left::Nothing;
@@ -297,8 +312,9 @@ impl Releasing {
                 return if valid { Ok(()) } else { Err(self.lost()) };
             }
         };
-        self.left = Left::End(keep, end.then.clone());
-        let verdict = match end_once(&self.shared, now, end, false).await {
+        self.left = Left::End(keep, end.then.take());
+        let Left::End(_, then) = &mut self.left else { return Ok(()) };
+        let verdict = match end_once(&self.shared, now, end, then, false).await {
             Ok(ended) => ended.verdict,
             Err(error) => {
                 if is_final(&error) {

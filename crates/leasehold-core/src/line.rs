@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 
 use crate::backend::{Answer, Ask, Grant, Origin};
 use crate::hold::Hold;
-use crate::{Name, Result};
+use crate::shared::give_room_back;
+use crate::{Error, Name, Result};
 
 /// The lines of a client, one per name, that exist only while somebody is in them.
 #[derive(Debug, Default)]
@@ -64,6 +65,8 @@ pub(crate) struct Inbox {
     pub(crate) next: Option<Duration>,
     /// Worth asking at once.
     pub(crate) ask: bool,
+    /// Since when the connection to the engine has been broken.
+    pub(crate) broken: Option<Now>,
 }
 
 /// The answer to an ask that somebody else has sent.
@@ -78,8 +81,8 @@ pub(crate) struct Told {
 /// What whoever comes to the front finds there.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Nothing: ask.
-    Ask,
+    /// Nothing: ask. Those before it may have heard nothing for some time.
+    Ask(Option<Silence>),
     /// The engine knows of an attempt: go on with it.
     Attempt(Box<Pursuit>),
     /// The lease of one who has let go of it.
@@ -98,6 +101,17 @@ pub(crate) struct Pursuit {
     pub(crate) known: bool,
     /// When to ask (again); at once if it is not set.
     pub(crate) ask_at: Option<Deadline>,
+    /// Nothing is heard from the engine.
+    pub(crate) silence: Option<Silence>,
+}
+
+/// Since when the engine has not answered, whoever asked; the next in line inherits it, and does
+/// not begin to wait anew.
+#[derive(Clone, Debug)]
+pub(crate) struct Silence {
+    pub(crate) since: Now,
+    /// What came of the last ask, if there was one.
+    pub(crate) error: Option<Error>,
 }
 
 impl Lines {
@@ -159,7 +173,7 @@ impl Lines {
     /// lost on the way to it finds out by itself.
     pub(crate) fn lost(&self, name: &Name, attempt: AttemptId) {
         let holds = |front: &Front| front.attempt == Some(attempt) && front.slot.is_none();
-        self.advance(name, holds, |_, _| (Turn::Ask, ()));
+        self.advance(name, holds, |_, _| (Turn::Ask(None), ()));
     }
 
     /// The front goes, whose attempt this is (`None`: has not asked): `turn` chooses what the next
@@ -184,11 +198,12 @@ impl Lines {
         let line = lines.get_mut(name).filter(|line| goes(&line.front))?;
         let Some((_, slot)) = line.behind.pop_first() else {
             lines.remove(name);
+            give_room_back(&mut lines);
             return None;
         };
         let (turn, besides) = turn(&slot.wish, line.front.wanted_ns);
         line.front.attempt = match &turn {
-            Turn::Ask => None,
+            Turn::Ask(_) => None,
             Turn::Attempt(pursuit) => Some(pursuit.ask.attempt),
             Turn::Lease(hold) => Some(hold.attempt),
         };
@@ -234,6 +249,13 @@ impl Lines {
         };
         front.wanted_ns.get_or_insert(now.steady_ns);
         true
+    }
+
+    /// The connection to the engine is broken: who asks begins to lose patience.
+    pub(crate) fn broken(&self, now: Now) {
+        for slot in self.lock().values().filter_map(|line| line.front.slot.as_ref()) {
+            slot.leave(|inbox| inbox.broken = Some(now));
+        }
     }
 
     /// Messages may have been missed: who asks asks again, who holds may be waited for.
@@ -290,8 +312,14 @@ impl Pursuit {
     /// Takes note of an answer to the exchange.
     pub(crate) fn hear(&mut self, told: &Told) {
         self.in_exchange = false;
+        self.silence = None;
         self.unanswered |= told.again;
         self.ask_at = None; // If that was a refusal, whoever inherits this asks for itself.
+    }
+
+    /// Since when nothing is heard: since this moment, unless it was so before.
+    pub(crate) fn silent_since(&mut self, now: Now) -> &mut Silence {
+        self.silence.get_or_insert(Silence { since: now, error: None })
     }
 
     /// Some ask may arrive after this attempt has been ended.

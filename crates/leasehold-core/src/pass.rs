@@ -12,7 +12,7 @@ use crate::backend::{Ask, End};
 use crate::client::Client;
 use crate::ending::hand_over;
 use crate::hold::Hold;
-use crate::line::{Inbox, Pursuit, Slot, Turn, Wish};
+use crate::line::{Inbox, Pursuit, Silence, Slot, Turn, Wish};
 use crate::renewal::Job;
 use crate::shared::Shared;
 
@@ -42,12 +42,12 @@ pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) ->
     }
     let next = shared.lines.next(&hold.name, Some(hold.attempt), |wish, wanted_ns| {
         if keep {
-            return (Turn::Ask, Onward::End(None));
+            return (Turn::Ask(None), Onward::End(None));
         }
         if may_pass(hold, wish, wanted_ns, now) {
             return (Turn::Lease(hold.clone()), Onward::Passed);
         }
-        let (turn, ask) = ask_for(shared, &hold.name, wish, now);
+        let (turn, ask) = ask_for(shared, &hold.name, wish, now, None);
         (turn, Onward::End(Some(ask)))
     });
     next.unwrap_or(Onward::End(None))
@@ -64,15 +64,22 @@ fn may_pass(hold: &Hold, wish: &Wish, wanted_ns: Option<u64>, now: Now) -> bool 
 }
 
 /// An attempt that somebody else asks for: the next in line waits for the answer, and asks for
-/// itself if it does not hear one.
-fn ask_for(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> (Turn, Box<Ask>) {
+/// itself if it has heard none by half of its patience.
+fn ask_for(
+    shared: &Shared,
+    name: &Name,
+    wish: &Wish,
+    now: Now,
+    silence: Option<Silence>,
+) -> (Turn, Box<Ask>) {
     let ask = ask(name, wish, shared.new_attempt(), true, true);
     let pursuit = Pursuit {
         ask: ask.clone(),
         unanswered: false,
         in_exchange: true,
         known: true,
-        ask_at: Some(Deadline::after(now, shared.patience)),
+        ask_at: Some(Deadline::after(now, shared.patience / 2)),
+        silence: Some(silence.unwrap_or(Silence { since: now, error: None })),
     };
     (Turn::Attempt(Box::new(pursuit)), Box::new(ask))
 }
@@ -101,23 +108,25 @@ fn end(client: &Client, hold: &Hold, then: Option<Box<Ask>>) {
 pub(crate) fn leave_front(client: &Client, name: &Name, slot: &Slot, pursuit: Option<Pursuit>) {
     let shared = client.shared();
     let attempt = pursuit.as_ref().map(|pursuit| pursuit.ask.attempt);
+    let silence = pursuit.as_ref().and_then(|pursuit| pursuit.silence.clone());
     let mut known = pursuit.filter(|pursuit| pursuit.known);
     let then = shared.lines.next(name, attempt, |wish, _| {
-        let Some(mut pursuit) = known.take() else { return (Turn::Ask, None) };
+        let Some(mut pursuit) = known.take() else { return (Turn::Ask(silence), None) };
         if wish.is_served_by(&slot.wish) {
             // What it has heard and not taken, it hears again when it asks.
             let inbox = slot.inbox();
-            let Inbox { granted, answer, next, ask, turn: _ } = &*inbox;
-            if granted.is_some() || answer.is_some() || next.is_some() || *ask {
+            let Inbox { granted, answer, next, ask, broken, turn: _ } = &*inbox;
+            let told = granted.is_some() || answer.is_some() || next.is_some();
+            if told || *ask || broken.is_some() {
                 pursuit.ask_at = None;
             }
             return (Turn::Attempt(Box::new(pursuit)), None);
         }
         known = Some(pursuit);
         if !shared.passes {
-            return (Turn::Ask, None);
+            return (Turn::Ask(silence), None);
         }
-        let (turn, ask) = ask_for(shared, name, wish, shared.clock.now());
+        let (turn, ask) = ask_for(shared, name, wish, shared.clock.now(), silence);
         (turn, Some(ask))
     });
     if let Some(pursuit) = known {

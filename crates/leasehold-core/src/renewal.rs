@@ -14,7 +14,7 @@ use crate::backend::{End, Event, Grant, Renewal, Renewed};
 use crate::buckets::{bucket_end, deadline};
 use crate::ending;
 use crate::hold::Hold;
-use crate::shared::{Shared, jitter};
+use crate::shared::{Shared, give_room_back, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// Leases in one call to the backend.
@@ -41,8 +41,13 @@ pub(crate) enum Job {
 enum Done {
     Renewed(Now, Vec<(AttemptId, Result<Renewed>)>),
     Ended,
+    /// It is time to end the stray.
+    Stray,
 }
 
+/// An attempt that nobody here has is ended this long after somebody outside wants its lease: until
+/// then its own end, which may be under way, is answered. One at a time, so that this costs little.
+const STRAY: Duration = Duration::from_secs(1);
 /// Jobs taken in one turn.
 const JOBS: usize = 256;
 
@@ -56,6 +61,8 @@ pub(crate) struct Task {
     began: u64,
     /// Who waits for all endings below a number.
     settling: Vec<(u64, oneshot::Sender<()>)>,
+    /// An attempt of ours that the engine believes to hold, though nobody here does.
+    stray: Option<(Name, AttemptId)>,
     /// Wall minus steady clock when last looked at, and when that was.
     offset_ns: i128,
     looked_at: Now,
@@ -76,6 +83,7 @@ impl Task {
             endings: HashMap::new(),
             began: 0,
             settling: Vec::new(),
+            stray: None,
             offset_ns: offset(now),
             looked_at: now,
         }
@@ -194,9 +202,11 @@ impl Task {
         match done {
             Ok((_, Done::Renewed(sent, answers))) => self.handle_renewals(sent, answers),
             Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
+            Ok((_, Done::Stray)) => self.end_stray(),
             // A panic in the backend: renewals are sent again, an ending is left to the ttl.
             Err(error) => drop(self.endings.remove(&error.id())),
         }
+        give_room_back(&mut self.endings);
     }
 
     /// Answers to a batch; each concerns whoever holds for that attempt by now.
@@ -268,7 +278,9 @@ impl Task {
                 self.shared.lines.tell(&name, attempt, |inbox| inbox.next = Some(ask_again));
             }
             Event::Wanted { name, attempt } => {
-                self.shared.lines.wanted(&name, attempt, self.shared.clock.now());
+                if !self.shared.lines.wanted(&name, attempt, self.shared.clock.now()) {
+                    self.suspect_stray(name, attempt);
+                }
             }
             Event::Freed { name } => self.shared.lines.freed(&name),
             Event::Lost { attempt } => {
@@ -276,8 +288,32 @@ impl Task {
                     self.shared.lose(&hold, LossReason::NotOwner);
                 }
             }
+            Event::Broken => self.shared.lines.broken(self.shared.clock.now()),
             Event::Reset => self.shared.lines.reset(self.shared.clock.now()),
         }
+    }
+
+    /// Somebody outside waits for an attempt that is not at the front of its line. If nobody here
+    /// holds for it either, it has been ended, and something has repeated an ask of it since.
+    fn suspect_stray(&mut self, name: Name, attempt: AttemptId) {
+        if self.stray.is_some() || !self.shared.is_stray(attempt) {
+            return;
+        }
+        self.stray = Some((name, attempt));
+        let clock = self.shared.clock.clone();
+        self.running.spawn(async move {
+            clock.sleep(STRAY).await;
+            Done::Stray
+        });
+    }
+
+    fn end_stray(&mut self) {
+        let Some((name, attempt)) = self.stray.take() else { return };
+        tracing::debug!(%name, %attempt, "ending an attempt that nobody has");
+        let (base, last, keep, then) = (None, None, None, None);
+        let end = End { name, attempt, base, last, suspect: true, keep, then };
+        let ttl = crate::options::DEFAULT_TTL;
+        self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
     }
 
     /// A pushed grant: for a waiter, or for one that has given up and must give it back.

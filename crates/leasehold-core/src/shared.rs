@@ -1,12 +1,13 @@
 //! What a client's handles and its background task have in common.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_proto::{AttemptId, ClientId, LossReason};
+use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::Notify;
 
 use crate::OnLoss;
@@ -16,6 +17,9 @@ use crate::clock::Clock;
 use crate::hold::Hold;
 use crate::line::Lines;
 use crate::telemetry::Meters;
+
+/// The bit in an attempt's random part that says that it does not stand in line.
+const PAST: u32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -45,6 +49,8 @@ pub(crate) struct Shared {
 pub(crate) struct Held {
     pub(crate) by_attempt: HashMap<AttemptId, Arc<Hold>, RandomState>,
     pub(crate) buckets: Buckets,
+    /// Lost, and relied on by whoever winds up until then.
+    lost: Vec<(AttemptId, Deadline)>,
     /// Steady time until which the background task sleeps; `None` when it does so without end.
     pub(crate) asleep_until: Option<u64>,
 }
@@ -81,6 +87,20 @@ impl Held {
         nearer
     }
 
+    fn note_lost(&mut self, attempt: AttemptId, until: Deadline, now: Now) {
+        // Room for more is made only when there is none: many may be lost at once.
+        if self.lost.len() == self.lost.capacity() {
+            self.lost.retain(|(_, until)| !until.has_passed(now));
+        }
+        self.lost.push((attempt, until));
+    }
+
+    /// True while somebody may rely on a lease of this attempt.
+    fn is_relied_on(&self, attempt: AttemptId, now: Now) -> bool {
+        let relied = |&(lost, until): &(_, Deadline)| lost == attempt && !until.has_passed(now);
+        self.by_attempt.contains_key(&attempt) || self.lost.iter().any(relied)
+    }
+
     fn has(&self, hold: &Hold) -> bool {
         self.by_attempt.get(&hold.attempt).is_some_and(|held| std::ptr::eq(&raw const **held, hold))
     }
@@ -112,9 +132,26 @@ impl Shared {
         }
     }
 
+    /// An attempt that stands in line: `lines` know of it until it is held or ended.
     pub(crate) fn new_attempt(&self) -> AttemptId {
+        self.attempt(fastrand::u32(..) & !PAST)
+    }
+
+    /// An attempt past the line, that only who asks knows of before it is held.
+    pub(crate) fn new_attempt_past(&self) -> AttemptId {
+        self.attempt(fastrand::u32(..) | PAST)
+    }
+
+    fn attempt(&self, random: u32) -> AttemptId {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        AttemptId::new(self.client, sequence, fastrand::u32(..))
+        AttemptId::new(self.client, sequence, random)
+    }
+
+    /// True when an attempt that is not at the front of its line is nobody's: it has been ended.
+    pub(crate) fn is_stray(&self, attempt: AttemptId) -> bool {
+        attempt.client() == self.client
+            && attempt.random() & PAST == 0
+            && !self.held().is_relied_on(attempt, self.clock.now())
     }
 
     /// The lock that is held for an attempt.
@@ -160,6 +197,7 @@ impl Shared {
         }
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
+        give_room_back(&mut held.by_attempt);
         self.meters.held.decrement(1.0);
         true
     }
@@ -200,6 +238,9 @@ impl Shared {
         self.meters.held_for(elapsed(hold.since, now));
         let left = hold.lease().remaining(now);
         tracing::warn!(name = %hold.name, token = hold.token.get(), ?reason, ?left, "lock lost");
+        if let Some(until) = hold.lease().deadline() {
+            self.held().note_lost(hold.attempt, until, now);
+        }
         let was_held = match reason {
             LossReason::MaxHold => self.held().has(hold), // Until it is to be given back.
             _ => self.forget(hold),
@@ -233,8 +274,18 @@ impl Shared {
     }
 }
 
+/// Entries that an empty map keeps room for.
+const ROOM: usize = 128;
+
+/// A map that many have left needs no room for as many.
+pub(crate) fn give_room_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.is_empty() {
+        map.shrink_to(ROOM);
+    }
+}
+
 /// Time by the steady clock between two readings.
-pub(crate) fn elapsed(from: leasehold_proto::Now, to: leasehold_proto::Now) -> Duration {
+pub(crate) fn elapsed(from: Now, to: Now) -> Duration {
     Duration::from_nanos(to.steady_ns.saturating_sub(from.steady_ns))
 }
 

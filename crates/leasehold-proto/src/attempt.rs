@@ -34,6 +34,11 @@ impl AttemptId {
         self.client
     }
 
+    /// Its random bits.
+    pub fn random(self) -> u32 {
+        self.rest as u32
+    }
+
     /// The id as 16 bytes, big-endian.
     pub fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.client.0) << 64 | u128::from(self.rest)).to_be_bytes()

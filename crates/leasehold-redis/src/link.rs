@@ -26,6 +26,8 @@ const EAGER: usize = 16;
 const ARRIVALS: usize = 1024;
 /// Batches under way at the most.
 const IN_FLIGHT: usize = 4;
+/// Batches that go out before one of another kind that waits.
+const PASSED_OVER: u8 = 2;
 
 /// Nothing heard for this long, with a request under way, means that the connection is broken.
 const BROKEN_AFTER: Duration = Duration::from_secs(1);
@@ -279,25 +281,41 @@ fn text(value: Value) -> Result<String> {
 
 /// What waits to be sent, by kind.
 #[derive(Debug, Default)]
-struct Pending([Vec<Queued>; Kind::ALL.len()]);
+struct Pending {
+    waiting: [Vec<Queued>; Kind::ALL.len()],
+    /// How many batches of others have gone out since each of them waits.
+    passed_over: [u8; Kind::ALL.len()],
+}
 
 impl Pending {
     fn add(&mut self, mut queued: Queued, now: Now) {
         queued.until = Some(Deadline::after(now, queued.request.limit));
-        self.0[queued.request.kind as usize].push(queued);
+        self.waiting[queued.request.kind as usize].push(queued);
     }
 
     fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
+        self.waiting.iter().all(Vec::is_empty)
     }
 
-    /// The longest list, if it has as many as this: a batch of them that are still waited for.
+    /// After a rush: room for one batch of each kind is enough.
+    fn give_room_back(&mut self) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.shrink_to(BATCH));
+    }
+
+    /// The longest list, if it has as many as this, or one that was passed over often enough: a
+    /// batch of them that are still waited for. One release may be what all who ask wait for.
     fn take(&mut self, at_least: usize, now: Now) -> Option<(Kind, Vec<Queued>)> {
-        let kind = Kind::ALL.into_iter().max_by_key(|kind| self.0[*kind as usize].len())?;
-        let waiting = &mut self.0[kind as usize];
-        if waiting.len() < at_least {
+        let overdue = |kind: Kind| self.passed_over[kind as usize] >= PASSED_OVER;
+        let length = |kind: Kind| self.waiting[kind as usize].len();
+        let kind = Kind::ALL.into_iter().max_by_key(|&kind| (overdue(kind), length(kind)))?;
+        if length(kind) < at_least && !overdue(kind) {
             return None;
         }
+        for (waiting, passed_over) in self.waiting.iter().zip(&mut self.passed_over) {
+            *passed_over = if waiting.is_empty() { 0 } else { *passed_over + 1 };
+        }
+        self.passed_over[kind as usize] = 0;
+        let waiting = &mut self.waiting[kind as usize];
         let mut batch: Vec<Queued> = waiting.drain(..waiting.len().min(BATCH)).collect();
         batch.retain(|queued| !queued.asker.is_closed());
         let is_late = |queued: &mut Queued| queued.until.is_some_and(|until| until.has_passed(now));
@@ -328,6 +346,10 @@ async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
                 wire.under_way.fetch_add(1, Ordering::AcqRel);
                 batches.push(wire.answer_batch(kind, batch));
             }
+        }
+        if batches.is_empty() {
+            pending.give_room_back();
+            arrived.shrink_to(BATCH);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What goes into a batch.
 
-use leasehold_core::backend::End;
+use leasehold_core::backend::{Ask, End, Mode, Origin};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::{AttemptId, ClientId, Name};
 
@@ -20,6 +20,48 @@ fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Rep
     let request = Request::release(&Keys::new("leasehold"), &end, None, limit);
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
+}
+
+fn asked(number: u32) -> (Queued, oneshot::Receiver<Result<Reply>>) {
+    let ask = Ask {
+        name: Name::new("a").unwrap(),
+        attempt: AttemptId::new(ClientId::from_bits(1), number, 0),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(30),
+        wait: true,
+        fair: true,
+        tokens: 1,
+        origin: Arc::new(Origin::new("host", 1, None)),
+    };
+    let request = Request::acquire(&Keys::new("leasehold"), &ask, Duration::from_secs(5));
+    let (asker, answered) = oneshot::channel();
+    (Queued { request, asker, until: None }, answered)
+}
+
+#[test]
+fn a_lone_release_does_not_wait_for_a_stream_of_asks_to_end() {
+    let now = ManualClock::new().clock().now();
+    let mut pending = Pending::default();
+    let (release, _answered) = queued(0, Duration::from_secs(5));
+    let mut answers = Vec::new();
+    pending.add(release, now);
+    let mut kinds = Vec::new();
+    for round in 0..3 {
+        for number in 0..40 {
+            let (ask, answered) = asked(1 + round * 40 + number);
+            pending.add(ask, now);
+            answers.push(answered);
+        }
+        // Others are under way all the time.
+        while let Some((kind, batch)) = pending.take(EAGER, now) {
+            kinds.push((kind, batch.len()));
+        }
+    }
+    let asks = (Kind::Acquire, 40);
+    assert_eq!(kinds, [asks, asks, (Kind::Release, 1), asks]);
+    let (release, _answered) = queued(0, Duration::from_secs(5));
+    pending.add(release, now);
+    assert!(pending.take(EAGER, now).is_none(), "nobody was let pass: it waits for company");
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::key::Keys;
 use crate::reply;
 use crate::request::Member;
 
+/// Waiters that room is kept for when there are none.
+const ROOM: usize = 128;
+
 /// The attempts that wait or may wait at the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters(Arc<Mutex<HashMap<AttemptId, Waiting, RandomState>>>);
@@ -70,7 +73,11 @@ impl Waiters {
 
     /// It waits no more.
     pub(crate) fn leave(&self, attempt: AttemptId) {
-        self.lock().remove(&attempt);
+        let mut waiters = self.lock();
+        waiters.remove(&attempt);
+        if waiters.is_empty() {
+            waiters.shrink_to(ROOM);
+        }
     }
 
     /// After a reconnect there is nothing to measure against: who is pushed to, asks.

@@ -113,6 +113,7 @@ impl Supervisor {
             self.epoch += 1;
             if let Some((_, pushes)) = &self.subscription {
                 pushes.waiters.forget_references();
+                pushes.events.send(Event::Broken);
             }
             match self.reconnect().await {
                 Some(next) => fresh = next,

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use leasehold_core::backend::{Answer, Event, Grant, Term};
+use leasehold_core::backend::{Answer, Ask, Event, Grant, Mode, Origin, Term};
 use leasehold_core::proto::TokenBlock;
-use leasehold_core::{Error, Guard};
+use leasehold_core::{AttemptId, Error, Guard, Name};
 
 use super::passing::{got, nothing_is_left, waits};
 use super::*;
@@ -193,12 +193,44 @@ async fn what_one_who_leaves_has_not_heard_yet_is_not_lost() {
 }
 
 #[tokio::test]
+async fn each_is_told_its_own_half_of_an_exchange_that_is_refused() {
+    for dropped in [false, true] {
+        let bench = Bench::new();
+        let lock = bench.client.lock("a");
+        let first = lock.acquire().await.unwrap();
+        let (second, third) = (waits(&lock).await, waits(&lock).await);
+        bench.faults.on_release(&[Fault::Refuse(ErrorKind::Refused)]);
+        match dropped {
+            true => drop(first),
+            false => first.release().await.unwrap(),
+        }
+        others_run().await;
+        assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
+        got(third).await.release().await.unwrap();
+        nothing_is_left(&bench).await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_exchange_does_before_it_is_refused_is_told_all_the_same() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(3));
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock).await;
+    bench.faults.on_release(&[Fault::Fail(ErrorKind::Refused)]);
+    first.release().await.unwrap();
+    others_run().await;
+    assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
 async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
     let bench = Bench::new();
     let lock = bench.client.lock("a");
     let first = lock.acquire().await.unwrap();
     let (second, third) = (waits(&lock).await, waits(&lock).await);
-    bench.faults.on_release(&[Fault::Refuse(ErrorKind::Refused)]);
+    bench.faults.on_release(&[Fault::Refuse(ErrorKind::Refused); 2]);
     assert_eq!(first.release().await.unwrap_err().kind(), ErrorKind::Refused);
     others_run().await;
     assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
@@ -337,5 +369,74 @@ async fn a_lease_lost_on_its_way_is_given_back_before_it_ends() {
     // Its loss has been told, but for the engine it lasts a little longer.
     bench.pass(ms(2800)).await;
     stands_no_more(third).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+/// An ask that something has repeated after the end of its attempt: the engine takes it for a lease.
+async fn repeat_an_ask(bench: &Bench, attempt: AttemptId) {
+    let ask = Ask {
+        name: Name::new("a").unwrap(),
+        attempt,
+        mode: Mode::Exclusive,
+        ttl: secs(30),
+        wait: false,
+        fair: true,
+        tokens: 1,
+        origin: Arc::new(Origin::new("host", 1, None)),
+    };
+    let answer = bench.faults.acquire(ask).await.unwrap();
+    assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("a").acquire().await.unwrap();
+    let attempt = guard.attempt();
+    guard.release().await.unwrap();
+    repeat_an_ask(&bench, attempt).await;
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.pass(ms(1100)).await;
+    got(outside).await.release().await.unwrap();
+    assert_eq!(bench.faults.suspects(), 1, "should it be repeated once more");
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_somebody_has_is_not_ended_because_others_want_it() {
+    let bench = Bench::new();
+    let other = bench.other_client().lock("a");
+    // Past the line, and before the answer has come.
+    let hung = bench.client.lock("a");
+    bench.faults.on_acquire(&[Fault::LoseReply, Fault::Late]);
+    let trying = tokio::spawn(async move { hung.try_acquire().await });
+    others_run().await;
+    let outside = waits(&other).await;
+    bench.pass(secs(2)).await;
+    bench.faults.arrive();
+    others_run().await;
+    let held = trying.await.unwrap().unwrap().expect("it was granted");
+    assert!(held.is_valid() && !outside.is_finished());
+    drop(held);
+    got(outside).await.release().await.unwrap();
+    nothing_is_left(&bench).await;
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_not_ended_early_because_others_want_it() {
+    let bench = Bench::new();
+    let held = bench.client.lock("a").ttl(secs(30)).acquire().await.unwrap();
+    bench.faults.cut_renewals(true);
+    let told = held.cancellation_token();
+    while !told.is_cancelled() {
+        bench.pass(ms(100)).await;
+    }
+    // Who winds up may rely on what is left of it.
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.pass(ms(1200)).await;
+    assert!(held.remaining() > ms(500), "{:?}", held.remaining());
+    assert!(!outside.is_finished(), "ended while it was relied on");
+    drop(held);
+    got(outside).await.release().await.unwrap();
     nothing_is_left(&bench).await;
 }

@@ -1,8 +1,10 @@
 //! Credentials, permissions, sockets, and connections that are cut.
 
+use std::sync::Arc;
+
 use leasehold_conformance::kit::{Direction, Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
-use leasehold_core::ErrorKind;
+use leasehold_core::{ClientBuilder, ErrorKind, StoreUrl};
 
 use crate::{Test, connect, plain, secs, test, try_connect};
 
@@ -14,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_unix_socket_and_a_database_of_its_own),
     test!(a_cut_subscription_is_made_anew_and_nobody_waits_for_ever),
     test!(a_black_hole_is_left_within_the_time_limit),
+    test!(everybody_in_line_hears_in_time_that_the_server_has_gone),
 ];
 
 async fn no_server_is_said_at_once() {
@@ -99,4 +102,31 @@ async fn a_black_hole_is_left_within_the_time_limit() {
         .unwrap();
     proxy.heal();
     asking.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn everybody_in_line_hears_in_time_that_the_server_has_gone() {
+    let mut server = plain();
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    let backend = Arc::new(leasehold_redis::connect(url).await.unwrap());
+    let client = ClientBuilder::new(backend).patience(secs(2)).build().unwrap();
+    let _held = connect(&server.url()).await.lock("a").ttl(secs(300)).acquire().await.unwrap();
+    let lock = client.lock("a");
+    let waiting: Vec<_> = (0..30)
+        .map(|_| lock.clone())
+        .map(|lock| tokio::spawn(async move { lock.acquire().await }))
+        .collect();
+    until("they stand in line", || async {
+        let queue = server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap();
+        queue.integer() == Some(1) && client.usage().waiting == 30
+    })
+    .await
+    .unwrap();
+    server.kill();
+    // One after the other would take a minute.
+    let all = async {
+        for waiting in waiting {
+            assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+    };
+    tokio::time::timeout(secs(30), all).await.expect("they wait for each other's patience to end");
 }

@@ -3,8 +3,9 @@
 use leasehold_conformance::kit::{Pattern, Proxy};
 use leasehold_conformance::until;
 use leasehold_core::ErrorKind;
-use leasehold_core::backend::State;
+use leasehold_core::backend::{Answer, State};
 
+use crate::side::Side;
 use crate::{Test, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -17,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(an_ask_given_up_before_there_was_a_record_gets_nothing),
     test!(a_release_delayed_past_a_successor_leaves_it_alone),
     test!(waiters_whose_pushes_vanish_get_the_lock),
+    test!(a_lease_that_nobody_has_is_ended_when_somebody_wants_it),
 ];
 
 /// Scripts are called by their hash, so a request is told by the lock's key in it.
@@ -156,4 +158,20 @@ async fn waiters_whose_pushes_vanish_get_the_lock() {
     .unwrap();
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
+    let server = plain();
+    let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let guard = client.lock("a").acquire().await.unwrap();
+    let attempt = guard.attempt();
+    guard.release().await.unwrap();
+    // Something repeats its ask, unknown to the client.
+    let mut side = Side::connect(&server.url()).await;
+    let mut repeated = side.ask(secs(300));
+    (repeated.attempt, repeated.wait) = (attempt, false);
+    side.granted(&repeated).await;
+    let guard = other.lock("a").acquire_within(secs(30)).await.unwrap();
+    assert_eq!(side.acquire(&repeated).await, Answer::Ended, "nor may it come once more");
+    guard.release().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use leasehold_conformance::kit::{Certificates, Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Backend, Origin};
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Client, Error, ErrorKind};
 
 use crate::side::Side;
 use crate::{Test, connect, plain, secs, test, try_connect};
@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(names_go_up_to_their_limit),
     test!(metadata_that_is_too_large_is_refused),
     test!(what_does_not_fit_into_its_field_is_refused),
+    test!(who_releases_is_not_told_what_the_next_one_is_refused),
 ];
 
 /// The kind, and words that must stand in the text.
@@ -257,4 +258,26 @@ async fn what_does_not_fit_into_its_field_is_refused() {
     side.granted(&longest).await;
     let remaining = side.status().await.remaining.unwrap();
     assert!(remaining > secs(86_000), "{remaining:?}");
+}
+
+async fn who_releases_is_not_told_what_the_next_one_is_refused() {
+    // It may not stand in the queue of the server.
+    let rules = "on >pw ~leasehold:* &leasehold:* +@all -zadd";
+    let server = RedisServer::start(Settings::new().user("weak", rules)).unwrap();
+    let (weak, other) = (connect(&server.url_as("weak", "pw")).await, connect(&server.url()).await);
+    let held = weak.lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let wait = |client: &Client| {
+        let lock = client.lock("a");
+        tokio::spawn(async move { lock.acquire_within(secs(30)).await })
+    };
+    let (outside, next) = (wait(&other), wait(&weak));
+    until("all wait", || async {
+        let queue = server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap();
+        queue.integer() == Some(1) && weak.usage().waiting == 1
+    })
+    .await
+    .unwrap();
+    held.release().await.unwrap();
+    says(&next.await.unwrap().unwrap_err(), ErrorKind::Refused, &["may not do this"]);
+    outside.await.unwrap().unwrap().release().await.unwrap();
 }
