@@ -1,0 +1,132 @@
+//! The servers of a run, each behind a proxy, and what is done to one of them.
+
+use leasehold_conformance::kit::{
+    ClockShim, Direction, Pattern, Proxy, RedisServer, Settings, Shot,
+};
+
+use crate::Result;
+use crate::fault::Fault;
+use crate::plan::Planned;
+
+/// How servers and clients are to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// One is a single server, more are a quorum.
+    pub(crate) nodes: usize,
+    /// Whether servers that may have forgotten have to wait.
+    pub(crate) admission: bool,
+}
+
+/// The servers.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    shape: Shape,
+}
+
+/// One server. What depends on another comes first, so that it goes first.
+#[derive(Debug)]
+pub(crate) struct Node {
+    proxy: Proxy,
+    server: RedisServer,
+    clock: Option<ClockShim>,
+    /// How far its clock is ahead, in seconds.
+    ahead: f64,
+    /// It has been started again, and has no vote before then.
+    pub(crate) out_until: u64,
+}
+
+impl Cluster {
+    /// Starts the servers; the first one has a clock of its own if `clock`.
+    pub(crate) fn start(shape: Shape, clock: bool) -> Result<Self> {
+        if !RedisServer::is_present() {
+            return Err("redis-server is not installed; apt-get install redis-server".into());
+        }
+        let nodes = (0..shape.nodes).map(|at| Node::start(clock && at == 0));
+        Ok(Self { nodes: nodes.collect::<Result<_>>()?, shape })
+    }
+
+    /// Where clients connect to.
+    pub(crate) fn url(&self) -> String {
+        let addresses: Vec<String> =
+            self.nodes.iter().map(|node| node.proxy.address().to_string()).collect();
+        match (self.shape.nodes, self.shape.admission) {
+            (1, false) => format!("redis://{}", addresses[0]),
+            (1, true) => format!("redis://{}?admission=strict", addresses[0]),
+            _ => format!("redlock://{}", addresses.join(",")),
+        }
+    }
+
+    /// Whether one more may be started again, so that a majority keeps its vote.
+    pub(crate) fn may_restart(&self, now: u64) -> bool {
+        let out = self.nodes.iter().filter(|node| node.out_until > now).count();
+        let spare = self.nodes.len() - (self.nodes.len() / 2 + 1);
+        !self.shape.admission || out < spare.max(1)
+    }
+}
+
+impl Node {
+    fn start(clock: bool) -> Result<Self> {
+        let clock = clock.then(ClockShim::build).transpose()?;
+        // Written before it is answered, though not to the disk: a killed server loses nothing.
+        let settings = Settings::new().append_only().line("appendfsync no");
+        let settings = match &clock {
+            Some(clock) => clock.on(settings),
+            None => settings,
+        };
+        let server = RedisServer::start(settings)?;
+        let proxy = Proxy::start(&server)?;
+        Ok(Self { proxy, server, clock, ahead: 0.0, out_until: 0 })
+    }
+
+    /// Does it; what is meant for one request happens with the next one, which the shot tells.
+    pub(crate) fn inject(&mut self, planned: Planned) -> Result<Option<Shot>> {
+        let scripts = || Pattern::command("EVALSHA");
+        let time = std::time::Duration::from_nanos(planned.time);
+        match planned.fault {
+            Fault::Stop => self.server.stop()?,
+            Fault::Restart => self.server.restart()?,
+            Fault::Truncate => {
+                self.server.kill();
+                self.server.truncate_aof(1 + planned.target % 4096)?;
+                self.server.start_again()?;
+            }
+            Fault::Empty => self.server.restart_empty()?,
+            Fault::LoseReply => return Ok(Some(self.proxy.swallow_reply_to(scripts()))),
+            Fault::Duplicate => return Ok(Some(self.proxy.duplicate(scripts()))),
+            Fault::Delay => return Ok(Some(self.proxy.delay(scripts(), time))),
+            Fault::Cut => self.proxy.cut(match planned.target % 2 {
+                0 => Direction::ClientToServer,
+                _ => Direction::ServerToClient,
+            }),
+            Fault::Slow => {
+                self.proxy.set_latency(std::time::Duration::from_millis(20 + planned.target % 180));
+            }
+            Fault::Clock => {
+                if let Some(clock) = &self.clock {
+                    // Only ever ahead: what was lost while it was ahead must not come below.
+                    self.ahead += time.as_secs_f64();
+                    clock.set_offset(self.ahead)?;
+                }
+            }
+            Fault::Pause | Fault::Kill => {}
+        }
+        Ok(None)
+    }
+
+    /// Ends what lasts.
+    pub(crate) fn heal(&mut self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Stop => self.server.go_on()?,
+            Fault::Cut => self.proxy.heal(),
+            Fault::Slow => self.proxy.set_latency(std::time::Duration::ZERO),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes back what waits for a request.
+    pub(crate) fn forget_rules(&self) {
+        self.proxy.forget_rules();
+    }
+}
