@@ -34,6 +34,8 @@ pub(super) struct Client {
     pub(super) connected: Vec<usize>,
     /// The next attempt takes the lock over, whoever has it.
     pub(super) force: bool,
+    /// It was told that the lock is free while it had not heard yet that it has to wait.
+    told: bool,
     seen: u64,
     sequence: u32,
     backoff: Backoff,
@@ -69,6 +71,8 @@ pub(super) enum Phase {
 pub(super) enum Said {
     Asks,
     Denied,
+    /// It begins to listen for a release.
+    Listens,
     Held {
         attempt: AttemptId,
         token: Token,
@@ -106,6 +110,7 @@ impl Client {
             lease: None,
             connected: Vec::new(),
             force: false,
+            told: false,
             seen: 0,
             sequence: 0,
             backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
@@ -235,6 +240,7 @@ impl Client {
     }
 
     fn ask(&mut self, plan: &Plan, time: u64) {
+        self.told = false;
         self.lag = 0;
         let now = self.clock.read(time);
         self.sequence += 1;

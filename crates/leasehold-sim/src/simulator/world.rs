@@ -29,6 +29,8 @@ pub(super) enum Parcel {
     Done(usize, u32, TaskReply),
     /// The resource has answered.
     Written,
+    /// The lock is free.
+    Free,
 }
 
 /// Something on its way to a node.
@@ -36,6 +38,8 @@ pub(super) enum Parcel {
 enum Order {
     Vote(AttemptId, Request, Option<ProcessId>, bool),
     Task(u32, Task),
+    /// Tell me of the next release.
+    Listen,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,11 @@ enum Happens {
         life: u32,
         token: u64,
         read: [u64; 2],
+    },
+    /// A client's random value comes to the resource that compares such values.
+    Claim {
+        client: usize,
+        token: u64,
     },
     /// A client's connection to a node was made anew.
     Reset {
@@ -85,6 +94,10 @@ struct World<'a> {
     slow: Vec<(usize, usize, u64, u64)>,
     calm: bool,
     operator: Option<Admission>,
+    /// Who is to be told of a release.
+    waiters: Vec<usize>,
+    /// Whose random value stands at the resource that compares them; their tokens stand for them.
+    claimed: u64,
     /// The next client that asks is stopped for so long, before it hears of any reply.
     ambush: Option<u64>,
     /// The nodes' high-water marks when the last one was started again, for a planted bug.
@@ -151,6 +164,8 @@ impl<'a> World<'a> {
             slow: Vec::new(),
             calm: false,
             operator: None,
+            waiters: Vec::new(),
+            claimed: 0,
             ambush: None,
             early: Vec::new(),
             trace: Vec::new(),
@@ -216,6 +231,7 @@ impl<'a> World<'a> {
                 }
             }
             Happens::Write { client, life, token, read } => self.write(client, life, token, read),
+            Happens::Claim { client, token } => self.claim(client, token),
             Happens::Back(client) => {
                 let life = self.clients[client].life;
                 let clock = self.clients[client].clock;
@@ -301,6 +317,11 @@ impl<'a> World<'a> {
                     let shown = self.plan.setup.tokens().then_some(token.get());
                     self.tell(What::Holds(number, shown));
                     self.tell_deadline(number);
+                    if self.plan.by_value {
+                        let arrives = time + self.clients[number].behaviour.claim;
+                        let token = token.get();
+                        self.at(arrives, Happens::Claim { client: number, token });
+                    }
                     others.iter().for_each(|other| self.tell(What::Overlap(*other, number)));
                     continue;
                 }
@@ -317,6 +338,7 @@ impl<'a> World<'a> {
                     self.at(later, Happens::Write { client: number, life, token, read });
                 }
                 Said::Denied | Said::NotValid => {}
+                Said::Listens => self.post(number, 0, Order::Listen),
                 Said::Released => self.watch.released(number, time),
             }
             let what = match one {
@@ -341,11 +363,19 @@ impl<'a> World<'a> {
         let plain = self.resources[0].write(token, read[0] + 1);
         let fenced = self.resources[1].write(token, read[1] + 1);
         self.tell(What::Writes(client, plain, fenced));
+        if self.plan.by_value {
+            self.tell(What::ByValue(client, self.claimed == token));
+        }
         if self.clients[client].life == life {
             let later = self.time + MS / 2;
             let parcel = Parcel::Written;
             self.at(later, Happens::ToClient { client, life, parcel });
         }
+    }
+
+    fn claim(&mut self, client: usize, token: u64) {
+        self.claimed = token;
+        self.tell(What::Claims(client));
     }
 
     /// Sees to it that a client is woken when it has something to do.
