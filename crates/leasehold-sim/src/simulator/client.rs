@@ -139,7 +139,8 @@ impl Client {
         if self.phase == Phase::Gone {
             return None;
         }
-        let when = |deadline: Deadline| self.clock.when(time, deadline);
+        let now = self.clock.read(time);
+        let when = |deadline: Deadline| self.clock.since(time, now, deadline);
         let own = match self.phase {
             Phase::Idle(until) => Some(until),
             Phase::Wants { again, .. } => again,
@@ -147,14 +148,13 @@ impl Client {
             Phase::Writes { at, .. } => Some(at),
             Phase::Waits { .. } | Phase::Gone => None,
         };
-        let slow = self.machine_now(time);
+        let slow = behind(now, self.lag);
         let machines = self
             .attempts
             .iter()
             .filter_map(Attempt::poll_timeout)
-            .map(|due| when(Deadline::after(self.clock.read(time), due.remaining(slow))));
+            .map(|due| when(Deadline::after(now, due.remaining(slow))));
         let lease = self.lease.as_ref().and_then(Lease::next_timeout).map(when);
-        let now = self.clock.read(time);
         let admission = self.admission.as_ref().and_then(|one| one.poll_timeout(now)).map(when);
         let next = own.into_iter().chain(machines).chain(lease).chain(admission).min()?;
         Some(next.max(self.stopped_until))

@@ -17,6 +17,8 @@ use super::resource::Resource;
 use super::trace::{Entry, What};
 use super::{Bug, Fault, MS, Plan, Rng};
 
+/// No wake.
+const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
 /// The operator stands behind the clients.
 const OPERATOR: usize = usize::MAX;
 
@@ -45,6 +47,7 @@ enum Order {
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Fault(usize),
+    /// A client has something to do. Of these there is one for each client, beside the queue.
     Wake(usize),
     ToNode {
         client: usize,
@@ -87,7 +90,8 @@ struct World<'a> {
     free: Vec<usize>,
     nodes: Vec<Server>,
     clients: Vec<Client>,
-    wakes: Vec<u64>,
+    /// When each client is to be woken, and which event that would be.
+    wakes: Vec<(u64, u64)>,
     resources: [Resource; 2],
     cuts: Vec<(usize, usize, u64)>,
     mute: Vec<(usize, usize, u64)>,
@@ -110,13 +114,11 @@ struct World<'a> {
 /// Plays a plan; the same seed gives the same run.
 pub fn run(plan: &Plan, seed: u64) -> (Seen, Vec<Entry>) {
     let mut world = World::new(plan, seed);
-    while let Some(Reverse((time, _, slot))) = world.queue.pop() {
+    while let Some((time, event)) = world.next() {
         if time > plan.end {
             break;
         }
         world.time = time;
-        let Some(event) = world.events.get_mut(slot).and_then(Option::take) else { continue };
-        world.free.push(slot);
         world.happen(event);
     }
     world.finish()
@@ -155,7 +157,7 @@ impl<'a> World<'a> {
             free: Vec::new(),
             owners: vec![None; nodes.len()],
             nodes,
-            wakes: vec![u64::MAX; clients.len()],
+            wakes: vec![NEVER; clients.len()],
             watch: Watch::new(plan, clients.len()),
             clients,
             resources: [Resource::new(false), Resource::new(true)],
@@ -187,6 +189,20 @@ impl<'a> World<'a> {
         self.queue.push(Reverse((time, self.serial, slot)));
     }
 
+    /// What happens next, and when.
+    fn next(&mut self) -> Option<(u64, Happens)> {
+        let wakes = self.wakes.iter().enumerate().map(|(client, wake)| (*wake, client));
+        let (wake, client) = wakes.min().unwrap_or((NEVER, 0));
+        let queued = self.queue.peek().map(|Reverse((time, serial, _))| (*time, *serial));
+        if wake < queued.unwrap_or(NEVER) {
+            return Some((wake.0, Happens::Wake(client)));
+        }
+        let Reverse((time, _, slot)) = self.queue.pop()?;
+        let event = self.events.get_mut(slot).and_then(Option::take)?;
+        self.free.push(slot);
+        Some((time, event))
+    }
+
     fn tell(&mut self, what: What) {
         if self.plan.traced {
             self.trace.push(Entry { time: self.time, what });
@@ -205,10 +221,8 @@ impl<'a> World<'a> {
         match event {
             Happens::Fault(index) => self.fault(self.plan.faults[index].1),
             Happens::Wake(client) => {
-                if self.wakes[client] <= self.time {
-                    self.wakes[client] = u64::MAX;
-                    self.give(client, None);
-                }
+                self.wakes[client] = NEVER;
+                self.give(client, None);
             }
             Happens::ToNode { client, life, node, order } => self.serve(client, life, node, order),
             Happens::ToClient { client, life, parcel } => {
@@ -384,9 +398,9 @@ impl<'a> World<'a> {
         let stopped = (client.stopped_until > self.time).then_some(client.stopped_until);
         let Some(next) = stopped.or_else(|| client.next(self.time)) else { return };
         let next = next.max(self.time + 1);
-        if next < self.wakes[number] && next != u64::MAX {
-            self.wakes[number] = next;
-            self.at(next, Happens::Wake(number));
+        if next < self.wakes[number].0 {
+            self.serial += 1;
+            self.wakes[number] = (next, self.serial);
         }
     }
 
