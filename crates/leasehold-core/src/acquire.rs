@@ -255,17 +255,17 @@ impl<'a> Acquire<'a> {
         let clock = &shared.clock;
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let mut errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
-        let mut heard = None;
+        let (mut heard, mut said) = (None, None);
         loop {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
                 None => {
                     let now = now.take().unwrap_or_else(|| clock.now());
-                    (now, self.ask_once(now, until).await)
+                    (now, self.ask_once(now, until, &mut said).await)
                 }
                 Some(ask_at) => match self.listen(ask_at, until).await? {
                     Heard::Nothing => {
                         let now = clock.now();
-                        (now, self.ask_once(now, until).await)
+                        (now, self.ask_once(now, until, &mut said).await)
                     }
                     Heard::Answer(told) => {
                         if let Some(pursuit) = &mut self.pursuit {
@@ -313,8 +313,14 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Asks the backend, within the time that the caller and the client's patience allow.
-    async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
+    /// Asks the backend, within the time that the caller and the client's patience allow. Without an
+    /// answer, what was wrong the time before tells more.
+    async fn ask_once(
+        &mut self,
+        now: Now,
+        until: Option<Deadline>,
+        said: &mut Option<Error>,
+    ) -> Result<Answer> {
         let shared = self.shared();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
@@ -323,7 +329,8 @@ impl<'a> Acquire<'a> {
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
         let answer = shared.clock.within_since(now, limit, asking).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer()));
+        let answer = answer.unwrap_or_else(|| Err(said.take().unwrap_or_else(no_answer)));
+        *said = answer.as_ref().err().cloned();
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {
