@@ -74,6 +74,17 @@ fn timed_out() -> Error {
     Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
 }
 
+/// The time is up, and the backend has said why it was of no use.
+fn since(error: Error, why: Option<Error>) -> Error {
+    match why.filter(|_| error.kind() == ErrorKind::Timeout) {
+        Some(why) => {
+            let message = format!("{}: {}", error.message(), why.message());
+            Error::new(ErrorKind::Timeout, message).with_source(why)
+        }
+        None => error,
+    }
+}
+
 /// Asks once, past the line of this process; one of it that holds is answer enough.
 async fn try_once(
     client: &Client,
@@ -256,13 +267,14 @@ impl<'a> Acquire<'a> {
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let mut errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
         let mut heard = None;
+        let mut why = None;
         loop {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
                 None => {
                     let now = now.take().unwrap_or_else(|| clock.now());
                     (now, self.ask_once(now, until).await)
                 }
-                Some(ask_at) => match self.listen(ask_at, until).await? {
+                Some(ask_at) => match self.listen(ask_at, until).await.map_err(|e| since(e, why))? {
                     Heard::Nothing => {
                         let now = clock.now();
                         (now, self.ask_once(now, until).await)
@@ -295,19 +307,21 @@ impl<'a> Acquire<'a> {
                     let heard = *heard.get_or_insert(sent);
                     let over = until.is_some_and(|until| until.has_passed(now));
                     if over && pursuit.ask.wait {
-                        return Err(timed_out().with_source(error));
+                        return Err(since(timed_out(), Some(error)));
                     }
                     if over || elapsed(heard, now) >= shared.patience {
                         return Err(error);
                     }
                     tracing::debug!(name = %self.name, %error, "no answer, asking again");
                     pursuit.ask_at = Some(Deadline::after(now, errors.next(jitter())));
+                    why = Some(error);
                     continue;
                 }
             };
             let now = clock.now();
             pursuit.ask_at = Some(Deadline::after(now, pause.min(SLOW_POLL)));
             heard = Some(now);
+            why = None;
             errors.reset();
             self.count_contended();
         }
