@@ -4,9 +4,16 @@ use leasehold_conformance::kit::{
     ClockShim, Direction, Pattern, Proxy, RedisServer, Settings, Shot,
 };
 
-use crate::Result;
+use leasehold::StoreUrl;
+use leasehold::clock::Clock;
+use leasehold_core::quorum::{Founding, found};
+
 use crate::fault::Fault;
 use crate::plan::Planned;
+use crate::{Result, TTL};
+
+/// Where a node of a quorum keeps its marker.
+const MARKER: &str = "leasehold:node";
 
 /// How servers and clients are to be.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +39,6 @@ pub(crate) struct Node {
     clock: Option<ClockShim>,
     /// How far its clock is ahead, in seconds.
     ahead: f64,
-    /// It has been started again, and has no vote before then.
-    pub(crate) out_until: u64,
 }
 
 impl Cluster {
@@ -43,7 +48,23 @@ impl Cluster {
             return Err("redis-server is not installed; apt-get install redis-server".into());
         }
         let nodes = (0..shape.nodes).map(|at| Node::start(clock && at == 0));
-        Ok(Self { nodes: nodes.collect::<Result<_>>()?, shape })
+        let cluster = Self { nodes: nodes.collect::<Result<_>>()?, shape };
+        if shape.admission {
+            cluster.found()?;
+        }
+        Ok(cluster)
+    }
+
+    /// Sets the nodes up: nobody holds a lock yet.
+    fn found(&self) -> Result<()> {
+        let mut url = StoreUrl::parse(&self.url())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let quorum = leasehold_redis::quorum(&mut url)?.ok_or("a quorum is to be founded")?;
+            let (max_ttl, clock) = (quorum.max_ttl, Clock::system());
+            found(quorum.nodes, max_ttl, Founding::Vouched, clock, |_| ()).await?;
+            Ok(())
+        })
     }
 
     /// Where clients connect to.
@@ -52,17 +73,25 @@ impl Cluster {
             self.nodes.iter().map(|node| node.proxy.address().to_string()).collect();
         match (self.shape.nodes, self.shape.admission) {
             (1, false) => format!("redis://{}", addresses[0]),
-            (1, true) => format!("redis://{}?admission=strict", addresses[0]),
-            _ => format!("redlock://{}", addresses.join(",")),
+            (1, true) => format!("redis://{}?admission=strict&{}", addresses[0], options()),
+            _ => format!("redlock://{}?{}", addresses.join(","), options()),
         }
     }
 
-    /// Whether one more may be started again, so that a majority keeps its vote.
-    pub(crate) fn may_restart(&self, now: u64) -> bool {
-        let out = self.nodes.iter().filter(|node| node.out_until > now).count();
-        let spare = self.nodes.len() - (self.nodes.len() / 2 + 1);
-        !self.shape.admission || out < spare.max(1)
+    /// Whether this one may be started again, so that a majority keeps its vote: one that is stopped
+    /// counts as without.
+    pub(crate) fn may_restart(&self, at: usize, stopped: impl Fn(usize) -> bool) -> bool {
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
+        let vote = others.filter(|(other, node)| !stopped(*other) && node.votes().unwrap_or(false));
+        let vote = vote.count();
+        !self.shape.admission || self.nodes.len() == 1 || vote > self.nodes.len() / 2
     }
+}
+
+/// A node that may have forgotten is out for one ttl. The machine has more to do than it can, so that
+/// nodes are waited for longer than usual.
+fn options() -> String {
+    format!("max-ttl={}ms&node-limit=100ms", TTL.as_millis())
 }
 
 impl Node {
@@ -76,7 +105,7 @@ impl Node {
         };
         let server = RedisServer::start(settings)?;
         let proxy = Proxy::start(&server)?;
-        Ok(Self { proxy, server, clock, ahead: 0.0, out_until: 0 })
+        Ok(Self { proxy, server, clock, ahead: 0.0 })
     }
 
     /// Does it; what is meant for one request happens with the next one, which the shot tells.
@@ -123,6 +152,13 @@ impl Node {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether it has a vote: its marker names this process, and says so.
+    fn votes(&self) -> Result<bool> {
+        let marker = self.server.admin(&["GET", MARKER])?.text();
+        let process = self.server.info("run_id")?;
+        Ok(marker.get(..3) == Some("N1A") && marker.get(3..43) == Some(&process))
     }
 
     /// Takes back what waits for a request.

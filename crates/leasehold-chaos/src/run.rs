@@ -23,8 +23,6 @@ use crate::{Result, SECOND, now};
 const STEP: Duration = Duration::from_millis(5);
 /// Once everything works again, everybody gets the lock within this time.
 const PATIENCE: u64 = 60 * SECOND;
-/// A server that was started again has a vote by then.
-const OUT: u64 = 5 * SECOND;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -219,14 +217,15 @@ impl<'a> Run<'a> {
             _ => return Ok(()),
         };
         let restarts = planned.fault.restarts();
-        if restarts && !self.cluster.may_restart(from) {
+        let stopped = |node| {
+            let stops = |one: &Lasting| one.whom == Whom::Node(node) && one.fault == Fault::Stop;
+            self.lasting.iter().any(stops)
+        };
+        if restarts && !self.cluster.may_restart(at, stopped) {
             return Ok(());
         }
         let shot = self.cluster.nodes[at].inject(planned)?;
         let injected = Injected { fault: planned.fault, from, until: now() };
-        if restarts {
-            self.cluster.nodes[at].out_until = injected.until + OUT;
-        }
         match (planned.fault, shot) {
             (_, Some(shot)) => self.shots.push((shot, injected)),
             (Fault::Stop | Fault::Cut | Fault::Slow, _) => self.last(Whom::Node(at), planned),
