@@ -4,7 +4,7 @@ use super::Violation;
 use super::tree::{Dependency, Tree};
 
 const NEXT: &str = "dependencies point one way: proto <- core <- each backend <- leasehold <- \
-                    cli, cache, bench (xtask/src/tidy/direction.rs)";
+                    cli, cache, bench, chaos (xtask/src/tidy/direction.rs)";
 
 /// What a crate is, by its name. A crate of a new name is taken for a backend.
 #[derive(Clone, Copy, Debug)]
