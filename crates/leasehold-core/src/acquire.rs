@@ -274,20 +274,22 @@ impl<'a> Acquire<'a> {
                     let now = now.take().unwrap_or_else(|| clock.now());
                     (now, self.ask_once(now, until).await)
                 }
-                Some(ask_at) => match self.listen(ask_at, until).await.map_err(|e| since(e, why))? {
-                    Heard::Nothing => {
-                        let now = clock.now();
-                        (now, self.ask_once(now, until).await)
-                    }
-                    Heard::Answer(told) => {
-                        if let Some(pursuit) = &mut self.pursuit {
-                            pursuit.hear(&told);
+                Some(ask_at) => {
+                    match self.listen(ask_at, until).await.map_err(|e| since(e, why))? {
+                        Heard::Nothing => {
+                            let now = clock.now();
+                            (now, self.ask_once(now, until).await)
                         }
-                        (told.sent, told.answer)
+                        Heard::Answer(told) => {
+                            if let Some(pursuit) = &mut self.pursuit {
+                                pursuit.hear(&told);
+                            }
+                            (told.sent, told.answer)
+                        }
+                        // A push says itself how long it is good for; the time of waiting counts not.
+                        Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                     }
-                    // A push says itself how long it is good for; the time of waiting counts not.
-                    Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
-                },
+                }
             };
             let Some(pursuit) = &mut self.pursuit else { return Ok(Outcome::Anew) };
             let pause = match answer {
