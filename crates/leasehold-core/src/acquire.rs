@@ -272,22 +272,24 @@ impl<'a> Acquire<'a> {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
                 None => {
                     let now = now.take().unwrap_or_else(|| clock.now());
-                    (now, self.ask_once(now, until).await)
+                    (now, self.ask_once(now, until, why.as_ref()).await)
                 }
-                Some(ask_at) => match self.listen(ask_at, until).await.map_err(|e| since(e, why))? {
-                    Heard::Nothing => {
-                        let now = clock.now();
-                        (now, self.ask_once(now, until).await)
-                    }
-                    Heard::Answer(told) => {
-                        if let Some(pursuit) = &mut self.pursuit {
-                            pursuit.hear(&told);
+                Some(ask_at) => {
+                    match self.listen(ask_at, until).await.map_err(|e| since(e, why.clone()))? {
+                        Heard::Nothing => {
+                            let now = clock.now();
+                            (now, self.ask_once(now, until, why.as_ref()).await)
                         }
-                        (told.sent, told.answer)
+                        Heard::Answer(told) => {
+                            if let Some(pursuit) = &mut self.pursuit {
+                                pursuit.hear(&told);
+                            }
+                            (told.sent, told.answer)
+                        }
+                        // A push says itself how long it is good for; the time of waiting counts not.
+                        Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                     }
-                    // A push says itself how long it is good for; the time of waiting counts not.
-                    Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
-                },
+                }
             };
             let Some(pursuit) = &mut self.pursuit else { return Ok(Outcome::Anew) };
             let pause = match answer {
@@ -327,8 +329,14 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Asks the backend, within the time that the caller and the client's patience allow.
-    async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
+    /// Asks the backend, within the time that the caller and the client's patience allow. When there
+    /// is no answer, why the one before was of no use tells more.
+    async fn ask_once(
+        &mut self,
+        now: Now,
+        until: Option<Deadline>,
+        why: Option<&Error>,
+    ) -> Result<Answer> {
         let shared = self.shared();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
@@ -337,7 +345,7 @@ impl<'a> Acquire<'a> {
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
         let answer = shared.clock.within_since(now, limit, asking).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer()));
+        let answer = answer.unwrap_or_else(|| Err(why.cloned().unwrap_or_else(no_answer)));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {

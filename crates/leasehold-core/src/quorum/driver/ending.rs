@@ -34,6 +34,7 @@ impl Driver {
                     self.waits.leave(&run.name);
                 }
                 run.ender = ender;
+                run.asked = now;
                 run.machine.release(now);
                 self.renewed(number, Ok(Renewed::Lost));
                 self.pump(now, number);
