@@ -1,6 +1,7 @@
 //! `cargo xtask`: the tasks of somebody who works on Leasehold.
 
 mod bench;
+mod chaos;
 mod check;
 mod fix;
 mod generated;
@@ -75,6 +76,12 @@ const TASKS: &[Task] = &[
         args: "NAME [--quick] [--svg FILE] [--json FILE]",
         about: "builds and runs one benchmark",
         run: bench::bench,
+    },
+    Task {
+        name: "chaos",
+        args: "[--minutes M] [--nodes 1|5] [--faults FAULT,..] [--seed N] [--json]",
+        about: "stops, kills and robs real servers and clients, and checks what they saw",
+        run: chaos::chaos,
     },
 ];
 

@@ -251,7 +251,7 @@ pub(crate) struct ForceReleaseArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = manual::LAB_HELP)]
 pub(crate) struct LabArgs {
-    /// `list`, `matrix`, or a story
+    /// `list`, `matrix`, `walk-through`, or a story
     #[arg(value_name = "STORY", default_value = "list", value_parser = utf8())]
     pub(crate) story: String,
 

@@ -22,6 +22,7 @@ pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
             Err(Failure::own("--json and --markdown are for the matrix: leasehold lab matrix"))
         }
         "list" => list(),
+        "walk-through" => walk(),
         name => tell(name, args, voice),
     }
 }
@@ -32,7 +33,20 @@ fn list() -> Result<u8, Failure> {
     rows.extend(STORIES.iter().map(|story| row(story.name, story.setup.name(), story.about)));
     let mut setups = vec![["SET-UP", "WHAT IT IS"].map(str::to_owned)];
     setups.extend(Setup::ALL.map(|setup| [setup.name(), setup.about()].map(str::to_owned)));
+    rows.push(row("walk-through", "", "3, 5, 6 nodes, one to three of them away: who gets a lock"));
+    rows.push(row("matrix", "", "every set-up under every kind of fault"));
     say::answer(format!("{}\n{}", table::aligned(&rows), table::aligned(&setups)))?;
+    Ok(0)
+}
+
+fn walk() -> Result<u8, Failure> {
+    say::answer(format!(
+        "Somebody holds a lock on a majority of the nodes; some of those go down, or start again empty.\n\
+         Can somebody else get the same lock, or another one?\n\n{}\n\
+         A lock is safe as long as fewer nodes forget than it takes to make a majority of those that\n\
+         never knew of it; admission keeps nodes that may have forgotten out until the lease is over.\n",
+        lab::walked(&lab::walk())
+    ))?;
     Ok(0)
 }
 

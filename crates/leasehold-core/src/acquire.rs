@@ -74,6 +74,17 @@ fn timed_out() -> Error {
     Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
 }
 
+/// The time is up, and the backend has said why it was of no use.
+fn since(error: Error, why: Option<Error>) -> Error {
+    match why.filter(|_| error.kind() == ErrorKind::Timeout) {
+        Some(why) => {
+            let message = format!("{}: {}", error.message(), why.message());
+            Error::new(ErrorKind::Timeout, message).with_source(why)
+        }
+        None => error,
+    }
+}
+
 /// Asks once, past the line of this process; one of it that holds is answer enough.
 async fn try_once(
     client: &Client,
@@ -237,8 +248,7 @@ impl<'a> Acquire<'a> {
     fn heeds_silence(&self) -> Result<()> {
         let shared = self.shared();
         let Some(pursuit) = &self.pursuit else { return Ok(()) };
-        let silence = pursuit.silence.as_ref();
-        let Some(error) = silence.and_then(|silence| silence.error.clone()) else { return Ok(()) };
+        let Some(error) = self.last_error() else { return Ok(()) };
         let now = shared.clock.now();
         match gives_up(pursuit, self.start, shared.patience, now).has_passed(now) {
             true => Err(error),
@@ -293,20 +303,23 @@ impl<'a> Acquire<'a> {
                     let now = now.take().unwrap_or_else(|| clock.now());
                     (now, self.ask_once(now, until).await)
                 }
-                Some(ask_at) => match self.listen(ask_at, until).await? {
-                    Heard::Nothing => {
-                        let now = clock.now();
-                        (now, self.ask_once(now, until).await)
-                    }
-                    Heard::Answer(told) => {
-                        if let Some(pursuit) = &mut self.pursuit {
-                            pursuit.hear(&told);
+                Some(ask_at) => {
+                    let heard = self.listen(ask_at, until).await;
+                    match heard.map_err(|error| since(error, self.last_error()))? {
+                        Heard::Nothing => {
+                            let now = clock.now();
+                            (now, self.ask_once(now, until).await)
                         }
-                        (told.sent, told.answer)
+                        Heard::Answer(told) => {
+                            if let Some(pursuit) = &mut self.pursuit {
+                                pursuit.hear(&told);
+                            }
+                            (told.sent, told.answer)
+                        }
+                        // A push says itself how long it is good for; the time of waiting counts not.
+                        Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                     }
-                    // A push says itself how long it is good for; the time of waiting counts not.
-                    Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
-                },
+                }
             };
             let Some(pursuit) = &mut self.pursuit else { return Ok(Outcome::Anew) };
             let pause = match answer {
@@ -330,7 +343,7 @@ impl<'a> Acquire<'a> {
                     let waits = pursuit.ask.wait;
                     let silence = pursuit.silent_since(sent);
                     if over && waits {
-                        return Err(timed_out().with_source(error));
+                        return Err(since(timed_out(), Some(error)));
                     }
                     silence.error = Some(error.clone());
                     let gives_up = gives_up(pursuit, self.start, shared.patience, now);
@@ -351,9 +364,16 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Asks the backend, within the time that the caller and the client's patience allow.
+    /// Why the last ask was of no use, if nothing was heard since.
+    fn last_error(&self) -> Option<Error> {
+        self.pursuit.as_ref()?.silence.as_ref()?.error.clone()
+    }
+
+    /// Asks the backend, within the time that the caller and the client's patience allow. When there
+    /// is no answer, why the one before was of no use tells more.
     async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
         let shared = self.shared();
+        let why = self.last_error();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         // Also after all of this process was stopped the engine has some time to answer.
         let patience = gives_up(pursuit, self.start, shared.patience, now)
@@ -363,7 +383,7 @@ impl<'a> Acquire<'a> {
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
         let answer = shared.clock.within_since(now, limit, asking).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer()));
+        let answer = answer.unwrap_or_else(|| Err(why.unwrap_or_else(no_answer)));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {

@@ -6,8 +6,10 @@ mod matrix;
 mod picture;
 mod stories;
 mod tale;
+mod walk;
 
 pub use matrix::{Cell, markdown, matrix, picture as matrix_picture, table};
 pub use picture::draw;
 pub use stories::{STORIES, Story};
 pub use tale::Tale;
+pub use walk::{Step, walk, walked};

@@ -22,7 +22,7 @@ pub use bugs::Bug;
 pub use draw::{Trouble, plan};
 pub use faults::Fault;
 pub use invariants::{Broken, Seen};
-pub use plan::{Behaviour, Network, Plan};
+pub use plan::{Behaviour, Network, Plan, Waiting};
 pub use rng::Rng;
 pub use setup::{Belief, Memory, Setup};
 pub use trace::{Entry, What};

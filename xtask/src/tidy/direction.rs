@@ -4,7 +4,7 @@ use super::Violation;
 use super::tree::{Dependency, Tree};
 
 const NEXT: &str = "dependencies point one way: proto <- core <- each backend <- leasehold <- \
-                    cli, cache, bench (xtask/src/tidy/direction.rs)";
+                    cli, cache, bench, chaos (xtask/src/tidy/direction.rs)";
 
 /// What a crate is, by its name. A crate of a new name is taken for a backend.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,7 @@ enum Role {
     Cache,
     Cli,
     Bench,
+    Chaos,
     Sim,
     Conformance,
     Xtask,
@@ -29,6 +30,7 @@ fn role(name: &str) -> Role {
         "leasehold-cache" => Role::Cache,
         "leasehold-cli" => Role::Cli,
         "leasehold-bench" => Role::Bench,
+        "leasehold-chaos" => Role::Chaos,
         "leasehold-sim" => Role::Sim,
         "leasehold-conformance" => Role::Conformance,
         "xtask" => Role::Xtask,
@@ -37,13 +39,14 @@ fn role(name: &str) -> Role {
 }
 
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
-    use Role::{Backend, Bench, Cache, Cli, Conformance, Core, Facade, Proto, Sim};
+    use Role::{Backend, Bench, Cache, Chaos, Cli, Conformance, Core, Facade, Proto, Sim};
     match (from, to) {
         (Core | Backend | Facade | Cache | Cli | Bench | Sim | Conformance, Proto)
         | (Backend | Facade | Cache | Cli | Bench | Conformance, Core)
         | (Facade, Backend)
         | (Cache | Cli | Bench, Facade)
-        | (Bench, Cache | Conformance) => true,
+        | (Bench, Cache | Conformance)
+        | (Chaos, Core | Backend | Facade | Conformance) => true,
         (Cli, Sim | Cache | Bench) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
         (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
@@ -104,6 +107,7 @@ mod tests {
             ("leasehold-cli", "leasehold"),
             ("leasehold-sim", "leasehold-proto"),
             ("leasehold-bench", "leasehold-conformance"),
+            ("leasehold-chaos", "leasehold"),
         ] {
             assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
         }

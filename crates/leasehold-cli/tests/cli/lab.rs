@@ -12,6 +12,14 @@ fn the_lab_lists_its_stories_and_set_ups() {
 }
 
 #[test]
+fn the_lab_walks_through_three_five_and_six_nodes() {
+    let done = Place::new().run(&["lab", "walk-through"]);
+    assert_eq!(done.code, 0);
+    assert_eq!(done.out.matches("TWO HOLDERS").count(), 11, "{}", done.out);
+    assert!(done.out.contains("with admission"), "{}", done.out);
+}
+
+#[test]
 fn a_story_is_told_the_same_way_again_and_drawn() {
     let place = Place::new();
     let args = ["lab", "node-restart", "--setup", "redlock-tokens", "--svg", "picture.svg"];

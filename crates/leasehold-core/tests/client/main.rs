@@ -2,6 +2,7 @@
 
 mod moments;
 mod passing;
+mod quorum;
 mod silence;
 
 use std::collections::HashMap;

@@ -123,8 +123,13 @@ impl<K: Ord + Clone> Node<K> {
         {
             return Reply::Refused(Refusal::TtlTooLong { max_ttl: marker.max_ttl });
         }
-        let known = self.locks.remove(lock).filter(|record| record.forget_ns > now.steady_ns);
-        let mut record = known.unwrap_or_default();
+        let record = match self.locks.get_mut(lock) {
+            Some(record) => record,
+            None => self.locks.entry(lock.clone()).or_default(),
+        };
+        if record.forget_ns <= now.steady_ns {
+            *record = Record::default();
+        }
         let reply = match op {
             Op::Acquire { attempt, ttl, proposal } => {
                 record.acquire(now, self.high, attempt, ttl, proposal)
@@ -136,8 +141,8 @@ impl<K: Ord + Clone> Node<K> {
             Op::Release { attempt } => record.release(now, attempt),
         };
         self.high = self.high.max(record.counter);
-        if record != Record::default() {
-            self.locks.insert(lock.clone(), record);
+        if *record == Record::default() {
+            self.locks.remove(lock);
         }
         reply
     }

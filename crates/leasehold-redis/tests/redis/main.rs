@@ -10,6 +10,8 @@ mod late;
 mod leaving;
 mod list;
 mod messages;
+mod node;
+mod quorum;
 mod refused;
 mod scripts;
 mod server;
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         ("list", list::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
+        ("node", node::TESTS),
+        ("quorum", quorum::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
         ("leaving", leaving::TESTS),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::simulator::{Behaviour, Fault, MS, Network, Plan, SECOND, Setup};
+use crate::simulator::{Behaviour, Fault, MS, Network, Plan, SECOND, Setup, Waiting};
 
 /// A plan without clients and faults: clocks are right, and a way takes a millisecond.
 pub(super) fn base(setup: Setup, ttl: u64, end: u64) -> Plan {
@@ -13,6 +13,8 @@ pub(super) fn base(setup: Setup, ttl: u64, end: u64) -> Plan {
         limit: Duration::from_millis(50),
         clients: Vec::new(),
         network: Network { delay: (MS, MS + 1), ..Network::GOOD },
+        waiting: Waiting::Asks,
+        by_value: false,
         faults: Vec::new(),
         calm: end * SECOND,
         end: end * SECOND,
@@ -34,6 +36,7 @@ pub(super) fn once(start: u64, hold: u64) -> Behaviour {
         renews: false,
         write: (10 * MS, 10 * MS + 1),
         patience: u64::MAX,
+        claim: 0,
     }
 }
 
@@ -56,4 +59,14 @@ pub(super) fn cut(setup: Setup, client: usize, nodes: &[usize], time: u64) -> Ve
 /// The node of this number, or the only one.
 pub(super) fn node(setup: Setup, node: usize) -> usize {
     node.min(setup.nodes() - 1)
+}
+
+/// How those wait who were turned away: people who write `SET` by hand listen, Leasehold stands in line
+/// where there is one server to stand in line at.
+pub(super) fn waiting(setup: Setup) -> Waiting {
+    match setup {
+        Setup::PlainSet => Waiting::Listens,
+        setup if setup.nodes() == 1 => Waiting::InLine,
+        _ => Waiting::Asks,
+    }
 }

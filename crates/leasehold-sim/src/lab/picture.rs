@@ -19,7 +19,7 @@ const COLOURS: [&str; 5] = ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#0e97a5
 /// The whole picture.
 pub fn draw(tale: &Tale) -> String {
     let (clients, nodes) = (tale.plan.clients.len(), tale.plan.setup.nodes());
-    let lanes = clients + nodes + 1;
+    let lanes = clients + nodes + 1 + usize::from(tale.plan.by_value);
     let height = TOP + LANE * lanes as f64 + 44.0;
     let end = shown_end(tale);
     let x = |time: u64| LEFT + (RIGHT - LEFT) * (time.min(end) as f64 / end as f64);
@@ -37,15 +37,16 @@ pub fn draw(tale: &Tale) -> String {
     );
     let _ = writeln!(
         out,
-        "<text x=\"16\" y=\"48\">solid: takes itself for the holder · hatched: stopped · below: whose \
-         lease is on the node</text>"
+        "<text x=\"16\" y=\"48\">solid: takes itself for the holder · thin: waits · hatched: stopped · \
+         below: whose lease is on the node · ● write taken · ✕ refused</text>"
     );
     axis(&mut out, end, TOP + LANE * lanes as f64, &x);
     for lane in 0..lanes {
         let name = match lane {
             client if client < clients => person(client),
             node if node < clients + nodes => format!("node {}", letter(node - clients)),
-            _ => "resource".to_owned(),
+            lane if lane == clients + nodes => "resource".to_owned(),
+            _ => "by value".to_owned(),
         };
         let middle = y(lane) + BAR / 2.0;
         let _ = writeln!(
@@ -56,6 +57,7 @@ pub fn draw(tale: &Tale) -> String {
             middle + 4.0
         );
     }
+    waits(&mut out, tale, end, &x, &y);
     overlaps(&mut out, tale, clients, &x);
     for (client, from, until, token) in tale.beliefs() {
         let look = format!("fill=\"{}\" rx=\"3\"", colour(client));
@@ -134,6 +136,42 @@ fn overlaps(out: &mut String, tale: &Tale, clients: usize, x: &impl Fn(u64) -> f
     }
 }
 
+/// From when to when each client wants the lock without having it.
+fn waits(
+    out: &mut String,
+    tale: &Tale,
+    end: u64,
+    x: &impl Fn(u64) -> f64,
+    y: &impl Fn(usize) -> f64,
+) {
+    let mut since = vec![None; tale.plan.clients.len()];
+    let mut line = |client: usize, from: u64, until: u64| {
+        let (from, until, middle) = (x(from), x(until), y(client) + BAR / 2.0);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{from:.1}\" y1=\"{middle:.1}\" x2=\"{until:.1}\" y2=\"{middle:.1}\" \
+             stroke=\"{}\" stroke-width=\"3\"/>",
+            colour(client)
+        );
+    };
+    for entry in &tale.entries {
+        match entry.what {
+            What::Asks(client) => since[client] = since[client].or(Some(entry.time)),
+            What::Holds(client, _) | What::Dies(client) => {
+                if let Some(from) = since[client].take() {
+                    line(client, from, entry.time);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (client, from) in since.into_iter().enumerate() {
+        if let Some(from) = from {
+            line(client, from, end);
+        }
+    }
+}
+
 /// The bars on the nodes.
 fn leases(
     out: &mut String,
@@ -182,6 +220,10 @@ fn marks(
             }
             What::Dies(client) => sign(out, place, y(*client), "✕", ALARM),
             What::Node(node, _) => sign(out, place, y(clients + *node), "⚡", ALARM),
+            What::ByValue(client, taken) => {
+                let (look, colour) = if *taken { ("●", colour(*client)) } else { ("✕", ALARM) };
+                sign(out, place, y(clients + nodes + 1), look, colour);
+            }
             What::Writes(client, _, fenced) => {
                 let refused = tale.plan.setup.tokens() && !fenced;
                 let (look, colour) =

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::base::{at, base, cut, node, once, renewing};
+use super::base::{at, base, cut, node, once, renewing, waiting};
 use super::tale::Tale;
-use crate::simulator::{Bug, Fault, MS, Plan, SECOND, Setup, run};
+use crate::simulator::{Behaviour, Bug, Fault, MS, Network, Plan, SECOND, Setup, run};
 
 /// One story.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,7 @@ pub struct Story {
 impl Story {
     /// The story of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
+        let name = if name == "no-expiry" { "setnx" } else { name };
         STORIES.iter().find(|story| story.name == name)
     }
 
@@ -35,6 +36,17 @@ impl Story {
         }
         let (seen, entries) = run(&plan, seed);
         Tale::new(self, plan, seen, entries)
+    }
+}
+
+/// The clock of C jumps so many seconds just before the first renewal.
+fn jumping(setup: Setup, seconds: i64) -> Plan {
+    let jump = Fault::NodeClock { node: node(setup, 2), by: seconds * SECOND as i64 };
+    Plan {
+        clients: vec![renewing(0, 20_000), once(9750, 5000)],
+        faults: [cut(setup, 0, &[3, 4], 25), cut(setup, 1, &[0, 1], 25), vec![at(9700, jump)]]
+            .concat(),
+        ..base(setup, 30, 40)
     }
 }
 
@@ -83,6 +95,21 @@ pub const STORIES: &[Story] = &[
             bug: Some(Bug::TimestampInTheValue),
             clients: vec![once(0, 4000), once(1500, 3000), once(2000, 3000)],
             faults: vec![at(1000, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, 5, 15)
+        },
+    ),
+    story(
+        "get-then-set",
+        Setup::Single,
+        "an acquire that is repeated by GET and then SET: two see that nobody has the lock, and both \
+         set it",
+        "Looking and taking must be one step, and be repeated with the id of the same attempt: \
+         granted twice it is the same lease (lab lost-reply).",
+        |setup| Plan {
+            // Whoever finds it taken looks again when its time is over, and then sets it.
+            bug: Some(Bug::TimestampInTheValue),
+            clients: vec![once(0, 4000), once(1000, 3000), once(1200, 3000)],
+            faults: vec![at(2000, Fault::Crash { client: 0, back: u64::MAX })],
             ..base(setup, 5, 15)
         },
     ),
@@ -137,6 +164,38 @@ pub const STORIES: &[Story] = &[
         },
     ),
     story(
+        "random-value",
+        Setup::Single,
+        "the same with a resource that compares the lock's random value: the late write is refused",
+        "Such a resource stops a write that comes after the next holder's claim; it knows no order, so \
+         that a claim that comes late wins (lab random-value-late).",
+        |setup| Plan {
+            by_value: true,
+            clients: vec![once(0, 5000), once(1000, 5000)],
+            faults: vec![at(5005, Fault::Pause { client: 0, time: 35 * SECOND })],
+            ..base(setup, 30, 50)
+        },
+    ),
+    story(
+        "random-value-late",
+        Setup::Single,
+        "the same, but the claim is 35 s on its way: the old holder's write is taken, the new one's \
+         refused",
+        "A random value cannot tell which of two holders is the later one: a token that grows can.",
+        |setup| Plan {
+            by_value: true,
+            clients: vec![
+                Behaviour {
+                    claim: 35 * SECOND,
+                    write: (35 * SECOND, 35 * SECOND + 1),
+                    ..once(0, 5000)
+                },
+                once(1000, 15_000),
+            ],
+            ..base(setup, 30, 60)
+        },
+    ),
+    story(
         "watchdog-pause",
         Setup::ZooKeeper,
         "a pause of 40 s stops the watchdog (the session's heartbeat) too, and the holder goes on",
@@ -152,8 +211,8 @@ pub const STORIES: &[Story] = &[
         "renewal-fails",
         Setup::Single,
         "the holder is cut off from its server, and its renewals fail",
-        "There is nothing to prevent: the holder is told before its lease ends, and stops (the conservative \
-         policy) or goes on at its own risk (the aggressive one).",
+        "The holder is told before its lease ends, and stops: that is the conservative policy; the \
+         aggressive one goes on at its own risk (--setup plain-set).",
         |setup| Plan {
             clients: vec![renewing(0, 80_000), once(5000, 5000)],
             faults: (0..setup.nodes())
@@ -178,19 +237,18 @@ pub const STORIES: &[Story] = &[
     story(
         "clock-jump",
         Setup::RedlockPlain,
-        "A, B, C have the lock; the clock of C jumps 30 s, and C, D, E give it to another",
-        "Servers must not let their clocks jump (slew, do not step); where one does, only the token \
-         protects.",
-        |setup| Plan {
-            clients: vec![renewing(0, 20_000), once(6000, 5000)],
-            faults: [
-                cut(setup, 0, &[3, 4], 25),
-                cut(setup, 1, &[0, 1], 25),
-                vec![at(5000, Fault::NodeClock { node: node(setup, 2), by: 30 * SECOND as i64 })],
-            ]
-            .concat(),
-            ..base(setup, 30, 40)
-        },
+        "A, B, C have the lock for 30 s, renewed every 10 s; the clock of C jumps 21 s before a \
+         renewal, and C, D, E give it to another",
+        "Servers must not let their clocks jump (slew, do not step); up to ttl less renewal interval is \
+         borne (lab clock-jump-20), beyond that only the token protects.",
+        |setup| jumping(setup, 21),
+    ),
+    story(
+        "clock-jump-20",
+        Setup::RedlockPlain,
+        "the same with a jump of 20 s: the lease lasts until it is renewed",
+        "There is nothing to prevent: a jump of ttl less renewal interval at the most is borne.",
+        |setup| jumping(setup, 20),
     ),
     story(
         "node-restart",
@@ -272,8 +330,34 @@ pub const STORIES: &[Story] = &[
         "There is nothing to prevent: whoever has no majority gives back and tries again after a random pause.",
         |setup| Plan {
             clients: vec![once(0, 100); 5],
-            network: crate::simulator::Network::GOOD,
+            network: Network::GOOD,
             ..base(setup, 30, 3)
+        },
+    ),
+    story(
+        "lost-wakeup",
+        Setup::PlainSet,
+        "a client finds the lock taken, the holder releases, and only then the client listens for a \
+         release: it waits for the whole lease",
+        "Being turned away and standing in line must be one step at the server (--setup single).",
+        |setup| Plan {
+            waiting: waiting(setup),
+            clients: vec![once(0, 5000), once(5040, 2000)],
+            network: Network { delay: (20 * MS, 20 * MS + 1), ..Network::GOOD },
+            ..base(setup, 30, 40)
+        },
+    ),
+    story(
+        "herd",
+        Setup::PlainSet,
+        "nine wait for a lock, and each release is told to all of them: all ask, one gets it",
+        "A release should be told to the first in line alone (--setup single).",
+        |setup| Plan {
+            waiting: waiting(setup),
+            clients: std::iter::once(once(0, 1000))
+                .chain((0..9).map(|client| once(100 + 20 * client, 200)))
+                .collect(),
+            ..base(setup, 30, 10)
         },
     ),
     story(

@@ -1,10 +1,10 @@
 //! A story that has been played: its timeline, and what came of it in a sentence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::Story;
-use crate::simulator::{Entry, Plan, SECOND, Seen, What};
+use crate::simulator::{Entry, Plan, SECOND, Seen, Waiting, What};
 
 /// The first token that is shown: the articles' holder has 33, the next one 34.
 const FIRST_TOKEN: usize = 33;
@@ -31,7 +31,7 @@ impl Tale {
             _ => None,
         });
         // In the order of their size, whatever the order in which they were had.
-        let held: std::collections::BTreeSet<u64> = held.collect();
+        let held: BTreeSet<u64> = held.collect();
         let tokens = held.into_iter().zip(FIRST_TOKEN..).collect();
         Self { story: story.name, prevention: story.prevention, plan, seen, entries, tokens }
     }
@@ -77,7 +77,7 @@ impl Tale {
     /// The timeline, a line for each thing that happened.
     pub fn timeline(&self) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
-        let mut waits = BTreeMap::new();
+        let (mut waits, mut listens) = (BTreeMap::new(), BTreeSet::new());
         for Entry { time, what } in &self.entries {
             let text = match what {
                 What::Asks(client) | What::Denied(client) => {
@@ -116,9 +116,22 @@ impl Tale {
                     let plain = taken(plain);
                     format!("{} writes; without a fence: {plain}{fence}", person(*client))
                 }
+                What::Claims(client) => {
+                    format!("{}'s random value comes to the resource", person(*client))
+                }
+                What::ByValue(client, is) => {
+                    let taken = if *is { "taken" } else { "refused" };
+                    format!("{}'s write, by the random value: {taken}", person(*client))
+                }
                 What::Stops(client) => format!("{} is stopped", person(*client)),
                 What::GoesOn(client) => format!("{} goes on", person(*client)),
                 What::Dies(client) => format!("{} dies", person(*client)),
+                // The first time is told.
+                What::Listens(client) if !listens.insert(*client) => continue,
+                What::Listens(client) => format!("{} listens for a release", person(*client)),
+                What::Tells(node, many) => {
+                    format!("  node {}: the lock is free, and {} told", letter(*node), told(*many))
+                }
                 What::Node(node, text) => format!("  node {}: {text}", letter(*node)),
                 What::Client(client, text) => format!("{}: {text}", person(*client)),
                 What::Overlap(first, second) => format!(
@@ -198,12 +211,24 @@ impl Tale {
             None if !lost.is_empty() => {
                 format!("A write came after its lease had ended{lost}.")
             }
+            None if self.plan.waiting != Waiting::Asks && self.seen.gap < SECOND => format!(
+                "There were never two holders; the lock was asked for {} times to be had {} times.",
+                self.seen.asks, self.seen.holds
+            ),
             None => format!(
                 "There were never two holders, and the lock was {:.1} s without one while somebody \
                  wanted it.",
                 self.seen.gap as f64 / SECOND as f64
             ),
         }
+    }
+}
+
+fn told(many: usize) -> String {
+    match many {
+        0 => "nobody is".to_owned(),
+        1 => "one who waits is".to_owned(),
+        many => format!("{many} who wait are"),
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Client {
     pub(super) connected: Vec<usize>,
     /// The next attempt takes the lock over, whoever has it.
     pub(super) force: bool,
+    /// It was told that the lock is free while it had not heard yet that it has to wait.
+    told: bool,
     seen: u64,
     sequence: u32,
     backoff: Backoff,
@@ -69,6 +71,8 @@ pub(super) enum Phase {
 pub(super) enum Said {
     Asks,
     Denied,
+    /// It begins to listen for a release.
+    Listens,
     Held {
         attempt: AttemptId,
         token: Token,
@@ -106,6 +110,7 @@ impl Client {
             lease: None,
             connected: Vec::new(),
             force: false,
+            told: false,
             seen: 0,
             sequence: 0,
             backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
@@ -134,7 +139,8 @@ impl Client {
         if self.phase == Phase::Gone {
             return None;
         }
-        let when = |deadline: Deadline| self.clock.when(time, deadline);
+        let now = self.clock.read(time);
+        let when = |deadline: Deadline| self.clock.since(time, now, deadline);
         let own = match self.phase {
             Phase::Idle(until) => Some(until),
             Phase::Wants { again, .. } => again,
@@ -142,14 +148,13 @@ impl Client {
             Phase::Writes { at, .. } => Some(at),
             Phase::Waits { .. } | Phase::Gone => None,
         };
-        let slow = self.machine_now(time);
+        let slow = behind(now, self.lag);
         let machines = self
             .attempts
             .iter()
             .filter_map(Attempt::poll_timeout)
-            .map(|due| when(Deadline::after(self.clock.read(time), due.remaining(slow))));
+            .map(|due| when(Deadline::after(now, due.remaining(slow))));
         let lease = self.lease.as_ref().and_then(Lease::next_timeout).map(when);
-        let now = self.clock.read(time);
         let admission = self.admission.as_ref().and_then(|one| one.poll_timeout(now)).map(when);
         let next = own.into_iter().chain(machines).chain(lease).chain(admission).min()?;
         Some(next.max(self.stopped_until))
@@ -235,6 +240,7 @@ impl Client {
     }
 
     fn ask(&mut self, plan: &Plan, time: u64) {
+        self.told = false;
         self.lag = 0;
         let now = self.clock.read(time);
         self.sequence += 1;

@@ -18,7 +18,8 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn read(&self, time: u64) -> Now {
-        let local = (i128::from(time) * i128::from(1_000_000 + self.ppm) / 1_000_000) as u64;
+        let drift = (time as i64).saturating_mul(self.ppm).div_euclid(1_000_000);
+        let local = time.saturating_add_signed(drift);
         Now {
             steady_ns: local.saturating_add_signed(self.steady),
             wall_ns: (EPOCH + local).saturating_add_signed(self.wall),
@@ -27,8 +28,18 @@ impl Clock {
 
     /// The true time at which a deadline has passed by this clock, if it does not jump.
     pub(super) fn when(&self, time: u64, deadline: Deadline) -> u64 {
-        let left = deadline.remaining(self.read(time)).as_nanos();
-        let left = left * 1_000_000 / u128::from((1_000_000 + self.ppm).unsigned_abs().max(1));
-        time.saturating_add(u64::try_from(left).unwrap_or(u64::MAX)).saturating_add(2)
+        self.since(time, self.read(time), deadline)
+    }
+
+    /// The same by somebody who has just read this clock.
+    pub(super) fn since(&self, time: u64, now: Now, deadline: Deadline) -> u64 {
+        let left = u64::try_from(deadline.remaining(now).as_nanos()).unwrap_or(u64::MAX);
+        let rate = (1_000_000 + self.ppm).unsigned_abs().max(1);
+        // Division of 128 bits is slow, and needed for hours alone.
+        let left = match left.checked_mul(1_000_000) {
+            Some(left) => left / rate,
+            None => u64::try_from(u128::from(left) * 1_000_000 / u128::from(rate)).unwrap_or(u64::MAX),
+        };
+        time.saturating_add(left).saturating_add(2)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Behaviour, Belief, Fault, MS, Memory, Network, Plan, Rng, SECOND, Setup};
+use super::{Behaviour, Belief, Fault, MS, Memory, Network, Plan, Rng, SECOND, Setup, Waiting};
 
 const TTL: Duration = Duration::from_secs(2);
 /// From here on nothing goes wrong any more.
@@ -186,6 +186,8 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
         limit: Duration::from_millis(20),
         clients: vec![client; CLIENTS],
         network,
+        waiting: Waiting::Asks,
+        by_value: false,
         faults,
         calm: CALM,
         end: END,

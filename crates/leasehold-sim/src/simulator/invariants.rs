@@ -35,6 +35,8 @@ pub enum Broken {
 /// What was seen in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// How often the lock was asked for.
+    pub asks: u64,
     /// How often the lock was had.
     pub holds: u64,
     /// How often somebody got the lock while another took itself for the holder.
@@ -62,6 +64,7 @@ pub(super) struct Watch {
     loss: loss::Loss,
     tokens: tokens::Tokens,
     waiter: waiter::Waiter,
+    asks: u64,
     holds: u64,
 }
 
@@ -73,11 +76,13 @@ impl Watch {
             loss: loss::Loss::default(),
             tokens: tokens::Tokens::new(plan, clients),
             waiter: waiter::Waiter::new(plan, clients),
+            asks: 0,
             holds: 0,
         }
     }
 
     pub(super) fn asks(&mut self, client: usize, time: u64) {
+        self.asks += 1;
         self.tokens.asks(client);
         self.waiter.asks(client, time);
     }
@@ -129,6 +134,7 @@ impl Watch {
             (Broken::Waiter, self.waiter.is_broken(plan)),
         ];
         Seen {
+            asks: self.asks,
             holds: self.holds,
             overlaps: self.exclusion.overlaps,
             inversions: if plan.setup.tokens() { self.tokens.wrong } else { 0 },

@@ -19,6 +19,11 @@ pub struct Plan {
     pub clients: Vec<Behaviour>,
     /// The links.
     pub network: Network,
+    /// How those learn of a release who were turned away.
+    pub waiting: Waiting,
+    /// A resource that compares the random value of the lock is there too: whoever gets the lock
+    /// claims it, and writes are taken while the claim stands.
+    pub by_value: bool,
     /// When what goes wrong.
     pub faults: Vec<(u64, Fault)>,
     /// From here on nothing goes wrong any more, and everybody must get on.
@@ -52,6 +57,21 @@ pub struct Behaviour {
     pub write: (u64, u64),
     /// How long it tries before it gives up.
     pub patience: u64,
+    /// Its claim takes so long to the resource that compares random values.
+    pub claim: u64,
+}
+
+/// How a client that was turned away learns of a release. Whoever is told of none asks again when the
+/// lease that is in the way has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It does not: it asks again after random pauses.
+    Asks,
+    /// It begins to listen then, and a release is told to all who listen.
+    Listens,
+    /// It stands in line from the moment at which it was turned away, and a release is told to the
+    /// first.
+    InLine,
 }
 
 /// The links between clients and nodes.
@@ -81,5 +101,6 @@ impl Behaviour {
         renews: true,
         write: (MS / 5, 5 * MS),
         patience: u64::MAX,
+        claim: 0,
     };
 }

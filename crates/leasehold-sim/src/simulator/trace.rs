@@ -28,6 +28,10 @@ pub enum What {
     Denied(usize),
     /// A client's write came to the resource: without and with a fence it was taken.
     Writes(usize, bool, bool),
+    /// A client's random value comes to the resource that compares such values.
+    Claims(usize),
+    /// A client's write came to that resource: whether it was taken.
+    ByValue(usize, bool),
     /// A client stops.
     Stops(usize),
     /// It goes on.
@@ -36,6 +40,10 @@ pub enum What {
     Dies(usize),
     /// A lease is on a node from now on, of a client.
     Lease(usize, Option<usize>),
+    /// A client listens for a release.
+    Listens(usize),
+    /// A node tells so many who wait that the lock is free.
+    Tells(usize, usize),
     /// Something happens to a node.
     Node(usize, String),
     /// Something happens to a client.

@@ -17,6 +17,8 @@ use super::resource::Resource;
 use super::trace::{Entry, What};
 use super::{Bug, Fault, MS, Plan, Rng};
 
+/// No wake.
+const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
 /// The operator stands behind the clients.
 const OPERATOR: usize = usize::MAX;
 
@@ -29,6 +31,8 @@ pub(super) enum Parcel {
     Done(usize, u32, TaskReply),
     /// The resource has answered.
     Written,
+    /// The lock is free.
+    Free,
 }
 
 /// Something on its way to a node.
@@ -36,11 +40,14 @@ pub(super) enum Parcel {
 enum Order {
     Vote(AttemptId, Request, Option<ProcessId>, bool),
     Task(u32, Task),
+    /// Tell me of the next release.
+    Listen,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Fault(usize),
+    /// A client has something to do. Of these there is one for each client, beside the queue.
     Wake(usize),
     ToNode {
         client: usize,
@@ -58,6 +65,11 @@ enum Happens {
         life: u32,
         token: u64,
         read: [u64; 2],
+    },
+    /// A client's random value comes to the resource that compares such values.
+    Claim {
+        client: usize,
+        token: u64,
     },
     /// A client's connection to a node was made anew.
     Reset {
@@ -78,13 +90,18 @@ struct World<'a> {
     free: Vec<usize>,
     nodes: Vec<Server>,
     clients: Vec<Client>,
-    wakes: Vec<u64>,
+    /// When each client is to be woken, and which event that would be.
+    wakes: Vec<(u64, u64)>,
     resources: [Resource; 2],
     cuts: Vec<(usize, usize, u64)>,
     mute: Vec<(usize, usize, u64)>,
     slow: Vec<(usize, usize, u64, u64)>,
     calm: bool,
     operator: Option<Admission>,
+    /// Who is to be told of a release.
+    waiters: Vec<usize>,
+    /// Whose random value stands at the resource that compares them; their tokens stand for them.
+    claimed: u64,
     /// The next client that asks is stopped for so long, before it hears of any reply.
     ambush: Option<u64>,
     /// The nodes' high-water marks when the last one was started again, for a planted bug.
@@ -97,13 +114,11 @@ struct World<'a> {
 /// Plays a plan; the same seed gives the same run.
 pub fn run(plan: &Plan, seed: u64) -> (Seen, Vec<Entry>) {
     let mut world = World::new(plan, seed);
-    while let Some(Reverse((time, _, slot))) = world.queue.pop() {
+    while let Some((time, event)) = world.next() {
         if time > plan.end {
             break;
         }
         world.time = time;
-        let Some(event) = world.events.get_mut(slot).and_then(Option::take) else { continue };
-        world.free.push(slot);
         world.happen(event);
     }
     world.finish()
@@ -142,7 +157,7 @@ impl<'a> World<'a> {
             free: Vec::new(),
             owners: vec![None; nodes.len()],
             nodes,
-            wakes: vec![u64::MAX; clients.len()],
+            wakes: vec![NEVER; clients.len()],
             watch: Watch::new(plan, clients.len()),
             clients,
             resources: [Resource::new(false), Resource::new(true)],
@@ -151,6 +166,8 @@ impl<'a> World<'a> {
             slow: Vec::new(),
             calm: false,
             operator: None,
+            waiters: Vec::new(),
+            claimed: 0,
             ambush: None,
             early: Vec::new(),
             trace: Vec::new(),
@@ -172,6 +189,20 @@ impl<'a> World<'a> {
         self.queue.push(Reverse((time, self.serial, slot)));
     }
 
+    /// What happens next, and when.
+    fn next(&mut self) -> Option<(u64, Happens)> {
+        let wakes = self.wakes.iter().enumerate().map(|(client, wake)| (*wake, client));
+        let (wake, client) = wakes.min().unwrap_or((NEVER, 0));
+        let queued = self.queue.peek().map(|Reverse((time, serial, _))| (*time, *serial));
+        if wake < queued.unwrap_or(NEVER) {
+            return Some((wake.0, Happens::Wake(client)));
+        }
+        let Reverse((time, _, slot)) = self.queue.pop()?;
+        let event = self.events.get_mut(slot).and_then(Option::take)?;
+        self.free.push(slot);
+        Some((time, event))
+    }
+
     fn tell(&mut self, what: What) {
         if self.plan.traced {
             self.trace.push(Entry { time: self.time, what });
@@ -190,10 +221,8 @@ impl<'a> World<'a> {
         match event {
             Happens::Fault(index) => self.fault(self.plan.faults[index].1),
             Happens::Wake(client) => {
-                if self.wakes[client] <= self.time {
-                    self.wakes[client] = u64::MAX;
-                    self.give(client, None);
-                }
+                self.wakes[client] = NEVER;
+                self.give(client, None);
             }
             Happens::ToNode { client, life, node, order } => self.serve(client, life, node, order),
             Happens::ToClient { client, life, parcel } => {
@@ -216,6 +245,7 @@ impl<'a> World<'a> {
                 }
             }
             Happens::Write { client, life, token, read } => self.write(client, life, token, read),
+            Happens::Claim { client, token } => self.claim(client, token),
             Happens::Back(client) => {
                 let life = self.clients[client].life;
                 let clock = self.clients[client].clock;
@@ -301,6 +331,11 @@ impl<'a> World<'a> {
                     let shown = self.plan.setup.tokens().then_some(token.get());
                     self.tell(What::Holds(number, shown));
                     self.tell_deadline(number);
+                    if self.plan.by_value {
+                        let arrives = time + self.clients[number].behaviour.claim;
+                        let token = token.get();
+                        self.at(arrives, Happens::Claim { client: number, token });
+                    }
                     others.iter().for_each(|other| self.tell(What::Overlap(*other, number)));
                     continue;
                 }
@@ -317,6 +352,7 @@ impl<'a> World<'a> {
                     self.at(later, Happens::Write { client: number, life, token, read });
                 }
                 Said::Denied | Said::NotValid => {}
+                Said::Listens => self.post(number, 0, Order::Listen),
                 Said::Released => self.watch.released(number, time),
             }
             let what = match one {
@@ -341,11 +377,19 @@ impl<'a> World<'a> {
         let plain = self.resources[0].write(token, read[0] + 1);
         let fenced = self.resources[1].write(token, read[1] + 1);
         self.tell(What::Writes(client, plain, fenced));
+        if self.plan.by_value {
+            self.tell(What::ByValue(client, self.claimed == token));
+        }
         if self.clients[client].life == life {
             let later = self.time + MS / 2;
             let parcel = Parcel::Written;
             self.at(later, Happens::ToClient { client, life, parcel });
         }
+    }
+
+    fn claim(&mut self, client: usize, token: u64) {
+        self.claimed = token;
+        self.tell(What::Claims(client));
     }
 
     /// Sees to it that a client is woken when it has something to do.
@@ -354,9 +398,9 @@ impl<'a> World<'a> {
         let stopped = (client.stopped_until > self.time).then_some(client.stopped_until);
         let Some(next) = stopped.or_else(|| client.next(self.time)) else { return };
         let next = next.max(self.time + 1);
-        if next < self.wakes[number] && next != u64::MAX {
-            self.wakes[number] = next;
-            self.at(next, Happens::Wake(number));
+        if next < self.wakes[number].0 {
+            self.serial += 1;
+            self.wakes[number] = (next, self.serial);
         }
     }
 

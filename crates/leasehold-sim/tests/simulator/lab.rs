@@ -1,7 +1,7 @@
 //! The stories show what they are told for, on the set-ups that they are told about.
 
 use leasehold_sim::lab::{self, STORIES, Story, Tale};
-use leasehold_sim::simulator::{Setup, Trouble};
+use leasehold_sim::simulator::{SECOND, Setup, Trouble};
 
 fn tale(name: &str, setup: Option<Setup>) -> Tale {
     let story = Story::find(name).expect("a story of this name");
@@ -15,6 +15,7 @@ fn stories_of_two_holders_have_two_and_what_prevents_them_does() {
         ("late-release", Some(Setup::Single)),
         ("watchdog-pause", Some(Setup::Single)),
         ("clock-jump", None),
+        ("get-then-set", None),
         ("node-restart", Some(Setup::Redlock)),
         ("single-restart", Some(Setup::SingleStrict)),
         ("failover", Some(Setup::Redlock)),
@@ -33,6 +34,52 @@ fn a_write_after_a_pause_is_refused_by_the_fence_and_by_nothing_else() {
     let lines = tale.timeline();
     assert!(lines.contains("client 1 holds the lock, token 33"), "{lines}");
     assert!(lines.contains("client 2 holds the lock, token 34"), "{lines}");
+}
+
+#[test]
+fn a_jump_of_twenty_seconds_is_borne_and_one_of_twenty_one_is_not() {
+    for seed in 0..20 {
+        let overlaps = |name| {
+            let story = Story::find(name).unwrap();
+            story.play(story.setup, seed).seen.overlaps
+        };
+        assert_eq!((overlaps("clock-jump-20"), overlaps("clock-jump")), (0, 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_random_value_stops_a_late_write_and_not_a_late_claim() {
+    let lines = tale("random-value", None).timeline();
+    assert!(lines.contains("client 1's write, by the random value: refused"), "{lines}");
+    let lines = tale("random-value-late", None).timeline();
+    assert!(lines.contains("client 1's write, by the random value: taken"), "{lines}");
+    assert!(lines.contains("client 2's write, by the random value: refused"), "{lines}");
+    assert_eq!(tale("random-value-late", None).seen.stale, 0, "the token tells them apart");
+}
+
+#[test]
+fn who_stands_in_line_misses_no_release_and_wakes_nobody_else() {
+    let gap = |setup| tale("lost-wakeup", setup).seen.gap / SECOND;
+    assert_eq!((gap(None), gap(Some(Setup::Single))), (25, 0));
+    let herd = tale("herd", None).seen;
+    let line = tale("herd", Some(Setup::Single)).seen;
+    assert_eq!((herd.holds, line.holds), (10, 10));
+    assert_eq!((herd.asks, line.asks), (55, 19));
+}
+
+#[test]
+fn the_walk_through_says_who_gets_a_lock() {
+    let rows = lab::walk();
+    assert_eq!(rows.len(), 9);
+    let find =
+        |nodes, away| rows.iter().find(|row| (row.nodes, row.away) == (nodes, away)).unwrap();
+    // The holder has A, B and C; C is back, empty, beside D and E.
+    assert!(find(5, 1).bare && !find(5, 1).all && find(5, 3).all);
+    // The fourth of six knew of it.
+    assert!(!find(6, 1).bare && find(6, 2).bare);
+    assert!(find(5, 2).other_lock && !find(5, 3).other_lock && !find(3, 2).other_lock);
+    assert!(rows.iter().all(|row| !row.down && !row.admission), "{rows:?}");
+    assert_eq!(lab::walked(&rows).lines().count(), 10);
 }
 
 #[test]

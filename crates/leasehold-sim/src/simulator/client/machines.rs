@@ -5,7 +5,7 @@ use leasehold_proto::{Deadline, LossReason, Now, Step, Token, drift};
 
 use super::{Client, Phase, Said, behind, belief};
 use crate::simulator::world::Parcel;
-use crate::simulator::{Belief, Bug, MS, Plan, Rng, SECOND};
+use crate::simulator::{Belief, Bug, MS, Plan, Rng, SECOND, Waiting};
 
 impl Client {
     /// Takes what has arrived.
@@ -21,6 +21,10 @@ impl Client {
         let slow = self.machine_now(time);
         match parcel {
             Parcel::Written => self.written(time, rng, said),
+            Parcel::Free => match &mut self.phase {
+                Phase::Wants { again, .. } if self.lease.is_none() => *again = Some(time),
+                _ => self.told = true,
+            },
             Parcel::Done(node, serial, reply) => {
                 let bits = rng.bits();
                 if let Some(admission) = &mut self.admission {
@@ -75,6 +79,8 @@ impl Client {
         said: &mut Vec<Said>,
     ) {
         let bits = rng.bits();
+        // Stories renew as exactly as their numbers have it.
+        let jitter = if plan.clocks_differ { bits } else { 1 << 56 };
         let Some(attempt) = self.attempts.last_mut() else { return };
         let bound = |until: Deadline| match plan.bug {
             Some(Bug::BoundFromTheReply) => Deadline::after(now, plan.ttl - drift(plan.ttl)),
@@ -84,7 +90,7 @@ impl Client {
         let timed = belief(plan) == Belief::Deadline;
         match (event, &mut self.lease, self.phase) {
             (Event::Held { token, until, .. }, Some(lease), Phase::Wants { .. }) => {
-                if lease.handle_granted(now, timed.then(|| bound(until)), false, bits).is_err() {
+                if lease.handle_granted(now, timed.then(|| bound(until)), false, jitter).is_err() {
                     return self.finish(time, rng, said);
                 }
                 if plan.bug == Some(Bug::SetThenExpire) {
@@ -107,8 +113,16 @@ impl Client {
                     pause = free_in.as_nanos() as u64 + rng.below(2 * MS);
                     self.force = true;
                 }
+                match (plan.waiting, denied.free_in) {
+                    (Waiting::Asks, _) | (_, None) => {}
+                    _ if std::mem::take(&mut self.told) => pause = 0,
+                    (_, Some(free_in)) => pause = free_in.as_nanos() as u64 + MS,
+                }
                 self.phase = Phase::Wants { since, again: Some(time + pause) };
                 said.push(Said::Denied);
+                if plan.waiting == Waiting::Listens {
+                    said.push(Said::Listens);
+                }
             }
             (Event::Renewed { until }, Some(lease), _) => {
                 // Both count from when the renewal was sent, but for a planted bug.
@@ -116,7 +130,7 @@ impl Client {
                     Some(Bug::BoundFromTheReply) => now,
                     _ => self.renewed,
                 };
-                lease.handle_renewed(sent, now, bits);
+                lease.handle_renewed(sent, now, jitter);
                 let _ = until;
                 said.extend(self.token().map(|token| Said::Renewed { token }));
             }

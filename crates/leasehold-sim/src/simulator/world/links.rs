@@ -4,7 +4,7 @@ use leasehold_proto::quorum::{Admission, Member, Op, Refusal, Reply, TaskReply};
 
 use super::{Happens, Order, Parcel, World, owner_of};
 use crate::simulator::trace::What;
-use crate::simulator::{Bug, MS};
+use crate::simulator::{Bug, MS, Waiting};
 
 impl World<'_> {
     /// Sends what a client's machines want to be sent.
@@ -101,11 +101,17 @@ impl World<'_> {
                 let time = self.time;
                 let reply = self.nodes[node].serve(time, lag, process, request.op, force);
                 self.note(node);
+                self.line(client, node, reply);
                 Parcel::Reply(attempt, request, reply)
             }
             Order::Task(serial, task) => {
                 let reply = self.nodes[node].task(task);
                 Parcel::Done(node, serial, self.recovered(node, reply))
+            }
+            Order::Listen => {
+                self.waiters.push(client);
+                self.tell(What::Listens(client));
+                return;
             }
         };
         if self.mute.iter().any(|one| one.0 == client && one.1 == node && one.2 > self.time) {
@@ -114,6 +120,30 @@ impl World<'_> {
         for _ in 0..self.copies() {
             let later = self.time + self.delay();
             self.at(later, Happens::ToClient { client, life, parcel });
+        }
+    }
+
+    /// Who waits in line is put there, and a release is told.
+    fn line(&mut self, client: usize, node: usize, reply: Reply) {
+        match (self.plan.waiting, reply) {
+            (Waiting::Asks, _) => {}
+            (_, Reply::Released) => {
+                let told = match self.plan.waiting {
+                    Waiting::InLine => self.waiters.len().min(1),
+                    _ => self.waiters.len(),
+                };
+                self.tell(What::Tells(node, told));
+                let told: Vec<usize> = self.waiters.drain(..told).collect();
+                for client in told {
+                    let (life, later) = (self.clients[client].life, self.time + self.delay());
+                    self.at(later, Happens::ToClient { client, life, parcel: Parcel::Free });
+                }
+            }
+            (Waiting::InLine, Reply::Busy { .. }) if !self.waiters.contains(&client) => {
+                self.waiters.push(client);
+            }
+            (_, Reply::Granted(_)) => self.waiters.retain(|waiter| *waiter != client),
+            _ => {}
         }
     }
 

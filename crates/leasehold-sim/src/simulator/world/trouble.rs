@@ -2,7 +2,7 @@
 
 use leasehold_proto::quorum::{Admission, Founding};
 
-use super::{Happens, OPERATOR, Order, World, letter, operator_clock};
+use super::{Happens, NEVER, OPERATOR, Order, World, letter, operator_clock};
 use crate::simulator::client::Phase;
 use crate::simulator::node::Server;
 use crate::simulator::trace::What;
@@ -15,7 +15,7 @@ impl World<'_> {
             Fault::Pause { client, time } => {
                 self.clients[client].stopped_until = until(time);
                 self.tell(What::Stops(client));
-                self.wakes[client] = u64::MAX;
+                self.wakes[client] = NEVER;
                 self.settle(client);
             }
             Fault::PauseHolder { time } => {
@@ -53,7 +53,7 @@ impl World<'_> {
             Fault::ClientClock { client, by } => {
                 self.clients[client].clock.wall += by;
                 self.clients[client].startled = true;
-                self.wakes[client] = u64::MAX;
+                self.wakes[client] = NEVER;
                 self.tell(What::Client(client, "its wall clock jumps".to_owned()));
                 self.settle(client);
             }

@@ -1,0 +1,171 @@
+//! The command line of `cargo xtask chaos`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum as _};
+
+use crate::Result;
+use crate::check::Verdict;
+use crate::client::{self, ClientArgs};
+use crate::cluster::Shape;
+use crate::fault::Fault;
+use crate::report::Report;
+use crate::run::{self, Order};
+
+/// `leasehold-chaos [OPTIONS]`
+#[derive(Debug, Parser)]
+#[command(
+    name = "leasehold-chaos",
+    about = "Real servers and clients that are stopped, killed and robbed, and a check of what the \
+             clients saw",
+    version,
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(flatten)]
+    chaos: ChaosArgs,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ChaosArgs {
+    /// How long
+    #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
+    minutes: Duration,
+    /// Redis servers: one, or so many that make a quorum
+    #[arg(long, value_name = "N", default_value = "1", value_parser = nodes)]
+    nodes: usize,
+    /// A single server that may have forgotten has to wait (?admission=strict); several always do
+    #[arg(long)]
+    strict: bool,
+    /// What goes wrong: all of it, unless named
+    #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
+    faults: Vec<Fault>,
+    /// Client processes
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
+    clients: u32,
+    /// Tasks in each that want the lock
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    tasks: u32,
+    /// Draws faults and times; drawn itself unless given
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Prints one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// One client process
+    #[command(hide = true)]
+    Client(ClientArgs),
+}
+
+fn minutes(text: &str) -> std::result::Result<Duration, String> {
+    let minutes: Option<f64> = text.parse().ok();
+    let time = minutes.and_then(|minutes| Duration::try_from_secs_f64(minutes * 60.0).ok());
+    let allowed = Duration::from_secs(5)..=Duration::from_secs(86_400);
+    time.filter(|time| allowed.contains(time)).ok_or_else(|| {
+        "allowed is a number of minutes, from five seconds (0.1) to a day".to_owned()
+    })
+}
+
+fn nodes(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(nodes @ (1 | 3 | 5 | 7)) => Ok(nodes),
+        _ => Err("allowed are 1, 3, 5 and 7".to_owned()),
+    }
+}
+
+impl ChaosArgs {
+    fn order(&self) -> Order {
+        let kinds = match self.faults.is_empty() {
+            true => Fault::value_variants().to_vec(),
+            false => self.faults.clone(),
+        };
+        Order {
+            // Short enough to be typed again.
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
+            shape: Shape { nodes: self.nodes, admission: self.strict || self.nodes > 1 },
+            time: self.minutes,
+            clients: self.clients,
+            tasks: self.tasks,
+            kinds,
+        }
+    }
+
+    /// True when every promise was kept.
+    fn run(&self) -> Result<bool> {
+        let order = self.order();
+        let report = Report::begins(&order, self.json);
+        let evidence = run::run(&order)?;
+        let injected = evidence.injected.clone();
+        let verdict = Verdict::of(evidence);
+        report.ends(&injected, &verdict);
+        Ok(verdict.broken().is_empty())
+    }
+}
+
+/// The program: 0 when every promise was kept.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let kept = match &cli.part {
+        Some(Part::Client(args)) => client::play(args).map(|()| true),
+        None => cli.chaos.run(),
+    };
+    match kept {
+        Ok(kept) => ExitCode::from(u8::from(!kept)),
+        Err(error) => {
+            eprintln!("chaos: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed_and_a_client_is_told_what_it_understands() {
+        Cli::command().debug_assert();
+        let args = ClientArgs {
+            url: "redis://127.0.0.1:1".into(),
+            number: 3,
+            folder: "/dev/shm/x".into(),
+            tasks: 2,
+        };
+        let words = std::iter::once("x".into()).chain(args.words());
+        let Some(Part::Client(told)) = Cli::parse_from(words).part else { unreachable!() };
+        assert_eq!((told.url, told.number, told.tasks), (args.url, 3, 2));
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_what_is_allowed() {
+        for (args, part) in [
+            (["--minutes", "0"], "five seconds"),
+            (["--minutes", "NaN"], "a number of minutes"),
+            (["--nodes", "2"], "1, 3, 5 and 7"),
+            (["--faults", "fire"], "truncate"),
+            (["--clients", "1"], "2..=100"),
+        ] {
+            let told = Cli::try_parse_from(["x"].iter().chain(&args)).unwrap_err().to_string();
+            assert!(told.contains(part), "{args:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn several_servers_always_wait_and_a_single_one_when_told() {
+        let order = |words: &[&str]| Cli::parse_from(["x"].iter().chain(words)).chaos.order();
+        assert!(!order(&[]).shape.admission);
+        assert!(order(&["--strict"]).shape.admission);
+        assert!(order(&["--nodes", "5"]).shape.admission);
+        assert_eq!(order(&[]).kinds, Fault::value_variants());
+        assert_eq!(order(&["--faults", "kill,cut"]).kinds, [Fault::Kill, Fault::Cut]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Whether the promises were kept: what all clients wrote down, and what happened to the resources,
+//! put together afterwards.
+
+use std::collections::BTreeMap;
+
+use crate::fault::{Fault, Injected};
+use crate::journal::Hold;
+use crate::resource::Visit;
+use crate::{SECOND, TTL};
+
+/// So many violations are told one by one.
+const EXAMPLES: usize = 5;
+
+/// What a run has left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) injected: Vec<Injected>,
+    /// Whether servers that may have forgotten have to wait.
+    pub(crate) admission: bool,
+    pub(crate) fenced: Vec<Visit>,
+    pub(crate) unfenced: Vec<Visit>,
+    /// Acquires that failed.
+    pub(crate) failed: u64,
+    /// What may not happen, and did.
+    pub(crate) wrong: Vec<String>,
+}
+
+/// What was seen.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) acquisitions: u64,
+    pub(crate) failed: u64,
+    /// Somebody got the lock while another took itself for the holder: after a fault of this kind,
+    /// that allows it, or against the promise.
+    pub(crate) overlaps: BTreeMap<Option<Fault>, u64>,
+    /// A token that another hold had too.
+    pub(crate) twice: u64,
+    /// A token that was not above one that was held before the lock was asked for.
+    pub(crate) inversions: u64,
+    pub(crate) fenced: Updates,
+    pub(crate) unfenced: Updates,
+    /// The longest time in which nobody got the lock, and what went wrong meanwhile.
+    pub(crate) gap: Gap,
+    pub(crate) wrong: Vec<String>,
+    /// Of overlaps and inversions against the promise, a few each, in words.
+    pub(crate) examples: Vec<String>,
+}
+
+/// What happened to a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Updates {
+    /// Writes that were taken.
+    pub(crate) taken: u64,
+    /// Reads and writes that were refused.
+    pub(crate) refused: u64,
+    /// Writes that were taken although a later token had been seen.
+    pub(crate) stale: u64,
+    /// Writes that were taken and of which nothing is left.
+    pub(crate) lost: u64,
+}
+
+/// A time in which nobody got the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Verdict {
+    pub(crate) fn of(mut evidence: Evidence) -> Self {
+        evidence.holds.sort_unstable_by_key(|hold| hold.got);
+        let (overlaps, overlapping) = overlaps(&evidence);
+        let inverted = inversions(&evidence.holds);
+        let example = |(what, (first, second)): (&str, &(Hold, Hold))| {
+            let start = evidence.holds.first().map_or(0, |hold| hold.got);
+            format!("{what}: {}; {}", first.told(start), second.told(start))
+        };
+        let few = |what, pairs: &'_ [(Hold, Hold)]| -> Vec<String> {
+            pairs.iter().take(EXAMPLES).map(|pair| example((what, pair))).collect()
+        };
+        let examples = [few("overlap", &overlapping), few("token", &inverted)].concat();
+        Self {
+            acquisitions: evidence.holds.len() as u64,
+            failed: evidence.failed,
+            overlaps,
+            twice: twice(&evidence.holds),
+            inversions: inverted.len() as u64,
+            fenced: Updates::of(&evidence.fenced),
+            unfenced: Updates::of(&evidence.unfenced),
+            gap: gap(&evidence),
+            wrong: evidence.wrong,
+            examples,
+        }
+    }
+
+    /// The promises that were not kept, in words.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        let counts = [
+            (self.against(), "overlaps against the promise"),
+            (self.twice, "tokens used twice"),
+            (self.inversions, "tokens that did not grow"),
+            (self.fenced.stale, "stale writes taken by the fence"),
+            (self.fenced.lost, "updates lost behind the fence"),
+        ];
+        let counted = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counted = counted.map(|(count, what)| format!("{what}: {count}"));
+        counted.chain(self.wrong.iter().chain(&self.examples).cloned()).collect()
+    }
+
+    /// Overlaps that no fault allows.
+    pub(crate) fn against(&self) -> u64 {
+        self.overlaps.get(&None).copied().unwrap_or_default()
+    }
+}
+
+/// Pairs of holds of which the second began while the first was believed in, counted by the fault that
+/// allows it; and those that none allows.
+fn overlaps(evidence: &Evidence) -> (BTreeMap<Option<Fault>, u64>, Vec<(Hold, Hold)>) {
+    let (mut found, mut against) = (BTreeMap::new(), Vec::new());
+    let mut open: Vec<&Hold> = Vec::new();
+    for second in &evidence.holds {
+        open.retain(|first| first.until > second.got);
+        for first in &open {
+            let fault = allows(evidence, first, second);
+            *found.entry(fault).or_default() += 1;
+            if fault.is_none() {
+                against.push((**first, *second));
+            }
+        }
+        open.push(second);
+    }
+    (found, against)
+}
+
+/// The fault that allows an overlap: leases from before it are not safe from those after it. A lease
+/// that the servers have forgotten goes on for a ttl at the most, from one task to the next.
+fn allows(evidence: &Evidence, first: &Hold, second: &Hold) -> Option<Fault> {
+    let ttl = TTL.as_nanos() as u64;
+    let allows = |one: &&Injected| {
+        !one.fault.keeps_exclusion(evidence.admission)
+            && first.got < one.until + ttl
+            && second.got > one.from
+    };
+    evidence.injected.iter().filter(allows).max_by_key(|one| one.from).map(|one| one.fault)
+}
+
+fn twice(holds: &[Hold]) -> u64 {
+    let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();
+    tokens.sort_unstable();
+    tokens.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+}
+
+/// Whoever asks after another got the lock has the larger token; those that have not, each after one
+/// with a larger. `holds` are in order of `got`.
+fn inversions(holds: &[Hold]) -> Vec<(Hold, Hold)> {
+    let mut by_asking: Vec<&Hold> = holds.iter().collect();
+    by_asking.sort_unstable_by_key(|hold| hold.asked);
+    let (mut earlier, mut wrong) = (holds.iter().peekable(), Vec::new());
+    let mut highest: Option<&Hold> = None;
+    for hold in by_asking {
+        while let Some(before) = earlier.next_if(|before| before.got < hold.asked) {
+            if highest.is_none_or(|highest| highest.token < before.token) {
+                highest = Some(before);
+            }
+        }
+        wrong.extend(highest.filter(|one| one.token > hold.token).map(|one| (*one, *hold)));
+    }
+    wrong
+}
+
+impl Updates {
+    fn of(visits: &[Visit]) -> Self {
+        let (mut seen, mut highest) = (Self::default(), 0);
+        for visit in visits {
+            if visit.taken && visit.writes {
+                seen.taken += 1;
+                seen.stale += u64::from(visit.token < highest);
+            }
+            seen.refused += u64::from(!visit.taken);
+            highest = highest.max(visit.token);
+        }
+        let value = visits.last().map_or(0, |last| last.value);
+        Self { lost: seen.taken.saturating_sub(value), ..seen }
+    }
+}
+
+fn gap(evidence: &Evidence) -> Gap {
+    let pairs = evidence.holds.windows(2).map(|pair| (pair[0].got, pair[1].got));
+    let Some((from, until)) = pairs.max_by_key(|(from, until)| until - from) else {
+        return Gap::default();
+    };
+    // What happened shortly before may still have its effect.
+    let since = from.saturating_sub(SECOND);
+    let met = evidence.injected.iter().filter(|one| one.from < until && one.until >= since);
+    let mut faults: Vec<Fault> = met.map(|one| one.fault).collect();
+    faults.sort_unstable();
+    faults.dedup();
+    Gap { from, until, faults }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

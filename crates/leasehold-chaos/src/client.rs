@@ -1,0 +1,229 @@
+//! A client process: its tasks want one lock again and again, count under it, and write down what
+//! they saw.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{Client, ErrorKind, Guard, Lock, LossReason, Usage};
+use tokio::task::JoinSet;
+
+use crate::journal::{End, Journal, Line};
+use crate::resource::Resource;
+use crate::{Result, TTL, now};
+
+/// The one lock.
+const NAME: &str = "counter";
+/// A holder looks so often whether it still holds.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a client process is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ClientArgs {
+    /// The store
+    pub(crate) url: String,
+    /// Number of this process, from 1
+    pub(crate) number: u32,
+    /// Where journals and resources are
+    pub(crate) folder: PathBuf,
+    /// Tasks that want the lock
+    pub(crate) tasks: u32,
+}
+
+impl ClientArgs {
+    /// The words that tell it.
+    pub(crate) fn words(&self) -> [OsString; 5] {
+        let (number, tasks) = (self.number.to_string(), self.tasks.to_string());
+        let folder = self.folder.clone().into_os_string();
+        ["client".into(), self.url.clone().into(), number.into(), folder, tasks.into()]
+    }
+}
+
+/// The files of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(PathBuf);
+
+impl Files {
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self(folder.to_path_buf())
+    }
+
+    pub(crate) fn journal(&self, number: u32) -> PathBuf {
+        self.0.join(format!("client-{number}"))
+    }
+
+    pub(crate) fn resource(&self, fenced: bool) -> PathBuf {
+        self.0.join(if fenced { "fenced" } else { "unfenced" })
+    }
+
+    pub(crate) fn open(&self, fenced: bool) -> std::io::Result<Resource> {
+        Resource::open(&self.resource(fenced), fenced)
+    }
+
+    /// Is there once everybody may go who has got the lock once more.
+    pub(crate) fn ending(&self) -> PathBuf {
+        self.0.join("ending")
+    }
+}
+
+/// Plays the part until the end is told.
+pub(crate) fn play(args: &ClientArgs) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let files = Files::in_folder(&args.folder);
+        let journal = Arc::new(Journal::open(&files.journal(args.number))?);
+        let client = connect(&args.url, &journal).await?;
+        let holds = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for task in 0..args.tasks {
+            let counter = Counter {
+                number: args.number,
+                lock: client.lock(NAME).ttl(TTL),
+                resources: [files.open(false)?, files.open(true)?],
+                journal: journal.clone(),
+                ending: files.ending(),
+                holds: holds.clone(),
+                rng: fastrand::Rng::with_seed(u64::from(args.number) << 32 | u64::from(task)),
+            };
+            tasks.spawn(counter.again_and_again());
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        client.close().await;
+        journal.write(&match client.usage() {
+            usage if usage == Usage::default() => Line::Done,
+            usage => Line::Wrong(format!("{usage:?} is left")),
+        });
+        Ok(())
+    })
+}
+
+/// Servers may be away when a client starts.
+async fn connect(url: &str, journal: &Journal) -> Result<Client> {
+    loop {
+        match leasehold::connect(url).await {
+            Ok(client) => return Ok(client),
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                journal.write(&Line::Failed(error.to_string()));
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => {
+                journal.write(&Line::Wrong(error.to_string()));
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// One task.
+struct Counter {
+    number: u32,
+    lock: Lock,
+    resources: [Resource; 2],
+    journal: Arc<Journal>,
+    ending: PathBuf,
+    holds: Arc<AtomicU64>,
+    rng: fastrand::Rng,
+}
+
+impl Counter {
+    /// Wants the lock until it has got it after the end was told.
+    async fn again_and_again(mut self) -> std::io::Result<()> {
+        loop {
+            let last = self.ending.exists();
+            let asked = now();
+            match self.lock.acquire().await {
+                Ok(guard) => {
+                    self.hold(asked, guard).await?;
+                    if last {
+                        return Ok(());
+                    }
+                    let think = self.rng.u64(..8);
+                    tokio::time::sleep(Duration::from_millis(think)).await;
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    let may = matches!(
+                        error.kind(),
+                        ErrorKind::Unavailable | ErrorKind::Lost | ErrorKind::Timeout
+                    );
+                    self.journal.write(&if may { Line::Failed(told) } else { Line::Wrong(told) });
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    /// Counts under the lock.
+    async fn hold(&mut self, asked: u64, guard: Guard) -> std::io::Result<()> {
+        let (got, token) = (now(), guard.token().get());
+        let hold = self.holds.fetch_add(1, Ordering::Relaxed);
+        let (deadline_then, attempt) = (deadline(&guard), guard.attempt().to_string());
+        self.journal.write(&Line::Held {
+            hold,
+            asked,
+            got,
+            token,
+            deadline: deadline_then,
+            attempt,
+        });
+        let mut seen = [None; 2];
+        for (seen, resource) in seen.iter_mut().zip(&self.resources) {
+            *seen = resource.read(self.number, token)?;
+        }
+        // Mostly shorter than a hand-off, now and then beyond several renewals.
+        let work = match self.rng.u32(..1000) {
+            0..3 => self.rng.u64(200..2000),
+            3..30 => self.rng.u64(10..100),
+            _ => self.rng.u64(..4),
+        };
+        self.work(hold, &guard, now() + work * crate::MS).await;
+        if guard.is_valid() {
+            // No lock can know of a pause from here on.
+            if self.rng.u32(..4) == 0 {
+                tokio::time::sleep(Duration::from_millis(self.rng.u64(1..10))).await;
+            }
+            for (seen, resource) in seen.iter().zip(&self.resources) {
+                if let Some(value) = seen {
+                    resource.write(self.number, token, value + 1)?;
+                }
+            }
+        }
+        let at = now();
+        let end = match guard.is_valid() {
+            true => End::Valid,
+            false if guard.lost().await == LossReason::Expired => End::Expired,
+            false => End::Told,
+        };
+        self.journal.write(&Line::Ended { hold, at, end, deadline: deadline(&guard) });
+        if let Err(error) = guard.release().await
+            && !matches!(error.kind(), ErrorKind::Lost | ErrorKind::Unavailable)
+        {
+            self.journal.write(&Line::Wrong(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Works until then, or until the loss is told.
+    async fn work(&self, hold: u64, guard: &Guard, until: u64) {
+        while now() < until {
+            tokio::select! {
+                biased;
+                _ = guard.lost() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let at = now();
+            if guard.is_valid() {
+                self.journal.write(&Line::Valid { hold, at, deadline: deadline(guard) });
+            }
+        }
+    }
+}
+
+/// When the guard ends unless renewed.
+fn deadline(guard: &Guard) -> u64 {
+    guard.deadline().map_or(u64::MAX, leasehold::Deadline::steady_ns)
+}

@@ -1,0 +1,274 @@
+//! What a client process writes down, a line at a time, and what is read from that afterwards: who
+//! took itself for the holder, and how long.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::str::FromStr;
+use std::{collections::BTreeMap, fmt};
+
+use crate::{MS, TTL};
+
+/// A loss by the clock is told so long before the deadline; nobody believes any more from then on.
+const MARGIN: u64 = TTL.as_nanos() as u64 / 10 + 2 * MS;
+
+/// A line. Holds are numbered by the process; times are the client's own readings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It asked at one moment, and had the lock at another. Those that passed a lease on inside the
+    /// process have the same attempt.
+    Held { hold: u64, asked: u64, got: u64, token: u64, deadline: u64, attempt: String },
+    /// Read before the guard was asked, which said that it is valid.
+    Valid { hold: u64, at: u64, deadline: u64 },
+    /// About to be given back.
+    Ended { hold: u64, at: u64, end: End, deadline: u64 },
+    /// An acquire failed, as it may while servers are away.
+    Failed(String),
+    /// Something that may not happen.
+    Wrong(String),
+    /// It has got the lock after the end was told, and nothing is left in the process.
+    Done,
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The guard was valid.
+    Valid,
+    /// It was not, by the clock.
+    Expired,
+    /// It was not, for another reason: the servers said so.
+    Told,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { hold, asked, got, token, deadline, attempt } => {
+                write!(f, "held {hold} {asked} {got} {token} {deadline} {attempt}")
+            }
+            Self::Valid { hold, at, deadline } => write!(f, "valid {hold} {at} {deadline}"),
+            Self::Ended { hold, at, end, deadline } => {
+                let end = match end {
+                    End::Valid => "valid",
+                    End::Expired => "expired",
+                    End::Told => "told",
+                };
+                write!(f, "ended {hold} {at} {end} {deadline}")
+            }
+            Self::Failed(what) => write!(f, "failed {}", what.replace('\n', " ")),
+            Self::Wrong(what) => write!(f, "wrong {}", what.replace('\n', " ")),
+            Self::Done => f.write_str("done"),
+        }
+    }
+}
+
+impl FromStr for Line {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let no_line = || format!("no line of a journal: {line:?}");
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let words: Vec<&str> = rest.split(' ').collect();
+        let number =
+            |at: usize| words.get(at).and_then(|word| word.parse().ok()).ok_or_else(no_line);
+        Ok(match kind {
+            "held" => Self::Held {
+                hold: number(0)?,
+                asked: number(1)?,
+                got: number(2)?,
+                token: number(3)?,
+                deadline: number(4)?,
+                attempt: words.get(5).ok_or_else(no_line)?.to_string(),
+            },
+            "valid" => Self::Valid { hold: number(0)?, at: number(1)?, deadline: number(2)? },
+            "ended" => {
+                let end = match words.get(2) {
+                    Some(&"valid") => End::Valid,
+                    Some(&"expired") => End::Expired,
+                    Some(&"told") => End::Told,
+                    _ => return Err(no_line()),
+                };
+                Self::Ended { hold: number(0)?, at: number(1)?, end, deadline: number(3)? }
+            }
+            "failed" => Self::Failed(rest.to_owned()),
+            "wrong" => Self::Wrong(rest.to_owned()),
+            "done" => Self::Done,
+            _ => return Err(no_line()),
+        })
+    }
+}
+
+/// The journal of one process, for writing. Each line is one write, so that it is there as a whole
+/// or not at all, whoever is killed.
+#[derive(Debug)]
+pub(crate) struct Journal(File);
+
+impl Journal {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(OpenOptions::new().create(true).append(true).open(path)?))
+    }
+
+    /// Adds a line; a disk that is full ends the process, which the judge then misses.
+    pub(crate) fn write(&self, line: &Line) {
+        if let Err(error) = (&self.0).write_all(format!("{line}\n").as_bytes()) {
+            eprintln!("the journal cannot be written: {error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Somebody had the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The number of the client's process.
+    pub(crate) client: u32,
+    /// Before the lease was asked for, by this hold or by one that it was passed on from.
+    pub(crate) asked: u64,
+    /// It took itself for the holder from here on,
+    pub(crate) got: u64,
+    /// at least until here.
+    pub(crate) until: u64,
+    pub(crate) token: u64,
+}
+
+impl Hold {
+    /// In words; times in seconds from a moment on.
+    pub(crate) fn told(&self, start: u64) -> String {
+        let seconds = |time: u64| (i128::from(time) - i128::from(start)) as f64 / 1e9;
+        let [asked, got, until] = [self.asked, self.got, self.until].map(seconds);
+        let Self { client, token, .. } = self;
+        format!(
+            "client {client} asked at {asked:.3} s, held from {got:.3} s to {until:.3} s with token \
+             {token}"
+        )
+    }
+}
+
+/// A journal that has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Story {
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) failed: u64,
+    pub(crate) wrong: Vec<String>,
+    pub(crate) done: bool,
+}
+
+impl Story {
+    /// Reads a process's journal; `gone` is when it was killed, if it was.
+    pub(crate) fn read(text: &str, client: u32, gone: Option<u64>) -> Self {
+        let mut story = Self::default();
+        let mut open: BTreeMap<u64, Open> = BTreeMap::new();
+        let mut leases: BTreeMap<String, u64> = BTreeMap::new();
+        for line in text.lines() {
+            match line.parse() {
+                Ok(Line::Held { hold, asked, got, token, deadline, attempt }) => {
+                    let asked = *leases.entry(attempt).or_insert(asked);
+                    let begun = Hold { client, asked, got, until: got, token };
+                    open.insert(hold, Open { begun, deadline });
+                }
+                Ok(Line::Valid { hold, at, deadline }) => {
+                    if let Some(one) = open.get_mut(&hold) {
+                        one.begun.until = at;
+                        one.deadline = deadline;
+                    }
+                }
+                Ok(Line::Ended { hold, at, end, deadline }) => {
+                    let ended = open.remove(&hold);
+                    story.holds.extend(ended.map(|one| one.ended(at, end, deadline)));
+                }
+                Ok(Line::Failed(_)) => story.failed += 1,
+                Ok(Line::Wrong(what)) => story.wrong.push(what),
+                Ok(Line::Done) => story.done = true,
+                Err(error) => story.wrong.push(error),
+            }
+        }
+        let gone = gone.unwrap_or(u64::MAX);
+        let left = open.into_values().map(|one| one.ended(gone, End::Expired, one.deadline));
+        story.holds.extend(left);
+        story
+    }
+}
+
+struct Open {
+    begun: Hold,
+    deadline: u64,
+}
+
+impl Open {
+    /// The least that the guard was believed: a clock that had passed the deadline was believed
+    /// until the loss was told, a loss that the servers told until it was last found valid.
+    fn ended(&self, at: u64, end: End, deadline: u64) -> Hold {
+        let known = self.begun.until;
+        let until = match end {
+            End::Valid => at.min(deadline),
+            End::Expired => at.min(deadline.saturating_sub(MARGIN)).max(known),
+            End::Told => known,
+        };
+        Hold { until, ..self.begun }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SECOND;
+
+    #[test]
+    fn every_line_is_read_as_it_was_written() {
+        for line in [
+            Line::Held { hold: 1, asked: 2, got: 3, token: 4, deadline: 5, attempt: "a".into() },
+            Line::Valid { hold: 1, at: 2, deadline: 3 },
+            Line::Ended { hold: 1, at: 2, end: End::Valid, deadline: 3 },
+            Line::Ended { hold: 1, at: 2, end: End::Expired, deadline: 3 },
+            Line::Ended { hold: 1, at: 2, end: End::Told, deadline: 3 },
+            Line::Failed("no server is there".into()),
+            Line::Wrong("a thing".into()),
+            Line::Done,
+        ] {
+            assert_eq!(line.to_string().parse(), Ok(line));
+        }
+        assert!("held 1 2".parse::<Line>().is_err());
+        assert!(Story::read("held 1\n", 1, None).wrong.len() == 1, "a line without its end");
+    }
+
+    fn until(end: &str, gone: Option<u64>) -> u64 {
+        let begun = format!(
+            "held 1 0 {SECOND} 7 {} a\nvalid 1 {} {}",
+            2 * SECOND,
+            3 * SECOND / 2,
+            5 * SECOND / 2
+        );
+        let story = Story::read(&format!("{begun}\n{end}"), 3, gone);
+        assert_eq!((story.holds.len(), story.wrong.len()), (1, 0));
+        let hold = story.holds[0];
+        assert_eq!((hold.client, hold.asked, hold.got, hold.token), (3, 0, SECOND, 7));
+        hold.until
+    }
+
+    #[test]
+    fn belief_lasts_until_the_lock_is_given_back_or_lost_or_the_process_gone() {
+        let (at, deadline) = (2 * SECOND, 5 * SECOND / 2);
+        assert_eq!(until(&format!("ended 1 {at} valid {deadline}"), None), at);
+        assert_eq!(until(&format!("ended 1 {at} told {deadline}"), None), 3 * SECOND / 2);
+        let late = 9 * SECOND;
+        assert_eq!(until(&format!("ended 1 {late} expired {deadline}"), None), deadline - MARGIN);
+        assert_eq!(until("", Some(at)), at, "killed before its deadline");
+        assert_eq!(until("", Some(late)), deadline - MARGIN, "stopped, and killed after it");
+    }
+
+    #[test]
+    fn a_lease_that_was_passed_on_was_asked_for_once() {
+        let held = |hold: u64, asked: u64, attempt: &str| {
+            format!(
+                "held {hold} {asked} {} {hold} 900 {attempt}\nended {hold} {} valid 900\n",
+                asked + 1,
+                asked + 2
+            )
+        };
+        let text = [held(1, 10, "a"), held(2, 20, "a"), held(3, 30, "b")].concat();
+        let story = Story::read(&text, 1, None);
+        let asked: Vec<u64> = story.holds.iter().map(|hold| hold.asked).collect();
+        assert_eq!(asked, [10, 10, 30]);
+    }
+}

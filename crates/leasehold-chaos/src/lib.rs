@@ -1,0 +1,34 @@
+//! Chaos with real processes: Redis servers and clients are stopped, killed, restarted and cut off
+//! while the clients count under a lock; afterwards what they wrote down is checked.
+//!
+//! `cargo xtask chaos` builds and runs it; `docs/chaos.md` says how to read what it prints.
+
+mod args;
+mod check;
+mod client;
+mod cluster;
+mod fault;
+mod journal;
+mod plan;
+mod progress;
+mod report;
+mod resource;
+mod run;
+
+pub use args::main;
+
+/// What goes wrong here is only ever shown.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A second, in nanoseconds of the clock that counts suspend: all times here are of it.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+/// A millisecond.
+pub(crate) const MS: u64 = 1_000_000;
+
+/// Of every lease.
+pub(crate) const TTL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The time now.
+pub(crate) fn now() -> u64 {
+    leasehold::clock::Clock::system().now().steady_ns
+}

@@ -1,0 +1,73 @@
+//! Draws from a seed what goes wrong, when, and for how long. To whom also depends on who is free.
+
+use crate::fault::Fault;
+use crate::{MS, SECOND, TTL};
+
+/// One fault to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Planned {
+    /// So long after the one before.
+    pub(crate) pause: u64,
+    pub(crate) fault: Fault,
+    /// Chooses whom it happens to.
+    pub(crate) target: u64,
+    /// How long it lasts, where it does.
+    pub(crate) time: u64,
+}
+
+/// The faults of a seed, without an end; each kind comes as often as any other.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    rng: fastrand::Rng,
+    kinds: Vec<Fault>,
+    bag: Vec<Fault>,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64, kinds: &[Fault]) -> Self {
+        Self { rng: fastrand::Rng::with_seed(seed), kinds: kinds.to_vec(), bag: Vec::new() }
+    }
+
+    /// The next one; `None` when there are no kinds.
+    pub(crate) fn next(&mut self) -> Option<Planned> {
+        if self.bag.is_empty() {
+            self.bag.clone_from(&self.kinds);
+            self.rng.shuffle(&mut self.bag);
+        }
+        let fault = self.bag.pop()?;
+        let ttl = TTL.as_nanos() as u64;
+        let time = match fault {
+            Fault::Pause => self.rng.u64(ttl * 6 / 5..ttl * 5 / 2),
+            Fault::Stop | Fault::Cut => self.rng.u64(200 * MS..2 * SECOND),
+            Fault::Slow => self.rng.u64(500 * MS..2 * SECOND),
+            // Before another can be granted the lease, and after.
+            Fault::Delay => self.rng.u64(20 * MS..ttl * 2),
+            Fault::Clock => self.rng.u64(ttl..ttl * 3),
+            _ => 0,
+        };
+        let pause = self.rng.u64(200 * MS..700 * MS);
+        Some(Planned { pause, fault, target: self.rng.u64(..), time })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_faults_again_and_each_kind_its_turn() {
+        let kinds = [Fault::Pause, Fault::Kill, Fault::Cut];
+        let draw = |seed| {
+            let mut plan = Plan::new(seed, &kinds);
+            (0..9).map(|_| plan.next().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        for round in draw(7).chunks(3) {
+            let mut drawn: Vec<Fault> = round.iter().map(|one| one.fault).collect();
+            drawn.sort_unstable();
+            assert_eq!(drawn, kinds);
+        }
+        assert!(Plan::new(7, &[]).next().is_none());
+    }
+}

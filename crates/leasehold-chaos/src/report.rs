@@ -1,0 +1,150 @@
+//! What is printed: the seed first and last, and a table of figures between, or one JSON object.
+
+use clap::ValueEnum as _;
+use serde_json::{Value, json};
+
+use crate::SECOND;
+use crate::check::{Updates, Verdict};
+use crate::fault::{Fault, Injected};
+use crate::run::Order;
+
+/// The report of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report<'a> {
+    order: &'a Order,
+    json: bool,
+}
+
+impl<'a> Report<'a> {
+    /// Says what is going to happen.
+    pub(crate) fn begins(order: &'a Order, json: bool) -> Self {
+        let report = Self { order, json };
+        report.say(&format!(
+            "chaos: seed {}; {}, {} s, {} clients with {} tasks each, ttl {} s",
+            order.seed,
+            report.servers(),
+            order.time.as_secs(),
+            order.clients,
+            order.tasks,
+            crate::TTL.as_secs(),
+        ));
+        report
+    }
+
+    /// Says what has happened.
+    pub(crate) fn ends(&self, injected: &[Injected], verdict: &Verdict) {
+        if self.json {
+            println!("{}", self.object(injected, verdict));
+        } else {
+            print!("\n{}\n{}\n", self.faults(injected, verdict), figures(verdict));
+        }
+        let broken = verdict.broken();
+        for one in &broken {
+            self.say(&format!("chaos: {one}"));
+        }
+        let end = if broken.is_empty() { "every promise was kept" } else { "A PROMISE WAS BROKEN" };
+        self.say(&format!("chaos: seed {}: {end}", self.order.seed));
+    }
+
+    /// Beside the JSON, which is alone on standard output.
+    fn say(&self, line: &str) {
+        match self.json {
+            true => eprintln!("{line}"),
+            false => println!("{line}"),
+        }
+    }
+
+    fn servers(&self) -> String {
+        match (self.order.shape.nodes, self.order.shape.admission) {
+            (1, false) => "one server".to_owned(),
+            (1, true) => "one server with admission".to_owned(),
+            (nodes, _) => format!("{nodes} servers"),
+        }
+    }
+
+    fn faults(&self, injected: &[Injected], verdict: &Verdict) -> String {
+        let mut table = format!(
+            "{:<12}{:<46}{:>9}{:>11}{:>10}\n",
+            "fault", "what happens", "injected", "exclusion", "overlaps"
+        );
+        for kind in Fault::value_variants().iter().filter(|kind| self.order.kinds.contains(kind)) {
+            let count = injected.iter().filter(|one| one.fault == *kind).count();
+            let keeps = kind.keeps_exclusion(self.order.shape.admission);
+            let promised = if keeps { "promised" } else { "not" };
+            let overlaps = match keeps {
+                true => "–".to_owned(),
+                false => verdict.overlaps.get(&Some(*kind)).unwrap_or(&0).to_string(),
+            };
+            let (name, about) = (kind.name(), kind.about());
+            table.push_str(&format!(
+                "{name:<12}{about:<46}{count:>9}{promised:>11}{overlaps:>10}\n"
+            ));
+        }
+        table.push_str(&format!(
+            "{:<78}{:>10}\n",
+            "where exclusion is promised",
+            verdict.against()
+        ));
+        table
+    }
+
+    fn object(&self, injected: &[Injected], verdict: &Verdict) -> Value {
+        let order = self.order;
+        let count = |kind: Fault| injected.iter().filter(|one| one.fault == kind).count();
+        let kinds = order.kinds.iter().map(|kind| (kind.name(), count(*kind).into()));
+        let allowed = verdict.overlaps.iter();
+        let allowed = allowed.filter_map(|(kind, many)| Some(((*kind)?.name(), (*many).into())));
+        let updates = |of: &Updates| json!({ "taken": of.taken, "refused": of.refused, "stale": of.stale, "lost": of.lost });
+        json!({
+            "seed": order.seed,
+            "nodes": order.shape.nodes,
+            "admission": order.shape.admission,
+            "seconds": order.time.as_secs(),
+            "clients": order.clients,
+            "tasks": order.tasks,
+            "acquisitions": verdict.acquisitions,
+            "failed_acquires": verdict.failed,
+            "faults": kinds.collect::<serde_json::Map<_, _>>(),
+            "overlaps": verdict.against(),
+            "overlaps_allowed": allowed.collect::<serde_json::Map<_, _>>(),
+            "tokens_twice": verdict.twice,
+            "token_inversions": verdict.inversions,
+            "fenced": updates(&verdict.fenced),
+            "unfenced": updates(&verdict.unfenced),
+            "worst_gap_ms": gap(verdict) / (SECOND / 1000),
+            "broken": verdict.broken(),
+        })
+    }
+}
+
+fn gap(verdict: &Verdict) -> u64 {
+    verdict.gap.until - verdict.gap.from
+}
+
+fn figures(verdict: &Verdict) -> String {
+    let Verdict { fenced, unfenced, .. } = verdict;
+    let during: Vec<String> = verdict.gap.faults.iter().map(|fault| fault.name()).collect();
+    let during = match during.is_empty() {
+        true => String::new(),
+        false => format!("  ({})", during.join(", ")),
+    };
+    let rows = [
+        ("acquisitions", verdict.acquisitions.to_string()),
+        ("acquires that failed", verdict.failed.to_string()),
+        ("overlaps where exclusion is promised", verdict.against().to_string()),
+        ("tokens used twice", verdict.twice.to_string()),
+        ("tokens that did not grow", verdict.inversions.to_string()),
+        ("updates: with a fence", fenced.taken.to_string()),
+        ("  stale ones refused", fenced.refused.to_string()),
+        ("  stale ones taken", fenced.stale.to_string()),
+        ("  lost", fenced.lost.to_string()),
+        ("updates: without a fence", unfenced.taken.to_string()),
+        ("  stale ones taken", unfenced.stale.to_string()),
+        ("  lost", unfenced.lost.to_string()),
+        (
+            "longest time without progress",
+            format!("{:.1} s{during}", gap(verdict) as f64 / SECOND as f64),
+        ),
+    ];
+    rows.map(|(name, figure)| format!("{name:<38}{figure:>10}\n")).concat()
+}

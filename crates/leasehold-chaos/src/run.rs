@@ -1,0 +1,317 @@
+//! A run: starts servers and clients, does to them what the plan says, and collects what they have
+//! written down.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Process, Shot};
+use tempfile::TempDir;
+
+use crate::check::Evidence;
+use crate::client::{ClientArgs, Files};
+use crate::cluster::{Cluster, Shape};
+use crate::fault::{Fault, Injected};
+use crate::journal::Story;
+use crate::plan::{Plan, Planned};
+use crate::progress::Progress;
+use crate::resource::{RECORD, Resource};
+use crate::{Result, SECOND, now};
+
+const STEP: Duration = Duration::from_millis(5);
+/// Once everything works again, everybody gets the lock within this time.
+const PATIENCE: u64 = 60 * SECOND;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) seed: u64,
+    pub(crate) shape: Shape,
+    pub(crate) time: Duration,
+    pub(crate) clients: u32,
+    pub(crate) tasks: u32,
+    pub(crate) kinds: Vec<Fault>,
+}
+
+/// Runs it.
+pub(crate) fn run(order: &Order) -> Result<Evidence> {
+    let mut run = Run::start(order)?;
+    run.disturb()?;
+    run.calm()?;
+    run.evidence()
+}
+
+/// Whom a fault that lasts has happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    Client(usize),
+    Node(usize),
+}
+
+/// What has to be ended, and when.
+#[derive(Clone, Copy, Debug)]
+struct Lasting {
+    whom: Whom,
+    fault: Fault,
+    from: u64,
+    until: u64,
+}
+
+struct Client {
+    process: Process,
+    number: u32,
+}
+
+struct Run<'a> {
+    order: &'a Order,
+    /// Before the cluster, so that clients go first.
+    clients: Vec<Client>,
+    cluster: Cluster,
+    files: Files,
+    resources: [Resource; 2],
+    lasting: Vec<Lasting>,
+    injected: Vec<Injected>,
+    shots: Vec<(Shot, Injected)>,
+    /// When processes were gone that were killed.
+    gone: BTreeMap<u32, u64>,
+    started: u32,
+    wrong: Vec<String>,
+    folder: TempDir,
+}
+
+impl<'a> Run<'a> {
+    fn start(order: &'a Order) -> Result<Self> {
+        let cluster = Cluster::start(order.shape, order.kinds.contains(&Fault::Clock))?;
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("leasehold-chaos-").tempdir_in(place)?;
+        let files = Files::in_folder(folder.path());
+        let resources = [files.open(false)?, files.open(true)?];
+        let mut run = Self {
+            order,
+            clients: Vec::new(),
+            cluster,
+            files,
+            resources,
+            lasting: Vec::new(),
+            injected: Vec::new(),
+            shots: Vec::new(),
+            gone: BTreeMap::new(),
+            started: 0,
+            wrong: Vec::new(),
+            folder,
+        };
+        for _ in 0..order.clients {
+            let client = run.client()?;
+            run.clients.push(client);
+        }
+        Ok(run)
+    }
+
+    fn client(&mut self) -> Result<Client> {
+        self.started += 1;
+        let number = self.started;
+        let args = ClientArgs {
+            url: self.cluster.url(),
+            number,
+            folder: self.folder.path().to_path_buf(),
+            tasks: self.order.tasks,
+        };
+        let process = Process::start(&std::env::current_exe()?, |command| {
+            command.args(args.words());
+        })?;
+        Ok(Client { process, number })
+    }
+
+    /// Lets things go wrong until the time is up.
+    fn disturb(&mut self) -> Result<()> {
+        let progress = Progress::of(self.order.time);
+        let mut plan = Plan::new(self.order.seed, &self.order.kinds);
+        let (start, time) = (now(), self.order.time.as_nanos() as u64);
+        let mut due = start + SECOND;
+        while now() < start + time {
+            self.heal(now())?;
+            self.look_after()?;
+            if now() >= due
+                && let Some(planned) = plan.next()
+            {
+                self.inject(planned)?;
+                due = now() + planned.pause;
+            }
+            progress.at((now() - start) / SECOND, self.so_far());
+            sleep(STEP);
+        }
+        Ok(())
+    }
+
+    /// A few words on how it goes.
+    fn so_far(&self) -> String {
+        let visits = fs::metadata(self.files.resource(false)).map_or(0, |data| data.len()) / RECORD;
+        format!("about {} acquisitions, {} faults", visits / 2, self.injected.len())
+    }
+
+    /// A client that has ended by itself is a mistake, and another takes its place.
+    fn look_after(&mut self) -> Result<()> {
+        for at in 0..self.clients.len() {
+            if let Some(status) = self.clients[at].process.ended() {
+                let number = self.clients[at].number;
+                self.wrong.push(format!("client {number} has ended: {status}"));
+                self.gone.insert(number, now());
+                self.clients[at] = self.client()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn inject(&mut self, planned: Planned) -> Result<()> {
+        match planned.fault {
+            Fault::Pause | Fault::Kill => self.strike(planned),
+            _ => self.hit(planned),
+        }
+    }
+
+    /// Something happens to a client: in every other case to the one that counted last.
+    fn strike(&mut self, planned: Planned) -> Result<()> {
+        let last = self.resources[0].last()?.client;
+        let holder = self.clients.iter().position(|client| u64::from(client.number) == last);
+        let any = (planned.target / 2) as usize % self.clients.len();
+        let at = holder.filter(|_| planned.target % 2 == 0).unwrap_or(any);
+        let stopped = self.lasts(Whom::Client(at));
+        let from = now();
+        if planned.fault == Fault::Kill {
+            self.clients[at].process.kill();
+            self.gone.insert(self.clients[at].number, now());
+            self.lasting.retain(|one| one.whom != Whom::Client(at));
+            self.clients[at] = self.client()?;
+            self.injected.push(Injected { fault: planned.fault, from, until: now() });
+        } else if !stopped && self.stopped() < self.clients.len() - 1 {
+            // Nobody is stopped in the midst of a visit, or others would wait for it.
+            let (process, [one, other]) = (&self.clients[at].process, &self.resources);
+            one.while_nobody_visits(|| other.while_nobody_visits(|| process.stop()))?;
+            self.last(Whom::Client(at), planned);
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> usize {
+        self.lasting.iter().filter(|one| matches!(one.whom, Whom::Client(_))).count()
+    }
+
+    /// Something happens to a server, or on the way to it.
+    fn hit(&mut self, planned: Planned) -> Result<()> {
+        let nodes = self.cluster.nodes.len();
+        let first = match planned.fault {
+            // The one that has a clock of its own.
+            Fault::Clock => 0,
+            _ => planned.target as usize % nodes,
+        };
+        let one_request =
+            matches!(planned.fault, Fault::LoseReply | Fault::Duplicate | Fault::Delay);
+        let mut free = (first..first + nodes).map(|at| at % nodes);
+        let free = free.find(|at| one_request || !self.lasts(Whom::Node(*at)));
+        let from = now();
+        let at = match free {
+            Some(at) if planned.fault != Fault::Clock || at == 0 => at,
+            _ => return Ok(()),
+        };
+        let restarts = planned.fault.restarts();
+        let stopped = |node| {
+            let stops = |one: &Lasting| one.whom == Whom::Node(node) && one.fault == Fault::Stop;
+            self.lasting.iter().any(stops)
+        };
+        if restarts && !self.cluster.may_restart(at, stopped) {
+            return Ok(());
+        }
+        let shot = self.cluster.nodes[at].inject(planned)?;
+        let injected = Injected { fault: planned.fault, from, until: now() };
+        match (planned.fault, shot) {
+            (_, Some(shot)) => self.shots.push((shot, injected)),
+            (Fault::Stop | Fault::Cut | Fault::Slow, _) => self.last(Whom::Node(at), planned),
+            _ => self.injected.push(injected),
+        }
+        Ok(())
+    }
+
+    fn last(&mut self, whom: Whom, planned: Planned) {
+        let from = now();
+        let until = from + planned.time;
+        self.lasting.push(Lasting { whom, fault: planned.fault, from, until });
+    }
+
+    fn lasts(&self, whom: Whom) -> bool {
+        self.lasting.iter().any(|one| one.whom == whom)
+    }
+
+    /// Ends what has lasted long enough.
+    fn heal(&mut self, time: u64) -> Result<()> {
+        let (over, lasting) = self.lasting.iter().partition(|one| one.until <= time);
+        self.lasting = lasting;
+        let over: Vec<Lasting> = over;
+        for one in over {
+            match one.whom {
+                Whom::Client(at) => self.clients[at].process.go_on()?,
+                Whom::Node(at) => self.cluster.nodes[at].heal(one.fault)?,
+            }
+            self.injected.push(Injected { fault: one.fault, from: one.from, until: now() });
+        }
+        Ok(())
+    }
+
+    /// Lets everything go well; every client gets the lock once more.
+    fn calm(&mut self) -> Result<()> {
+        self.heal(u64::MAX)?;
+        self.cluster.nodes.iter().for_each(|node| node.forget_rules());
+        fs::write(self.files.ending(), "")?;
+        let from = now();
+        while !self.clients.iter_mut().all(|client| client.process.ended().is_some()) {
+            if now() > from + PATIENCE {
+                break;
+            }
+            sleep(STEP);
+        }
+        for client in &mut self.clients {
+            let number = client.number;
+            match client.process.ended() {
+                Some(status) if status.success() => {}
+                Some(status) => self.wrong.push(format!("client {number} has ended: {status}")),
+                None => {
+                    let seconds = PATIENCE / SECOND;
+                    let what = format!("waits in vain, {seconds} s after all was well again");
+                    self.wrong.push(format!("client {number} {what}"));
+                    client.process.kill();
+                    self.gone.insert(number, now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn evidence(mut self) -> Result<Evidence> {
+        let shots = self.shots.iter().filter(|(shot, _)| shot.happened());
+        self.injected.extend(shots.map(|(_, injected)| *injected));
+        self.injected.sort_by_key(|one| one.from);
+        let mut evidence = Evidence {
+            injected: self.injected,
+            admission: self.order.shape.admission,
+            fenced: Resource::history(&self.files.resource(true))?,
+            unfenced: Resource::history(&self.files.resource(false))?,
+            wrong: self.wrong,
+            ..Evidence::default()
+        };
+        for number in 1..=self.started {
+            let text = fs::read_to_string(self.files.journal(number)).unwrap_or_default();
+            let gone = self.gone.get(&number).copied();
+            let story = Story::read(&text, number, gone);
+            evidence.holds.extend(story.holds);
+            evidence.failed += story.failed;
+            let wrong = story.wrong.into_iter().map(|what| format!("client {number}: {what}"));
+            evidence.wrong.extend(wrong);
+            if !story.done && gone.is_none() {
+                evidence.wrong.push(format!("client {number} did not get to its end"));
+            }
+        }
+        Ok(evidence)
+    }
+}

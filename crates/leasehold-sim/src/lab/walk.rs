@@ -1,0 +1,149 @@
+//! The walk-through of the articles: so many nodes, so many of them down or started again empty while
+//! somebody holds the lock; does another get the same lock, and can anybody get another one?
+
+use std::time::Duration;
+
+use leasehold_proto::quorum::{
+    Attempt, Event, Node, Op, ProcessId, Refusal, Reply, Terms, majority,
+};
+use leasehold_proto::{AttemptId, ClientId, Now};
+
+const TTL: Duration = Duration::from_secs(30);
+const NOW: Now = Now { steady_ns: 1_000_000_000_000, wall_ns: 1_780_000_000_000_000_000 };
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// So many of those that granted the lock are down, or start again.
+    pub away: usize,
+    /// They are down: another client gets another lock.
+    pub other_lock: bool,
+    /// They are down: another client gets the same lock.
+    pub down: bool,
+    /// They are back, empty, and the holder has the lock on a bare majority: another gets the same lock.
+    pub bare: bool,
+    /// The same, and the holder has the lock on all nodes.
+    pub all: bool,
+    /// As `bare`, but nodes that may have forgotten have no vote for a while.
+    pub admission: bool,
+}
+
+/// The table: 3, 5 and 6 nodes, with one, two and three away.
+pub fn walk() -> Vec<Step> {
+    let rows = [3, 5, 6].into_iter().flat_map(|nodes| (1..=3).map(move |away| (nodes, away)));
+    rows.map(|(nodes, away)| {
+        let get = |granted, back, lock| Run::new(nodes, granted).second(away, back, lock);
+        let bare = majority(nodes);
+        Step {
+            nodes,
+            away,
+            other_lock: get(bare, Back::Down, "other"),
+            down: get(bare, Back::Down, "same"),
+            bare: get(bare, Back::Empty, "same"),
+            all: get(nodes, Back::Empty, "same"),
+            admission: get(bare, Back::Waiting, "same"),
+        }
+    })
+    .collect()
+}
+
+/// The table for a terminal.
+pub fn walked(steps: &[Step]) -> String {
+    let mut out =
+        "nodes  away | down: same lock  another lock | back, empty: same lock   (held by all)  \
+                   with admission\n"
+            .to_owned();
+    let same = |is: bool| if is { "TWO HOLDERS" } else { "no" };
+    for step in steps {
+        let other = if step.other_lock { "yes" } else { "no" };
+        out += &format!(
+            "{:>5} {:>5} | {:<15}  {:<12} | {:<22}   {:<13}  {}\n",
+            step.nodes,
+            step.away,
+            same(step.down),
+            other,
+            same(step.bare),
+            same(step.all),
+            same(step.admission)
+        );
+    }
+    out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Back {
+    /// They do not answer.
+    Down,
+    /// They have forgotten everything, and vote.
+    Empty,
+    /// They have forgotten everything, and wait to be admitted.
+    Waiting,
+}
+
+/// Nodes of which the first have granted the lock to a client that goes on holding it.
+struct Run {
+    nodes: Vec<Node<&'static str>>,
+}
+
+impl Run {
+    fn new(count: usize, granted: usize) -> Self {
+        let nodes = (0..count).map(|number| voting(process(number, 0))).collect();
+        let mut run = Self { nodes };
+        run.acquire(1, "same", |node| node < granted);
+        run
+    }
+
+    /// Whether another client gets a lock once so many of those that granted are away.
+    fn second(mut self, away: usize, back: Back, lock: &'static str) -> bool {
+        for number in 0..away.min(self.nodes.len()) {
+            match back {
+                Back::Down => {}
+                Back::Empty => self.nodes[number] = voting(process(number, 1)),
+                Back::Waiting => self.nodes[number] = Node::new(process(number, 1)),
+            }
+        }
+        self.acquire(2, lock, |node| back != Back::Down || node >= away)
+    }
+
+    /// Runs an attempt, and says whether it got the lock.
+    fn acquire(
+        &mut self,
+        client: u64,
+        lock: &'static str,
+        reaches: impl Fn(usize) -> bool,
+    ) -> bool {
+        let attempt = AttemptId::new(ClientId::from_bits(client), 1, 0);
+        let limit = Duration::from_millis(50);
+        let terms = Terms { attempt, nodes: self.nodes.len(), ttl: TTL, limit, seen: 0 };
+        let mut attempt = Attempt::acquire(NOW, terms);
+        let mut held = false;
+        while let Some(request) = attempt.poll_request() {
+            let node = &mut self.nodes[request.node];
+            let process = node.look().process;
+            let reply = match (request.op, reaches(request.node)) {
+                // Nothing is given back here: only the decision is looked at.
+                (Op::Release { .. }, _) => Reply::Unknown,
+                (_, false) => Reply::Refused(Refusal::Unfit),
+                (op, true) => node.handle(NOW, process, &lock, op),
+            };
+            attempt.handle_reply(NOW, request.node, request.round, reply);
+            held |= matches!(attempt.poll_event(), Some(Event::Held { .. }));
+        }
+        held
+    }
+}
+
+fn voting(process: ProcessId) -> Node<&'static str> {
+    let mut node = Node::new(process);
+    let _ = node.propose(process, 0, TTL);
+    let _ = node.admit(process, 0, 0);
+    node
+}
+
+fn process(node: usize, life: u8) -> ProcessId {
+    let mut bytes = [0; 20];
+    (bytes[0], bytes[1]) = (node as u8, life);
+    ProcessId::from_bytes(bytes)
+}
