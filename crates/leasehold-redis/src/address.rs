@@ -30,32 +30,120 @@ pub(crate) struct Address {
 impl Address {
     /// Understands `redis://[user[:password]@]host[:port][/db]`, `rediss://` and
     /// `redis+unix:/path`.
-    pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
+    pub(crate) fn parse(url: StoreUrl) -> Result<Self> {
+        Self::parse_with(url, &["admission"])
+    }
+
+    /// The same, when somebody else has taken further options, that are named here.
+    pub(crate) fn parse_with(mut url: StoreUrl, options: &[&str]) -> Result<Self> {
+        let common = Common::take(&mut url)?;
+        url.finish(&[OPTIONS, options].concat())?;
         let place = url.to_string();
+        match url.scheme() {
+            "redis+unix" => {
+                let addr = ConnectionAddr::Unix(PathBuf::from(url.path()?));
+                common.address(addr, Login::default(), place)
+            }
+            scheme => {
+                let (addr, login) = network(scheme == "rediss", url.place())?;
+                common.address(addr, login, place)
+            }
+        }
+    }
+
+    /// Understands `redlock://[user[:password]@]host[:port],host[:port],...[/db]`, and `redlocks://`
+    /// for TLS. A user and password before the first stand for all that have none of their own.
+    pub(crate) fn parse_all(mut url: StoreUrl, options: &[&str]) -> Result<Vec<Self>> {
+        let common = Common::take(&mut url)?;
+        url.finish(&[OPTIONS, options].concat())?;
+        let tls = url.scheme() == "redlocks";
+        let (places, db) = split_db(url.place());
+        let places = places.strip_prefix("//").ok_or_else(|| {
+            invalid("no hosts; write redlock://one:6379,two:6379,three:6379".into())
+        })?;
+        let mut nodes: Vec<(String, ConnectionAddr, Login)> = Vec::new();
+        for text in places.split(',') {
+            let (addr, mut login) = network(tls, &format!("//{text}"))?;
+            if login.db.is_some() {
+                return Err(invalid("a database stands after the last host, for all".into()));
+            }
+            let place = shown(&addr);
+            if let Some(at) = nodes.iter().position(|(known, ..)| *known == place) {
+                let (at, again) = (at + 1, nodes.len() + 1);
+                return Err(invalid(format!(
+                    "host number {again} is the same as number {at}, {place}; each node must be a \
+                     server of its own"
+                )));
+            }
+            if let (None, None, Some((.., first))) = (&login.user, &login.password, nodes.first()) {
+                login = first.clone();
+            }
+            login.db = db.map(str::to_owned);
+            nodes.push((place, addr, login));
+        }
+        nodes.into_iter().map(|(place, addr, login)| common.address(addr, login, place)).collect()
+    }
+}
+
+/// A host and port in one way of writing.
+fn shown(addr: &ConnectionAddr) -> String {
+    match addr {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            let host = host.to_lowercase();
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The database after the last host, if there is one.
+fn split_db(place: &str) -> (&str, Option<&str>) {
+    let from = place.rfind('@').map_or(2, |at| at + 1);
+    match place.get(from..).and_then(|last| last.find('/')) {
+        Some(at) => {
+            let (places, db) = place.split_at(from + at);
+            (places, db.get(1..).filter(|db| !db.is_empty()))
+        }
+        None => (place, None),
+    }
+}
+
+/// What the options say, for each server that a URL names.
+struct Common {
+    prefix: String,
+    user: Option<String>,
+    password_file: Option<String>,
+    db: Option<String>,
+    certificates: Option<TlsCertificates>,
+}
+
+impl Common {
+    fn take(url: &mut StoreUrl) -> Result<Self> {
         let prefix = url.take("prefix").unwrap_or_else(|| "leasehold".to_owned());
         if prefix.is_empty() || prefix.contains(['{', '}']) {
             return Err(invalid(format!("prefix {prefix:?}; braces and nothing are not allowed")));
         }
-        let tls = certificates(&mut url)?;
-        let user = url.take("user");
-        let password_file = url.take("password-file");
-        let db = url.take("db");
-        url.finish(OPTIONS)?;
-        let (addr, login) = match url.scheme() {
-            "redis+unix" => (ConnectionAddr::Unix(PathBuf::from(url.path()?)), Login::default()),
-            scheme => network(scheme == "rediss", url.place())?,
-        };
-        if tls.is_some() && url.scheme() != "rediss" {
-            return Err(invalid("tls-ca, tls-cert and tls-key go with rediss: only".into()));
+        let certificates = certificates(url)?;
+        let tls = matches!(url.scheme(), "rediss" | "redlocks");
+        if certificates.is_some() && !tls {
+            return Err(invalid(
+                "tls-ca, tls-cert and tls-key go with rediss: and redlocks:".into(),
+            ));
         }
+        let (user, db) = (url.take("user"), url.take("db"));
+        let password_file = url.take("password-file");
+        Ok(Self { prefix, user, password_file, db, certificates })
+    }
+
+    fn address(&self, addr: ConnectionAddr, login: Login, place: String) -> Result<Address> {
         let mut redis = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
-            .set_db(database(login.db.or(db))?);
-        if let Some(user) = user.or(login.user) {
+            .set_db(database(login.db.as_ref().or(self.db.as_ref()))?);
+        if let Some(user) = self.user.as_ref().or(login.user.as_ref()) {
             redis = redis.set_username(user);
         }
-        if let Some(password) = password(password_file, login.password)? {
+        if let Some(password) = password(self.password_file.as_deref(), login.password)? {
             redis = redis.set_password(password);
         }
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
@@ -67,18 +155,18 @@ impl Address {
             .map_err(|error| invalid("cannot be understood".into()).with_source(error))?
             .set_tcp_settings(tcp)
             .set_redis_settings(redis);
-        let client = match tls {
-            Some(certificates) => Client::build_with_tls(info, certificates),
+        let client = match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
             None => Client::open(info),
         };
         let client = client.map_err(|error| {
             invalid(format!("cannot be used: {}", error.detail().unwrap_or("TLS settings")))
         })?;
-        Ok(Self { client, prefix, place })
+        Ok(Address { client, prefix: self.prefix.clone(), place })
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Login {
     user: Option<String>,
     password: Option<String>,
@@ -142,7 +230,7 @@ fn decoded(text: &str) -> Result<Option<String>> {
         .map_err(|_| invalid("user or password has percent-escapes that are not UTF-8".into()))
 }
 
-fn database(db: Option<String>) -> Result<i64> {
+fn database(db: Option<&String>) -> Result<i64> {
     match db {
         None => Ok(0),
         Some(db) => db
@@ -153,12 +241,12 @@ fn database(db: Option<String>) -> Result<i64> {
     }
 }
 
-fn password(file: Option<String>, given: Option<String>) -> Result<Option<String>> {
+fn password(file: Option<&str>, given: Option<String>) -> Result<Option<String>> {
     let Some(file) = file else { return Ok(given) };
     if given.is_some() {
         return Err(invalid("a password and a password-file; set one".into()));
     }
-    let text = read(&file, "password-file")?;
+    let text = read(file, "password-file")?;
     let text = String::from_utf8(text)
         .map_err(|_| invalid(format!("password-file {file:?} is not UTF-8")))?;
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))

@@ -1,6 +1,6 @@
 //! The `Backend` trait over one link.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::backend::{
@@ -14,16 +14,16 @@ use redis::Value;
 use crate::error::strange;
 use crate::key::Keys;
 use crate::link::Link;
-use crate::push::{Pushes, Waiters};
+use crate::push::{self, Pushes, Waiters};
 use crate::reply::{self, Reply};
 use crate::request::{self, Request};
+use crate::scan::Scan;
 use crate::status::status;
 use crate::supervisor::Order;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Keys looked at by one SCAN, and records read by one script: a server does nothing else meanwhile.
-const SCAN: usize = 1000;
+/// Records read by one script: a server does nothing else meanwhile.
 const READ: usize = 250;
 
 /// One client's connection to a Redis server.
@@ -146,26 +146,11 @@ impl RedisBackend {
     }
 
     async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {
-        let pattern = self.keys.pattern(prefix);
-        let mut names = Vec::new();
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN);
-            scan.arg("TYPE").arg("string");
-            let page = self.link.command(&scan, LIMITS.1).await?;
-            let (next, keys): (String, Vec<Vec<u8>>) =
-                redis::from_redis_value(page).map_err(|error| strange(error.to_string()))?;
-            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-            names.extend(keys.filter_map(|key| self.keys.name(key)));
-            if next == "0" {
-                break;
-            }
-            cursor = next;
+        let mut scan = Scan::new(&self.keys, prefix);
+        while let Some(command) = scan.next() {
+            scan.take(self.link.command(&command, LIMITS.1).await?)?;
         }
-        names.sort();
-        names.dedup();
-        Ok(names)
+        Ok(scan.names())
     }
 }
 
@@ -192,7 +177,7 @@ impl Backend for RedisBackend {
             clock: self.clock.clone(),
             events,
         };
-        self.link.order(Order::Subscribe(format!("leasehold:c:{client}"), pushes.into()));
+        self.link.order(Order::Subscribe(push::channel(client), Arc::new(pushes)));
     }
 
     fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {

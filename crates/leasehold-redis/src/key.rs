@@ -27,6 +27,11 @@ impl Keys {
         text.push('}');
     }
 
+    /// The key of what a node of a quorum keeps of itself. No lock's: it has no braces.
+    pub(crate) fn node(&self) -> String {
+        format!("{}node", self.start.trim_end_matches('{'))
+    }
+
     /// The name of a key, or `None` for one that is not a lock's record.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let escaped = key.strip_prefix(&self.start)?.strip_suffix('}')?;
@@ -81,6 +86,7 @@ mod tests {
             assert_eq!(keys.name(&key), Some(name));
         }
         assert_eq!(keys.of(&Name::new("a").unwrap()), "leasehold:{a}");
+        assert_eq!((keys.node().as_str(), keys.name("leasehold:node")), ("leasehold:node", None));
         assert_eq!(keys.name("leasehold:{a}:q"), None);
         assert_eq!(keys.name("leasehold:{%41}"), None, "nobody writes A like that");
         assert_eq!(keys.pattern("a*{"), "leasehold:{a\\*%7B*}");

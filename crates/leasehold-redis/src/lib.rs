@@ -2,7 +2,8 @@
 //! to the next waiter in one script call and one push.
 //!
 //! Redis 7.0 or newer, or Valkey. The record's bytes and what is promised are described in the
-//! repository's `docs/redis.md`.
+//! repository's `docs/redis.md`. Beside it, what one of several independent servers does for locks
+//! over a majority of them; see `docs/quorum.md`.
 
 mod address;
 mod backend;
@@ -11,9 +12,12 @@ mod error;
 mod forget;
 mod key;
 mod link;
+mod node;
 mod push;
+mod quorum;
 mod reply;
 mod request;
+mod scan;
 mod script;
 mod status;
 mod supervisor;
@@ -21,3 +25,5 @@ mod supervisor;
 pub use backend::RedisBackend;
 pub use connect::connect;
 pub use forget::forget;
+pub use node::RedisNode;
+pub use quorum::{Nodes, quorum};

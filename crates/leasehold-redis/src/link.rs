@@ -176,7 +176,7 @@ impl Wire {
             match send(&mut connection, command).await {
                 // The server has restarted or was told to forget: nothing was executed.
                 Err(error) if is_no_script(&error) => {
-                    load(&mut connection, &self.scripts).await?;
+                    load(&mut connection, &self.scripts.all()).await?;
                     send(&mut connection, command).await.map_err(from_redis)
                 }
                 answer => answer.map_err(from_redis),

@@ -8,12 +8,18 @@ use foldhash::fast::RandomState;
 use leasehold_core::backend::{Ask, Event, EventSink, Grant, Origin, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::drift;
-use leasehold_core::{AttemptId, Deadline, Now, Result};
+use leasehold_core::{AttemptId, ClientId, Deadline, Now, Result};
 
 use crate::error::strange;
 use crate::key::Keys;
 use crate::reply;
 use crate::request::Member;
+use crate::supervisor::Listener;
+
+/// The channel on which a client is pushed to.
+pub(crate) fn channel(client: ClientId) -> String {
+    format!("leasehold:c:{client}")
+}
 
 /// The attempts that wait or may wait at the server.
 #[derive(Clone, Debug, Default)]
@@ -96,9 +102,8 @@ pub(crate) struct Pushes {
     pub(crate) events: EventSink,
 }
 
-impl Pushes {
-    /// Handles the payload of one message on our channel.
-    pub(crate) fn handle(&self, payload: &[u8]) {
+impl Listener for Pushes {
+    fn message(&self, payload: &[u8]) {
         let event = std::str::from_utf8(payload).map_err(|_| strange(payload));
         match event.and_then(|text| self.event(text)) {
             Ok(Some(event)) => drop(self.events.send(event)),
@@ -107,6 +112,17 @@ impl Pushes {
         }
     }
 
+    /// Whoever waits then asks again, since pushes may have been missed.
+    fn subscribed(&self) {
+        self.events.send(Event::Reset);
+    }
+
+    fn broken(&self) {
+        self.waiters.forget_references();
+    }
+}
+
+impl Pushes {
     fn event(&self, text: &str) -> Result<Option<Event>> {
         let kind = text.as_bytes().first();
         let (attempt, rest) = text

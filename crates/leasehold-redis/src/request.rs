@@ -36,7 +36,7 @@ pub(crate) struct Request {
 /// What the fields of an ask have room for.
 const LONGEST: Duration = Duration::from_millis(99_999_999);
 const TOKENS: u32 = 99_999_999;
-const TAIL: usize = 9_999;
+pub(crate) const TAIL: usize = 9_999;
 
 /// Refuses a time that does not fit into its field; a client allows 24 h anyway.
 pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
@@ -188,17 +188,17 @@ pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cm
 }
 
 /// What is shown of the holder, its length before it.
-fn tail(h: &str, p: u32, m: Option<&str>) -> String {
+pub(crate) fn tail(h: &str, p: u32, m: Option<&str>) -> String {
     let tail = serde_json::to_string(&Tail { h, p, m }).unwrap_or_default();
     format!("{:04}{tail}", tail.len())
 }
 
-fn push_attempt(text: &mut String, attempt: AttemptId) {
+pub(crate) fn push_attempt(text: &mut String, attempt: AttemptId) {
     text.push_str(std::str::from_utf8(&attempt.to_hex()).unwrap_or_default());
 }
 
 /// A number of at least `width` digits.
-fn push_number(text: &mut String, number: u64, width: usize) {
+pub(crate) fn push_number(text: &mut String, number: u64, width: usize) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut at) = (number, digits.len());
     while rest > 0 {

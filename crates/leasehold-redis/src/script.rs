@@ -1,21 +1,25 @@
 //! The Lua scripts, put together from what they share.
 
+use std::borrow::Cow;
+
+use leasehold_core::proto::quorum::ProcessId;
 use redis::Script as Hashed;
 
 /// A script with its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
-    code: &'static str,
+    code: Cow<'static, str>,
     hashed: Hashed,
 }
 
 impl Script {
-    fn new(code: &'static str) -> Self {
-        Self { code, hashed: Hashed::new(code) }
+    fn new(code: impl Into<Cow<'static, str>>) -> Self {
+        let code = code.into();
+        Self { hashed: Hashed::new(&code), code }
     }
 
-    pub(crate) fn code(&self) -> &'static str {
-        self.code
+    pub(crate) fn code(&self) -> &str {
+        &self.code
     }
 
     pub(crate) fn hash(&self) -> &str {
@@ -78,6 +82,10 @@ const STATUS: &str = concat!(
     include_str!("lua/status.lua")
 );
 
+const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
+const NODE_STEPS: &str = include_str!("lua/node_steps.lua");
+const NODE_TASK: &str = include_str!("lua/node_task.lua");
+
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
@@ -92,5 +100,38 @@ impl Scripts {
 
     pub(crate) fn all(&self) -> [&Script; 6] {
         [&self.acquire, &self.renew, &self.release, &self.rotate, &self.force_release, &self.status]
+    }
+}
+
+/// The scripts of a node of a quorum, made for one process: it stands in their text, so that any
+/// other process does not know them.
+#[derive(Debug)]
+pub(crate) struct NodeScripts {
+    pub(crate) process: ProcessId,
+    /// Steps of any kind.
+    pub(crate) steps: Script,
+    /// Steps that grant nothing: a full server must still let go, and keep what it has.
+    pub(crate) keeping: Script,
+    pub(crate) task: Script,
+}
+
+impl NodeScripts {
+    pub(crate) fn new(process: ProcessId) -> Self {
+        let admitted = format!("local ADMITTED = 'N1A{process}'\n");
+        let steps = |flags: &str| {
+            let parts = [flags, &admitted, include_str!("lua/time.lua"), NODE_STEPS];
+            Script::new(parts.concat())
+        };
+        let task = format!("{ALLOW_OOM}local RUN_ID = '{process}'\n{NODE_TASK}");
+        Self {
+            process,
+            steps: steps("#!lua\n"),
+            keeping: steps(ALLOW_OOM),
+            task: Script::new(task),
+        }
+    }
+
+    pub(crate) fn all(&self) -> [&Script; 3] {
+        [&self.steps, &self.keeping, &self.task]
     }
 }

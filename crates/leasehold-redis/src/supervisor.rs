@@ -1,9 +1,9 @@
 //! The one connection: made, watched, made anew with back-off, and subscribed to our channel.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::backend::Event;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Error, ErrorKind, Result};
@@ -12,8 +12,7 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{from_redis, no_connection};
-use crate::push::Pushes;
-use crate::script::Scripts;
+use crate::script::{Script, Scripts};
 
 /// How long making a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -55,11 +54,21 @@ impl Line {
     }
 }
 
+/// Hears what a connection brings without being asked.
+pub(crate) trait Listener: fmt::Debug + Send + Sync {
+    /// The payload of one message on our channel.
+    fn message(&self, payload: &[u8]);
+    /// The channel is subscribed, at first or again: messages may have been missed.
+    fn subscribed(&self);
+    /// The connection has ended.
+    fn broken(&self);
+}
+
 /// What the supervisor is told.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Where pushes go: the channel and its reader. Once.
-    Subscribe(String, Arc<Pushes>),
+    /// Where pushes go: the channel and who listens. Once.
+    Subscribe(String, Arc<dyn Listener>),
     /// The connection of this epoch does not answer.
     Broken(u64),
 }
@@ -67,12 +76,13 @@ pub(crate) enum Order {
 /// Makes connections and keeps one alive.
 pub(crate) struct Supervisor {
     client: Client,
-    scripts: Arc<Scripts>,
+    /// Loaded on each connection.
+    scripts: Option<Arc<Scripts>>,
     clock: Clock,
     line: watch::Sender<Line>,
     orders: mpsc::UnboundedReceiver<Order>,
     epoch: u64,
-    subscription: Option<(String, Arc<Pushes>)>,
+    subscription: Option<(String, Arc<dyn Listener>)>,
 }
 
 /// A connection with what it pushes.
@@ -93,30 +103,53 @@ impl Supervisor {
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> Result<watch::Receiver<Line>> {
-        let fresh = connect(&client, &scripts).await?;
+        let fresh = connect(&client, Some(&scripts)).await?;
+        let (supervisor, line) = Self::new(client, Some(scripts), clock, orders);
+        supervisor.publish(&fresh.0, false);
+        tokio::spawn(supervisor.run(Some(fresh)));
+        Ok(line)
+    }
+
+    /// Begins to connect, and loads no scripts.
+    pub(crate) fn start_lazily(
+        client: Client,
+        clock: Clock,
+        orders: mpsc::UnboundedReceiver<Order>,
+    ) -> watch::Receiver<Line> {
+        let (supervisor, line) = Self::new(client, None, clock, orders);
+        tokio::spawn(supervisor.run(None));
+        line
+    }
+
+    fn new(
+        client: Client,
+        scripts: Option<Arc<Scripts>>,
+        clock: Clock,
+        orders: mpsc::UnboundedReceiver<Order>,
+    ) -> (Self, watch::Receiver<Line>) {
         let (line, receiver) = watch::channel(Line::Down(None));
         let supervisor =
             Self { client, scripts, clock, line, orders, epoch: 0, subscription: None };
-        supervisor.publish(&fresh.0, false);
-        tokio::spawn(supervisor.run(fresh));
-        Ok(receiver)
+        (supervisor, receiver)
     }
 
-    async fn run(mut self, first: Fresh) {
+    async fn run(mut self, first: Option<Fresh>) {
         let mut fresh = first;
         loop {
-            match self.look_after(fresh).await {
-                Over::Closed => return,
-                Over::Broken => {}
+            if let Some(fresh) = fresh.take() {
+                match self.look_after(fresh).await {
+                    Over::Closed => return,
+                    Over::Broken => {}
+                }
+                self.line.send_replace(Line::Down(None));
+                self.epoch += 1;
+                if let Some((_, listener)) = &self.subscription {
+                    listener.broken();
+                }
             }
-            self.line.send_replace(Line::Down(None));
-            self.epoch += 1;
-            if let Some((_, pushes)) = &self.subscription {
-                pushes.waiters.forget_references();
-            }
-            match self.reconnect().await {
-                Some(next) => fresh = next,
-                None => return,
+            fresh = self.reconnect().await;
+            if fresh.is_none() {
+                return;
             }
         }
     }
@@ -142,8 +175,8 @@ impl Supervisor {
                     None => return Over::Closed,
                     Some(Order::Broken(epoch)) if epoch == self.epoch => return Over::Broken,
                     Some(Order::Broken(_)) => {}
-                    Some(Order::Subscribe(channel, pushes)) => {
-                        self.subscription = Some((channel, pushes));
+                    Some(Order::Subscribe(channel, listener)) => {
+                        self.subscription = Some((channel, listener));
                         if !self.subscribe(&connection).await {
                             return Over::Broken;
                         }
@@ -156,7 +189,7 @@ impl Supervisor {
     /// Subscribes if there is a channel, and hands the connection out. Whoever waits then asks
     /// again, since pushes may have been missed.
     async fn subscribe(&self, connection: &MultiplexedConnection) -> bool {
-        let Some((channel, pushes)) = &self.subscription else {
+        let Some((channel, listener)) = &self.subscription else {
             self.publish(connection, false);
             return true;
         };
@@ -165,7 +198,7 @@ impl Supervisor {
         match limit {
             Ok(Ok(())) => {
                 self.publish(connection, true);
-                pushes.events.send(Event::Reset);
+                listener.subscribed();
                 true
             }
             Ok(Err(error)) => {
@@ -177,11 +210,11 @@ impl Supervisor {
     }
 
     fn handle_push(&self, push: &PushInfo) {
-        let (PushKind::Message, Some((_, pushes))) = (&push.kind, &self.subscription) else {
+        let (PushKind::Message, Some((_, listener))) = (&push.kind, &self.subscription) else {
             return;
         };
         if let [_, Value::BulkString(payload)] = push.data.as_slice() {
-            pushes.handle(payload);
+            listener.message(payload);
         }
     }
 
@@ -190,7 +223,7 @@ impl Supervisor {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
         let mut said = String::new();
         loop {
-            match connect(&self.client, &self.scripts).await {
+            match connect(&self.client, self.scripts.as_deref()).await {
                 Ok(fresh) => {
                     tracing::info!(epoch = self.epoch, "connected again");
                     return Some(fresh);
@@ -216,15 +249,15 @@ impl Supervisor {
     /// Takes orders while there is no connection; returns when nobody is left to give any.
     async fn closed(&mut self) {
         while let Some(order) = self.orders.recv().await {
-            if let Order::Subscribe(channel, pushes) = order {
-                self.subscription = Some((channel, pushes));
+            if let Order::Subscribe(channel, listener) = order {
+                self.subscription = Some((channel, listener));
             }
         }
     }
 }
 
-/// One connection, with all scripts known to the server.
-async fn connect(client: &Client, scripts: &Scripts) -> Result<Fresh> {
+/// One connection, with the scripts known to the server.
+async fn connect(client: &Client, scripts: Option<&Scripts>) -> Result<Fresh> {
     let (sender, pushed) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -233,7 +266,9 @@ async fn connect(client: &Client, scripts: &Scripts) -> Result<Fresh> {
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = within(CONNECT_LIMIT, connecting).await?;
     check_server(&mut connection).await?;
-    load(&mut connection, scripts).await?;
+    if let Some(scripts) = scripts {
+        load(&mut connection, &scripts.all()).await?;
+    }
     Ok((connection, pushed))
 }
 
@@ -254,8 +289,8 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<()> {
     }
     match said("mode").as_deref() {
         Some("cluster") => {
-            let what = "the server is a node of a cluster (cluster-enabled yes), which redis: \
-                        cannot use; name a server that is none";
+            let what = "the server is a node of a cluster (cluster-enabled yes), which \
+                        cannot be used like this; name a server that is none";
             return refused(ErrorKind::Unsupported, what.to_owned());
         }
         Some("sentinel") => {
@@ -272,8 +307,11 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<()> {
 }
 
 /// Makes the scripts known to the server.
-pub(crate) async fn load(connection: &mut MultiplexedConnection, scripts: &Scripts) -> Result<()> {
-    for script in scripts.all() {
+pub(crate) async fn load(
+    connection: &mut MultiplexedConnection,
+    scripts: &[&Script],
+) -> Result<()> {
+    for script in scripts {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(script.code());
         within(COMMAND_LIMIT, send(connection, &command)).await?;

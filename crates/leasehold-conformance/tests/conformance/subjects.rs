@@ -6,6 +6,8 @@ use leasehold::Backend;
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
 use leasehold_conformance::kit::{self, Certificates, RedisServer, Settings};
+use leasehold_core::clock::Clock;
+use leasehold_core::quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
 use tempfile::TempDir;
 
 /// The engines, and what must stay alive while they are used.
@@ -28,10 +30,29 @@ pub(crate) fn all() -> Setup {
     let directory = tempfile::tempdir().unwrap();
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
     let mut setup = Setup::default();
-    setup.subjects.extend([memory, file]);
+    setup.subjects.extend([memory, file, quorum(3), quorum(5)]);
     setup._directories.push(directory);
     redis(&mut setup);
     setup
+}
+
+/// Redlock over this many nodes in memory.
+fn quorum(size: usize) -> Subject {
+    let nodes: Vec<MemoryNode> =
+        (1..=size).map(|number| MemoryNode::new(format!("memory {number}"))).collect();
+    let connected =
+        move || -> Vec<Arc<dyn QuorumNode>> { nodes.iter().map(MemoryNode::connect).collect() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let founding = found(connected(), MAX_TTL, Founding::Vouched, Clock::system(), |_| {});
+    runtime.block_on(founding).unwrap();
+    Subject::new(format!("quorum-{size}"), move || {
+        let nodes = connected();
+        async move {
+            let backend: Arc<dyn Backend> =
+                Arc::new(QuorumBackend::builder(nodes).connect().await.unwrap());
+            backend
+        }
+    })
 }
 
 /// A Redis server of our own, plain; and one with TLS, client certificates and a user whose rights

@@ -146,6 +146,24 @@ impl Attempt {
         self.terms.attempt
     }
 
+    /// How many nodes are configured.
+    pub fn nodes(&self) -> usize {
+        self.terms.nodes
+    }
+
+    /// The ttl that was asked for last.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// The token, while it is held.
+    pub fn token(&self) -> Option<Token> {
+        match self.phase {
+            Phase::Held { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
     /// Until when the lease is valid, once held; renewals move it.
     pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
@@ -168,6 +186,12 @@ impl Attempt {
             Vote::Refused(refusal) => Some((node, refusal)),
             _ => None,
         })
+    }
+
+    /// The nodes that have not answered in the current round, or not in time.
+    pub fn silent(&self) -> impl Iterator<Item = usize> {
+        let silent = |(node, seat): (usize, &Seat)| (seat.vote == Vote::Silent).then_some(node);
+        self.seats.iter().enumerate().filter_map(silent)
     }
 
     fn majority(&self) -> usize {

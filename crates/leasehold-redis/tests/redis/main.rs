@@ -10,6 +10,7 @@ mod late;
 mod leaving;
 mod list;
 mod messages;
+mod node;
 mod refused;
 mod scripts;
 mod server;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         ("list", list::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
+        ("node", node::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
         ("leaving", leaving::TESTS),

@@ -13,7 +13,7 @@ mod words;
 // The very scripts that the engine loads.
 #[allow(dead_code, reason = "the engine uses the rest")]
 #[path = "../../src/script.rs"]
-mod code;
+pub(crate) mod code;
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ fn difference(server: &mut Server, seed: u64, steps: &[Step]) -> Option<String> 
     None
 }
 
-fn seeds() -> Range<u64> {
+pub(crate) fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("LEASEHOLD_SEEDS") else { return SEEDS };
     let (from, to) = text.split_once('-').expect("LEASEHOLD_SEEDS=FROM-TO");
     from.parse().unwrap()..to.parse().unwrap()

@@ -1,0 +1,257 @@
+//! The `Backend` trait over nodes: hands what the client wants to the driver, and asks the nodes
+//! itself where nobody's lease is concerned.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_proto::quorum::{Op, Reply, Task, TaskReply, majority};
+use leasehold_proto::{AttemptId, ClientId, Deadline, Token};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+use super::connect::QuorumBuilder;
+use super::driver::{Call, Driver, Parts};
+use super::explain;
+use super::node::{NodeLease, QuorumNode, Step};
+use super::status::status;
+use super::steward::Steward;
+use crate::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
+    Origin, Renewal, Renewed, State, Status,
+};
+use crate::clock::Clock;
+use crate::{Error, ErrorKind, Name, Result};
+
+/// How long a node is waited for when it is asked for what people see.
+const LIMIT: Duration = Duration::from_secs(1);
+/// Locks that a node is asked for at once.
+const PAGE: usize = 250;
+
+/// One client's connections to the nodes of a quorum (Redlock, with tokens).
+///
+/// Made by a [`QuorumBuilder`]. Waiters stand in no line: they ask again, woken early by the nodes.
+#[derive(Debug)]
+pub struct QuorumBackend {
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    capability: Capability,
+    clock: Clock,
+    warnings: Vec<String>,
+    calls: mpsc::UnboundedSender<Call>,
+    /// Taken by [`Backend::attach`].
+    parts: Mutex<Option<Parts>>,
+}
+
+impl QuorumBackend {
+    pub(super) fn new(
+        nodes: Vec<Arc<dyn QuorumNode>>,
+        node_limit: Option<Duration>,
+        clock: Clock,
+        steward: Steward,
+        warnings: Vec<String>,
+    ) -> Self {
+        let mut capability = Capability::new("redlock", LeaseKind::Ttl);
+        capability.push = true;
+        capability.list = true;
+        capability.force_release = true;
+        let (sender, calls) = mpsc::unbounded_channel();
+        let parts =
+            Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), steward, calls };
+        let parts = Mutex::new(Some(parts));
+        Self { nodes, capability, clock, warnings, calls: sender, parts }
+    }
+
+    /// A builder over these nodes.
+    pub fn builder(nodes: Vec<Arc<dyn QuorumNode>>) -> QuorumBuilder {
+        QuorumBuilder::new(nodes)
+    }
+
+    /// What a person should know of these nodes, as it was seen when they were connected.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Hands a call to the driver.
+    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Result<T> {
+        let (asker, answer) = oneshot::channel();
+        if self.calls.send(call(asker)).is_err() {
+            return Err(explain::driver_gone());
+        }
+        answer.await.map_err(|_| explain::driver_gone())
+    }
+
+    /// Asks all nodes the same; `None` for those that do not answer in time, and why the others
+    /// do not.
+    async fn ask_all<'a, T, F>(
+        &'a self,
+        ask: impl Fn(&'a dyn QuorumNode) -> F,
+    ) -> Result<Vec<Option<T>>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let until = Deadline::after(self.clock.now(), LIMIT);
+        let one = |node: &'a Arc<dyn QuorumNode>| {
+            let asking = ask(node.as_ref());
+            async move {
+                match self.clock.within(Some(until), asking).await {
+                    Some(Ok(answer)) => Ok(answer),
+                    Some(Err(error)) => Err(format!("node {} {}", node.place(), error.message())),
+                    None => Err(format!("node {} did not answer in {LIMIT:?}", node.place())),
+                }
+            }
+        };
+        let answers = join_all(self.nodes.iter().map(one)).await;
+        let (all, enough) = (self.nodes.len(), majority(self.nodes.len()));
+        let answered = answers.iter().filter(|answer| answer.is_ok()).count();
+        if answered < enough {
+            let reasons: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{answered} of {all} nodes answer, {enough} must: {}", reasons.join(", ")),
+            ));
+        }
+        Ok(answers.into_iter().map(Result::ok).collect())
+    }
+
+    /// What each node says of each lock: by node, then by lock.
+    async fn leases(&self, names: &[Name]) -> Result<Vec<Option<Vec<Option<NodeLease>>>>> {
+        self.ask_all(|node| node.leases(names)).await
+    }
+
+    async fn statuses(&self, names: &[Name]) -> Result<Vec<Status>> {
+        let mut statuses = Vec::with_capacity(names.len());
+        for page in names.chunks(PAGE) {
+            let leases = self.leases(page).await?;
+            statuses.extend(page.iter().enumerate().map(|(at, name)| {
+                let of_lock = |node: &Option<Vec<Option<NodeLease>>>| {
+                    node.as_ref().and_then(|leases| leases.get(at)).cloned()
+                };
+                let seen: Vec<Option<Option<NodeLease>>> = leases.iter().map(of_lock).collect();
+                status(name, &seen)
+            }));
+        }
+        Ok(statuses)
+    }
+
+    async fn status_of(&self, name: &Name) -> Result<Status> {
+        let statuses = self.statuses(std::slice::from_ref(name)).await?;
+        statuses.into_iter().next().ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "quorum: the nodes said nothing of the lock")
+        })
+    }
+
+    async fn names(&self, prefix: &str, limit: usize) -> Result<Vec<Name>> {
+        let names = self.ask_all(|node| node.names(prefix, limit)).await?;
+        let mut names: Vec<Name> = names.into_iter().flatten().flatten().collect();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(limit);
+        Ok(names)
+    }
+
+    async fn force(&self, name: &Name, token: Token) -> Result<Forced> {
+        let status = self.status_of(name).await?;
+        let (State::Held, Some(holder), Some(current)) =
+            (status.state, status.holder, status.token)
+        else {
+            return Ok(Forced::NotHeld);
+        };
+        if current != token {
+            return Ok(Forced::Other(current));
+        }
+        // What the attempt has is ended, and nothing else, whoever holds the lock by now.
+        self.ask_all(|node| end_attempt(node, name, holder.attempt)).await?;
+        Ok(Forced::Ended)
+    }
+}
+
+/// Ends an attempt of somebody else's at one node.
+async fn end_attempt(node: &dyn QuorumNode, name: &Name, attempt: AttemptId) -> Result<()> {
+    let silent = || Error::new(ErrorKind::Unavailable, "did not answer");
+    let TaskReply::Look(look) = node.task(Task::Look).await else { return Err(silent()) };
+    let step = Step {
+        name: name.clone(),
+        op: Op::Release { attempt },
+        wait: false,
+        origin: Arc::new(Origin::new("", 0, None)),
+    };
+    let replies = node.steps(look.process, vec![step], LIMIT).await;
+    match replies.first() {
+        Some(Reply::Released | Reply::NotHeld) => Ok(()),
+        Some(Reply::Refused(refusal)) => {
+            Err(Error::new(ErrorKind::Unavailable, format!("refused: {refusal}")))
+        }
+        _ => Err(silent()),
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("redlock: {what} is not supported"))
+}
+
+impl Backend for QuorumBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        let places: Vec<String> = self.nodes.iter().map(|node| node.place()).collect();
+        format!("a quorum of {}", places.join(", "))
+    }
+
+    fn attach(&self, client: ClientId, events: EventSink) {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(parts), Ok(runtime)) = (parts, Handle::try_current()) {
+            runtime.spawn(Driver::new(parts, client, events).run());
+        }
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            if ask.mode != Mode::Exclusive {
+                return Err(unsupported("shared mode"));
+            }
+            self.call(|asker| Call::Acquire(ask, asker)).await?
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        Box::pin(async move {
+            match self.call(|asker| Call::Renew(leases.to_vec(), asker)).await {
+                Ok(verdicts) => verdicts,
+                Err(error) => leases.iter().map(|_| Err(error.clone())).collect(),
+            }
+        })
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(async move {
+            if end.keep.is_some() {
+                return Err(unsupported("keeping a lock that was released"));
+            }
+            if end.then.is_some() {
+                return Err(unsupported("giving up and asking anew in one step"));
+            }
+            self.call(|ender| Call::Release(end, Some(ender))).await?
+        })
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        Box::pin(self.status_of(name))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        Box::pin(async move {
+            let names = self.names(prefix, limit).await?;
+            self.statuses(&names).await
+        })
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(self.force(name, token))
+    }
+
+    fn abandon(&self, end: &End) {
+        self.calls.send(Call::Release(end.clone(), None)).ok();
+    }
+}

@@ -1,0 +1,121 @@
+//! From nodes to a backend: what is looked at before the first lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_proto::quorum::{MAX_TTL, Member};
+
+use super::backend::QuorumBackend;
+use super::node::{Fitness, QuorumNode};
+use super::steward::Steward;
+use crate::clock::Clock;
+use crate::{Deadline, Error, ErrorKind, Result};
+
+/// How long a node is waited for when it is asked whether it is fit.
+const LIMIT: Duration = Duration::from_secs(2);
+/// More nodes only make each step dearer.
+const MOST: usize = 63;
+
+/// Settings of a [`QuorumBackend`]; [`connect`](Self::connect) makes it.
+#[derive(Clone, Debug)]
+pub struct QuorumBuilder {
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    node_limit: Option<Duration>,
+    max_ttl: Duration,
+    clock: Clock,
+}
+
+impl QuorumBuilder {
+    /// A builder with the defaults. The nodes must be independent servers.
+    pub fn new(nodes: Vec<Arc<dyn QuorumNode>>) -> Self {
+        Self { nodes, node_limit: None, max_ttl: MAX_TTL, clock: Clock::system() }
+    }
+
+    /// How long each node is waited for at one step. Default: ttl/200, at least 5 and at most 50 ms.
+    pub fn node_limit(mut self, limit: Duration) -> Self {
+        self.node_limit = Some(limit);
+        self
+    }
+
+    /// The longest ttl that a node shall grant which has no marker yet. Default: 60 s. Nodes that
+    /// were set up with another one keep theirs.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// The clock that validity and waits are computed from. Default: the system's. A client of the
+    /// backend must have the same one.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Looks at all nodes, and makes the backend. Takes as long as the slowest node that answers,
+    /// two seconds at most where one does not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for no node, more than 63, one server in two places, or a limit or
+    /// ttl of zero; [`ErrorKind::Refused`] (or what the node says) for a node that cannot take part
+    /// until something is changed there; [`ErrorKind::Unavailable`] when fewer than a majority
+    /// answer.
+    pub async fn connect(self) -> Result<QuorumBackend> {
+        let Self { nodes, node_limit, max_ttl, clock } = self;
+        let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+        if nodes.is_empty() || nodes.len() > MOST {
+            return invalid(format!("nodes: {} are given; it takes 1 to {MOST}", nodes.len()));
+        }
+        if node_limit.is_some_and(|limit| limit.is_zero()) {
+            return invalid("node limit: is zero; no node could answer".into());
+        }
+        if max_ttl.is_zero() {
+            return invalid("max ttl: is zero; no lease could be granted".into());
+        }
+        let mut warnings = look_at_fitness(&nodes, &clock).await?;
+        warnings.extend(even(nodes.len()));
+        let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
+        steward.settle().await;
+        let members = steward.members(clock.now());
+        members.refuse_twins()?;
+        members.refuse_unreachable()?;
+        let is_out = |(_, member): &(String, Member)| !matches!(member, Member::Admitted(_));
+        let out = members.nodes.iter().enumerate().filter(|(_, node)| is_out(node));
+        warnings.extend(out.map(|(node, _)| members.describe(node)));
+        warnings.extend(members.advice());
+        for warning in &warnings {
+            tracing::warn!(%warning, "quorum");
+        }
+        Ok(QuorumBackend::new(nodes, node_limit, clock, steward, warnings))
+    }
+}
+
+/// An even number of nodes is no error, but a waste.
+fn even(nodes: usize) -> Option<String> {
+    let fewer = nodes.checked_sub(1)?;
+    (nodes % 2 == 0).then(|| {
+        let may_fail = fewer / 2;
+        format!("{nodes} nodes bear no more failures ({may_fail}) than {fewer}: take an odd number")
+    })
+}
+
+/// Asks the nodes whether they can take part; says what should be known besides.
+pub(super) async fn look_at_fitness(
+    nodes: &[Arc<dyn QuorumNode>],
+    clock: &Clock,
+) -> Result<Vec<String>> {
+    let limit = Deadline::after(clock.now(), LIMIT);
+    let look = |node: &Arc<dyn QuorumNode>| {
+        let (node, clock) = (node.clone(), clock.clone());
+        // One that does not answer is no refusal: it may come back.
+        async move { clock.within(Some(limit), node.fitness()).await.unwrap_or_default() }
+    };
+    let mut warnings = Vec::new();
+    for Fitness { refusal, warnings: more } in join_all(nodes.iter().map(look)).await {
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        warnings.extend(more);
+    }
+    Ok(warnings)
+}

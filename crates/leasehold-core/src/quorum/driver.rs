@@ -1,0 +1,340 @@
+//! Drives all attempts of one client over its nodes: one task, whatever the number of attempts.
+//!
+//! What the machines want to be said goes into a line before each node and from there in batches;
+//! what comes back goes to the machine that asked. All decisions about votes are the machines'.
+
+mod acquiring;
+mod cases;
+mod ending;
+mod line;
+mod renewing;
+mod run;
+mod seen;
+mod waits;
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request};
+use leasehold_proto::{ClientId, Deadline, Now};
+use tokio::sync::{mpsc, oneshot};
+
+use self::cases::Cases;
+use self::line::{Answered, Line, Queued, Tag};
+use self::renewing::Renewals;
+use self::run::Run;
+use self::seen::Seen;
+use self::waits::Waits;
+use super::node::{NodeEvent, NodeSink, QuorumNode, Step};
+use super::slab::Slab;
+use super::steward::Steward;
+use super::timers::Timers;
+use crate::backend::{self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed};
+use crate::clock::Clock;
+use crate::{Name, Result};
+
+/// Calls taken in one turn.
+const CALLS: usize = 1024;
+
+/// What the client wants.
+#[derive(Debug)]
+pub(super) enum Call {
+    Acquire(Ask, oneshot::Sender<Result<Answer>>),
+    Renew(Vec<Renewal>, oneshot::Sender<Vec<Result<Renewed>>>),
+    /// Without a sender nobody waits for the answer.
+    Release(End, Option<oneshot::Sender<Result<Ended>>>),
+}
+
+/// What a driver is made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) nodes: Vec<Arc<dyn QuorumNode>>,
+    pub(super) node_limit: Option<Duration>,
+    pub(super) clock: Clock,
+    pub(super) steward: Steward,
+    pub(super) calls: mpsc::UnboundedReceiver<Call>,
+}
+
+pub(super) struct Driver {
+    clock: Clock,
+    node_limit: Option<Duration>,
+    steward: Steward,
+    calls: mpsc::UnboundedReceiver<Call>,
+    /// What nodes say without being asked.
+    said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
+    sink: EventSink,
+    lines: Vec<Line>,
+    batches: FuturesUnordered<BoxFuture<'static, Answered>>,
+    runs: Slab<Run>,
+    timers: Timers,
+    cases: Cases,
+    waits: Waits,
+    renewals: Slab<Renewals>,
+    seen: Seen,
+    hasher: RandomState,
+    /// Steps that are not sent, and why.
+    unsent: Vec<(usize, Tag, Refusal)>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    pub(super) fn new(parts: Parts, client: ClientId, sink: EventSink) -> Self {
+        let Parts { nodes, node_limit, clock, steward, calls } = parts;
+        let (sender, said) = mpsc::unbounded_channel();
+        for (number, node) in nodes.iter().enumerate() {
+            node.attach(client, NodeSink::new(number, sender.clone()));
+        }
+        Self {
+            clock,
+            node_limit,
+            steward,
+            calls,
+            said,
+            sink,
+            waits: Waits::new(nodes.len()),
+            lines: nodes.into_iter().enumerate().map(|(at, node)| Line::new(at, node)).collect(),
+            batches: FuturesUnordered::new(),
+            runs: Slab::default(),
+            timers: Timers::default(),
+            cases: Cases::default(),
+            renewals: Slab::default(),
+            seen: Seen::default(),
+            hasher: RandomState::default(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Runs until the backend has gone and everything was given back, as far as nodes answer.
+    pub(super) async fn run(mut self) {
+        let (mut calls, mut answers) = (Vec::new(), Vec::new());
+        let mut open = true;
+        while open || !self.runs.is_empty() {
+            let wake_at = self.next_timer();
+            let (mut task, mut event) = (None, None);
+            // Replies come before timers: one that has arrived is in time.
+            tokio::select! {
+                biased;
+                Some(answer) = self.batches.next() => answers.push(answer),
+                taken = self.calls.recv_many(&mut calls, CALLS), if open => open = taken > 0,
+                Some(said) = self.said.recv() => event = Some(said),
+                Some(answer) = self.steward.answer() => task = Some(answer),
+                () = sleep(&self.clock, wake_at) => {}
+            }
+            while let Some(Some(answer)) = self.batches.next().now_or_never() {
+                answers.push(answer);
+            }
+            while calls.len() < CALLS
+                && let Ok(call) = self.calls.try_recv()
+            {
+                calls.push(call);
+            }
+            // After all that was read had arrived, before anything is sent because of it.
+            let now = self.clock.now();
+            answers.drain(..).for_each(|answer| self.handle_answer(now, answer));
+            if let Some(answer) = task {
+                self.steward.handle(now, answer);
+            }
+            if let Some((node, event)) = event {
+                self.handle_said(now, node, event);
+            }
+            calls.drain(..).for_each(|call| self.handle_call(now, call));
+            if !open {
+                self.give_everything_back(now);
+            }
+            self.flush(now);
+            self.handle_timeouts(now);
+            self.flush(now);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Deadline> {
+        let now = self.clock.now();
+        let at = self.timers.next().into_iter().chain(self.waits.next()).min();
+        let own = at.map(|at_ns| {
+            Deadline::after(now, Duration::from_nanos(at_ns.saturating_sub(now.steady_ns)))
+        });
+        let theirs = self.steward.poll_timeout(now);
+        own.map_or(theirs, |own| Some(theirs.map_or(own, |theirs| own.min(theirs))))
+    }
+
+    fn handle_call(&mut self, now: Now, call: Call) {
+        match call {
+            Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
+            Call::Renew(leases, asker) => self.renew(now, leases, asker),
+            Call::Release(end, asker) => self.release(now, &end, asker),
+        }
+    }
+
+    fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
+        match event {
+            NodeEvent::Reset => self.steward.doubt(now, node),
+            NodeEvent::Freed(name) => {
+                if self.waits.freed(now, node, &name, fastrand::u64(..)) {
+                    self.sink.send(backend::Event::Freed { name });
+                }
+            }
+        }
+    }
+
+    fn handle_answer(&mut self, now: Now, answered: Answered) {
+        let Answered { node, tags, mut replies } = answered;
+        if let Some(line) = self.lines.get_mut(node) {
+            line.answered(&replies);
+        }
+        replies.resize(tags.len(), Reply::Unknown);
+        let is_doubt = |reply: &Reply| {
+            matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
+        };
+        if replies.iter().any(is_doubt) {
+            self.steward.doubt(now, node);
+        }
+        for (tag, reply) in tags.into_iter().zip(replies) {
+            self.handle_reply(now, node, tag, reply);
+        }
+    }
+
+    fn handle_reply(&mut self, now: Now, node: usize, tag: Tag, reply: Reply) {
+        if let Reply::Refused(Refusal::TtlTooLong { max_ttl }) = reply {
+            self.steward.learn_max_ttl(node, max_ttl);
+        }
+        let Some(run) = self.runs.get_mut(tag.run) else { return };
+        run.outstanding = run.outstanding.saturating_sub(1);
+        run.machine.handle_reply(now, node, tag.round, reply);
+        self.pump(now, tag.run);
+    }
+
+    /// Takes out of a machine whatever it has to say, and sets its timer.
+    fn pump(&mut self, now: Now, number: usize) {
+        loop {
+            let Some(run) = self.runs.get_mut(number) else { return };
+            let mut due = None;
+            while let Some(Request { node, round, op }) = run.machine.poll_request() {
+                let due = *due.get_or_insert_with(|| {
+                    run.machine.poll_timeout().unwrap_or(Deadline::after(now, run.limit))
+                });
+                let wait = run.waits && matches!(op, Op::Acquire { .. });
+                let (name, origin) = (run.name.clone(), run.origin.clone());
+                let (tag, step) = (Tag { run: number, round }, Step { name, op, wait, origin });
+                if let Some(line) = self.lines.get_mut(node) {
+                    run.outstanding += 1;
+                    line.push(Queued { tag, due, hash: run.hash, step });
+                }
+            }
+            match run.machine.poll_event() {
+                Some(event) => self.handle_event(now, number, event),
+                None => break,
+            }
+        }
+        let Some(run) = self.runs.get_mut(number) else { return };
+        if run.is_over() {
+            self.runs.remove(number);
+            return;
+        }
+        let due = run.due().map(Deadline::steady_ns);
+        if let Some(due) = due.filter(|due| run.timer.is_none_or(|timer| *due < timer)) {
+            run.timer = Some(due);
+            self.timers.set(due, number);
+        }
+    }
+
+    fn handle_event(&mut self, now: Now, number: usize, event: Event) {
+        match event {
+            Event::Held { token, until, at_once } => {
+                self.held(now, number, token, until);
+                if !at_once {
+                    tracing::trace!(token = token.get(), "a token took a second round trip");
+                }
+            }
+            Event::Denied(denied) => self.denied(now, number, &denied),
+            Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
+            Event::NotRenewed => self.not_renewed(now, number),
+            Event::Lost => self.lost(now, number, true),
+            Event::Released { held } => self.released(now, number, held),
+        }
+    }
+
+    fn handle_timeouts(&mut self, now: Now) {
+        self.steward.handle_timeout(now);
+        while let Some(name) = self.waits.take_due(now) {
+            self.sink.send(backend::Event::Freed { name });
+        }
+        while let Some((at_ns, number)) = self.timers.take_due(now) {
+            let Some(run) = self.runs.get_mut(number) else { continue };
+            if run.timer != Some(at_ns) {
+                continue; // Of one that had the number before, or moved nearer.
+            }
+            run.timer = None;
+            run.machine.handle_timeout(now);
+            if run.machine.deadline().is_some_and(|end| end.steady_ns() <= now.steady_ns) {
+                // Nobody has renewed it in time, nor given it back.
+                self.lost(now, number, false);
+            }
+            self.pump(now, number);
+        }
+    }
+
+    /// Sends what is to be sent. What cannot be is told to its machine, which may want more.
+    fn flush(&mut self, now: Now) {
+        loop {
+            for (node, line) in self.lines.iter_mut().enumerate() {
+                while let Some(tag) = line.take_overdue(now) {
+                    self.unsent.push((node, tag, Refusal::Unfit));
+                }
+                if let Some(process) = self.steward.process(node) {
+                    while let Some(call) = line.call(now, process) {
+                        self.batches.push(Box::pin(call));
+                    }
+                    if !line.is_quiet() {
+                        continue;
+                    }
+                } else if self.steward.asks(node) && !line.is_quiet() {
+                    continue; // It may be the same as before: known in a moment.
+                }
+                let refusal = match self.steward.member(now, node) {
+                    Member::Admitted(_) | Member::Unknown => Refusal::Unfit,
+                    Member::Waiting(_) | Member::Twin(_) => Refusal::NotAdmitted,
+                };
+                while let Some(tag) = line.take() {
+                    self.unsent.push((node, tag, refusal));
+                }
+            }
+            if self.unsent.is_empty() {
+                return;
+            }
+            for (node, tag, refusal) in std::mem::take(&mut self.unsent) {
+                self.handle_reply(now, node, tag, Reply::Refused(refusal));
+            }
+        }
+    }
+
+    /// The backend has gone: nobody holds or wants anything any more.
+    fn give_everything_back(&mut self, now: Now) {
+        for number in self.runs.numbers() {
+            if let Some(run) = self.runs.get_mut(number).filter(|run| !run.machine.has_ended()) {
+                run.machine.release(now);
+                self.pump(now, number);
+            }
+        }
+    }
+
+    fn hash(&self, name: &Name) -> u64 {
+        self.hasher.hash_one(name)
+    }
+}
+
+async fn sleep(clock: &Clock, until: Option<Deadline>) {
+    match until {
+        Some(until) => clock.sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}

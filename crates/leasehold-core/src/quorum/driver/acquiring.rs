@@ -1,0 +1,151 @@
+//! Asks of the client, and what becomes of them.
+
+use leasehold_proto::quorum::{Attempt, Denied, Outlook, Terms, Why, node_limit};
+use leasehold_proto::{Deadline, Now, Token, TokenBlock};
+use tokio::sync::oneshot;
+
+use super::Driver;
+use super::cases::{Case, in_round};
+use super::run::Run;
+use crate::backend::{Answer, Ask, Grant, Term};
+use crate::quorum::explain;
+use crate::{Error, Result};
+
+type Asker = oneshot::Sender<Result<Answer>>;
+
+impl Driver {
+    /// The same attempt, asked for again, waits for what is under way or hears what it has.
+    pub(super) fn acquire(&mut self, now: Now, ask: Ask, asker: Asker) {
+        let round = match self.cases.get_mut(ask.attempt) {
+            None => 0,
+            Some(Case::Asking { asker: waiting, .. }) => {
+                *waiting = asker;
+                return;
+            }
+            Some(Case::Held { run, round }) => {
+                let (run, round) = (*run, *round);
+                if let Some(grant) = self.grant(now, run) {
+                    asker.send(Ok(Answer::Granted(grant))).ok();
+                    return;
+                }
+                // Its lease has ended without anybody having missed it.
+                self.lost(now, run, false);
+                self.pump(now, run);
+                round.wrapping_add(1)
+            }
+            Some(Case::Refused { round, .. }) => *round,
+            Some(Case::Ending { .. } | Case::Ended(_)) => {
+                asker.send(Ok(Answer::Ended)).ok();
+                return;
+            }
+        };
+        if let Err(error) = self.may_ask(now, &ask) {
+            asker.send(Err(error)).ok();
+            return;
+        }
+        self.waits.asked(&ask.name);
+        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl));
+        let terms = Terms {
+            attempt: in_round(ask.attempt, round),
+            nodes: self.lines.len(),
+            ttl: ask.ttl,
+            limit,
+            seen: self.seen.of(&ask.name),
+        };
+        let client = ask.attempt;
+        let run = self.runs.insert(Run {
+            machine: Attempt::acquire(now, terms),
+            hash: self.hash(&ask.name),
+            name: ask.name,
+            origin: ask.origin,
+            waits: ask.wait,
+            client: Some(client),
+            asked: now,
+            limit,
+            held: false,
+            renewal: None,
+            ender: None,
+            outstanding: 0,
+            timer: None,
+        });
+        self.cases.set(client, Case::Asking { run, round, asker });
+        self.pump(now, run);
+    }
+
+    /// What is known to be refused is not sent.
+    fn may_ask(&self, now: Now, ask: &Ask) -> Result<()> {
+        if let Some(max_ttl) = self.steward.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
+            return Err(explain::ttl_too_long(ask.ttl, max_ttl));
+        }
+        match self.steward.outlook(now) {
+            Outlook::Forgotten => Err(explain::forgotten()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn held(&mut self, now: Now, number: usize, token: Token, until: Deadline) {
+        let Some(run) = self.runs.get_mut(number) else { return };
+        run.held = true;
+        self.seen.note(now, &run.name, run.machine.seen().max(token.get()));
+        let Some(client) = run.client else { return };
+        if run.waits {
+            self.waits.leave(&run.name);
+        }
+        let round = match self.cases.get(client) {
+            Some(Case::Asking { round, .. }) => *round,
+            _ => 0,
+        };
+        let case = self.cases.set(client, Case::Held { run: number, round });
+        if let Some(Case::Asking { asker, .. }) = case {
+            // Nobody there: it is ended or asked for again, or not renewed.
+            asker.send(Ok(Answer::Granted(granted(token, until)))).ok();
+        }
+    }
+
+    pub(super) fn denied(&mut self, now: Now, number: usize, denied: &Denied) {
+        let Some(run) = self.runs.get_mut(number) else { return };
+        self.seen.note(now, &run.name, denied.seen);
+        let Some(client) = run.client.take() else { return };
+        let waits = run.waits;
+        let answer = match denied.why {
+            Why::Busy | Why::Contended => {
+                if waits {
+                    self.waits.refused(&run.name, denied.tally.granted);
+                }
+                Ok(Answer::Busy { ask_again: None })
+            }
+            Why::TooLate => Err(explain::too_late(run.asked, now)),
+            Why::Unavailable => {
+                let granted = format!("granted by {}", denied.tally.granted);
+                Err(self.unavailable(now, number, &granted))
+            }
+        };
+        let round = match self.cases.get(client) {
+            Some(Case::Asking { round, .. }) => round.wrapping_add(1),
+            _ => return,
+        };
+        let case = self.cases.set(client, Case::Refused { round, waits });
+        if let Some(Case::Asking { asker, .. }) = case {
+            asker.send(answer).ok();
+        }
+    }
+
+    /// Why there was no majority: who did not vote, and what can be done about it.
+    pub(super) fn unavailable(&self, now: Now, number: usize, what: &str) -> Error {
+        match self.runs.get(number) {
+            Some(run) => explain::unavailable(now, &run.machine, run.limit, what, &self.steward),
+            None => explain::driver_gone(),
+        }
+    }
+
+    /// What a run holds now.
+    fn grant(&self, now: Now, number: usize) -> Option<Grant> {
+        let run = self.runs.get(number)?;
+        let until = run.machine.deadline().filter(|until| !until.has_passed(now))?;
+        Some(granted(run.machine.token()?, until))
+    }
+}
+
+fn granted(token: Token, until: Deadline) -> Grant {
+    Grant { tokens: TokenBlock::single(token), term: Term::Until(until), wanted: false }
+}

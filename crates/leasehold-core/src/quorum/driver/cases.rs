@@ -1,0 +1,107 @@
+//! What the client asks for, by its attempts; an attempt may be tried many times at the nodes.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+use leasehold_proto::AttemptId;
+use tokio::sync::oneshot;
+
+use crate::Result;
+use crate::backend::{Answer, Verdict};
+
+/// How many attempts are remembered that have come to an end.
+const REMEMBERED: usize = 16_384;
+
+/// One attempt of the client's.
+#[derive(Debug)]
+pub(super) enum Case {
+    /// The nodes are being asked.
+    Asking { run: usize, round: u32, asker: oneshot::Sender<Result<Answer>> },
+    /// It has the lock.
+    Held { run: usize, round: u32 },
+    /// The nodes have refused; the next time it will be tried in this round.
+    Refused { round: u32, waits: bool },
+    /// It is being given back.
+    Ending { run: usize },
+    /// It is over.
+    Ended(Verdict),
+}
+
+impl Case {
+    /// Nobody will miss it, but for an answer when something is repeated late.
+    fn is_forgettable(&self) -> bool {
+        matches!(self, Self::Ended(_) | Self::Refused { waits: false, .. })
+    }
+}
+
+/// All attempts that the client may ask about.
+#[derive(Debug, Default)]
+pub(super) struct Cases {
+    known: HashMap<AttemptId, Case, RandomState>,
+    forgettable: VecDeque<AttemptId>,
+}
+
+impl Cases {
+    pub(super) fn get(&self, attempt: AttemptId) -> Option<&Case> {
+        self.known.get(&attempt)
+    }
+
+    pub(super) fn get_mut(&mut self, attempt: AttemptId) -> Option<&mut Case> {
+        self.known.get_mut(&attempt)
+    }
+
+    /// Writes down how an attempt stands, and says how it stood.
+    pub(super) fn set(&mut self, attempt: AttemptId, case: Case) -> Option<Case> {
+        if case.is_forgettable() {
+            self.forgettable.push_back(attempt);
+            if self.forgettable.len() > REMEMBERED {
+                self.forget_one();
+            }
+        }
+        self.known.insert(attempt, case)
+    }
+
+    fn forget_one(&mut self) {
+        let Some(oldest) = self.forgettable.pop_front() else { return };
+        if self.known.get(&oldest).is_some_and(Case::is_forgettable) {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// The id that an attempt has at the nodes in this round: there an attempt that was given back once
+/// never gets anything again. Client and sequence number stay the same.
+pub(super) fn in_round(attempt: AttemptId, round: u32) -> AttemptId {
+    let all = u128::from_be_bytes(attempt.to_bytes());
+    let random = (all as u32).wrapping_add(round);
+    AttemptId::from_bytes((all >> 32 << 32 | u128::from(random)).to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_proto::ClientId;
+
+    use super::*;
+
+    #[test]
+    fn rounds_of_an_attempt_have_ids_of_their_own() {
+        let attempt = AttemptId::new(ClientId::from_bits(7), 3, u32::MAX);
+        assert_eq!(in_round(attempt, 0), attempt);
+        assert_eq!(in_round(attempt, 1), AttemptId::new(ClientId::from_bits(7), 3, 0));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_in_time_and_nothing_else() {
+        let mut cases = Cases::default();
+        let id = |number| AttemptId::new(ClientId::from_bits(1), number, 0);
+        cases.set(id(0), Case::Ended(Verdict::Gone));
+        cases.set(id(0), Case::Held { run: 0, round: 1 });
+        cases.set(id(1), Case::Refused { round: 1, waits: true });
+        for number in 2..2 * REMEMBERED as u32 {
+            cases.set(id(number), Case::Ended(Verdict::Released));
+        }
+        assert_eq!(cases.known.len(), REMEMBERED + 2);
+        assert!(cases.get(id(0)).is_some() && cases.get(id(1)).is_some());
+        assert!(cases.get(id(2)).is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Ends of the client's, leases that nobody keeps, and losses.
+
+use leasehold_proto::Now;
+use tokio::sync::oneshot;
+
+use super::Driver;
+use super::cases::Case;
+use crate::Result;
+use crate::backend::{End, Ended, Event, Renewed, Verdict};
+
+type Ender = Option<oneshot::Sender<Result<Ended>>>;
+
+impl Driver {
+    /// The nodes go on being asked to release it after the answer, as long as it may be there.
+    pub(super) fn release(&mut self, now: Now, end: &End, ender: Ender) {
+        let verdict = match self.cases.get(end.attempt) {
+            None => {
+                let verdict = if end.base.is_none() { Verdict::Gone } else { Verdict::Unknown };
+                self.cases.set(end.attempt, Case::Ended(verdict));
+                verdict
+            }
+            Some(Case::Refused { waits, .. }) => {
+                if *waits {
+                    self.waits.leave(&end.name);
+                }
+                self.cases.set(end.attempt, Case::Ended(Verdict::Gone));
+                Verdict::Gone
+            }
+            Some(Case::Asking { run, .. } | Case::Held { run, .. }) => {
+                let number = *run;
+                self.cases.set(end.attempt, Case::Ending { run: number });
+                let Some(run) = self.runs.get_mut(number) else { return };
+                if run.waits {
+                    self.waits.leave(&run.name);
+                }
+                run.ender = ender;
+                run.machine.release(now);
+                self.renewed(number, Ok(Renewed::Lost));
+                self.pump(now, number);
+                return;
+            }
+            Some(Case::Ending { run }) => {
+                if let Some(run) = self.runs.get_mut(*run) {
+                    run.ender = ender;
+                }
+                return;
+            }
+            Some(Case::Ended(verdict)) => *verdict,
+        };
+        answer(ender, Ok(verdict));
+    }
+
+    /// A machine has given back what it had, as far as nodes answer.
+    pub(super) fn released(&mut self, now: Now, number: usize, held: Option<bool>) {
+        let Some(run) = self.runs.get_mut(number) else { return };
+        let (ender, client, was_held) = (run.ender.take(), run.client.take(), run.held);
+        let Some(client) = client else { return };
+        let (verdict, told) = match (was_held, held) {
+            (false, _) => (Verdict::Gone, Ok(Verdict::Gone)),
+            (true, Some(true)) => (Verdict::Released, Ok(Verdict::Released)),
+            (true, Some(false)) => (Verdict::Lost, Ok(Verdict::Lost)),
+            (true, None) => {
+                (Verdict::Unknown, Err(self.unavailable(now, number, "released by too few")))
+            }
+        };
+        self.cases.set(client, Case::Ended(verdict));
+        answer(ender, told);
+    }
+
+    /// A lease is lost: a majority has it no more, or its time is over. What is left of it is given
+    /// back. The client is to be told unless it finds out by its own clock.
+    pub(super) fn lost(&mut self, now: Now, number: usize, tell: bool) {
+        let Some(run) = self.runs.get_mut(number) else { return };
+        run.machine.release(now);
+        let (client, asks) = (run.client.take(), run.renewal.is_some());
+        self.renewed(number, Ok(Renewed::Lost));
+        let Some(client) = client else { return };
+        let case = self.cases.set(client, Case::Ended(Verdict::Lost));
+        if tell && !asks && matches!(case, Some(Case::Held { .. })) {
+            self.sink.send(Event::Lost { attempt: client });
+        }
+    }
+}
+
+fn answer(ender: Ender, verdict: Result<Verdict>) {
+    if let Some(ender) = ender {
+        ender.send(verdict.map(|verdict| Ended { verdict, then: None })).ok();
+    }
+}

@@ -1,0 +1,164 @@
+//! Which nodes may vote: what a client says of it, and what an operator does about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_proto::Deadline;
+use leasehold_proto::quorum::{Founding, Member, Outlook, majority};
+
+use super::node::QuorumNode;
+use super::steward::Steward;
+use crate::clock::Clock;
+use crate::{Error, ErrorKind, Result};
+
+/// How long nodes that do not answer are waited for when a quorum is founded.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often an operator hears how it goes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The nodes of a quorum as one client sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// Where each is, and what is known of it.
+    pub nodes: Vec<(String, Member)>,
+    /// Whether locks can be had.
+    pub outlook: Outlook,
+    /// The longest ttl that the nodes grant, as far as one of them was heard.
+    pub max_ttl: Option<Duration>,
+}
+
+impl Members {
+    /// What a person should know, or do; `None` while locks can be had.
+    pub fn advice(&self) -> Option<String> {
+        advice(self.outlook)
+    }
+
+    /// What is known of a node, in words: `h3:6379 does not answer`.
+    pub fn describe(&self, node: usize) -> String {
+        let Some((place, member)) = self.nodes.get(node) else { return String::new() };
+        let twin =
+            |of: usize| self.nodes.get(of).map(|(place, _)| place.clone()).unwrap_or_default();
+        format!("{place} {}", describe(*member, twin))
+    }
+
+    fn count(&self, is: impl Fn(Member) -> bool) -> usize {
+        self.nodes.iter().filter(|(_, member)| is(*member)).count()
+    }
+
+    /// The same server in two places is an error.
+    pub(super) fn refuse_twins(&self) -> Result<()> {
+        let is_twin = |(_, member): &(String, Member)| matches!(member, Member::Twin(_));
+        match self.nodes.iter().position(is_twin) {
+            None => Ok(()),
+            Some(node) => Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{}: a quorum is made of independent servers, each listed once",
+                    self.describe(node)
+                ),
+            )),
+        }
+    }
+
+    /// An error when so few answer that there is no majority.
+    pub(super) fn refuse_unreachable(&self) -> Result<()> {
+        let answered = self.count(|member| member != Member::Unknown);
+        let (all, enough) = (self.nodes.len(), majority(self.nodes.len()));
+        if answered >= enough {
+            return Ok(());
+        }
+        let silent = (0..all).filter(|node| self.nodes[*node].1 == Member::Unknown);
+        let silent: Vec<String> = silent.map(|node| self.describe(node)).collect();
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("{answered} of {all} nodes answer, {enough} must: {}", silent.join(", ")),
+        ))
+    }
+}
+
+/// What is known of a node, as the rest of a sentence; `twin` names another node.
+pub(super) fn describe(member: Member, twin: impl Fn(usize) -> String) -> String {
+    match member {
+        Member::Unknown => "does not answer".into(),
+        Member::Admitted(_) => "may vote".into(),
+        Member::Waiting(Duration::ZERO) => {
+            "may have forgotten leases, and has no vote until enough others have".into()
+        }
+        Member::Waiting(left) => format!(
+            "may have forgotten leases, and has no vote for another {} s",
+            whole_seconds(left)
+        ),
+        Member::Twin(of) => format!("is the same server as {}", twin(of)),
+    }
+}
+
+/// What a person should know, or do; `None` while locks can be had.
+pub(super) fn advice(outlook: Outlook) -> Option<String> {
+    match outlook {
+        Outlook::Open => None,
+        Outlook::Later(left) => Some(format!(
+            "a majority may vote in {} s, without anybody doing anything",
+            whole_seconds(left)
+        )),
+        Outlook::Unreachable => Some("too few nodes answer".into()),
+        Outlook::Forgotten => Some(
+            "so many nodes have no marker that nobody knows how high tokens have grown; at their \
+             first start run `leasehold quorum init`, after a loss of data `leasehold quorum init \
+             --after-loss`"
+                .into(),
+        ),
+    }
+}
+
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_millis().div_ceil(1000) as u64
+}
+
+/// Looks at the nodes as every client does when it connects, and says what it sees. A node that
+/// has no marker begins to wait by that.
+pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: Clock) -> Members {
+    let mut steward = Steward::new(nodes, max_ttl, None, clock.clone());
+    steward.settle().await;
+    steward.members(clock.now())
+}
+
+/// Sets nodes up: a first start, or a new one after more was lost than can be made up for.
+///
+/// `max_ttl` is the longest ttl that they will grant, and how long a node stays out that may have
+/// forgotten. With [`Founding::AfterLoss`] that long is waited first; `progress` hears about once a
+/// second how it goes. Nodes that are set up already stay as they are. Ends when each node votes, or
+/// does not answer.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for one server in two places; [`ErrorKind::Refused`] for a node that
+/// cannot take part until something is changed there; [`ErrorKind::Unavailable`] when fewer than a
+/// majority answer. Some nodes may be set up then; the same call goes on from there.
+pub async fn found(
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    max_ttl: Duration,
+    founding: Founding,
+    clock: Clock,
+    mut progress: impl FnMut(&Members),
+) -> Result<Members> {
+    super::connect::look_at_fitness(&nodes, &clock).await?;
+    let mut steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
+    steward.settle().await;
+    let patience = Deadline::after(clock.now(), PATIENCE);
+    let mut told = Deadline::after(clock.now(), Duration::ZERO);
+    loop {
+        let now = clock.now();
+        let members = steward.members(now);
+        members.refuse_twins()?;
+        if told.has_passed(now) {
+            progress(&members);
+            told = Deadline::after(now, TICK);
+        }
+        let waiting = members.count(|member| matches!(member, Member::Waiting(_)));
+        let silent = members.count(|member| member == Member::Unknown);
+        if waiting == 0 && (silent == 0 || patience.has_passed(now)) {
+            members.refuse_unreachable()?;
+            return Ok(members);
+        }
+        steward.step(TICK).await;
+    }
+}

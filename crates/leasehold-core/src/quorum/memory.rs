@@ -1,0 +1,321 @@
+//! Nodes in this process's memory, for tests: they can restart, forget, be slow and silent.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use leasehold_proto::quorum::{Node, Op, ProcessId, Refusal, Reply, Task, TaskReply};
+use leasehold_proto::{AttemptId, ClientId};
+
+use super::node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
+use crate::backend::{BoxFuture, Origin};
+use crate::clock::Clock;
+use crate::{Error, ErrorKind, Name, Result};
+
+/// One independent node: the machine of `leasehold-proto` as it is. Cheap to clone; clones are the
+/// same node.
+#[derive(Clone, Debug)]
+pub struct MemoryNode(Arc<Inner>);
+
+/// What is wrong with a [`MemoryNode`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Nobody listens: calls come back at once, and nothing was done.
+    Stopped,
+    /// It is there, and does nothing that was asked (it loads, is full).
+    Unfit,
+    /// Calls never arrive, and are waited for until their time is up.
+    BlackHole,
+    /// Calls are carried out, and their answers are lost.
+    Mute,
+    /// Calls are carried out after this long, also when nobody waits for them any more.
+    Slow(Duration),
+    /// Each call is carried out once more together with the next one.
+    Repeats,
+}
+
+#[derive(Debug)]
+struct Inner {
+    place: String,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    node: Node<Name>,
+    fault: NodeFault,
+    /// Who was granted a lock last, and when (Unix, in milliseconds).
+    people: BTreeMap<Name, (AttemptId, Arc<Origin>, u64)>,
+    waiters: HashMap<Name, HashSet<ClientId>>,
+    sinks: HashMap<ClientId, NodeSink>,
+    steps: u64,
+    /// The call before, for a node that repeats.
+    before: Vec<(ProcessId, Name, Op)>,
+}
+
+/// One client's connection to a node.
+#[derive(Debug)]
+struct Connection {
+    node: MemoryNode,
+    client: OnceLock<ClientId>,
+}
+
+impl MemoryNode {
+    /// A node without data that goes by the system's clock; `place` is its name for people.
+    pub fn new(place: impl Into<String>) -> Self {
+        Self::with_clock(place, Clock::system())
+    }
+
+    /// A node without data whose leases end by this clock.
+    pub fn with_clock(place: impl Into<String>, clock: Clock) -> Self {
+        let state = State {
+            node: Node::new(random_process()),
+            fault: NodeFault::None,
+            people: BTreeMap::new(),
+            waiters: HashMap::new(),
+            sinks: HashMap::new(),
+            steps: 0,
+            before: Vec::new(),
+        };
+        Self(Arc::new(Inner { place: place.into(), clock, state: Mutex::new(state) }))
+    }
+
+    /// A new connection, for one client.
+    pub fn connect(&self) -> Arc<dyn QuorumNode> {
+        Arc::new(Connection { node: self.clone(), client: OnceLock::new() })
+    }
+
+    /// From now on this is wrong with it.
+    pub fn set_fault(&self, fault: NodeFault) {
+        self.state().fault = fault;
+    }
+
+    /// Another process with the same data; connections are made anew.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.node.restart(random_process());
+        state.waiters.clear();
+        for sink in state.sinks.values() {
+            sink.send(NodeEvent::Reset);
+        }
+    }
+
+    /// All data is lost, and nobody is told.
+    pub fn forget(&self) {
+        let mut state = self.state();
+        state.node.forget();
+        state.people.clear();
+    }
+
+    /// How many steps it has carried out.
+    pub fn steps(&self) -> u64 {
+        self.state().steps
+    }
+
+    /// How many locks are taken here now.
+    pub fn leases(&self) -> usize {
+        let (now, state) = (self.0.clock.now(), self.state());
+        state.people.keys().filter(|name| state.node.lease(now, name).is_some()).count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out(
+        &self,
+        client: Option<ClientId>,
+        process: ProcessId,
+        steps: &[Step],
+    ) -> Vec<Reply> {
+        let now = self.0.clock.now();
+        let state = &mut *self.state();
+        if state.fault == NodeFault::Repeats {
+            for (process, name, op) in std::mem::take(&mut state.before) {
+                state.node.handle(now, process, &name, op);
+            }
+            state.before = steps.iter().map(|step| (process, step.name.clone(), step.op)).collect();
+        }
+        state.steps += steps.len() as u64;
+        let one = |step: &Step| {
+            let reply = state.node.handle(now, process, &step.name, step.op);
+            match (reply, step.op) {
+                (Reply::Granted(_), Op::Acquire { attempt, .. })
+                | (Reply::Healed, Op::Renew { attempt, .. }) => {
+                    let person = (attempt, step.origin.clone(), now.unix_ms());
+                    state.people.insert(step.name.clone(), person);
+                }
+                (Reply::Busy { .. }, _) => {
+                    if let Some(client) = client.filter(|_| step.wait) {
+                        state.waiters.entry(step.name.clone()).or_default().insert(client);
+                    }
+                }
+                (Reply::Released, _) => {
+                    let free = state.node.lease(now, &step.name).is_none();
+                    let waiters = free.then(|| state.waiters.remove(&step.name)).flatten();
+                    for waiter in waiters.into_iter().flatten() {
+                        if let Some(sink) = state.sinks.get(&waiter) {
+                            sink.send(NodeEvent::Freed(step.name.clone()));
+                        }
+                    }
+                }
+                _ => {}
+            }
+            reply
+        };
+        steps.iter().map(one).collect()
+    }
+
+    fn task(&self, task: Task) -> TaskReply {
+        let node = &mut self.state().node;
+        let refused = TaskReply::Refused;
+        match task {
+            Task::Look => TaskReply::Look(node.look()),
+            Task::Propose { process, nonce, max_ttl } => node
+                .propose(process, nonce, max_ttl)
+                .map_or_else(refused, |marker| TaskReply::Marker(Some(marker))),
+            Task::High { process } => node
+                .high(process)
+                .map_or_else(refused, |(high, max_ttl)| TaskReply::High { high, max_ttl }),
+            Task::Admit { process, nonce, floor } => {
+                node.admit(process, nonce, floor).map_or_else(refused, TaskReply::Marker)
+            }
+        }
+    }
+
+    /// Does what the fault says with a call: `None` when no answer comes.
+    async fn under_fault<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (fault, clock) = (self.state().fault, &self.0.clock);
+        match fault {
+            NodeFault::None | NodeFault::Repeats | NodeFault::Unfit => Some(call(self)),
+            NodeFault::Stopped => None,
+            NodeFault::BlackHole => {
+                clock.sleep(limit).await;
+                None
+            }
+            NodeFault::Mute => {
+                call(self);
+                clock.sleep(limit).await;
+                None
+            }
+            NodeFault::Slow(time) => {
+                let node = self.clone();
+                let calling = tokio::spawn(async move {
+                    node.0.clock.sleep(time).await;
+                    call(&node)
+                });
+                let until = crate::Deadline::after(clock.now(), limit);
+                clock.within(Some(until), calling).await.and_then(std::result::Result::ok)
+            }
+        }
+    }
+}
+
+/// How long tasks and questions are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl QuorumNode for Connection {
+    fn place(&self) -> String {
+        self.node.0.place.clone()
+    }
+
+    fn attach(&self, client: ClientId, events: NodeSink) {
+        if self.client.set(client).is_ok() {
+            self.node.state().sinks.insert(client, events);
+        }
+    }
+
+    fn steps(
+        &self,
+        process: ProcessId,
+        steps: Vec<Step>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Vec<Reply>> {
+        let client = self.client.get().copied();
+        let fault = self.node.state().fault;
+        match fault {
+            NodeFault::None | NodeFault::Repeats => {
+                let replies = self.node.carry_out(client, process, &steps);
+                Box::pin(std::future::ready(replies))
+            }
+            NodeFault::Stopped | NodeFault::Unfit => {
+                let replies = vec![Reply::Refused(Refusal::Unfit); steps.len()];
+                Box::pin(std::future::ready(replies))
+            }
+            _ => Box::pin(async move {
+                let count = steps.len();
+                let call = move |node: &MemoryNode| node.carry_out(client, process, &steps);
+                let replies = self.node.under_fault(limit, call).await;
+                replies.unwrap_or_else(|| vec![Reply::Unknown; count])
+            }),
+        }
+    }
+
+    fn task(&self, task: Task) -> BoxFuture<'_, TaskReply> {
+        Box::pin(async move {
+            let reply = self.node.under_fault(PATIENCE, move |node| node.task(task)).await;
+            reply.unwrap_or(TaskReply::Unknown)
+        })
+    }
+
+    fn leases<'a>(&'a self, names: &'a [Name]) -> BoxFuture<'a, Result<Vec<Option<NodeLease>>>> {
+        let names = names.to_vec();
+        Box::pin(async move {
+            let look = move |node: &MemoryNode| {
+                let (now, state) = (node.0.clock.now(), node.state());
+                let lease = |name: &Name| {
+                    let lease = state.node.lease(now, name)?;
+                    let (_, origin, since_unix_ms) = state.people.get(name)?;
+                    Some(NodeLease {
+                        holder: origin.holder(lease.attempt),
+                        counter: lease.counter,
+                        since_unix_ms: *since_unix_ms,
+                        remaining: lease.remaining,
+                    })
+                };
+                names.iter().map(lease).collect()
+            };
+            self.node.under_fault(PATIENCE, look).await.ok_or_else(no_answer)
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        let prefix = prefix.to_owned();
+        Box::pin(async move {
+            let look = move |node: &MemoryNode| {
+                let state = node.state();
+                let named = state.people.keys().filter(|name| name.as_str().starts_with(&prefix));
+                named.take(limit).cloned().collect()
+            };
+            self.node.under_fault(PATIENCE, look).await.ok_or_else(no_answer)
+        })
+    }
+
+    fn fitness(&self) -> BoxFuture<'_, Fitness> {
+        Box::pin(std::future::ready(Fitness::default()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.get() {
+            self.node.state().sinks.remove(client);
+        }
+    }
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorKind::Unavailable, "does not answer")
+}
+
+fn random_process() -> ProcessId {
+    ProcessId::from_bytes(std::array::from_fn(|_| fastrand::u8(..)))
+}

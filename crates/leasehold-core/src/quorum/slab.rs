@@ -1,0 +1,55 @@
+//! Things that are known by a number while they exist.
+
+/// Places for things; a number is used again when its thing has gone.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Keeps a thing, and says its number.
+    pub(super) fn insert(&mut self, thing: T) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                if let Some(place) = self.places.get_mut(at) {
+                    *place = Some(thing);
+                }
+                at
+            }
+            None => {
+                self.places.push(Some(thing));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&T> {
+        self.places.get(at)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.places.get_mut(at)?.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, at: usize) -> Option<T> {
+        let thing = self.places.get_mut(at)?.take()?;
+        self.free.push(at);
+        Some(thing)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    /// The numbers of all things.
+    pub(super) fn numbers(&self) -> Vec<usize> {
+        (0..self.places.len()).filter(|at| self.get(*at).is_some()).collect()
+    }
+}

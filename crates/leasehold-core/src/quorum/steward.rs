@@ -1,0 +1,192 @@
+//! Runs the admission of a client's nodes: carries its tasks to them, and their answers back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use leasehold_proto::quorum::{
+    Admission, Founding, Marker, Member, Outlook, ProcessId, Task, TaskReply,
+};
+use leasehold_proto::{Deadline, Now};
+
+use super::members::Members;
+use super::node::QuorumNode;
+use crate::backend::BoxFuture;
+use crate::clock::Clock;
+
+/// How long a node is waited for at one task.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// The answer to a task: from which node, its number, and what.
+pub(super) type Answer = (usize, u32, TaskReply);
+
+/// An [`Admission`] with the nodes that it is about.
+pub(super) struct Steward {
+    clock: Clock,
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    admission: Admission,
+    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Tasks under way at each node.
+    busy: Vec<usize>,
+    /// The longest ttl that each node's marker allows.
+    max_ttls: Vec<Option<Duration>>,
+}
+
+impl fmt::Debug for Steward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steward").field("admission", &self.admission).finish_non_exhaustive()
+    }
+}
+
+impl Steward {
+    pub(super) fn new(
+        nodes: Vec<Arc<dyn QuorumNode>>,
+        max_ttl: Duration,
+        founding: Option<Founding>,
+        clock: Clock,
+    ) -> Self {
+        let admission = Admission::new(clock.now(), nodes.len(), max_ttl, founding);
+        let mut steward = Self {
+            admission,
+            calls: FuturesUnordered::new(),
+            busy: vec![0; nodes.len()],
+            max_ttls: vec![None; nodes.len()],
+            clock,
+            nodes,
+        };
+        steward.dispatch();
+        steward
+    }
+
+    /// The next answer; `None` when nothing is under way. To be given to [`Self::handle`].
+    pub(super) async fn answer(&mut self) -> Option<Answer> {
+        self.calls.next().await
+    }
+
+    pub(super) fn handle(&mut self, now: Now, (node, serial, reply): Answer) {
+        if let Some(busy) = self.busy.get_mut(node) {
+            *busy = busy.saturating_sub(1);
+        }
+        if let Some(max_ttl) = self.max_ttls.get_mut(node) {
+            match marker(reply) {
+                Some(marker) if marker.admitted => *max_ttl = Some(marker.max_ttl),
+                _ => {}
+            }
+        }
+        self.admission.handle_reply(now, node, serial, reply, fastrand::u64(..));
+        self.dispatch();
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        self.admission.handle_timeout(now);
+        self.dispatch();
+    }
+
+    pub(super) fn poll_timeout(&self, now: Now) -> Option<Deadline> {
+        self.admission.poll_timeout(now)
+    }
+
+    /// A node may be another one than it was.
+    pub(super) fn doubt(&mut self, now: Now, node: usize) {
+        self.admission.handle_doubt(now, node);
+        self.dispatch();
+    }
+
+    /// Goes on until nothing is under way: each node has said who it is, or has not answered.
+    pub(super) async fn settle(&mut self) {
+        while let Some(answer) = self.answer().await {
+            self.handle(self.clock.now(), answer);
+        }
+    }
+
+    /// Goes on until something has happened, or for `time`.
+    pub(super) async fn step(&mut self, time: Duration) {
+        let now = self.clock.now();
+        let tick = Deadline::after(now, time);
+        let until = self.poll_timeout(now).map_or(tick, |due| due.min(tick));
+        tokio::select! {
+            biased;
+            Some(answer) = self.calls.next() => self.handle(self.clock.now(), answer),
+            () = self.clock.sleep_until(until) => {}
+        }
+        self.handle_timeout(self.clock.now());
+    }
+
+    /// The process that votes for a node.
+    pub(super) fn process(&self, node: usize) -> Option<ProcessId> {
+        self.admission.process(node)
+    }
+
+    /// A node is just being asked who it is.
+    pub(super) fn asks(&self, node: usize) -> bool {
+        self.busy.get(node).is_some_and(|busy| *busy > 0)
+    }
+
+    pub(super) fn member(&self, now: Now, node: usize) -> Member {
+        self.admission.member(now, node)
+    }
+
+    pub(super) fn outlook(&self, now: Now) -> Outlook {
+        self.admission.outlook(now)
+    }
+
+    /// The longest ttl that the nodes have agreed on, as far as it is known.
+    pub(super) fn max_ttl(&self) -> Option<Duration> {
+        self.max_ttls.iter().copied().flatten().min()
+    }
+
+    /// A node has said what it grants at most.
+    pub(super) fn learn_max_ttl(&mut self, node: usize, max_ttl: Duration) {
+        if let Some(known) = self.max_ttls.get_mut(node) {
+            *known = Some(max_ttl);
+        }
+    }
+
+    pub(super) fn place(&self, node: usize) -> String {
+        self.nodes.get(node).map(|node| node.place()).unwrap_or_default()
+    }
+
+    /// All that is known.
+    pub(super) fn members(&self, now: Now) -> Members {
+        let member = |(number, node): (usize, &Arc<dyn QuorumNode>)| {
+            (node.place(), self.member(now, number))
+        };
+        Members {
+            nodes: self.nodes.iter().enumerate().map(member).collect(),
+            outlook: self.outlook(now),
+            max_ttl: self.max_ttl(),
+        }
+    }
+
+    /// Sends what is to be done.
+    fn dispatch(&mut self) {
+        while let Some((number, serial, task)) = self.admission.poll_task() {
+            let Some(node) = self.nodes.get(number).cloned() else { continue };
+            if let Some(busy) = self.busy.get_mut(number) {
+                *busy += 1;
+            }
+            self.calls.push(Box::pin(carry_out(self.clock.clone(), node, number, serial, task)));
+        }
+    }
+}
+
+async fn carry_out(
+    clock: Clock,
+    node: Arc<dyn QuorumNode>,
+    number: usize,
+    serial: u32,
+    task: Task,
+) -> Answer {
+    let limit = Deadline::after(clock.now(), LIMIT);
+    let reply = clock.within(Some(limit), node.task(task)).await;
+    (number, serial, reply.unwrap_or(TaskReply::Unknown))
+}
+
+fn marker(reply: TaskReply) -> Option<Marker> {
+    match reply {
+        TaskReply::Look(look) => look.current(),
+        TaskReply::Marker(marker) => marker,
+        _ => None,
+    }
+}

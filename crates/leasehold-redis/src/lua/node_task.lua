@@ -1,0 +1,36 @@
+-- One step of an admission. KEYS: the node's own key. ARGV: one of
+--   P nonce(16) max_ttl_ms(8)   propose: a marker that waits, unless this process has one already
+--   H                           say how high the counters have grown; from an admitted node only
+--   A nonce(16) floor(16)       admit, if the marker is still the one that was proposed
+-- Answer: the node's key as it is then; nothing, where there is no marker of this process
+-- | W not admitted | X not ours | V of a newer version
+local sub, call = string.sub, redis.call
+local key, arg = KEYS[1], ARGV[1]
+local node = redis.pcall('GET', key)
+if type(node) == 'table' then
+  if not string.find(node.err, 'WRONGTYPE') then error(node) end
+  return 'X'
+end
+if node and (sub(node, 1, 2) ~= 'N1' or #node ~= 83) then
+  return string.find(node, '^N[2-9]') and 'V' or 'X'
+end
+local mine = node and sub(node, 4, 43) == RUN_ID
+local op = sub(arg, 1, 1)
+if op == 'P' then
+  if not mine then
+    local high = node and sub(node, 68, 83) or '0000000000000000'
+    node = 'N1W' .. RUN_ID .. sub(arg, 2, 25) .. high
+    call('SET', key, node)
+  end
+  return node
+end
+if op == 'H' then
+  return mine and sub(node, 3, 3) == 'A' and node or 'W'
+end
+if not mine then return '' end
+if sub(node, 44, 59) == sub(arg, 2, 17) then
+  local high, floor = sub(node, 68, 83), sub(arg, 18, 33)
+  node = 'N1A' .. sub(node, 4, 67) .. (floor > high and floor or high)
+  call('SET', key, node)
+end
+return node

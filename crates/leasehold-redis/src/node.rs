@@ -1,0 +1,323 @@
+//! One Redis server as a node of a quorum.
+
+mod fitness;
+mod wire;
+mod words;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::BoxFuture;
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::quorum::{Look, Op, ProcessId, Refusal, Reply, Task, TaskReply};
+use leasehold_core::quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
+use leasehold_core::{ClientId, Deadline, Name, Result};
+use redis::{Cmd, Value};
+
+use crate::address::Address;
+use crate::error::{foreign, is_no_script, strange};
+use crate::key::Keys;
+use crate::push;
+use crate::scan::Scan;
+use crate::script::{NodeScripts, Script};
+use crate::supervisor::{Line, Listener, Live, Order};
+use wire::{Failure, Wire};
+
+/// How long a task may take; whoever gave it waits for a second.
+const TASK_LIMIT: Duration = Duration::from_millis(900);
+/// How long a question for people may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Records read by one script.
+const READ: usize = 250;
+
+const LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
+
+/// One independent Redis server, with a connection that is made when it can be.
+#[derive(Debug)]
+pub struct RedisNode {
+    wire: Wire,
+    keys: Keys,
+    /// Of its marker and its high-water mark.
+    key: String,
+    place: String,
+    /// Those of the process that was spoken to last.
+    scripts: Mutex<Option<Arc<NodeScripts>>>,
+}
+
+impl RedisNode {
+    /// Begins to connect.
+    pub(crate) fn start(address: Address, clock: Clock) -> Self {
+        let keys = Keys::new(&address.prefix);
+        let (key, place) = (keys.node(), address.place);
+        let wire = Wire::start(address.client, clock);
+        Self { wire, keys, key, place, scripts: Mutex::default() }
+    }
+
+    fn scripts(&self, process: ProcessId) -> Arc<NodeScripts> {
+        let mut known = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(scripts) if scripts.process == process => scripts.clone(),
+            _ => known.insert(Arc::new(NodeScripts::new(process))).clone(),
+        }
+    }
+
+    /// Calls a script of one process. Another one does not know it, and is not told: that is for
+    /// the admission to look at. The same one may have been told to forget its scripts.
+    async fn call(
+        &self,
+        live: &Live,
+        scripts: &NodeScripts,
+        command: Cmd,
+        until: Deadline,
+    ) -> Result<Value, Failure> {
+        let command = Arc::new(command);
+        match self.wire.send(live, command.clone(), until).await {
+            Err(Failure::Answer(error)) if is_no_script(&error) => {
+                if self.process(live, until).await? != scripts.process {
+                    return Err(Failure::Stranger);
+                }
+                self.load(live, scripts, until).await?;
+                self.wire.send(live, command, until).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Which process answers on this connection.
+    async fn process(&self, live: &Live, until: Deadline) -> Result<ProcessId, Failure> {
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let info = text(self.wire.send(live, info.into(), until).await?)?;
+        let id = fitness::field(&info, "run_id").and_then(ProcessId::parse);
+        id.ok_or_else(|| Failure::Unknown(strange("INFO server has no run_id")))
+    }
+
+    async fn load(
+        &self,
+        live: &Live,
+        scripts: &NodeScripts,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        let loads = scripts.all().map(|script| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.code());
+            self.wire.send(live, load.into(), until)
+        });
+        futures_util::future::try_join_all(loads).await.map(drop)
+    }
+
+    async fn carry_out(&self, process: ProcessId, steps: &[Step], until: Deadline) -> Vec<Reply> {
+        let all: Vec<&Step> = steps.iter().collect();
+        let scripts = self.scripts(process);
+        let grants = |step: &&Step| matches!(step.op, Op::Acquire { .. });
+        let script = match all.iter().any(grants) {
+            true => &scripts.steps,
+            false => &scripts.keeping,
+        };
+        match self.call_steps(&scripts, script, &all, until).await {
+            Err(failure) if failure.is_full() => {
+                // Nothing was done; what needs no room is done all the same.
+                let rest: Vec<&Step> = all.iter().copied().filter(|step| !grants(step)).collect();
+                let mut kept = match rest.is_empty() {
+                    true => Vec::new(),
+                    false => {
+                        let kept = self.call_steps(&scripts, &scripts.keeping, &rest, until).await;
+                        kept.unwrap_or_else(|failure| vec![failure.reply(); rest.len()])
+                    }
+                }
+                .into_iter();
+                let reply = |step: &&Step| match grants(step) {
+                    true => Reply::Refused(Refusal::Unfit),
+                    false => kept.next().unwrap_or(Reply::Unknown),
+                };
+                all.iter().map(reply).collect()
+            }
+            Err(failure) => vec![failure.reply(); steps.len()],
+            Ok(replies) => replies,
+        }
+    }
+
+    async fn call_steps(
+        &self,
+        scripts: &NodeScripts,
+        script: &Script,
+        steps: &[&Step],
+        until: Deadline,
+    ) -> Result<Vec<Reply>, Failure> {
+        let live = self.wire.live()?;
+        let command = words::command(script, &self.key, &self.keys, steps);
+        let answer = text(self.call(&live, scripts, command, until).await?)?;
+        Ok(words::replies(&answer, steps.len()))
+    }
+
+    async fn carry_out_task(&self, task: Task) -> Result<TaskReply, Failure> {
+        let until = Deadline::after(self.wire.now(), TASK_LIMIT);
+        let live = self.wire.up(TASK_LIMIT).await?;
+        let (process, argument) = match task {
+            Task::Look => return self.look(&live, until).await.map(TaskReply::Look),
+            Task::Propose { process, nonce, max_ttl } => (process, words::propose(nonce, max_ttl)),
+            Task::High { process } => (process, "H".to_owned()),
+            Task::Admit { process, nonce, floor } => (process, words::admit(nonce, floor)),
+        };
+        let scripts = self.scripts(process);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(scripts.task.hash()).arg(1).arg(&self.key).arg(argument);
+        let answer = text(self.call(&live, &scripts, command, until).await?)?;
+        match (task, answer.as_str()) {
+            (_, "W") => Ok(TaskReply::Refused(Refusal::NotAdmitted)),
+            (_, "") => Ok(TaskReply::Marker(None)),
+            (Task::High { .. }, record) => {
+                let (marker, high) = self.record(record)?;
+                Ok(TaskReply::High { high, max_ttl: marker.max_ttl })
+            }
+            (_, record) => Ok(TaskReply::Marker(Some(self.record(record)?.0))),
+        }
+    }
+
+    /// Asks which process answers, and for its marker; makes the scripts known to it.
+    async fn look(&self, live: &Live, until: Deadline) -> Result<Look, Failure> {
+        let process = self.process(live, until).await?;
+        let mut get = redis::cmd("GET");
+        get.arg(&self.key);
+        let marker = match self.wire.send(live, get.into(), until).await? {
+            Value::Nil => None,
+            record => Some(self.record(&text(record)?)?.0),
+        };
+        self.load(live, &self.scripts(process), until).await?;
+        Ok(Look { process, marker })
+    }
+
+    fn record(&self, text: &str) -> Result<words::Record, Failure> {
+        words::record(text).ok_or_else(|| {
+            let newer = text == "V" || words::is_newer(text, 'N');
+            Failure::Unknown(foreign(if newer { b'V' } else { b'F' }, &self.key))
+        })
+    }
+
+    async fn leases_of(&self, names: &[Name]) -> Result<Vec<Option<NodeLease>>, Failure> {
+        let live = self.wire.up(LIMIT).await?;
+        let mut leases = Vec::new();
+        for page in names.chunks(READ) {
+            let mut command = redis::cmd("EVAL");
+            command.arg(LEASES).arg(page.len());
+            for name in page {
+                command.arg(self.keys.of(name));
+            }
+            let until = Deadline::after(self.wire.now(), LIMIT);
+            let answer = self.wire.send(&live, command.into(), until).await?;
+            let Value::Array(answers) = answer else {
+                return Err(Failure::Unknown(strange(answer)));
+            };
+            let (now, records) = answers.split_first().ok_or_else(|| strange("no time"))?;
+            let now = words::number(&text(now.clone())?)?;
+            for (name, record) in page.iter().zip(records) {
+                let lease = words::lease(&self.keys.of(name), record, now);
+                // What is not ours is an answer about itself, and no obstacle to the others.
+                leases.push(if names.len() == 1 { lease? } else { lease.unwrap_or_default() });
+            }
+        }
+        Ok(leases)
+    }
+
+    async fn names_of(&self, prefix: &str) -> Result<Vec<Name>, Failure> {
+        let live = self.wire.up(LIMIT).await?;
+        let mut scan = Scan::new(&self.keys, prefix);
+        while let Some(command) = scan.next() {
+            let until = Deadline::after(self.wire.now(), LIMIT);
+            scan.take(self.wire.send(&live, command.into(), until).await?)?;
+        }
+        Ok(scan.names())
+    }
+}
+
+impl QuorumNode for RedisNode {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn attach(&self, client: ClientId, events: NodeSink) {
+        let hints = Hints { keys: self.keys.clone(), events };
+        self.wire.order(Order::Subscribe(push::channel(client), Arc::new(hints)));
+    }
+
+    fn steps(
+        &self,
+        process: ProcessId,
+        steps: Vec<Step>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Vec<Reply>> {
+        let until = Deadline::after(self.wire.now(), limit);
+        Box::pin(async move { self.carry_out(process, &steps, until).await })
+    }
+
+    fn task(&self, task: Task) -> BoxFuture<'_, TaskReply> {
+        Box::pin(async move {
+            match self.carry_out_task(task).await {
+                Ok(reply) => reply,
+                Err(Failure::Stranger) => TaskReply::Refused(Refusal::Stranger),
+                Err(failure) => {
+                    tracing::debug!(place = %self.place, error = %failure.error(), "no answer");
+                    TaskReply::Unknown
+                }
+            }
+        })
+    }
+
+    fn leases<'a>(&'a self, names: &'a [Name]) -> BoxFuture<'a, Result<Vec<Option<NodeLease>>>> {
+        Box::pin(async move { self.leases_of(names).await.map_err(Failure::error) })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move {
+            let mut names = self.names_of(prefix).await.map_err(Failure::error)?;
+            names.truncate(limit);
+            Ok(names)
+        })
+    }
+
+    fn fitness(&self) -> BoxFuture<'_, Fitness> {
+        Box::pin(async move {
+            if let Line::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
+                return fitness::of_no_connection(cause);
+            }
+            let mut info = redis::cmd("INFO");
+            info.arg("server").arg("memory").arg("replication");
+            let asked = self.wire.now();
+            let until = Deadline::after(asked, TASK_LIMIT);
+            let answer = match self.wire.live() {
+                Ok(live) => self.wire.send(&live, info.into(), until).await.and_then(text),
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Ok(info) => fitness::of(&info, asked, self.wire.now()),
+                Err(failure) => fitness::of_no_info(failure),
+            }
+        })
+    }
+}
+
+/// Understands what the node's server pushes.
+#[derive(Debug)]
+struct Hints {
+    keys: Keys,
+    events: NodeSink,
+}
+
+impl Listener for Hints {
+    fn message(&self, payload: &[u8]) {
+        let key = std::str::from_utf8(payload).ok().and_then(|text| text.strip_prefix('F'));
+        if let Some(name) = key.and_then(|key| self.keys.name(key)) {
+            self.events.send(NodeEvent::Freed(name));
+        }
+    }
+
+    fn subscribed(&self) {
+        self.events.send(NodeEvent::Reset);
+    }
+
+    fn broken(&self) {}
+}
+
+fn text(value: Value) -> Result<String, Failure> {
+    redis::from_redis_value(value).map_err(|error| Failure::Unknown(strange(error.to_string())))
+}

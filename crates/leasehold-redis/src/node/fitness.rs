@@ -1,0 +1,122 @@
+//! Whether a server can be a node of a quorum, from what its `INFO` says.
+
+use std::time::Duration;
+
+use leasehold_core::quorum::Fitness;
+use leasehold_core::{Error, ErrorKind, Now};
+
+use super::wire::Failure;
+
+/// Clocks further apart than this are worth a word; an hour apart, tokens are refused.
+const FAR: Duration = Duration::from_secs(10);
+
+/// A field of `INFO`.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
+}
+
+/// By the sections server, memory and replication; when they were asked for and came.
+pub(super) fn of(info: &str, asked: Now, came: Now) -> Fitness {
+    let mut fitness = Fitness { refusal: refusal(info), warnings: Vec::new() };
+    if field(info, "maxmemory_policy").is_none() {
+        fitness.warnings.push(
+            "INFO does not say whether it evicts keys; see to it that maxmemory-policy is noeviction"
+                .to_owned(),
+        );
+    }
+    let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<u64>().ok());
+    if let Some(server_us) = server_us {
+        let far = FAR.as_micros() as u64;
+        let ahead = server_us.saturating_sub(came.unix_us());
+        let behind = asked.unix_us().saturating_sub(server_us);
+        for (by, how) in [(ahead, "ahead of"), (behind, "behind")] {
+            if by > far {
+                let by = Duration::from_secs(by / 1_000_000);
+                fitness.warnings.push(format!(
+                    "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
+                ));
+            }
+        }
+    }
+    fitness
+}
+
+fn refusal(info: &str) -> Option<Error> {
+    let refused = |what: String| Some(Error::new(ErrorKind::Refused, what));
+    if field(info, "run_id").is_none() {
+        return refused(
+            "INFO does not say which process answers (run_id); without it nobody can tell whether \
+             it has forgotten leases"
+                .to_owned(),
+        );
+    }
+    if field(info, "role").is_some_and(|role| role != "master") {
+        return refused("the server is a replica, which cannot vote; name its master".to_owned());
+    }
+    match field(info, "maxmemory_policy") {
+        Some("noeviction") | None => None,
+        Some(policy) => refused(format!(
+            "maxmemory-policy is {policy}, so that the server may throw leases away; set \
+             maxmemory-policy noeviction"
+        )),
+    }
+}
+
+/// There is no connection: a person must act when the server has refused one.
+pub(super) fn of_no_connection(cause: Error) -> Fitness {
+    let refused = matches!(cause.kind(), ErrorKind::Refused | ErrorKind::Unsupported);
+    Fitness { refusal: refused.then_some(cause), warnings: Vec::new() }
+}
+
+/// The server does not tell.
+pub(super) fn of_no_info(failure: Failure) -> Fitness {
+    let forbidden = matches!(&failure, Failure::Answer(error) if error.code() == Some("NOPERM"));
+    let refusal = forbidden.then(|| {
+        let what = "the user may not call INFO, which says which process answers; allow +info";
+        let error = failure.error();
+        Error::new(ErrorKind::Refused, what).with_source(error)
+    });
+    Fitness { refusal, warnings: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: &str = "# Server\r\nrun_id:1\r\nserver_time_usec:1000000000000\r\nrole:master\r\n\
+                         maxmemory_policy:noeviction\r\n";
+
+    fn at(seconds: u64) -> Now {
+        Now { steady_ns: 0, wall_ns: seconds * 1_000_000_000 }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_to_do() {
+        let now = at(1_000_000);
+        assert!(of(SOUND, now, now).refusal.is_none());
+        for (from, to, says) in [
+            ("noeviction", "allkeys-lru", "set maxmemory-policy noeviction"),
+            ("role:master", "role:slave", "name its master"),
+            ("run_id", "x", "run_id"),
+        ] {
+            let refusal = of(&SOUND.replace(from, to), now, now).refusal.unwrap();
+            assert!(refusal.to_string().contains(says), "{refusal}");
+            assert_eq!(refusal.kind(), ErrorKind::Refused);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_and_a_clock_far_off_are_warnings() {
+        let says = |info: &str, seconds, says: &str| {
+            let Fitness { refusal, warnings } = of(info, at(seconds), at(seconds));
+            assert!(refusal.is_none());
+            assert_eq!(warnings.len(), usize::from(!says.is_empty()), "{warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains(says)), "{warnings:?}");
+        };
+        says(SOUND, 1_000_009, "");
+        says(SOUND, 999_000, "1000s ahead of");
+        says(SOUND, 1_000_060, "60s behind");
+        says(&SOUND.replace("maxmemory_policy", "x"), 1_000_000, "noeviction");
+    }
+}

@@ -1,0 +1,160 @@
+//! The way to one node: commands with short time limits, and what it means when one fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::quorum::{Refusal, Reply};
+use leasehold_core::{Deadline, Error, ErrorKind, Now};
+use redis::{Client, Cmd, RedisError, RedisResult, Value};
+use tokio::sync::{mpsc, watch};
+
+use crate::error::from_redis;
+use crate::supervisor::{Line, Live, Order, Supervisor, send};
+
+/// A connection on which an answer takes longer than this is given up.
+const BROKEN_AFTER: Duration = Duration::from_secs(1);
+/// What a server says before it begins: nothing was done.
+const REFUSALS: &[&str] = &[
+    "BUSY",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "OOM",
+    "READONLY",
+];
+
+/// Why a command was not answered as it should be.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Another process answers than the one that was meant. Nothing was done.
+    Stranger,
+    /// There is no connection. Nothing was sent.
+    Down(Error),
+    /// The server has said why it did nothing.
+    Answer(RedisError),
+    /// Whether it was done is not known.
+    Unknown(Error),
+}
+
+impl Failure {
+    /// The server has no memory left.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Answer(error) if error.code() == Some("OOM"))
+    }
+
+    /// What each step is answered.
+    pub(super) fn reply(&self) -> Reply {
+        match self {
+            Self::Stranger => Reply::Refused(Refusal::Stranger),
+            Self::Down(_) | Self::Answer(_) => Reply::Refused(Refusal::Unfit),
+            Self::Unknown(_) => Reply::Unknown,
+        }
+    }
+
+    pub(super) fn error(self) -> Error {
+        match self {
+            Self::Stranger => Error::new(ErrorKind::Unavailable, Refusal::Stranger.to_string()),
+            Self::Down(error) | Self::Unknown(error) => error,
+            Self::Answer(error) => from_redis(error),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Unknown(error)
+    }
+}
+
+/// One connection, made anew when it breaks.
+#[derive(Debug)]
+pub(super) struct Wire {
+    line: watch::Receiver<Line>,
+    orders: mpsc::UnboundedSender<Order>,
+    clock: Clock,
+}
+
+impl Wire {
+    /// Begins to connect.
+    pub(super) fn start(client: Client, clock: Clock) -> Self {
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let line = Supervisor::start_lazily(client, clock.clone(), receiver);
+        Self { line, orders, clock }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        self.orders.send(order).ok();
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn live(&self) -> Result<Live, Failure> {
+        self.line.borrow().live().map_err(Failure::Down)
+    }
+
+    /// The connection, waited for while one is being made.
+    pub(super) async fn up(&self, limit: Duration) -> Result<Live, Failure> {
+        self.settled(limit).await.live().map_err(Failure::Down)
+    }
+
+    /// How things stand, as soon as it is known whether a connection can be made.
+    pub(super) async fn settled(&self, limit: Duration) -> Line {
+        let mut line = self.line.clone();
+        let known = line.wait_for(|line| !matches!(line, Line::Down(None)));
+        match tokio::time::timeout(limit, known).await {
+            Ok(Ok(line)) => line.clone(),
+            _ => self.line.borrow().clone(),
+        }
+    }
+
+    /// Sends one command on this connection.
+    pub(super) async fn send(
+        &self,
+        live: &Live,
+        command: Arc<Cmd>,
+        until: Deadline,
+    ) -> Result<Value, Failure> {
+        let mut connection = live.connection.clone();
+        let mut calling = Box::pin(async move { send(&mut connection, &command).await });
+        let limit = until.remaining(self.now());
+        match tokio::time::timeout(limit, &mut calling).await {
+            Ok(answer) => answer.map_err(|error| self.sort(error, live.epoch)),
+            Err(_elapsed) => {
+                // A server may be slower than our patience; one that is silent for long is gone.
+                tokio::spawn(late(calling, self.orders.clone(), live.epoch));
+                let what = format!("the server did not answer in {limit:?}");
+                Err(Failure::Unknown(Error::new(ErrorKind::Unavailable, what)))
+            }
+        }
+    }
+
+    fn sort(&self, error: RedisError, epoch: u64) -> Failure {
+        let code = error.code().unwrap_or_default();
+        if code == "READONLY" {
+            // It was demoted: by its name another server may be reached by now.
+            self.order(Order::Broken(epoch));
+        }
+        match REFUSALS.contains(&code) {
+            true => Failure::Answer(error),
+            false => Failure::Unknown(from_redis(error)),
+        }
+    }
+}
+
+async fn late(
+    calling: impl Future<Output = RedisResult<Value>> + Unpin,
+    orders: mpsc::UnboundedSender<Order>,
+    epoch: u64,
+) {
+    if tokio::time::timeout(BROKEN_AFTER, calling).await.is_err() {
+        orders.send(Order::Broken(epoch)).ok();
+    }
+}

@@ -1,0 +1,181 @@
+//! From a store URL to the nodes of a quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::quorum::MAX_TTL;
+use leasehold_core::quorum::QuorumNode;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+
+use crate::address::Address;
+use crate::node::RedisNode;
+
+const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit"];
+/// What `max-ttl` may be: as a ttl.
+const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
+const LIMITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
+/// More nodes than anybody runs.
+const NODES: usize = 99;
+
+/// The nodes that a URL names, and what it says of them. Connections are made in the background.
+#[derive(Debug)]
+pub struct Nodes {
+    /// In the order of the URL.
+    pub nodes: Vec<Arc<dyn QuorumNode>>,
+    /// The longest ttl, and how long a node stays out that may have forgotten (`max-ttl`, default
+    /// 60 s).
+    pub max_ttl: Duration,
+    /// How long one node is waited for (`node-limit`; by default it depends on the ttl).
+    pub node_limit: Option<Duration>,
+    /// Where they are, without credentials.
+    pub place: String,
+    /// What should be said about this choice of nodes.
+    pub warning: Option<String>,
+}
+
+/// The nodes of a quorum, if the URL names one; `None` for a single server without admission, which
+/// [`connect`](crate::connect) is for.
+///
+/// | URL | nodes |
+/// |---|---|
+/// | `redlock://[user[:password]@]host[:port],host[:port],...[/db]` | independent servers |
+/// | `redlocks://...` | the same over TLS |
+/// | `redis://...?admission=strict` (`rediss:`, `redis+unix:`) | one server, that stays out for a while when it may have forgotten leases |
+///
+/// A user and password before the first host are those of all hosts that have none of their own.
+/// Options are those of a single server, `max-ttl=60s` and `node-limit=50ms`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that is not understood, one that names a node twice, and
+/// without a tokio runtime.
+pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
+    let many = matches!(url.scheme(), "redlock" | "redlocks");
+    match url.take("admission").as_deref() {
+        None | Some("strict") if many => {}
+        Some("strict") => {}
+        None | Some("off") if !many => {
+            return match url.take("max-ttl").or_else(|| url.take("node-limit")) {
+                Some(_) => Err(invalid("max-ttl and node-limit go with admission=strict".into())),
+                None => Ok(None),
+            };
+        }
+        other => {
+            let other = other.unwrap_or_default();
+            let known = if many { "strict" } else { "strict or off" };
+            return Err(invalid(format!("admission {other:?}; {known} is allowed")));
+        }
+    }
+    let max_ttl = duration(url, "max-ttl", TTLS)?.unwrap_or(MAX_TTL);
+    let node_limit = duration(url, "node-limit", LIMITS)?;
+    let addresses = match many {
+        true => Address::parse_all(url.clone(), OPTIONS)?,
+        false => vec![Address::parse_with(url.clone(), OPTIONS)?],
+    };
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(invalid("no tokio runtime here: connect inside one".into()));
+    }
+    let count = addresses.len();
+    if count > NODES {
+        return Err(invalid(format!("{count} nodes; at most {NODES} are allowed")));
+    }
+    let warning = (count % 2 == 0).then(|| {
+        format!(
+            "{count} nodes bear the loss of {}, as {} would; use an odd number",
+            count - (count / 2 + 1),
+            count - 1
+        )
+    });
+    let places: Vec<&str> = addresses.iter().map(|address| address.place.as_str()).collect();
+    let place = match many {
+        true => format!("{}://{}", url.scheme(), places.join(",")),
+        false => places.concat(),
+    };
+    let node = |address| {
+        let node: Arc<dyn QuorumNode> = Arc::new(RedisNode::start(address, Clock::system()));
+        node
+    };
+    let nodes = addresses.into_iter().map(node).collect();
+    Ok(Some(Nodes { nodes, max_ttl, node_limit, place, warning }))
+}
+
+/// `60s`, `50ms`: whole numbers of seconds or milliseconds.
+fn duration(
+    url: &mut StoreUrl,
+    option: &str,
+    (least, most): (Duration, Duration),
+) -> Result<Option<Duration>> {
+    let Some(text) = url.take(option) else { return Ok(None) };
+    let number = |unit: &str| text.strip_suffix(unit)?.parse::<u32>().ok();
+    let seconds = |unit: &str, each: u64| {
+        number(unit).map(|number| Duration::from_secs(u64::from(number) * each))
+    };
+    let duration = number("ms")
+        .map(|ms| Duration::from_millis(ms.into()))
+        .or_else(|| seconds("s", 1))
+        .or_else(|| seconds("m", 60))
+        .or_else(|| seconds("h", 3600));
+    match duration.filter(|duration| (least..=most).contains(duration)) {
+        Some(duration) => Ok(Some(duration)),
+        None => Err(invalid(format!(
+            "{option} {text:?}; a whole number with ms, s, m or h is allowed, {least:?} to {most:?}"
+        ))),
+    }
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Option<Nodes>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        quorum(&mut StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn the_nodes_of_a_url_are_understood() {
+        let nodes =
+            parse("redlock://u:s3@one,two:7000,x:s3@[::1]:7001/3?max-ttl=10s&node-limit=9ms");
+        let nodes = nodes.unwrap().unwrap();
+        assert_eq!(nodes.place, "redlock://one:6379,two:7000,[::1]:7001");
+        assert_eq!(nodes.max_ttl, Duration::from_secs(10));
+        assert_eq!(nodes.node_limit, Some(Duration::from_millis(9)));
+        assert_eq!((nodes.nodes.len(), &nodes.warning), (3, &None));
+        assert!(!format!("{nodes:?}").contains("s3"), "{nodes:?}");
+        let nodes = parse("redis://u:s3@h?admission=strict").unwrap().unwrap();
+        assert_eq!((nodes.nodes.len(), nodes.place.as_str()), (1, "redis:…@h"));
+        assert_eq!((nodes.max_ttl, nodes.node_limit), (MAX_TTL, None));
+        assert!(parse("redis://h").unwrap().is_none());
+        assert!(parse("redis://h?admission=off").unwrap().is_none());
+        let warning = parse("redlock://one,two,three,four").unwrap().unwrap().warning.unwrap();
+        assert!(warning.contains("4 nodes bear the loss of 1, as 3 would"), "{warning}");
+    }
+
+    #[test]
+    fn a_wrong_url_names_the_part_and_never_the_password() {
+        for (url, part) in [
+            ("redlock:one,two", "no hosts"),
+            ("redlock://one,,two", "no host"),
+            ("redlock://one,u:s3cret@One:6379,two", "number 2 is the same as number 1"),
+            ("redlock://one/2,two,three", "database"),
+            ("redlock://u:s3cret@one/2,v:s3cret@two", "after the last host"),
+            ("redlock://one,two?max-ttl=5", "max-ttl \"5\""),
+            ("redlock://one,two?node-limit=1h", "node-limit"),
+            ("redlock://one,two?admission=off", "admission \"off\""),
+            ("redlock://one,two?ttl=5s", "knows"),
+            ("redlock://one,two?tls-ca=/dev/null", "redlocks:"),
+            ("redis://h?admission=yes", "strict or off"),
+            ("redis://h?max-ttl=5s", "admission=strict"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A node of a quorum says and does the same as `leasehold_proto::quorum::Node`, in random steps:
+//! every kind of request, alone and many in one call, late and repeated, admissions, restarts with
+//! other data and without, scripts and keys that were lost, clocks that jump.
+//!
+//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the usual ones.
+
+mod expected;
+mod server;
+mod steps;
+
+use leasehold_sim::shrink;
+
+use crate::scripts::seeds;
+use crate::{Test, test};
+use server::Server;
+use steps::{Step, random};
+
+pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_node_say_the_same_in_random_steps)];
+
+/// Steps of one seed.
+const STEPS: usize = 200;
+
+async fn the_scripts_and_the_node_say_the_same_in_random_steps() {
+    let mut server = Server::start();
+    let mut seen = std::collections::BTreeMap::new();
+    for seed in seeds() {
+        let steps = random(seed, STEPS);
+        if difference(&mut server, seed, &steps, &mut seen).is_none() {
+            continue;
+        }
+        let fails = |steps: &[Step]| {
+            difference(&mut server, seed, steps, &mut Default::default()).is_some()
+        };
+        let steps = shrink(steps, fails);
+        let difference = difference(&mut server, seed, &steps, &mut seen).unwrap_or_default();
+        let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+        panic!("seed {seed}: {difference}\nin these steps:\n{}", steps.join("\n"));
+    }
+    println!("seeds {:?}: {seen:?}", seeds());
+    // A test that never meets an answer says nothing about it.
+    for answer in "GBECMRHNLDTPUW!".chars() {
+        let times = seen.get(&answer).copied().unwrap_or_default();
+        assert!(times > 0, "no answer was {answer}: {seen:?}");
+    }
+}
+
+/// What is not the same, if anything. Counts the answers by their first letter.
+fn difference(
+    server: &mut Server,
+    seed: u64,
+    steps: &[Step],
+    seen: &mut std::collections::BTreeMap<char, usize>,
+) -> Option<String> {
+    server.clear();
+    let mut expected = expected::Expected::new(seed, server);
+    for call in steps::calls(steps) {
+        match expected.compare(server, call) {
+            Ok(answers) => answers.chars().for_each(|answer| *seen.entry(answer).or_default() += 1),
+            Err(difference) => return Some(format!("{difference}\nin the call {call:?}")),
+        }
+    }
+    None
+}
