@@ -22,6 +22,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request};
 use leasehold_proto::{ClientId, Deadline, Now};
+use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
 
 use self::cases::Cases;
@@ -36,6 +37,7 @@ use super::steward::Steward;
 use super::timers::Timers;
 use crate::backend::{self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed};
 use crate::clock::Clock;
+use crate::telemetry::quorum_grants;
 use crate::{Name, Result};
 
 /// Calls taken in one turn.
@@ -77,6 +79,8 @@ pub(super) struct Driver {
     renewals: Slab<Renewals>,
     seen: Seen,
     hasher: RandomState,
+    /// Those with one round of requests, and with two.
+    grants: [Counter; 2],
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -110,6 +114,7 @@ impl Driver {
             renewals: Slab::default(),
             seen: Seen::default(),
             hasher: RandomState::default(),
+            grants: quorum_grants(),
             unsent: Vec::new(),
         }
     }
@@ -251,9 +256,7 @@ impl Driver {
         match event {
             Event::Held { token, until, at_once } => {
                 self.held(now, number, token, until);
-                if !at_once {
-                    tracing::trace!(token = token.get(), "a token took a second round trip");
-                }
+                self.grants[usize::from(!at_once)].increment(1);
             }
             Event::Denied(denied) => self.denied(now, number, &denied),
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
