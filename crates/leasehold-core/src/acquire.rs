@@ -74,6 +74,17 @@ fn timed_out() -> Error {
     Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
 }
 
+/// The time is up, and the backend has said why it was of no use.
+fn since(error: Error, why: Option<Error>) -> Error {
+    match why.filter(|_| error.kind() == ErrorKind::Timeout) {
+        Some(why) => {
+            let message = format!("{}: {}", error.message(), why.message());
+            Error::new(ErrorKind::Timeout, message).with_source(why)
+        }
+        None => error,
+    }
+}
+
 /// Asks once, past the line of this process; one of it that holds is answer enough.
 async fn try_once(
     client: &Client,
@@ -256,26 +267,29 @@ impl<'a> Acquire<'a> {
         let mut busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let mut errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
         let mut heard = None;
+        let mut why = None;
         loop {
             let (sent, answer) = match self.pursuit.as_ref().and_then(|pursuit| pursuit.ask_at) {
                 None => {
                     let now = now.take().unwrap_or_else(|| clock.now());
-                    (now, self.ask_once(now, until).await)
+                    (now, self.ask_once(now, until, why.as_ref()).await)
                 }
-                Some(ask_at) => match self.listen(ask_at, until).await? {
-                    Heard::Nothing => {
-                        let now = clock.now();
-                        (now, self.ask_once(now, until).await)
-                    }
-                    Heard::Answer(told) => {
-                        if let Some(pursuit) = &mut self.pursuit {
-                            pursuit.hear(&told);
+                Some(ask_at) => {
+                    match self.listen(ask_at, until).await.map_err(|e| since(e, why.clone()))? {
+                        Heard::Nothing => {
+                            let now = clock.now();
+                            (now, self.ask_once(now, until, why.as_ref()).await)
                         }
-                        (told.sent, told.answer)
+                        Heard::Answer(told) => {
+                            if let Some(pursuit) = &mut self.pursuit {
+                                pursuit.hear(&told);
+                            }
+                            (told.sent, told.answer)
+                        }
+                        // A push says itself how long it is good for; the time of waiting counts not.
+                        Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                     }
-                    // A push says itself how long it is good for; the time of waiting counts not.
-                    Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
-                },
+                }
             };
             let Some(pursuit) = &mut self.pursuit else { return Ok(Outcome::Anew) };
             let pause = match answer {
@@ -295,26 +309,34 @@ impl<'a> Acquire<'a> {
                     let heard = *heard.get_or_insert(sent);
                     let over = until.is_some_and(|until| until.has_passed(now));
                     if over && pursuit.ask.wait {
-                        return Err(timed_out().with_source(error));
+                        return Err(since(timed_out(), Some(error)));
                     }
                     if over || elapsed(heard, now) >= shared.patience {
                         return Err(error);
                     }
                     tracing::debug!(name = %self.name, %error, "no answer, asking again");
                     pursuit.ask_at = Some(Deadline::after(now, errors.next(jitter())));
+                    why = Some(error);
                     continue;
                 }
             };
             let now = clock.now();
             pursuit.ask_at = Some(Deadline::after(now, pause.min(SLOW_POLL)));
             heard = Some(now);
+            why = None;
             errors.reset();
             self.count_contended();
         }
     }
 
-    /// Asks the backend, within the time that the caller and the client's patience allow.
-    async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
+    /// Asks the backend, within the time that the caller and the client's patience allow. When there
+    /// is no answer, why the one before was of no use tells more.
+    async fn ask_once(
+        &mut self,
+        now: Now,
+        until: Option<Deadline>,
+        why: Option<&Error>,
+    ) -> Result<Answer> {
         let shared = self.shared();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
@@ -323,7 +345,7 @@ impl<'a> Acquire<'a> {
         let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
         let answer = shared.clock.within_since(now, limit, asking).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer()));
+        let answer = answer.unwrap_or_else(|| Err(why.cloned().unwrap_or_else(no_answer)));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);
         if refused {

@@ -123,6 +123,21 @@ fn the_majority_is_that_of_the_configured_nodes() {
 }
 
 #[test]
+fn a_held_lock_is_busy_though_some_nodes_are_down() {
+    let mut five = Cluster::new(5);
+    five.down = vec![0, 1];
+    assert!(held(&five.acquire(ms(0), 1, 0).1).is_some());
+    let (mut second, mut events) = five.acquire(ms(1), 2, 0);
+    events.extend(five.settle(ms(60), &mut second));
+    assert_eq!(denied(&events), Some(Why::Busy));
+    // With too few left to grant it to anybody, that is the reason.
+    five.down = vec![0, 1, 2];
+    let (mut third, mut events) = five.acquire(ms(2), 3, 0);
+    events.extend(five.settle(ms(60), &mut third));
+    assert_eq!(denied(&events), Some(Why::Unavailable));
+}
+
+#[test]
 fn different_counters_are_brought_to_one_token_in_a_second_round() {
     let mut three = Cluster::new(3);
     three.down = vec![2];

@@ -5,25 +5,37 @@ use leasehold_core::{Result, StoreUrl};
 use crate::address::Address;
 use crate::error::from_redis;
 use crate::key::Keys;
+use crate::quorum;
 
 /// Keys in one step.
 const STEP: usize = 500;
 
-/// Record, queue and tombstones of a lock: removed when it is free and nobody waits.
-const FORGET: &str = "if redis.call('GETRANGE', KEYS[1], 0, 2) ~= 'L1F'
-    or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-    redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
+/// Record, queue and tombstones of a lock: removed when it is free and nobody waits. What a node of a
+/// quorum gave is remembered by the node itself.
+const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
+    local free = string.sub(r, 1, 3) == 'L1F'
+        or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 102) == '0000000000000000'
+    if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+    redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4]) return 1";
 
 /// Removes the records of the free locks whose names start with `names`, and says how many. They
 /// would go by themselves 1 to 2 hours after their last use.
 ///
 /// A record holds the tokens that have been given; without it only the server's clock keeps the
-/// next above them. For names that are never used again.
+/// next above them. For names that are never used again. Of the nodes of a quorum all must answer;
+/// the number is that of the node where there were most.
 ///
 /// # Errors
 /// As [`connect`](crate::connect); what was removed before stays so.
 pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
-    let address = Address::parse(url)?;
+    let mut removed = 0;
+    for address in quorum::addresses(url)? {
+        removed = removed.max(forget_at(address, names).await?);
+    }
+    Ok(removed)
+}
+
+async fn forget_at(address: Address, names: &str) -> Result<u64> {
     let keys = Keys::new(&address.prefix);
     let connection = address.client.get_multiplexed_async_connection().await;
     let mut connection = connection.map_err(from_redis)?;
@@ -35,8 +47,8 @@ pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
             scan.query_async(&mut connection).await.map_err(from_redis)?;
         let mut batch = redis::pipe();
         for key in found.iter().filter(|key| keys.name(key).is_some()) {
-            let ends = [key.clone(), format!("{key}:q"), format!("{key}:t")];
-            batch.cmd("EVAL").arg(FORGET).arg(3).arg(&ends);
+            let keys = ["", ":q", ":t", ":w"].map(|end| format!("{key}{end}"));
+            batch.cmd("EVAL").arg(FORGET).arg(keys.len()).arg(&keys);
         }
         if batch.cmd_iter().next().is_some() {
             let each: Vec<u64> = batch.query_async(&mut connection).await.map_err(from_redis)?;

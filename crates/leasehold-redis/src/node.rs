@@ -21,6 +21,7 @@ use crate::push;
 use crate::scan::Scan;
 use crate::script::{NodeScripts, Script};
 use crate::supervisor::{Line, Listener, Live, Order};
+use fitness::Verdict;
 use wire::{Failure, Wire};
 
 /// How long a task may take; whoever gave it waits for a second.
@@ -194,6 +195,24 @@ impl RedisNode {
         })
     }
 
+    async fn look_at_fitness(&self) -> Verdict {
+        if let Line::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
+            return Verdict::of_no_connection(cause);
+        }
+        let mut info = redis::cmd("INFO");
+        info.arg("server").arg("memory").arg("replication");
+        let asked = self.wire.now();
+        let until = Deadline::after(asked, TASK_LIMIT);
+        let answer = match self.wire.live() {
+            Ok(live) => self.wire.send(&live, info.into(), until).await.and_then(text),
+            Err(failure) => Err(failure),
+        };
+        match answer {
+            Ok(info) => Verdict::of(&info, asked, self.wire.now()),
+            Err(failure) => Verdict::of_no_info(failure),
+        }
+    }
+
     async fn leases_of(&self, names: &[Name]) -> Result<Vec<Option<NodeLease>>, Failure> {
         let live = self.wire.up(LIMIT).await?;
         let mut leases = Vec::new();
@@ -276,23 +295,7 @@ impl QuorumNode for RedisNode {
     }
 
     fn fitness(&self) -> BoxFuture<'_, Fitness> {
-        Box::pin(async move {
-            if let Line::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
-                return fitness::of_no_connection(cause);
-            }
-            let mut info = redis::cmd("INFO");
-            info.arg("server").arg("memory").arg("replication");
-            let asked = self.wire.now();
-            let until = Deadline::after(asked, TASK_LIMIT);
-            let answer = match self.wire.live() {
-                Ok(live) => self.wire.send(&live, info.into(), until).await.and_then(text),
-                Err(failure) => Err(failure),
-            };
-            match answer {
-                Ok(info) => fitness::of(&info, asked, self.wire.now()),
-                Err(failure) => fitness::of_no_info(failure),
-            }
-        })
+        Box::pin(async move { self.look_at_fitness().await.at(&self.place) })
     }
 }
 

@@ -15,23 +15,17 @@ const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit"];
 /// What `max-ttl` may be: as a ttl.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
 const LIMITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
-/// More nodes than anybody runs.
-const NODES: usize = 99;
 
 /// The nodes that a URL names, and what it says of them. Connections are made in the background.
 #[derive(Debug)]
 pub struct Nodes {
     /// In the order of the URL.
     pub nodes: Vec<Arc<dyn QuorumNode>>,
-    /// The longest ttl, and how long a node stays out that may have forgotten (`max-ttl`, default
-    /// 60 s).
+    /// The longest ttl that nodes are set up with, and how long one stays out that may have
+    /// forgotten (`max-ttl`, default 60 s).
     pub max_ttl: Duration,
     /// How long one node is waited for (`node-limit`; by default it depends on the ttl).
     pub node_limit: Option<Duration>,
-    /// Where they are, without credentials.
-    pub place: String,
-    /// What should be said about this choice of nodes.
-    pub warning: Option<String>,
 }
 
 /// The nodes of a quorum, if the URL names one; `None` for a single server without admission, which
@@ -50,17 +44,40 @@ pub struct Nodes {
 /// [`ErrorKind::Invalid`] for a URL that is not understood, one that names a node twice, and
 /// without a tokio runtime.
 pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
+    let Some((addresses, max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(invalid("no tokio runtime here: connect inside one".into()));
+    }
+    let node = |address| {
+        let node: Arc<dyn QuorumNode> = Arc::new(RedisNode::start(address, Clock::system()));
+        node
+    };
+    let nodes = addresses.into_iter().map(node).collect();
+    Ok(Some(Nodes { nodes, max_ttl, node_limit }))
+}
+
+/// All servers that a URL names, whatever for.
+pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
+    match parse(&mut url)? {
+        Some((addresses, ..)) => Ok(addresses),
+        None => Ok(vec![Address::parse(url)?]),
+    }
+}
+
+type Parsed = (Vec<Address>, Duration, Option<Duration>);
+
+/// The nodes' addresses, the longest ttl, and the time limit of a node.
+fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
     let many = matches!(url.scheme(), "redlock" | "redlocks");
-    match url.take("admission").as_deref() {
-        None | Some("strict") if many => {}
-        Some("strict") => {}
-        None | Some("off") if !many => {
+    match (many, url.take("admission").as_deref()) {
+        (true, None) | (_, Some("strict")) => {}
+        (false, None | Some("off")) => {
             return match url.take("max-ttl").or_else(|| url.take("node-limit")) {
                 Some(_) => Err(invalid("max-ttl and node-limit go with admission=strict".into())),
                 None => Ok(None),
             };
         }
-        other => {
+        (_, other) => {
             let other = other.unwrap_or_default();
             let known = if many { "strict" } else { "strict or off" };
             return Err(invalid(format!("admission {other:?}; {known} is allowed")));
@@ -72,31 +89,7 @@ pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
         true => Address::parse_all(url.clone(), OPTIONS)?,
         false => vec![Address::parse_with(url.clone(), OPTIONS)?],
     };
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(invalid("no tokio runtime here: connect inside one".into()));
-    }
-    let count = addresses.len();
-    if count > NODES {
-        return Err(invalid(format!("{count} nodes; at most {NODES} are allowed")));
-    }
-    let warning = (count % 2 == 0).then(|| {
-        format!(
-            "{count} nodes bear the loss of {}, as {} would; use an odd number",
-            count - (count / 2 + 1),
-            count - 1
-        )
-    });
-    let places: Vec<&str> = addresses.iter().map(|address| address.place.as_str()).collect();
-    let place = match many {
-        true => format!("{}://{}", url.scheme(), places.join(",")),
-        false => places.concat(),
-    };
-    let node = |address| {
-        let node: Arc<dyn QuorumNode> = Arc::new(RedisNode::start(address, Clock::system()));
-        node
-    };
-    let nodes = addresses.into_iter().map(node).collect();
-    Ok(Some(Nodes { nodes, max_ttl, node_limit, place, warning }))
+    Ok(Some((addresses, max_ttl, node_limit)))
 }
 
 /// `60s`, `50ms`: whole numbers of seconds or milliseconds.
@@ -131,7 +124,7 @@ fn invalid(what: String) -> Error {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<Option<Nodes>> {
+    fn of(url: &str) -> Result<Option<Nodes>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         quorum(&mut StoreUrl::parse(url)?)
@@ -139,21 +132,18 @@ mod tests {
 
     #[test]
     fn the_nodes_of_a_url_are_understood() {
-        let nodes =
-            parse("redlock://u:s3@one,two:7000,x:s3@[::1]:7001/3?max-ttl=10s&node-limit=9ms");
+        let nodes = of("redlock://u:s3@one,two:7000,x:s3@[::1]:7001/3?max-ttl=10s&node-limit=9ms");
         let nodes = nodes.unwrap().unwrap();
-        assert_eq!(nodes.place, "redlock://one:6379,two:7000,[::1]:7001");
+        let places: Vec<String> = nodes.nodes.iter().map(|node| node.place()).collect();
+        assert_eq!(places, ["one:6379", "two:7000", "[::1]:7001"]);
         assert_eq!(nodes.max_ttl, Duration::from_secs(10));
         assert_eq!(nodes.node_limit, Some(Duration::from_millis(9)));
-        assert_eq!((nodes.nodes.len(), &nodes.warning), (3, &None));
         assert!(!format!("{nodes:?}").contains("s3"), "{nodes:?}");
-        let nodes = parse("redis://u:s3@h?admission=strict").unwrap().unwrap();
-        assert_eq!((nodes.nodes.len(), nodes.place.as_str()), (1, "redis:…@h"));
+        let nodes = of("redis://u:s3@h?admission=strict").unwrap().unwrap();
+        assert_eq!(nodes.nodes.len(), 1);
         assert_eq!((nodes.max_ttl, nodes.node_limit), (MAX_TTL, None));
-        assert!(parse("redis://h").unwrap().is_none());
-        assert!(parse("redis://h?admission=off").unwrap().is_none());
-        let warning = parse("redlock://one,two,three,four").unwrap().unwrap().warning.unwrap();
-        assert!(warning.contains("4 nodes bear the loss of 1, as 3 would"), "{warning}");
+        assert!(of("redis://h").unwrap().is_none());
+        assert!(of("redis://h?admission=off").unwrap().is_none());
     }
 
     #[test]
@@ -172,7 +162,7 @@ mod tests {
             ("redis://h?admission=yes", "strict or off"),
             ("redis://h?max-ttl=5s", "admission=strict"),
         ] {
-            let error = parse(url).unwrap_err();
+            let error = of(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
             assert!(error.to_string().contains(part), "{url}: {error}");
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");

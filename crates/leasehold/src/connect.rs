@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
+#[cfg(feature = "redis")]
+use leasehold_core::quorum::QuorumBackend;
 use leasehold_core::{Client, Error, ErrorKind, Result, StoreUrl};
 
 /// Schemes that this build understands.
@@ -17,11 +19,21 @@ const SCHEMES: &[&str] = &[
     "redis+unix",
     #[cfg(feature = "redis")]
     "rediss",
+    #[cfg(feature = "redis")]
+    "redlock",
+    #[cfg(feature = "redis")]
+    "redlocks",
 ];
 
 /// Schemes of engines that are features of this crate: (scheme, feature).
-const FEATURES: &[(&str, &str)] =
-    &[("file", "file"), ("redis", "redis"), ("redis+unix", "redis"), ("rediss", "redis")];
+const FEATURES: &[(&str, &str)] = &[
+    ("file", "file"),
+    ("redis", "redis"),
+    ("redis+unix", "redis"),
+    ("rediss", "redis"),
+    ("redlock", "redis"),
+    ("redlocks", "redis"),
+];
 
 /// The URL schemes that this build understands, in alphabetical order.
 pub fn schemes() -> &'static [&'static str] {
@@ -34,6 +46,7 @@ pub fn schemes() -> &'static [&'static str] {
 /// |---|---|
 /// | `file:/var/lib/my-service/locks` | a directory on this machine |
 /// | `redis://host:6379`, `rediss://host:6379`, `redis+unix:/run/redis.sock` | a Redis server |
+/// | `redlock://one:6379,two:6379,three:6379`, `redlocks://...` | a majority of independent Redis servers |
 /// | `memory:` | this client's memory; `memory:NAME` is shared by the whole process |
 ///
 /// # Errors
@@ -82,7 +95,9 @@ pub async fn forget(url: &str, names: &str) -> Result<u64> {
         #[cfg(feature = "file")]
         "file" => leasehold_file::connect(&url)?.forget(names),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "rediss" => leasehold_redis::forget(url, names).await,
+        "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks" => {
+            leasehold_redis::forget(url, names).await
+        }
         scheme => Err(unknown(scheme)),
     }
 }
@@ -94,12 +109,25 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "rediss" => Ok(Arc::new(leasehold_redis::connect(url).await?)),
+        "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks" => open_redis(url).await,
         scheme => Err(unknown(scheme)),
     }
 }
 
-fn unknown(scheme: &str) -> Error {
+/// One server, or the nodes of a quorum.
+#[cfg(feature = "redis")]
+async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
+    let Some(quorum) = leasehold_redis::quorum(&mut url)? else {
+        return Ok(Arc::new(leasehold_redis::connect(url).await?));
+    };
+    let mut builder = QuorumBackend::builder(quorum.nodes).max_ttl(quorum.max_ttl);
+    if let Some(limit) = quorum.node_limit {
+        builder = builder.node_limit(limit);
+    }
+    Ok(Arc::new(builder.connect().await?))
+}
+
+pub(crate) fn unknown(scheme: &str) -> Error {
     let known = SCHEMES.join(", ");
     let message = match FEATURES.iter().find(|(known, _)| *known == scheme) {
         Some((_, feature)) => format!(

@@ -33,6 +33,8 @@ pub enum NodeFault {
     Mute,
     /// Calls are carried out after this long, also when nobody waits for them any more.
     Slow(Duration),
+    /// Each call is carried out after a random time, up to this.
+    Jitters(Duration),
     /// Each call is carried out once more together with the next one.
     Repeats,
 }
@@ -99,7 +101,13 @@ impl MemoryNode {
         let mut state = self.state();
         state.node.restart(random_process());
         state.waiters.clear();
-        for sink in state.sinks.values() {
+        drop(state);
+        self.reset();
+    }
+
+    /// Connections are made anew, and nothing else happens.
+    pub fn reset(&self) {
+        for sink in self.state().sinks.values() {
             sink.send(NodeEvent::Reset);
         }
     }
@@ -111,7 +119,7 @@ impl MemoryNode {
         state.people.clear();
     }
 
-    /// How many steps it has carried out.
+    /// How many steps were sent to it, whatever became of them.
     pub fn steps(&self) -> u64 {
         self.state().steps
     }
@@ -140,7 +148,6 @@ impl MemoryNode {
             }
             state.before = steps.iter().map(|step| (process, step.name.clone(), step.op)).collect();
         }
-        state.steps += steps.len() as u64;
         let one = |step: &Step| {
             let reply = state.node.handle(now, process, &step.name, step.op);
             match (reply, step.op) {
@@ -206,8 +213,13 @@ impl MemoryNode {
                 clock.sleep(limit).await;
                 None
             }
-            NodeFault::Slow(time) => {
+            NodeFault::Slow(_) | NodeFault::Jitters(_) => {
                 let node = self.clone();
+                let time = match fault {
+                    NodeFault::Jitters(most) => most.mul_f64(fastrand::f64()),
+                    NodeFault::Slow(time) => time,
+                    _ => Duration::ZERO,
+                };
                 let calling = tokio::spawn(async move {
                     node.0.clock.sleep(time).await;
                     call(&node)
@@ -240,7 +252,11 @@ impl QuorumNode for Connection {
         limit: Duration,
     ) -> BoxFuture<'_, Vec<Reply>> {
         let client = self.client.get().copied();
-        let fault = self.node.state().fault;
+        let fault = {
+            let mut state = self.node.state();
+            state.steps += steps.len() as u64;
+            state.fault
+        };
         match fault {
             NodeFault::None | NodeFault::Repeats => {
                 let replies = self.node.carry_out(client, process, &steps);

@@ -2,6 +2,7 @@
 
 mod moments;
 mod passing;
+mod quorum;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -186,7 +186,7 @@ pub struct Denied {
 /// Why an attempt was denied, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// Others have it on so many nodes that no majority is left.
+    /// Others have it on some nodes; without their leases a majority could have granted it.
     Busy,
     /// Too few nodes have answered or may vote.
     Unavailable,

@@ -15,7 +15,7 @@ local ZERO, TOP = '0000000000000000', '9007199254740991'
 local NOBODY = ZERO .. ZERO
 local HOUR = 3600000000 -- us: how far a proposal may be ahead, and how long a counter is kept
 local TOMBSTONE = 60000 -- ms
-local WAITERS = 64 -- noted per lock
+local WAITERS, TOLD = 64, 3 -- noted per lock, and told of a release
 
 local node = redis.pcall('GET', KEYS[1])
 if type(node) == 'table' then
@@ -46,8 +46,10 @@ local function note_waiter(key, r, attempt)
   if sub(r, 4, 4) ~= '1' then call('SETRANGE', key, '3', '1') end
 end
 
--- Tells the first in line that can be reached.
+-- Tells the first in line, as many as can be reached of them: nodes may have them in another order,
+-- and a client believes no single node.
 local function hint(key)
+  local told = 0
   for _ = 1, WAITERS do
     local client = call('ZPOPMIN', key .. ':w')[1]
     if not client then
@@ -55,7 +57,8 @@ local function hint(key)
       return
     end
     local heard = redis.pcall('PUBLISH', 'leasehold:c:' .. client, 'F' .. key)
-    if (tonumber(heard) or 0) > 0 then return end
+    if (tonumber(heard) or 0) > 0 then told = told + 1 end
+    if told == TOLD then return end
   end
 end
 

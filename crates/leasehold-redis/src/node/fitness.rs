@@ -16,30 +16,66 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     fields.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
 }
 
-/// By the sections server, memory and replication; when they were asked for and came.
-pub(super) fn of(info: &str, asked: Now, came: Now) -> Fitness {
-    let mut fitness = Fitness { refusal: refusal(info), warnings: Vec::new() };
-    if field(info, "maxmemory_policy").is_none() {
-        fitness.warnings.push(
-            "INFO does not say whether it evicts keys; see to it that maxmemory-policy is noeviction"
-                .to_owned(),
-        );
-    }
-    let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<u64>().ok());
-    if let Some(server_us) = server_us {
-        let far = FAR.as_micros() as u64;
-        let ahead = server_us.saturating_sub(came.unix_us());
-        let behind = asked.unix_us().saturating_sub(server_us);
-        for (by, how) in [(ahead, "ahead of"), (behind, "behind")] {
-            if by > far {
-                let by = Duration::from_secs(by / 1_000_000);
-                fitness.warnings.push(format!(
-                    "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
-                ));
+/// What is to be said about a server, before it is said which.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    refusal: Option<Error>,
+    warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// By the sections server, memory and replication; when they were asked for and came.
+    pub(super) fn of(info: &str, asked: Now, came: Now) -> Self {
+        let mut warnings = Vec::new();
+        if field(info, "maxmemory_policy").is_none() {
+            warnings.push(
+                "INFO does not say whether it evicts keys; see to it that maxmemory-policy is \
+                 noeviction"
+                    .to_owned(),
+            );
+        }
+        let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<u64>().ok());
+        if let Some(server_us) = server_us {
+            let ahead = server_us.saturating_sub(came.unix_us());
+            let behind = asked.unix_us().saturating_sub(server_us);
+            for (by, how) in [(ahead, "ahead of"), (behind, "behind")] {
+                if by > FAR.as_micros() as u64 {
+                    let by = Duration::from_secs(by / 1_000_000);
+                    warnings.push(format!(
+                        "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
+                    ));
+                }
             }
         }
+        Self { refusal: refusal(info), warnings }
     }
-    fitness
+
+    /// There is no connection: a person must act when the server has refused one.
+    pub(super) fn of_no_connection(cause: Error) -> Self {
+        let refused = matches!(cause.kind(), ErrorKind::Refused | ErrorKind::Unsupported);
+        Self { refusal: refused.then_some(cause), warnings: Vec::new() }
+    }
+
+    /// The server does not tell.
+    pub(super) fn of_no_info(failure: Failure) -> Self {
+        let forbidden =
+            matches!(&failure, Failure::Answer(error) if error.code() == Some("NOPERM"));
+        let refusal = forbidden.then(|| {
+            let what = "the user may not call INFO, which says which process answers; allow +info";
+            Error::new(ErrorKind::Refused, what).with_source(failure.error())
+        });
+        Self { refusal, warnings: Vec::new() }
+    }
+
+    /// The verdict on this server.
+    pub(super) fn at(self, place: &str) -> Fitness {
+        let named = |error: Error| {
+            Error::new(error.kind(), format!("node {place}: {}", error.message()))
+                .with_source(error)
+        };
+        let warnings = self.warnings.iter().map(|warning| format!("node {place}: {warning}"));
+        Fitness { refusal: self.refusal.map(named), warnings: warnings.collect() }
+    }
 }
 
 fn refusal(info: &str) -> Option<Error> {
@@ -63,23 +99,6 @@ fn refusal(info: &str) -> Option<Error> {
     }
 }
 
-/// There is no connection: a person must act when the server has refused one.
-pub(super) fn of_no_connection(cause: Error) -> Fitness {
-    let refused = matches!(cause.kind(), ErrorKind::Refused | ErrorKind::Unsupported);
-    Fitness { refusal: refused.then_some(cause), warnings: Vec::new() }
-}
-
-/// The server does not tell.
-pub(super) fn of_no_info(failure: Failure) -> Fitness {
-    let forbidden = matches!(&failure, Failure::Answer(error) if error.code() == Some("NOPERM"));
-    let refusal = forbidden.then(|| {
-        let what = "the user may not call INFO, which says which process answers; allow +info";
-        let error = failure.error();
-        Error::new(ErrorKind::Refused, what).with_source(error)
-    });
-    Fitness { refusal, warnings: Vec::new() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,13 +113,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_to_do() {
         let now = at(1_000_000);
-        assert!(of(SOUND, now, now).refusal.is_none());
+        assert!(Verdict::of(SOUND, now, now).refusal.is_none());
         for (from, to, says) in [
             ("noeviction", "allkeys-lru", "set maxmemory-policy noeviction"),
             ("role:master", "role:slave", "name its master"),
             ("run_id", "x", "run_id"),
         ] {
-            let refusal = of(&SOUND.replace(from, to), now, now).refusal.unwrap();
+            let refusal = Verdict::of(&SOUND.replace(from, to), now, now).refusal.unwrap();
             assert!(refusal.to_string().contains(says), "{refusal}");
             assert_eq!(refusal.kind(), ErrorKind::Refused);
         }
@@ -109,7 +128,7 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_and_a_clock_far_off_are_warnings() {
         let says = |info: &str, seconds, says: &str| {
-            let Fitness { refusal, warnings } = of(info, at(seconds), at(seconds));
+            let Verdict { refusal, warnings } = Verdict::of(info, at(seconds), at(seconds));
             assert!(refusal.is_none());
             assert_eq!(warnings.len(), usize::from(!says.is_empty()), "{warnings:?}");
             assert!(warnings.iter().all(|warning| warning.contains(says)), "{warnings:?}");

@@ -11,6 +11,7 @@ mod leaving;
 mod list;
 mod messages;
 mod node;
+mod quorum;
 mod refused;
 mod scripts;
 mod server;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
+        ("quorum", quorum::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
         ("leaving", leaving::TESTS),

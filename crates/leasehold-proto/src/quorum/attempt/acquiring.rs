@@ -41,8 +41,10 @@ impl Attempt {
             let open = self.count(|seat| seat.waits.is_some());
             if values.len() + open < self.majority() {
                 let busy = self.count(|seat| matches!(seat.vote, Vote::Busy(_)));
-                let left = self.terms.nodes - busy;
-                let why = if left < self.majority() { Why::Busy } else { Why::Unavailable };
+                let in_time =
+                    self.count(|seat| seat.waits.is_some_and(|wait| !wait.due.has_passed(now)));
+                let reachable = values.len() + busy + in_time;
+                let why = if reachable < self.majority() { Why::Unavailable } else { Why::Busy };
                 return self.deny(now, why);
             }
             values.sort_unstable();

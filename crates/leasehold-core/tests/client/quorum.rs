@@ -1,0 +1,444 @@
+//! Locks over nodes that stop, forget, are slow, and say things twice; by a hand-driven clock.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_core::backend::{Backend, State};
+use leasehold_core::clock::ManualClock;
+use leasehold_core::quorum::{
+    Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, QuorumNode, found,
+    members,
+};
+use leasehold_core::{Client, Error, ErrorKind, LossReason, Usage};
+
+use super::{connect, ms, others_run, secs};
+
+/// Nodes, and the clock of all.
+struct Quorum {
+    hand: ManualClock,
+    nodes: Vec<MemoryNode>,
+}
+
+impl Quorum {
+    fn empty(size: usize) -> Self {
+        let hand = ManualClock::new();
+        let node = |number| MemoryNode::with_clock(format!("n{number}"), hand.clock());
+        Self { nodes: (0..size).map(node).collect(), hand }
+    }
+
+    async fn founded(size: usize) -> Self {
+        let quorum = Self::empty(size);
+        quorum.found(Founding::Vouched).await.unwrap();
+        quorum
+    }
+
+    async fn found(&self, founding: Founding) -> Result<Outlook, Error> {
+        let clock = self.hand.clock();
+        let founding = found(self.connected(), MAX_TTL, founding, clock, |_| {});
+        let mut founding = pin!(founding);
+        loop {
+            let polled = poll_fn(|cx| Poll::Ready(founding.as_mut().poll(cx))).await;
+            match polled {
+                Poll::Ready(members) => return members.map(|members| members.outlook),
+                Poll::Pending => self.hand.advance(ms(200)),
+            }
+        }
+    }
+
+    fn connected(&self) -> Vec<Arc<dyn QuorumNode>> {
+        self.nodes.iter().map(MemoryNode::connect).collect()
+    }
+
+    async fn backend(&self) -> Result<QuorumBackend, Error> {
+        QuorumBackend::builder(self.connected()).clock(self.hand.clock()).connect().await
+    }
+
+    async fn client(&self) -> Client {
+        let backend: Arc<dyn Backend> = Arc::new(self.backend().await.unwrap());
+        connect(&self.hand, backend)
+    }
+
+    fn fault(&self, nodes: impl IntoIterator<Item = usize>, fault: NodeFault) {
+        nodes.into_iter().for_each(|node| self.nodes[node].set_fault(fault));
+    }
+
+    fn restart_empty(&self, node: usize) {
+        self.nodes[node].forget();
+        self.nodes[node].restart();
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.pass_by(ms(100), time).await;
+    }
+
+    async fn pass_by(&self, step: Duration, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            self.hand.advance(step.min(left));
+            left = left.saturating_sub(step);
+            others_run().await;
+        }
+    }
+
+    /// Until it is done, a minute at most.
+    async fn until<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        for _ in 0..60_000 {
+            others_run().await;
+            if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+                return done;
+            }
+            self.hand.advance(ms(1));
+        }
+        panic!("not within a minute");
+    }
+
+    fn leases(&self) -> usize {
+        self.nodes.iter().map(MemoryNode::leases).sum()
+    }
+}
+
+const FAULTS: [NodeFault; 7] = [
+    NodeFault::Stopped,
+    NodeFault::Unfit,
+    NodeFault::BlackHole,
+    NodeFault::Mute,
+    NodeFault::Slow(Duration::from_millis(200)),
+    NodeFault::Jitters(Duration::from_millis(100)),
+    NodeFault::Repeats,
+];
+
+#[tokio::test]
+async fn one_or_two_of_five_that_fail_cost_no_time_and_leave_nothing() {
+    for fault in FAULTS {
+        for bad in [1, 2] {
+            let quorum = Quorum::founded(5).await;
+            let client = quorum.client().await;
+            quorum.fault(0..bad, fault);
+            let lock = client.lock("a").ttl(secs(10));
+            let mut last = None;
+            for _ in 0..20 {
+                // The clock stands still: nobody waits for the bad ones.
+                let guard = lock.try_acquire().await.unwrap().unwrap();
+                assert!(Some(guard.token()) > last, "{fault:?}");
+                last = Some(guard.token());
+                guard.release().await.unwrap();
+            }
+            let guard = lock.acquire().await.unwrap();
+            quorum.pass(secs(30)).await;
+            assert!(guard.is_valid(), "{fault:?}: not renewed by {} of 5", 5 - bad);
+            guard.release().await.unwrap();
+            quorum.pass(secs(11)).await;
+            assert_eq!(quorum.leases(), 0, "{fault:?}");
+            assert_eq!(client.usage(), Usage::default());
+        }
+    }
+}
+
+#[tokio::test]
+async fn three_of_five_that_fail_are_a_clear_error_within_the_wait() {
+    for (fault, says) in [
+        (NodeFault::Stopped, "node n1 refused: it can change nothing now"),
+        (NodeFault::BlackHole, "node n1 did not answer in 50ms"),
+        (NodeFault::Slow(ms(200)), "node n1 did not answer in 50ms"),
+    ] {
+        let quorum = Quorum::founded(5).await;
+        let client = quorum.client().await;
+        quorum.fault([0, 1, 3], fault);
+        let start = quorum.hand.clock().now();
+        let lock = client.lock("a");
+        let error = quorum.until(lock.acquire_within(secs(3))).await.unwrap_err();
+        let took = quorum.hand.clock().now().steady_ns - start.steady_ns;
+        assert!((3_000..3_100).contains(&(took / 1_000_000)), "{took}");
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(error.message().contains("granted by 2 of 5 nodes, and it takes 3"), "{error}");
+        assert!(error.message().contains("node n1"), "{error}");
+        let error = quorum.until(lock.try_acquire()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        quorum.fault(0..5, NodeFault::None);
+        quorum.pass(secs(3)).await;
+        assert_eq!(quorum.leases(), 0, "{says}");
+        assert!(lock.try_acquire().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_answer_late_are_given_back_what_they_grant() {
+    let quorum = Quorum::founded(5).await;
+    let client = quorum.client().await;
+    quorum.fault(0..3, NodeFault::Slow(ms(200)));
+    let lock = client.lock("a").ttl(secs(30));
+    let error = quorum.until(lock.acquire_within(ms(60))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(quorum.leases() <= 2, "nothing has arrived yet");
+    quorum.pass_by(ms(10), ms(120)).await;
+    quorum.pass_by(ms(10), ms(600)).await;
+    assert_eq!(quorum.leases(), 0, "left until the end of their ttl");
+}
+
+#[tokio::test]
+async fn a_silent_node_is_tried_with_one_step_at_a_time() {
+    let quorum = Quorum::founded(5).await;
+    let client = quorum.client().await;
+    quorum.fault([4], NodeFault::BlackHole);
+    let pairs = async |count: usize| {
+        for _ in 0..count {
+            client.lock("a").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        }
+    };
+    pairs(100).await;
+    quorum.pass_by(ms(10), ms(100)).await;
+    let before = quorum.nodes[4].steps();
+    pairs(1000).await;
+    quorum.pass_by(ms(10), secs(1)).await;
+    let sent = quorum.nodes[4].steps() - before;
+    assert!((1..=25).contains(&sent), "{sent} steps in a second to a node that is not there");
+    quorum.fault([4], NodeFault::None);
+    quorum.pass_by(ms(10), secs(1)).await;
+    let before = quorum.nodes[4].steps();
+    pairs(10).await;
+    others_run().await;
+    assert_eq!(quorum.nodes[4].steps() - before, 20, "it takes part again");
+}
+
+#[tokio::test]
+async fn nodes_that_restart_empty_while_a_bare_majority_holds_let_nobody_in() {
+    for forget in [1, 2] {
+        let quorum = Quorum::founded(5).await;
+        let (one, two) = (quorum.client().await, quorum.client().await);
+        quorum.fault([3, 4], NodeFault::Stopped);
+        let guard = one.lock("a").lease(secs(50)).acquire().await.unwrap();
+        quorum.fault([3, 4], NodeFault::None);
+        quorum.pass(secs(1)).await;
+        assert_eq!(quorum.leases(), 3);
+        (0..forget).for_each(|node| quorum.restart_empty(node));
+        while guard.is_valid() {
+            let second = quorum.until(two.lock("a").try_acquire()).await;
+            assert!(second.is_err() || second.unwrap().is_none(), "{forget} forgot: two holders");
+            quorum.pass(secs(1)).await;
+        }
+        // Admitted again without anybody having done anything, they make up the majority.
+        quorum.pass(secs(15)).await;
+        eprintln!("{:?}", members(quorum.connected(), MAX_TTL, quorum.hand.clock()).await);
+        quorum.fault([2, 3].into_iter().take(3 - forget), NodeFault::Stopped);
+        let next = quorum.until(two.lock("a").acquire_within(secs(5))).await.unwrap();
+        assert!(next.token() > guard.token());
+    }
+}
+
+#[tokio::test]
+async fn when_three_of_five_forget_nobody_is_let_in_until_an_operator_says_so() {
+    let quorum = Quorum::founded(5).await;
+    let client = quorum.client().await;
+    let before = client.lock("a").acquire().await.unwrap();
+    let token = before.token();
+    (0..3).for_each(|node| quorum.restart_empty(node));
+    quorum.pass(secs(300)).await;
+    eprintln!("{before:?}");
+    assert_eq!(before.lost().await, LossReason::NotOwner);
+    let error = quorum.until(client.lock("a").acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.message().contains("`leasehold quorum init --after-loss`"), "{error}");
+    let seen = members(quorum.connected(), MAX_TTL, quorum.hand.clock()).await;
+    assert_eq!(seen.outlook, Outlook::Forgotten);
+    assert!(matches!(seen.nodes[0].1, Member::Waiting(_)), "{seen:?}");
+    assert!(matches!(seen.nodes[4].1, Member::Admitted(_)), "{seen:?}");
+    assert_eq!(quorum.found(Founding::AfterLoss).await.unwrap(), Outlook::Open);
+    quorum.pass(secs(2)).await;
+    eprintln!("acquire {}", quorum.leases());
+    let after = client.lock("a").acquire().await.unwrap();
+    assert!(after.token() > token);
+}
+
+#[tokio::test]
+async fn nodes_that_nobody_set_up_say_how() {
+    let quorum = Quorum::empty(3);
+    let backend = quorum.backend().await.unwrap();
+    assert!(backend.warnings().iter().any(|it| it.contains("leasehold quorum init")));
+    let client = connect(&quorum.hand, Arc::new(backend));
+    let error = client.lock("a").acquire().await.unwrap_err();
+    assert!(error.message().contains("`leasehold quorum init`"), "{error}");
+    quorum.found(Founding::Vouched).await.unwrap();
+    quorum.pass(secs(2)).await;
+    drop(client.lock("a").acquire().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_single_node_waits_and_starts_at_the_wall_clock() {
+    let quorum = Quorum::empty(1);
+    let client = quorum.client().await;
+    let error = quorum.until(client.lock("a").acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.message().contains("without anybody doing anything"), "{error}");
+    quorum.pass(secs(60)).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    assert!(guard.token().get() > quorum.hand.clock().now().unix_us() - 60_000_000);
+    quorum.restart_empty(0);
+    quorum.pass(secs(30)).await;
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    assert!(quorum.until(client.lock("a").try_acquire()).await.is_err(), "too early");
+    quorum.pass(secs(40)).await;
+    assert!(client.lock("a").acquire().await.unwrap().token() > guard.token());
+}
+
+#[tokio::test]
+async fn connections_that_are_made_anew_are_no_loss() {
+    let quorum = Quorum::founded(5).await;
+    let client = quorum.client().await;
+    let guard = client.lock("a").ttl(secs(30)).acquire().await.unwrap();
+    let mut renewed = 0;
+    for _ in 0..100 {
+        let before = guard.deadline();
+        quorum.fault(0..5, NodeFault::Slow(ms(5)));
+        quorum.nodes.iter().for_each(MemoryNode::reset);
+        others_run().await;
+        quorum.hand.advance(ms(1000));
+        others_run().await;
+        quorum.pass_by(ms(1), ms(30)).await;
+        renewed += usize::from(guard.deadline() != before);
+    }
+    assert!(guard.is_valid());
+    assert!(renewed >= 9, "{renewed} renewals in a hundred seconds");
+    // Nor while nobody answers for a while.
+    quorum.fault(0..5, NodeFault::BlackHole);
+    quorum.nodes.iter().for_each(MemoryNode::reset);
+    quorum.pass(secs(12)).await;
+    quorum.fault(0..5, NodeFault::None);
+    quorum.pass(secs(30)).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    assert_eq!(quorum.leases(), 0);
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_anywhere_between_slow_nodes_leaves_nothing() {
+    for drop_at in 0..40 {
+        let quorum = Quorum::founded(5).await;
+        let client = quorum.client().await;
+        quorum.fault(0..5, NodeFault::Jitters(ms(20)));
+        let acquiring = client.lock("a");
+        let mut acquiring = Box::pin(acquiring.acquire());
+        for _ in 0..drop_at {
+            if poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx))).await.is_ready() {
+                break;
+            }
+            others_run().await;
+            quorum.hand.advance(ms(1));
+        }
+        drop(acquiring);
+        quorum.pass_by(ms(1), ms(250)).await;
+        assert_eq!(quorum.leases(), 0, "dropped after {drop_at} ms");
+        assert_eq!(client.usage(), Usage::default());
+    }
+}
+
+#[tokio::test]
+async fn calls_that_arrive_twice_and_late_are_one_lease() {
+    let quorum = Quorum::founded(3).await;
+    let clients = [quorum.client().await, quorum.client().await];
+    quorum.fault(0..3, NodeFault::Repeats);
+    let mut last = None;
+    for turn in 0..100 {
+        let (one, other) = (&clients[turn % 2], &clients[(turn + 1) % 2]);
+        let guard = one.lock("a").acquire().await.unwrap();
+        assert!(Some(guard.token()) > last);
+        last = Some(guard.token());
+        assert!(other.lock("a").try_acquire().await.unwrap().is_none(), "two holders");
+        guard.release().await.unwrap();
+    }
+    assert_eq!(quorum.leases(), 0);
+}
+
+#[tokio::test]
+async fn clients_that_start_together_all_get_it_within_a_bounded_number_of_rounds() {
+    const CLIENTS: usize = 16;
+    let quorum = Quorum::founded(5).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(quorum.client().await);
+    }
+    // Each sees the nodes in an order of its own.
+    quorum.fault(0..5, NodeFault::Jitters(ms(4)));
+    let before = quorum.nodes[0].steps();
+    let turns = clients.iter().map(|client| {
+        let lock = client.lock("a");
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let token = guard.token();
+            guard.release().await.unwrap();
+            token
+        })
+    });
+    let turns: Vec<_> = turns.collect();
+    let mut tokens = Vec::new();
+    for turn in turns {
+        tokens.push(quorum.until(turn).await.unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), CLIENTS);
+    let asked = (quorum.nodes[0].steps() - before) / CLIENTS as u64;
+    assert!(asked < 200, "{asked} steps for each");
+    println!("{asked} steps at each node for each of {CLIENTS} clients");
+}
+
+#[tokio::test]
+async fn a_ttl_above_what_the_nodes_grant_is_refused_before_anything_is_sent() {
+    let quorum = Quorum::founded(3).await;
+    let client = quorum.client().await;
+    let before = quorum.nodes[0].steps();
+    let error = client.lock("a").ttl(secs(61)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().starts_with("ttl: 61s is more than the 60s"), "{error}");
+    assert_eq!(quorum.nodes[0].steps(), before);
+    drop(client.lock("a").ttl(secs(60)).acquire().await.unwrap());
+}
+
+#[tokio::test]
+async fn wrong_lists_of_nodes_are_refused_and_even_ones_warned_of() {
+    let quorum = Quorum::founded(4).await;
+    let warnings = quorum.backend().await.unwrap().warnings().to_vec();
+    assert!(warnings.iter().any(|it| it.contains("take an odd number")), "{warnings:?}");
+    let builder = QuorumBackend::builder(Vec::new());
+    assert_eq!(builder.connect().await.unwrap_err().kind(), ErrorKind::Invalid);
+    let mut twice = quorum.connected();
+    twice[2] = quorum.nodes[0].connect();
+    let builder = QuorumBackend::builder(twice).clock(quorum.hand.clock());
+    let error = builder.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().contains("n0 is the same server as n0"), "{error}");
+    quorum.fault(0..3, NodeFault::Stopped);
+    let error = quorum.backend().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.message().contains("1 of 4 nodes answer, 3 must: n0 does not"), "{error}");
+}
+
+#[tokio::test]
+async fn status_and_list_need_a_majority_of_answers() {
+    let quorum = Quorum::founded(3).await;
+    let client = quorum.client().await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    quorum.fault([0], NodeFault::Stopped);
+    let status = client.lock("a").status().await.unwrap();
+    assert_eq!((status.state, status.token), (State::Held, Some(guard.token())));
+    assert_eq!(client.list("", 9).await.unwrap().len(), 1);
+    quorum.fault([1], NodeFault::Stopped);
+    let error = client.lock("a").status().await.unwrap_err();
+    assert!(error.message().contains("1 of 3 nodes answer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_is_dropped_gives_everything_back_and_leaves_no_task() {
+    let quorum = Quorum::founded(3).await;
+    let client = quorum.client().await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    std::mem::forget(client.lock("b").lease(secs(5)).acquire().await.unwrap());
+    drop((guard, client));
+    quorum.pass(secs(6)).await;
+    assert_eq!(quorum.leases(), 0);
+    let nodes: Vec<_> = quorum.connected().iter().map(Arc::downgrade).collect();
+    assert!(nodes.iter().all(|node| node.upgrade().is_none()));
+}

@@ -1,0 +1,388 @@
+//! Locks over a majority of real servers that stop, restart, forget, refuse and are full.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::until;
+use leasehold_core::backend::{Forced, State};
+use leasehold_core::clock::Clock;
+use leasehold_core::quorum::{
+    Founding, Member, Members, QuorumBackend, QuorumNode, found, members,
+};
+use leasehold_core::{Client, Error, ErrorKind, Guard, Lock, LossReason, StoreUrl};
+
+use crate::{Test, ms, plain, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_lock_passes_from_client_to_client_with_growing_tokens),
+    test!(a_waiter_is_woken_by_the_release),
+    test!(a_first_start_needs_init),
+    test!(a_node_that_forgot_has_no_vote_until_its_leases_are_over),
+    test!(a_node_that_restarts_with_its_data_waits_too),
+    test!(when_most_nodes_forgot_nobody_is_let_in_before_init_after_loss),
+    test!(one_server_with_admission_is_out_after_it_forgot),
+    test!(stopped_and_killed_nodes_do_not_keep_a_majority_from_granting),
+    test!(full_nodes_still_renew_and_let_go),
+    test!(scripts_that_were_flushed_are_loaded_again_and_applied_once),
+    test!(loading_and_demoted_nodes_have_no_vote),
+    test!(what_is_not_ours_is_left_alone_and_harms_no_other),
+    test!(nodes_that_cannot_take_part_are_refused_with_what_to_do),
+    test!(the_status_names_the_holder_and_force_ends_its_lease),
+];
+
+struct Servers(Vec<RedisServer>);
+
+impl Servers {
+    fn start(count: usize) -> Self {
+        Self((0..count).map(|_| plain()).collect())
+    }
+
+    fn url(&self, options: &str) -> String {
+        let places: Vec<String> =
+            self.0.iter().map(|server| server.address().to_string()).collect();
+        format!("redlock://{}?{options}", places.join(","))
+    }
+
+    fn each(&self, command: &[&str]) {
+        self.0.iter().for_each(|server| drop(server.admin(command).unwrap()));
+    }
+
+    /// Set up, with leases of two seconds at most.
+    async fn founded(count: usize) -> (Self, String) {
+        let servers = Self::start(count);
+        let url = servers.url("max-ttl=2s&node-limit=200ms");
+        init(&url, Founding::Vouched).await;
+        (servers, url)
+    }
+}
+
+fn nodes(url: &str) -> (Vec<Arc<dyn QuorumNode>>, Duration, Option<Duration>) {
+    let mut url = StoreUrl::parse(url).unwrap();
+    let nodes = leasehold_redis::quorum(&mut url).unwrap().unwrap();
+    (nodes.nodes, nodes.max_ttl, nodes.node_limit)
+}
+
+async fn init(url: &str, founding: Founding) -> Members {
+    let (nodes, max_ttl, _) = nodes(url);
+    found(nodes, max_ttl, founding, Clock::system(), |_| {}).await.unwrap()
+}
+
+async fn look(url: &str) -> Members {
+    let (nodes, max_ttl, _) = nodes(url);
+    members(nodes, max_ttl, Clock::system()).await
+}
+
+async fn try_connect(url: &str) -> Result<Client, Error> {
+    let (nodes, max_ttl, limit) = nodes(url);
+    let mut builder = QuorumBackend::builder(nodes).max_ttl(max_ttl);
+    if let Some(limit) = limit {
+        builder = builder.node_limit(limit);
+    }
+    Client::new(Arc::new(builder.connect().await?))
+}
+
+async fn connect(url: &str) -> Client {
+    try_connect(url).await.unwrap()
+}
+
+/// A client that has seen a loss looks again every second.
+async fn comes_back(lock: &Lock) -> Guard {
+    let guard = std::sync::Mutex::new(None);
+    let held = || async {
+        let held = lock.try_acquire().await.ok().flatten();
+        *guard.lock().unwrap() = held;
+        guard.lock().unwrap().is_some()
+    };
+    until("the lock is to be had", held).await.unwrap();
+    guard.into_inner().unwrap().unwrap()
+}
+
+fn votes(members: &Members) -> usize {
+    members.nodes.iter().filter(|(_, member)| matches!(member, Member::Admitted(_))).count()
+}
+
+async fn a_lock_passes_from_client_to_client_with_growing_tokens() {
+    let (_servers, url) = Servers::founded(5).await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let mut last = None;
+    for round in 0..20 {
+        let (first, second) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        let guard = first.lock("a").ttl(secs(1)).acquire_within(secs(10)).await.unwrap();
+        assert!(second.lock("a").ttl(secs(1)).try_acquire().await.unwrap().is_none());
+        assert!(Some(guard.token()) > last);
+        last = Some(guard.token());
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_waiter_is_woken_by_the_release() {
+    let (servers, url) = Servers::founded(3).await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let guard = one.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    let lock = two.lock("a").ttl(secs(2));
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
+    // Noted at each node, with an end.
+    let noted = || async {
+        servers.0.iter().all(|server| {
+            let lives = server.admin(&["PTTL", "leasehold:{a}:w"]).unwrap().integer();
+            lives.is_some_and(|lives| lives > 0)
+        })
+    };
+    until("the waiter is noted", noted).await.unwrap();
+    let published = |server: &RedisServer| {
+        let stats = server.admin(&["INFO", "commandstats"]).unwrap().text();
+        stats.contains("cmdstat_publish:calls=1,")
+    };
+    assert!(!servers.0.iter().any(published));
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(servers.0.iter().all(published), "each node has told the waiter, once");
+}
+
+async fn a_first_start_needs_init() {
+    let servers = Servers::start(3);
+    let url = servers.url("max-ttl=2s");
+    let client = connect(&url).await;
+    let error = client.lock("a").ttl(secs(1)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("quorum init"), "{error}");
+    let members = init(&url, Founding::Vouched).await;
+    assert_eq!((votes(&members), members.max_ttl), (3, Some(secs(2))));
+    // Who was connected before needs nothing but time.
+    comes_back(&client.lock("a").ttl(secs(1))).await.release().await.unwrap();
+    // Set up already: nothing is changed.
+    assert_eq!(init(&url, Founding::AfterLoss).await, members);
+}
+
+async fn a_node_that_forgot_has_no_vote_until_its_leases_are_over() {
+    let (mut servers, url) = Servers::founded(5).await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    for server in &servers.0[3..] {
+        server.stop().unwrap();
+    }
+    // A bare majority, and no renewal that would win the others.
+    let guard = one.lock("a").lease(secs(2)).acquire_within(secs(10)).await.unwrap();
+    servers.0[2].restart_empty().unwrap();
+    for server in &servers.0[3..] {
+        server.go_on().unwrap();
+    }
+    while guard.is_valid() {
+        let other = two.lock("a").ttl(secs(1)).try_acquire().await;
+        assert!(!matches!(other, Ok(Some(_))) || !guard.is_valid(), "two hold it");
+        tokio::time::sleep(ms(20)).await;
+    }
+    let next = two.lock("a").ttl(secs(1)).acquire_within(secs(20)).await.unwrap();
+    assert!(next.token() > guard.token());
+    // Nobody does anything, and it votes again.
+    let all = || async { votes(&look(&url).await) == 5 };
+    until("all may vote again", all).await.unwrap();
+    assert!(next.is_valid());
+    next.release().await.unwrap();
+}
+
+async fn a_node_that_restarts_with_its_data_waits_too() {
+    let mut servers: Vec<RedisServer> =
+        (0..3).map(|_| RedisServer::start(Settings::new().append_only()).unwrap()).collect();
+    servers.truncate(3);
+    let mut servers = Servers(servers);
+    let url = servers.url("max-ttl=2s&node-limit=200ms");
+    init(&url, Founding::Vouched).await;
+    let client = connect(&url).await;
+    let guard = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    servers.0[1].restart().unwrap();
+    assert_eq!(votes(&look(&url).await), 2);
+    let deadline = guard.deadline();
+    until("it is renewed by the others", || async { guard.deadline() != deadline }).await.unwrap();
+    let all = || async { votes(&look(&url).await) == 3 };
+    until("all may vote again", all).await.unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+async fn when_most_nodes_forgot_nobody_is_let_in_before_init_after_loss() {
+    let (servers, url) = Servers::founded(5).await;
+    let client = connect(&url).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    for server in &servers.0[..3] {
+        server.admin(&["FLUSHALL"]).unwrap();
+    }
+    guard.lost().await;
+    tokio::time::sleep(secs(3)).await; // Longer than a node would wait.
+    let error = client.lock("a").ttl(secs(1)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("--after-loss"), "{error}");
+    let error = connect(&url).await.lock("b").ttl(secs(1)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("--after-loss"), "{error}");
+    assert_eq!(votes(&init(&url, Founding::AfterLoss).await), 5);
+    let next = comes_back(&client.lock("a").ttl(secs(1))).await;
+    assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+async fn one_server_with_admission_is_out_after_it_forgot() {
+    let server = plain();
+    let url = format!("{}?admission=strict&max-ttl=1s", server.url());
+    let client = connect(&url).await;
+    // It comes in by itself: nobody else can be asked.
+    let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
+    server.admin(&["FLUSHALL"]).unwrap();
+    let other = connect(&url).await;
+    let early = other.lock("a").ttl(ms(900)).try_acquire().await;
+    assert!(!guard.is_valid() || !matches!(early, Ok(Some(_))), "{early:?}");
+    drop(early);
+    guard.lost().await;
+    let next = other.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
+    assert!(next.token() > guard.token());
+}
+
+async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {
+    let (mut servers, url) = Servers::founded(5).await;
+    let client = connect(&url).await;
+    servers.0[0].stop().unwrap();
+    servers.0[1].kill();
+    let guard = client.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap();
+    // A client that comes now, as well.
+    let late = connect(&url).await;
+    assert!(late.lock("a").ttl(secs(2)).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    late.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap().release().await.unwrap();
+    servers.0[2].kill();
+    let error = client.lock("a").ttl(secs(2)).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let killed = servers.0[2].address().to_string();
+    assert!(error.to_string().contains(&killed), "{error}");
+    let error = try_connect(&url).await.unwrap_err();
+    assert!(error.to_string().contains("2 of 5 nodes answer"), "{error}");
+    servers.0[0].go_on().unwrap();
+    let guard = client.lock("a").ttl(secs(2)).acquire_within(secs(20)).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn full_nodes_still_renew_and_let_go() {
+    let (servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    servers.each(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = client.lock("b").ttl(secs(1)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    let deadline = guard.deadline();
+    until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
+    // In one call with an acquire, too.
+    let lock = client.lock("b").ttl(secs(1));
+    let (released, refused) = tokio::join!(guard.release(), lock.try_acquire());
+    released.unwrap();
+    assert!(refused.is_err());
+    assert_eq!(client.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn scripts_that_were_flushed_are_loaded_again_and_applied_once() {
+    let (servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    servers.each(&["SCRIPT", "FLUSH"]);
+    let guard = client.lock("a").ttl(secs(2)).try_acquire().await.unwrap().unwrap();
+    let token = guard.token();
+    servers.each(&["SCRIPT", "FLUSH"]);
+    guard.release().await.unwrap();
+    let status = client.lock("a").status().await.unwrap();
+    assert_eq!(status.state, State::Free);
+    servers.each(&["SCRIPT", "FLUSH"]);
+    let next = client.lock("a").ttl(secs(2)).try_acquire().await.unwrap().unwrap();
+    assert!(next.token() > token);
+}
+
+async fn loading_and_demoted_nodes_have_no_vote() {
+    let (mut servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    let lock = client.lock("a").ttl(secs(2));
+    let (first, rest) = servers.0.split_at_mut(1);
+    let loading = first[0].restart_loading().unwrap();
+    lock.acquire_within(secs(10)).await.unwrap().release().await.unwrap();
+    let master = plain();
+    let port = master.port().to_string();
+    rest[0].admin(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    rest[0].admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    loading.finish().unwrap();
+    // One forgot, the other has the data of somebody else: two of three.
+    let error = lock.acquire_within(secs(5)).await.unwrap_err();
+    assert!(error.to_string().contains("--after-loss"), "{error}");
+    init(&url, Founding::AfterLoss).await;
+    comes_back(&lock).await.release().await.unwrap();
+}
+
+async fn what_is_not_ours_is_left_alone_and_harms_no_other() {
+    let (servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    servers.each(&["SET", "leasehold:{text}", "550e8400-e29b-41d4"]);
+    servers.each(&["HSET", "leasehold:{hash}", "a", "1"]);
+    servers.each(&["SET", "leasehold:{newer}", "Q2 and what comes after"]);
+    for name in ["text", "hash", "newer"] {
+        assert!(client.lock(name).ttl(secs(1)).try_acquire().await.is_err());
+        let error = client.lock(name).status().await.unwrap_err();
+        assert!(error.to_string().contains(&format!("leasehold:{{{name}}}")), "{error}");
+    }
+    let text = servers.0[0].admin(&["GET", "leasehold:{text}"]).unwrap().text();
+    assert_eq!(text, "550e8400-e29b-41d4");
+    let mut asking = Vec::new();
+    for number in 0..64 {
+        let name = if number == 7 { "hash".to_owned() } else { format!("n{number}") };
+        let lock = client.lock(name).ttl(secs(2));
+        asking.push(tokio::spawn(async move { lock.try_acquire().await.is_ok() }));
+    }
+    let mut good = 0;
+    for task in asking {
+        good += usize::from(task.await.unwrap());
+    }
+    assert_eq!(good, 63);
+}
+
+async fn nodes_that_cannot_take_part_are_refused_with_what_to_do() {
+    let (servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    let error = client.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("3s is more than the 2s"), "{error}");
+    let address = servers.0[0].address().to_string();
+    let twice = url.replace("redlock://", &format!("redlock://localhost:{},", servers.0[0].port()));
+    let error = try_connect(&twice).await.unwrap_err();
+    assert!(error.to_string().contains("same server"), "{error}");
+
+    let evicts = RedisServer::start(Settings::new().max_memory(1 << 30, "allkeys-lru")).unwrap();
+    let replica = RedisServer::start(Settings::new().replica_of(&servers.0[1])).unwrap();
+    let cluster = RedisServer::start(Settings::new().cluster()).unwrap();
+    let locked = RedisServer::start(Settings::new().password("s3cret")).unwrap();
+    for (server, says) in [
+        (&evicts, "set maxmemory-policy noeviction"),
+        (&replica, "name its master"),
+        (&cluster, "cluster-enabled"),
+        (&locked, "password"),
+    ] {
+        let url = url.replace(&address, &server.address().to_string());
+        let error = try_connect(&url).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(&server.address().to_string()), "{error}");
+    }
+    let wrong = url.replace(&address, &format!("u:s3cret@{address}"));
+    let error = try_connect(&wrong).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+}
+
+async fn the_status_names_the_holder_and_force_ends_its_lease() {
+    let (_servers, url) = Servers::founded(3).await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let guard = one.lock("a/1").ttl(secs(2)).metadata("who I am").acquire().await.unwrap();
+    let status = two.lock("a/1").status().await.unwrap();
+    assert_eq!((status.state, status.token), (State::Held, Some(guard.token())));
+    let holder = status.holder.unwrap();
+    assert_eq!((holder.pid, holder.metadata.as_deref()), (std::process::id(), Some("who I am")));
+    let names: Vec<String> = two
+        .list("a/", 10)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|status| status.name.to_string())
+        .collect();
+    assert_eq!(names, ["a/1"]);
+    assert_eq!(two.lock("a/1").force_release(guard.token()).await.unwrap(), Forced::Ended);
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+}
