@@ -12,6 +12,7 @@ mod run;
 mod seen;
 mod waits;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request};
+use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request, majority};
 use leasehold_proto::{ClientId, Deadline, Now};
 use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
@@ -69,6 +70,8 @@ pub(super) struct Driver {
     calls: mpsc::UnboundedReceiver<Call>,
     /// What nodes say without being asked.
     said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
+    /// Calls that wait for room before the nodes.
+    backlog: VecDeque<Call>,
     sink: EventSink,
     lines: Vec<Line>,
     batches: FuturesUnordered<BoxFuture<'static, Answered>>,
@@ -104,6 +107,7 @@ impl Driver {
             steward,
             calls,
             said,
+            backlog: VecDeque::new(),
             sink,
             waits: Waits::new(nodes.len()),
             lines: nodes.into_iter().enumerate().map(|(at, node)| Line::new(at, node)).collect(),
@@ -153,7 +157,13 @@ impl Driver {
                 self.handle_said(now, node, event);
             }
             calls.drain(..).for_each(|call| self.handle_call(now, call));
+            while self.has_room()
+                && let Some(call) = self.backlog.pop_front()
+            {
+                self.begin(now, call);
+            }
             if !open {
+                self.backlog.clear();
                 self.give_everything_back(now);
             }
             self.flush(now);
@@ -172,12 +182,27 @@ impl Driver {
         own.map_or(theirs, |own| Some(theirs.map_or(own, |theirs| own.min(theirs))))
     }
 
+    /// What keeps a lease goes before what begins or ends one.
     fn handle_call(&mut self, now: Now, call: Call) {
+        match call {
+            Call::Renew(leases, asker) => self.renew(now, leases, asker),
+            call => self.backlog.push_back(call),
+        }
+    }
+
+    /// Time limits begin with this, so that they are the nodes' and not those of a line here.
+    fn begin(&mut self, now: Now, call: Call) {
         match call {
             Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
             Call::Renew(leases, asker) => self.renew(now, leases, asker),
             Call::Release(end, asker) => self.release(now, &end, asker),
         }
+    }
+
+    /// A majority is not busy with what it was given. The others are not waited for.
+    fn has_room(&self) -> bool {
+        let free = self.lines.iter().filter(|line| line.has_room()).count();
+        free >= majority(self.lines.len())
     }
 
     fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
@@ -193,10 +218,10 @@ impl Driver {
 
     fn handle_answer(&mut self, now: Now, answered: Answered) {
         let Answered { node, tags, mut replies } = answered;
+        replies.resize(tags.len(), Reply::Unknown);
         if let Some(line) = self.lines.get_mut(node) {
             line.answered(&replies);
         }
-        replies.resize(tags.len(), Reply::Unknown);
         let is_doubt = |reply: &Reply| {
             matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
         };
