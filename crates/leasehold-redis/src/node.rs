@@ -31,8 +31,6 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Records read by one script.
 const READ: usize = 250;
 
-const LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
-
 /// One independent Redis server, with a connection that is made when it can be.
 #[derive(Debug)]
 pub struct RedisNode {
@@ -43,6 +41,8 @@ pub struct RedisNode {
     place: String,
     /// Those of the process that was spoken to last.
     scripts: Mutex<Option<Arc<NodeScripts>>>,
+    /// Reads records; any process may.
+    leases: Script,
 }
 
 impl RedisNode {
@@ -51,7 +51,7 @@ impl RedisNode {
         let keys = Keys::new(&address.prefix);
         let (key, place) = (keys.node(), address.place);
         let wire = Wire::start(address.client, clock);
-        Self { wire, keys, key, place, scripts: Mutex::default() }
+        Self { wire, keys, key, place, scripts: Mutex::default(), leases: Script::node_leases() }
     }
 
     fn scripts(&self, process: ProcessId) -> Arc<NodeScripts> {
@@ -77,7 +77,7 @@ impl RedisNode {
                 if self.process(live, until).await? != scripts.process {
                     return Err(Failure::Stranger);
                 }
-                self.load(live, scripts, until).await?;
+                self.load(live, &scripts.all(), until).await?;
                 self.wire.send(live, command, until).await
             }
             answer => answer,
@@ -93,13 +93,8 @@ impl RedisNode {
         id.ok_or_else(|| Failure::Unknown(strange("INFO server has no run_id")))
     }
 
-    async fn load(
-        &self,
-        live: &Live,
-        scripts: &NodeScripts,
-        until: Deadline,
-    ) -> Result<(), Failure> {
-        let loads = scripts.all().map(|script| {
+    async fn load(&self, live: &Live, scripts: &[&Script], until: Deadline) -> Result<(), Failure> {
+        let loads = scripts.iter().map(|script| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.code());
             self.wire.send(live, load.into(), until)
@@ -184,7 +179,7 @@ impl RedisNode {
             Value::Nil => None,
             record => Some(self.record(&text(record)?)?.0),
         };
-        self.load(live, &self.scripts(process), until).await?;
+        self.load(live, &self.scripts(process).all(), until).await?;
         Ok(Look { process, marker })
     }
 
@@ -217,13 +212,20 @@ impl RedisNode {
         let live = self.wire.up(LIMIT).await?;
         let mut leases = Vec::new();
         for page in names.chunks(READ) {
-            let mut command = redis::cmd("EVAL");
-            command.arg(LEASES).arg(page.len());
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(self.leases.hash()).arg(page.len());
             for name in page {
                 command.arg(self.keys.of(name));
             }
             let until = Deadline::after(self.wire.now(), LIMIT);
-            let answer = self.wire.send(&live, command.into(), until).await?;
+            let command = Arc::new(command);
+            let answer = match self.wire.send(&live, command.clone(), until).await {
+                Err(Failure::Answer(error)) if is_no_script(&error) => {
+                    self.load(&live, &[&self.leases], until).await?;
+                    self.wire.send(&live, command, until).await?
+                }
+                answer => answer?,
+            };
             let Value::Array(answers) = answer else {
                 return Err(Failure::Unknown(strange(answer)));
             };

@@ -18,6 +18,11 @@ impl Script {
         Self { hashed: Hashed::new(&code), code }
     }
 
+    /// Reads records of a node.
+    pub(crate) fn node_leases() -> Self {
+        Self::new(NODE_LEASES)
+    }
+
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
@@ -82,6 +87,7 @@ const STATUS: &str = concat!(
     include_str!("lua/status.lua")
 );
 
+const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 const NODE_STEPS: &str = include_str!("lua/node_steps.lua");
 const NODE_TASK: &str = include_str!("lua/node_task.lua");

@@ -127,7 +127,7 @@ async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(builder.connect().await?))
 }
 
-pub(crate) fn unknown(scheme: &str) -> Error {
+fn unknown(scheme: &str) -> Error {
     let known = SCHEMES.join(", ");
     let message = match FEATURES.iter().find(|(known, _)| *known == scheme) {
         Some((_, feature)) => format!(

@@ -34,6 +34,7 @@
 pub mod blocking;
 mod connect;
 pub mod fence;
+pub mod quorum;
 
 pub use connect::{connect, connect_on_own_thread, forget, open, schemes};
 pub use leasehold_core::backend::{

@@ -59,12 +59,14 @@ fn quorum(size: usize) -> Subject {
 /// are those that the documents name.
 fn redis(setup: &mut Setup) {
     if !RedisServer::is_present() && !kit::required("redis") {
-        setup.missing.extend(["redis", "redis-tls"]);
+        setup.missing.extend(["redis", "redlock-3", "redlock-5", "redis-tls"]);
         return;
     }
     let server = RedisServer::start(Settings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
     setup._servers.push(server);
+    redlock(setup, 3, Settings::new().user("app", &node_rights()));
+    redlock(setup, 5, Settings::new());
     if !Certificates::is_present() && !kit::required("openssl") {
         setup.missing.push("redis-tls");
         return;
@@ -83,6 +85,26 @@ fn redis(setup: &mut Setup) {
     setup.subjects.push(by_url("redis-tls", url));
     setup._servers.push(server);
     setup._certificates = Some(certificates);
+}
+
+/// Redlock over this many servers of our own, as the default user, and as one with the rights that
+/// the documents name.
+fn redlock(setup: &mut Setup, size: usize, settings: Settings) {
+    let servers: Vec<RedisServer> =
+        (0..size).map(|_| RedisServer::start(settings.clone()).unwrap()).collect();
+    let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    let login = if size == 3 { "app:s3cret@" } else { "" };
+    let url = format!("redlock://{login}{}", places.join(","));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let founding = leasehold::quorum::found(&url, None, Founding::Vouched, |_| {});
+    runtime.block_on(founding).unwrap();
+    setup.subjects.push(by_url(&format!("redlock-{size}"), url));
+    setup._servers.extend(servers);
+}
+
+/// Those that `docs/quorum.md` names beside them.
+fn node_rights() -> String {
+    format!("{RIGHTS} +info +zcard +zpopmin")
 }
 
 /// The rights that `docs/redis.md` names.

@@ -93,7 +93,7 @@ impl QuorumBuilder {
 /// An even number of nodes is no error, but a waste.
 fn even(nodes: usize) -> Option<String> {
     let fewer = nodes.checked_sub(1)?;
-    (nodes % 2 == 0).then(|| {
+    nodes.is_multiple_of(2).then(|| {
         let may_fail = fewer / 2;
         format!("{nodes} nodes bear no more failures ({may_fail}) than {fewer}: take an odd number")
     })
@@ -111,7 +111,7 @@ pub(super) async fn look_at_fitness(
         async move { clock.within(Some(limit), node.fitness()).await.unwrap_or_default() }
     };
     let mut warnings = Vec::new();
-    for Fitness { refusal, warnings: more } in join_all(nodes.iter().map(look)).await {
+    for Fitness { refusal, warnings: more, .. } in join_all(nodes.iter().map(look)).await {
         if let Some(refusal) = refusal {
             return Err(refusal);
         }

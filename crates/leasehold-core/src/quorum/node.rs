@@ -84,6 +84,8 @@ pub struct Fitness {
     pub refusal: Option<crate::Error>,
     /// It can, but this should be known.
     pub warnings: Vec<String>,
+    /// How far its clock is ahead of ours in milliseconds (negative: behind), where it says.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 /// Something that a node says without being asked.

@@ -8,7 +8,7 @@ use leasehold_core::{Error, ErrorKind, Now};
 use super::wire::Failure;
 
 /// Clocks further apart than this are worth a word; an hour apart, tokens are refused.
-const FAR: Duration = Duration::from_secs(10);
+const FAR_MS: u64 = 10_000;
 
 /// A field of `INFO`.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
@@ -21,6 +21,7 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 pub(super) struct Verdict {
     refusal: Option<Error>,
     warnings: Vec<String>,
+    clock_ahead_ms: Option<i64>,
 }
 
 impl Verdict {
@@ -34,26 +35,23 @@ impl Verdict {
                     .to_owned(),
             );
         }
-        let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<u64>().ok());
-        if let Some(server_us) = server_us {
-            let ahead = server_us.saturating_sub(came.unix_us());
-            let behind = asked.unix_us().saturating_sub(server_us);
-            for (by, how) in [(ahead, "ahead of"), (behind, "behind")] {
-                if by > FAR.as_micros() as u64 {
-                    let by = Duration::from_secs(by / 1_000_000);
-                    warnings.push(format!(
-                        "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
-                    ));
-                }
-            }
+        let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<i64>().ok());
+        let ours_us = (asked.unix_us() / 2 + came.unix_us() / 2) as i64;
+        let clock_ahead_ms = server_us.map(|server_us| (server_us - ours_us) / 1000);
+        if let Some(ahead_ms) = clock_ahead_ms.filter(|ms| ms.unsigned_abs() > FAR_MS) {
+            let by = Duration::from_secs(ahead_ms.unsigned_abs() / 1000);
+            let how = if ahead_ms > 0 { "ahead of" } else { "behind" };
+            warnings.push(format!(
+                "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
+            ));
         }
-        Self { refusal: refusal(info), warnings }
+        Self { refusal: refusal(info), warnings, clock_ahead_ms }
     }
 
     /// There is no connection: a person must act when the server has refused one.
     pub(super) fn of_no_connection(cause: Error) -> Self {
         let refused = matches!(cause.kind(), ErrorKind::Refused | ErrorKind::Unsupported);
-        Self { refusal: refused.then_some(cause), warnings: Vec::new() }
+        Self { refusal: refused.then_some(cause), ..Self::default() }
     }
 
     /// The server does not tell.
@@ -64,7 +62,7 @@ impl Verdict {
             let what = "the user may not call INFO, which says which process answers; allow +info";
             Error::new(ErrorKind::Refused, what).with_source(failure.error())
         });
-        Self { refusal, warnings: Vec::new() }
+        Self { refusal, ..Self::default() }
     }
 
     /// The verdict on this server.
@@ -74,7 +72,11 @@ impl Verdict {
                 .with_source(error)
         };
         let warnings = self.warnings.iter().map(|warning| format!("node {place}: {warning}"));
-        Fitness { refusal: self.refusal.map(named), warnings: warnings.collect() }
+        Fitness {
+            refusal: self.refusal.map(named),
+            warnings: warnings.collect(),
+            clock_ahead_ms: self.clock_ahead_ms,
+        }
     }
 }
 
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_and_a_clock_far_off_are_warnings() {
         let says = |info: &str, seconds, says: &str| {
-            let Verdict { refusal, warnings } = Verdict::of(info, at(seconds), at(seconds));
+            let Verdict { refusal, warnings, .. } = Verdict::of(info, at(seconds), at(seconds));
             assert!(refusal.is_none());
             assert_eq!(warnings.len(), usize::from(!says.is_empty()), "{warnings:?}");
             assert!(warnings.iter().all(|warning| warning.contains(says)), "{warnings:?}");
