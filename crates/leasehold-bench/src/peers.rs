@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -140,6 +141,11 @@ impl Built {
         let mut command = Command::new(program);
         command.args(options).args(words);
         Talk::start(self.subject, command)
+    }
+
+    /// How long its program takes to get going: a virtual machine compiles what it runs often.
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_secs(if self.peer == Peer::Redisson { 2 } else { 0 })
     }
 
     /// The runtimes that make a difference to it; others have threads of their own.

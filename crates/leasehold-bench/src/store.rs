@@ -103,7 +103,9 @@ impl Store {
                     (0..*nodes).map(|_| redis()).collect::<Result<_>>()?;
                 let nodes: Vec<String> =
                     servers.iter().map(|server| server.address().to_string()).collect();
-                Ok(Place::own(format!("redlock://{}", nodes.join(",")), None, servers))
+                let url = format!("redlock://{}", nodes.join(","));
+                found(url.clone())?;
+                Ok(Place::own(url, None, servers))
             }
             Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
         }
@@ -197,6 +199,14 @@ fn redis() -> Result<RedisServer> {
         true => Ok(RedisServer::start(Settings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
     }
+}
+
+/// Sets up servers that have just been started, so that they may vote.
+#[cfg(feature = "servers")]
+fn found(url: String) -> Result<()> {
+    use leasehold::quorum::{Founding, found};
+    let founding = async move { Ok(found(&url, None, Founding::Vouched, |_| ()).await?) };
+    crate::runtime::Flavour::Current.run(founding).map(drop)
 }
 
 #[cfg(feature = "servers")]

@@ -25,7 +25,7 @@ pub(super) fn measure(
     let mut talk = built.start(&words.map(String::from))?;
     talk.say(&place.urls())?;
     talk.expect("ready")?;
-    std::thread::sleep(times.warm_up);
+    std::thread::sleep(times.warm_up.max(built.warm_up()));
     let mut look = || -> Result<(Instant, u64, Duration, Option<Duration>)> {
         talk.say("count")?;
         let pairs = talk.hear()?.parse()?;
