@@ -18,7 +18,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's RLock and fair lock as peers; bench/peers/README.md says how they are spoken to. */
+/** Redisson's locks as peers; bench/peers/README.md says how they are spoken to. */
 final class Peer {
     static volatile boolean marked;
     static volatile boolean ended;
@@ -28,6 +28,11 @@ final class Peer {
     static FileChannel file;
 
     public static void main(String[] args) throws Exception {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        if (args.length == 5 && args[0].equals("pairs")) {
+            Pairs.run(args, input);
+            return;
+        }
         if (args.length != 8 || !args[0].equals("contention")) {
             throw new IllegalArgumentException("usage: see bench/peers/README.md");
         }
@@ -35,7 +40,6 @@ final class Peer {
         holdUs = Long.parseLong(args[4]);
         file = FileChannel.open(Path.of(args[6]), StandardOpenOption.READ, StandardOpenOption.WRITE);
         process = Integer.parseInt(args[7]);
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         Config config = new Config();
         config.useSingleServer().setAddress(input.readLine());
         RedissonClient client = Redisson.create(config);

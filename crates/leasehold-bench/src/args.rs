@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::common::short_time;
+use crate::common::{nodes, short_time};
 use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
 use crate::delay::{self, DelayArgs};
 use crate::hold::{self, HoldArgs, Round};
 use crate::pairs::{self, Names, PairsArgs, Sides};
-use crate::peers::{self, Peer};
+use crate::peers::{self, Job, Peer};
 use crate::store::{Store, cleaned};
 use crate::{Result, told};
 
@@ -46,6 +46,18 @@ pub(crate) enum Bench {
         #[command(flatten)]
         beside: PairsBeside,
     },
+    /// How many uncontended pairs there are over several independent Redis servers, and what one costs
+    #[command(long_about = QUORUM)]
+    Quorum {
+        #[command(flatten)]
+        args: PairsArgs,
+        /// Numbers of servers: a majority of them decides
+        #[arg(long, value_name = "N,..", default_value = "3,5", value_delimiter = ',', value_parser = nodes)]
+        nodes: Vec<usize>,
+        /// Beside these libraries, or all that can do it: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
     /// How often one lock changes hands that many want, what it costs, and who has to wait
     #[command(long_about = CONTENTION)]
     Contention {
@@ -71,6 +83,10 @@ const PAIRS: &str = "Each task acquires and releases a lock of its own, again an
     compares and deletes, over one multiplexed connection, without any token. `raw-socket` is what \
     the server can do at most: those two commands for all tasks in one write each, by a thread \
     that blocks on a plain socket.";
+
+const QUORUM: &str = "Each task acquires and releases a lock of its own, again and again, and a \
+    majority of independent Redis servers decides. Servers' CPU time is that of all of them. \
+    `one_round_share` is the share of acquisitions whose token was there after one round of requests.";
 
 const CONTENTION: &str = "All tasks of all processes want one lock. A hand-off is from one task to \
     another; `local` are those inside a process. Waits are those of hand-offs. A file that who holds \
@@ -147,12 +163,16 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Bench::HoldRound) => Round::answer(),
         Some(Bench::Pairs { args, stores, beside }) => {
-            let (peers, notes) = peers::build(&beside.peers, Peer::does_pairs);
+            let (peers, notes) = peers::build(&beside.peers, Job::Pairs);
             let sides = sides(&stores, &beside, peers);
             cleaned(&sides.stores, pairs::run(&args, &sides, notes))
         }
+        Some(Bench::Quorum { args, nodes, peers }) => {
+            let (peers, notes) = peers::build(&peers, Job::Quorum);
+            pairs::run(&args, &over(&nodes, peers), notes)
+        }
         Some(Bench::Contention { args, stores, peers }) => {
-            let (peers, notes) = peers::build(&peers, |_| true);
+            let (peers, notes) = peers::build(&peers, Job::Contention);
             let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
             cleaned(&beside.stores, contention::run(&args, &beside, notes))
         }
@@ -164,9 +184,21 @@ fn run(cli: Cli) -> Result<()> {
 /// What `pairs` measures.
 pub(crate) fn sides(stores: &Stores, beside: &PairsBeside, peers: Vec<peers::Built>) -> Sides {
     Sides {
+        bench: "pairs",
         stores: stores.or(&[Store::Memory, Store::File]),
         names: beside.names.all(),
         delays: beside.delay.clone(),
+        peers,
+    }
+}
+
+/// What `quorum` measures.
+fn over(nodes: &[usize], peers: Vec<peers::Built>) -> Sides {
+    Sides {
+        bench: "quorum",
+        stores: nodes.iter().copied().map(Store::Redlock).collect(),
+        names: vec![Names::Reused],
+        delays: vec![Duration::ZERO],
         peers,
     }
 }
@@ -214,6 +246,7 @@ mod tests {
             (vec!["pairs", "--delay", "1h"], ["--delay", "'1h'", "us, ms or s"]),
             (vec!["contention", "--shapes", "8x8,0x1"], ["--shapes", "'0x1'", "such as 8x8"]),
             (vec!["contention", "--hold", "1d"], ["--hold", "'1d'", "us, ms or s"]),
+            (vec!["quorum", "--nodes", "3,0"], ["--nodes", "'0'", "from 1 to 9"]),
             (vec!["pairs", "--peers", "curator"], ["--peers", "'curator'", "rslock"]),
         ] {
             let told = refused(&args);

@@ -55,6 +55,15 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A number of servers.
+#[cfg(feature = "servers")]
+pub(crate) fn nodes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(nodes @ 1..=9) => Ok(nodes),
+        _ => Err("allowed is a whole number from 1 to 9".to_owned()),
+    }
+}
+
 /// A short time: `3ms`, `0.5ms`, `200us`, `1s`, or `0`; ten seconds at the most.
 pub(crate) fn short_time(text: &str) -> Result<Duration, String> {
     const ALLOWED: &str = "allowed is 0, or a number with us, ms or s, up to 10s";

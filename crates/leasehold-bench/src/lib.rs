@@ -17,6 +17,7 @@ mod pairs;
 #[cfg(feature = "servers")]
 mod peers;
 mod progress;
+mod rounds;
 mod row;
 mod runtime;
 mod scale;

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::system::{cpu_time, cpu_time_of, resident};
+use crate::system::{cpu_time, cpu_time_of_all, resident};
 
 /// A window of time that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub(crate) struct Window<'a> {
     start: Instant,
     cpu: Duration,
-    server: Option<(u32, Duration)>,
+    servers: &'a [u32],
+    server: Option<Duration>,
 }
 
 /// What there was in a window.
@@ -19,23 +20,24 @@ pub(crate) struct Spent {
     pub(crate) time: Duration,
     /// CPU time of the process.
     pub(crate) cpu: Duration,
-    /// CPU time of the server's process, if it is ours.
+    /// CPU time of the servers' processes together, if they are ours.
     pub(crate) server: Option<Duration>,
 }
 
-impl Window {
-    /// Begins one now; `server` is the process of a server of ours.
-    pub(crate) fn open(server: Option<u32>) -> Result<Self> {
-        let server = server.map(|pid| Result::Ok((pid, cpu_time_of(pid)?))).transpose()?;
-        Ok(Self { start: Instant::now(), cpu: cpu_time()?, server })
+impl<'a> Window<'a> {
+    /// Begins one now; `servers` are the processes of servers of ours.
+    pub(crate) fn open(servers: &'a [u32]) -> Result<Self> {
+        let server = cpu_time_of_all(servers)?;
+        Ok(Self { start: Instant::now(), cpu: cpu_time()?, servers, server })
     }
 
     /// What has been spent since it began.
     pub(crate) fn spent(&self) -> Result<Spent> {
         let cpu = cpu_time()?.saturating_sub(self.cpu);
         let time = self.start.elapsed();
-        let since = |(pid, before)| Result::Ok(cpu_time_of(pid)?.saturating_sub(before));
-        Ok(Spent { time, cpu, server: self.server.map(since).transpose()? })
+        let server = cpu_time_of_all(self.servers)?.zip(self.server);
+        let server = server.map(|(after, before)| after.saturating_sub(before));
+        Ok(Spent { time, cpu, server })
     }
 }
 

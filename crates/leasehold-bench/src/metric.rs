@@ -31,8 +31,10 @@ impl Metric {
 pub(crate) const PAIRS_PER_S: Metric = Metric::new("pairs_per_s", "1/s");
 /// CPU time of the client's process for one of them.
 pub(crate) const CLIENT_US_PER_PAIR: Metric = Metric::new("client_us_per_pair", "us");
-/// CPU time of the server's process for one of them.
+/// CPU time of the server's process for one of them, of all servers together.
 pub(crate) const SERVER_US_PER_PAIR: Metric = Metric::new("server_us_per_pair", "us");
+/// Share of the grants of a quorum that needed one round of requests.
+pub(crate) const ONE_ROUND_SHARE: Metric = Metric::new("one_round_share", "1");
 /// Growth of the process for each guard that is held.
 pub(crate) const BYTES_PER_LOCK: Metric = Metric::new("bytes_per_lock", "B");
 /// Growth of the process for each task that waits, the task itself included.

@@ -3,17 +3,20 @@
 
 mod leasehold;
 mod load;
+#[cfg(feature = "servers")]
+mod peer;
 mod picture;
 #[cfg(feature = "servers")]
 mod raw;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use crate::common::{Common, count, in_ms};
 use crate::measure::median;
-use crate::metric::{CLIENT_US_PER_PAIR, PAIRS_PER_S, SERVER_US_PER_PAIR};
+use crate::metric::{CLIENT_US_PER_PAIR, ONE_ROUND_SHARE, PAIRS_PER_S, SERVER_US_PER_PAIR};
 #[cfg(feature = "servers")]
 use crate::peers::Built;
 use crate::progress::Progress;
@@ -44,6 +47,8 @@ pub(crate) enum Names {
 /// What is measured beside Leasehold on its usual terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Sides {
+    /// The benchmark's name: `pairs`, or `quorum` for those over several servers.
+    pub(crate) bench: &'static str,
     pub(crate) stores: Vec<Store>,
     pub(crate) names: Vec<Names>,
     /// How much later than sent a request arrives.
@@ -82,25 +87,42 @@ pub(crate) fn run(args: &PairsArgs, sides: &Sides, mut notes: Vec<String>) -> Re
         true => Times { warm_up: Duration::from_millis(100), window: Duration::from_millis(300) },
         false => Times { warm_up: Duration::from_millis(300), window: Duration::from_secs(1) },
     };
-    let rows = measure(args, sides, times)?;
+    let (rows, said) = measure(args, sides, times)?;
+    notes.extend(said);
     notes.extend(picture::ratios(&rows));
     output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
-/// All figures.
-pub(crate) fn measure(args: &PairsArgs, sides: &Sides, times: Times) -> Result<Vec<Row>> {
+/// All figures, and what is to be said beside them.
+pub(crate) fn measure(
+    args: &PairsArgs,
+    sides: &Sides,
+    times: Times,
+) -> Result<(Vec<Row>, Vec<String>)> {
     let cases = plan(args, sides);
     let progress = Progress::of(cases.len() * args.common.rounds as usize);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cases.len()];
+    let mut failed = BTreeMap::new();
     // In turn, so that a disturbance of the machine does not hit one side alone.
     for _ in 0..args.common.rounds {
-        for (case, samples) in cases.iter().zip(&mut samples) {
+        for (at, (case, samples)) in cases.iter().zip(&mut samples).enumerate() {
+            if failed.contains_key(&at) {
+                continue;
+            }
             progress.begin(case.told());
-            samples.push(case.sample(times)?);
+            match case.sample(times) {
+                Ok(sample) => samples.push(sample),
+                Err(error) if case.subject.name() == "leasehold" => return Err(error),
+                // Another that cannot do it is no reason to say nothing of the rest.
+                Err(error) => {
+                    failed.insert(at, format!("{} failed: {error}", case.told()));
+                }
+            }
             progress.done();
         }
     }
-    Ok(cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples, sides)).collect())
+    let rows = cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples, sides));
+    Ok((rows.collect(), failed.into_values().collect()))
 }
 
 fn plan(args: &PairsArgs, sides: &Sides) -> Vec<Case> {
@@ -139,6 +161,13 @@ impl Sides {
                     subjects.push(Subject::RawSocket);
                 }
             }
+            Store::Redlock(_) => {
+                let fits = |peer: &&Built| peer.runtimes(&[runtime]).contains(&runtime);
+                subjects.extend(self.peers.iter().filter(fits).cloned().map(Subject::Peer));
+                if runtime == Flavour::Current {
+                    subjects.push(Subject::RawSocket);
+                }
+            }
             Store::Memory | Store::File if names == Names::Reused => subjects.push(Subject::Raw),
             _ => {}
         }
@@ -162,7 +191,9 @@ impl Case {
                 leasehold::measure(&place, tasks, names, times).await
             }),
             #[cfg(feature = "servers")]
-            (Subject::Peer(built), _) => peer(built, &place, self.runtime, tasks, names, times),
+            (Subject::Peer(built), _) => {
+                peer::measure(built, &place, self.runtime, tasks, names, times)
+            }
             #[cfg(feature = "servers")]
             (Subject::RawSocket, _) => raw::socket(&place, tasks, times),
             #[cfg(feature = "servers")]
@@ -190,8 +221,12 @@ impl Case {
         let mut setup = Setup {
             subject: self.subject.name(),
             tasks: self.tasks,
-            ..Setup::new("pairs", self.store.backend(), self.runtime)
+            ..Setup::new(sides.bench, self.store.backend(), self.runtime)
         };
+        #[cfg(feature = "servers")]
+        if let Store::Redlock(nodes) = self.store {
+            setup = setup.with("nodes", nodes);
+        }
         if sides.names != [Names::Reused] {
             let names = if self.names == Names::Reused { "reused" } else { "fresh" };
             setup = setup.with("names", names);
@@ -207,51 +242,15 @@ impl Case {
             (PAIRS_PER_S, of(|sample| Some(sample.per_s))),
             (CLIENT_US_PER_PAIR, of(|sample| Some(sample.client_us))),
             (SERVER_US_PER_PAIR, of(|sample| sample.server_us)),
+            (ONE_ROUND_SHARE, of(|sample| sample.one_round)),
         ];
         figures.iter().filter_map(|(metric, value)| Some(setup.row(*metric, (*value)?))).collect()
     }
 
     fn told(&self) -> String {
         let (subject, runtime) = (self.subject.name(), self.runtime.name());
-        format!("{} {runtime}, {} tasks: {subject}", self.store.backend(), self.tasks)
+        format!("{} {runtime}, {} tasks: {subject}", self.store, self.tasks)
     }
-}
-
-/// A peer's program does it, and says how far it has come when it is asked.
-#[cfg(feature = "servers")]
-fn peer(
-    built: &Built,
-    place: &Place,
-    runtime: Flavour,
-    tasks: usize,
-    names: Names,
-    times: Times,
-) -> Result<Sample> {
-    use crate::measure::Spent;
-    use crate::system::cpu_time_of;
-    use std::time::Instant;
-    let names = if names == Names::Reused { "reused" } else { "fresh" };
-    let words = ["pairs", runtime.name(), &tasks.to_string(), names, &place.prefix];
-    let mut talk = built.start(&words.map(String::from))?;
-    talk.say(&place.url)?;
-    talk.expect("ready")?;
-    std::thread::sleep(times.warm_up);
-    let mut look = || -> Result<(Instant, u64, Duration, Option<Duration>)> {
-        talk.say("count")?;
-        let pairs = talk.hear()?.parse()?;
-        let server = place.server_pid().map(cpu_time_of).transpose()?;
-        Ok((Instant::now(), pairs, cpu_time_of(talk.pid())?, server))
-    };
-    let before = look()?;
-    std::thread::sleep(times.window);
-    let after = look()?;
-    talk.end()?;
-    let spent = Spent {
-        time: after.0 - before.0,
-        cpu: after.2.saturating_sub(before.2),
-        server: after.3.zip(before.3).map(|(after, before)| after.saturating_sub(before)),
-    };
-    Ok(Sample::of(after.1 - before.1, &spent))
 }
 
 impl Subject {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -19,6 +20,15 @@ pub(crate) enum Peer {
     Redsync,
     Rueidislock,
     Redisson,
+    Pottery,
+}
+
+/// What programs can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Job {
+    Pairs,
+    Contention,
+    Quorum,
 }
 
 /// A lock of a library whose program is there.
@@ -36,27 +46,29 @@ pub(crate) struct Built {
 
 impl Peer {
     /// Their names, in order.
-    pub(crate) const NAMES: [&str; 5] =
-        ["rslock", "redis-py", "redsync", "rueidislock", "redisson"];
+    pub(crate) const NAMES: [&str; 6] =
+        ["rslock", "redis-py", "redsync", "rueidislock", "redisson", "pottery"];
 
     /// Its folder below `bench/peers`, and its package.
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Whether its program can do `pairs`: those of another language would compare languages.
-    pub(crate) fn does_pairs(self) -> bool {
-        self == Self::Rslock
-    }
-
-    /// What the figures call its locks, and what its program calls them.
-    fn locks(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Rslock => &[("rslock", "lock")],
-            Self::RedisPy => &[("redis-py", "lock")],
-            Self::Redsync => &[("redsync", "lock")],
-            Self::Rueidislock => &[("rueidislock", "lock")],
-            Self::Redisson => &[("redisson-rlock", "lock"), ("redisson-fair", "fair")],
+    /// What the figures call the locks that do the job, and what its program calls them. Pairs on
+    /// one server in another language would compare languages.
+    fn locks(self, job: Job) -> &'static [(&'static str, &'static str)] {
+        match (self, job) {
+            (Self::Rslock, _) => &[("rslock", "lock")],
+            (_, Job::Pairs) => &[],
+            (Self::Redsync, _) => &[("redsync", "lock")],
+            (Self::Redisson, Job::Quorum) => &[("redisson-redlock", "lock")],
+            (Self::Pottery, Job::Quorum) => &[("pottery", "lock")],
+            (Self::Redisson, Job::Contention) => {
+                &[("redisson-rlock", "lock"), ("redisson-fair", "fair")]
+            }
+            (Self::RedisPy, Job::Contention) => &[("redis-py", "lock")],
+            (Self::Rueidislock, Job::Contention) => &[("rueidislock", "lock")],
+            _ => &[],
         }
     }
 
@@ -94,7 +106,7 @@ impl Peer {
                 quiet(go.arg(at("peer")).arg("."))?;
                 Ok(vec![at("peer")])
             }
-            Self::RedisPy => {
+            Self::RedisPy | Self::Pottery => {
                 quiet(command("python3").args(["-m", "venv"]).arg(at("venv")))?;
                 let mut pip = command(&target.join("venv/bin/pip").to_string_lossy());
                 let quietly = ["install", "-q", "--disable-pip-version-check", "-r"];
@@ -111,7 +123,7 @@ impl Peer {
                 ]))?;
                 let path = format!("{}/classes:{0}/lib/*", target.display());
                 let mut javac = command("javac");
-                javac.arg("-d").arg(at("classes")).args(["-cp", &path, "Peer.java"]);
+                javac.arg("-d").arg(at("classes")).args(["-cp", &path, "Peer.java", "Pairs.java"]);
                 quiet(&mut javac)?;
                 let options =
                     ["-cp", &path, "-Xmx256m", "-Dorg.slf4j.simpleLogger.logFile=/dev/null"];
@@ -131,6 +143,11 @@ impl Built {
         Talk::start(self.subject, command)
     }
 
+    /// How long its program takes to get going: a virtual machine compiles what it runs often.
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_secs(if self.peer == Peer::Redisson { 2 } else { 0 })
+    }
+
     /// The runtimes that make a difference to it; others have threads of their own.
     pub(crate) fn runtimes<'a>(&self, asked: &'a [Flavour]) -> &'a [Flavour] {
         match self.peer {
@@ -140,15 +157,16 @@ impl Built {
     }
 }
 
-/// Builds those that are wanted and suit; the notes name those that could not be built, and why.
-pub(crate) fn build(wanted: &[Peer], suits: fn(Peer) -> bool) -> (Vec<Built>, Vec<String>) {
-    let wanted: Vec<Peer> = wanted.iter().copied().filter(|peer| suits(*peer)).collect();
+/// Builds those that are wanted and can do the job; the notes name those that could not be built, and why.
+pub(crate) fn build(wanted: &[Peer], job: Job) -> (Vec<Built>, Vec<String>) {
+    let can = |peer: &Peer| !peer.locks(job).is_empty();
+    let wanted: Vec<Peer> = wanted.iter().copied().filter(can).collect();
     let progress = Progress::of(wanted.len());
     let (mut built, mut notes) = (Vec::new(), Vec::new());
     for peer in wanted {
         progress.begin(format!("building {}", peer.name()));
         match peer.build() {
-            Ok(command) => built.extend(peer.locks().iter().map(|(subject, lock)| Built {
+            Ok(command) => built.extend(peer.locks(job).iter().map(|(subject, lock)| Built {
                 subject,
                 lock,
                 asks_once: peer == Peer::Rueidislock,

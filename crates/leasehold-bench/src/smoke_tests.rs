@@ -67,10 +67,12 @@ fn pairs_measures_both_sides_on_both_runtimes() {
     };
     let short = Duration::from_millis(20);
     let times = Times { warm_up: short, window: 2 * short };
-    let rows = pairs::measure(&args, &sides(&stores, &beside, Vec::new()), times).unwrap();
+    let sides = sides(&stores, &beside, Vec::new());
+    let (rows, notes) = pairs::measure(&args, &sides, times).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
     check(&rows, &["pairs_per_s", "client_us_per_pair"], 4);
-    let sides = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
-    assert_eq!((sides("leasehold"), sides("raw")), (16, 16));
+    let of = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
+    assert_eq!((of("leasehold"), of("raw")), (16, 16));
     assert!(rows.iter().all(|row| row.value > 0.0), "{}", table::table(&rows, false));
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use leasehold::Client;
+#[cfg(feature = "servers")]
+use leasehold_conformance::kit::{RedisServer, Settings};
 
 use crate::Result;
 
@@ -19,6 +21,9 @@ pub(crate) enum Store {
     /// A Redis server that is started for it.
     #[cfg(feature = "servers")]
     Redis,
+    /// So many independent Redis servers that are started for it, and a majority decides.
+    #[cfg(feature = "servers")]
+    Redlock(usize),
     /// Somebody's store, and what our names in it begin with.
     Url(String, String),
 }
@@ -29,13 +34,15 @@ pub(crate) struct Place {
     pub(crate) url: String,
     /// What the names of locks begin with.
     pub(crate) prefix: String,
+    /// The servers' processes, if they are ours.
+    pids: Vec<u32>,
     #[cfg(feature = "servers")]
     _directory: Option<tempfile::TempDir>,
     /// Before the server, so that it goes first.
     #[cfg(feature = "servers")]
     _network: Option<crate::delay::Delay>,
     #[cfg(feature = "servers")]
-    server: Option<leasehold_conformance::kit::RedisServer>,
+    servers: Vec<RedisServer>,
 }
 
 impl Store {
@@ -55,7 +62,7 @@ impl Store {
                 crate::runtime::Flavour::Current.run(forget).map(drop)
             }
             #[cfg(feature = "servers")]
-            Self::Memory | Self::File | Self::Redis => Ok(()),
+            Self::Memory | Self::File | Self::Redis | Self::Redlock(_) => Ok(()),
         }
     }
 
@@ -68,6 +75,8 @@ impl Store {
             Self::File => "file",
             #[cfg(feature = "servers")]
             Self::Redis => "redis",
+            #[cfg(feature = "servers")]
+            Self::Redlock(_) => "redlock",
             Self::Url(url, _) => url.split([':', '+']).next().unwrap_or_default(),
         }
     }
@@ -76,17 +85,27 @@ impl Store {
     pub(crate) fn place(&self) -> Result<Place> {
         match self {
             #[cfg(feature = "servers")]
-            Self::Memory => Ok(Place::own("memory:".to_owned(), None, None)),
+            Self::Memory => Ok(Place::own("memory:".to_owned(), None, Vec::new())),
             #[cfg(feature = "servers")]
             Self::File => {
                 let directory = directory()?;
                 let url = format!("file:{}", directory.path().join("store").display());
-                Ok(Place::own(url, Some(directory), None))
+                Ok(Place::own(url, Some(directory), Vec::new()))
             }
             #[cfg(feature = "servers")]
             Self::Redis => {
                 let server = redis()?;
-                Ok(Place::own(server.url(), None, Some(server)))
+                Ok(Place::own(server.url(), None, vec![server]))
+            }
+            #[cfg(feature = "servers")]
+            Self::Redlock(nodes) => {
+                let servers: Vec<RedisServer> =
+                    (0..*nodes).map(|_| redis()).collect::<Result<_>>()?;
+                let nodes: Vec<String> =
+                    servers.iter().map(|server| server.address().to_string()).collect();
+                let url = format!("redlock://{}", nodes.join(","));
+                found(url.clone())?;
+                Ok(Place::own(url, None, servers))
             }
             Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
         }
@@ -104,23 +123,21 @@ impl Place {
         Self {
             url,
             prefix,
+            pids: Vec::new(),
             #[cfg(feature = "servers")]
             _directory: None,
             #[cfg(feature = "servers")]
             _network: None,
             #[cfg(feature = "servers")]
-            server: None,
+            servers: Vec::new(),
         }
     }
 
     #[cfg(feature = "servers")]
-    fn own(
-        url: String,
-        directory: Option<tempfile::TempDir>,
-        server: Option<leasehold_conformance::kit::RedisServer>,
-    ) -> Self {
+    fn own(url: String, directory: Option<tempfile::TempDir>, servers: Vec<RedisServer>) -> Self {
         let prefix = "orders".to_owned();
-        Self { url, prefix, _directory: directory, _network: None, server }
+        let pids = servers.iter().map(RedisServer::pid).collect();
+        Self { url, prefix, pids, _directory: directory, _network: None, servers }
     }
 
     /// The same with a network between clients and server that takes its time.
@@ -145,23 +162,27 @@ impl Place {
         format!("{}/{number:08}", self.prefix)
     }
 
-    /// The server's process, if the server is ours.
-    #[cfg(feature = "servers")]
-    pub(crate) fn server_pid(&self) -> Option<u32> {
-        self.server.as_ref().map(leasehold_conformance::kit::RedisServer::pid)
+    /// The servers' processes, if they are ours.
+    pub(crate) fn server_pids(&self) -> &[u32] {
+        &self.pids
     }
 
-    /// The server's process, if the server is ours.
-    #[cfg(not(feature = "servers"))]
-    #[allow(clippy::unused_self, reason = "it has none here")]
-    pub(crate) fn server_pid(&self) -> Option<u32> {
-        None
+    /// The server, if it is ours and the only one.
+    #[cfg(feature = "servers")]
+    pub(crate) fn server(&self) -> Option<&RedisServer> {
+        match &self.servers[..] {
+            [server] => Some(server),
+            _ => None,
+        }
     }
 
-    /// The server, if it is ours.
+    /// The URLs of all servers, for programs that know nothing of ours.
     #[cfg(feature = "servers")]
-    pub(crate) fn server(&self) -> Option<&leasehold_conformance::kit::RedisServer> {
-        self.server.as_ref()
+    pub(crate) fn urls(&self) -> String {
+        match &self.servers[..] {
+            [] | [_] => self.url.clone(),
+            several => several.iter().map(RedisServer::url).collect::<Vec<_>>().join(" "),
+        }
     }
 }
 
@@ -173,12 +194,19 @@ pub(crate) fn directory() -> Result<tempfile::TempDir> {
 
 /// A Redis server of our own, without persistence.
 #[cfg(feature = "servers")]
-fn redis() -> Result<leasehold_conformance::kit::RedisServer> {
-    use leasehold_conformance::kit::{RedisServer, Settings};
+fn redis() -> Result<RedisServer> {
     match RedisServer::is_present() {
         true => Ok(RedisServer::start(Settings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
     }
+}
+
+/// Sets up servers that have just been started, so that they may vote.
+#[cfg(feature = "servers")]
+fn found(url: String) -> Result<()> {
+    use leasehold::quorum::{Founding, found};
+    let founding = async move { Ok(found(&url, None, Founding::Vouched, |_| ()).await?) };
+    crate::runtime::Flavour::Current.run(founding).map(drop)
 }
 
 #[cfg(feature = "servers")]
@@ -203,6 +231,10 @@ impl FromStr for Store {
 /// Without what may be secret.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.backend())
+        match self {
+            #[cfg(feature = "servers")]
+            Self::Redlock(nodes) => write!(f, "redlock, {nodes} nodes"),
+            _ => f.write_str(self.backend()),
+        }
     }
 }

@@ -38,6 +38,15 @@ pub(crate) fn cpu_time_of(_pid: u32) -> Result<Duration> {
     Err("CPU time of other processes is measured on Linux alone".into())
 }
 
+/// CPU time of several processes together; `None` when there are none.
+pub(crate) fn cpu_time_of_all(pids: &[u32]) -> Result<Option<Duration>> {
+    let mut sum = None;
+    for pid in pids {
+        sum = Some(sum.unwrap_or_default() + cpu_time_of(*pid)?);
+    }
+    Ok(sum)
+}
+
 /// Resident memory of this process, in bytes.
 #[cfg(unix)]
 pub(crate) fn resident() -> Result<u64> {

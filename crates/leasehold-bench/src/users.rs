@@ -53,6 +53,7 @@ impl Bench {
         let done = match self.which {
             Which::Pairs(args) => {
                 let sides = Sides {
+                    bench: "pairs",
                     stores: stores.clone(),
                     names: vec![Names::Reused],
                     delays: vec![Duration::ZERO],

@@ -16,7 +16,7 @@ fn figures(arguments: &[&str]) -> Option<Vec<Value>> {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("bench.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
-    command.args(arguments).args(["--backend", "redis", "--quick", "--rounds", "1", "--json"]);
+    command.args(arguments).args(["--quick", "--rounds", "1", "--json"]);
     let output = command.arg(&json).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let lines = std::fs::read_to_string(json).unwrap();
@@ -31,7 +31,7 @@ fn of(figures: &[Value], subject: &str, metric: &str) -> Vec<f64> {
 
 #[test]
 fn pairs_stand_beside_the_limits_with_fresh_names_and_from_afar() {
-    let all = ["pairs", "--tasks=3", "--names=both", "--delay=0,20ms"];
+    let all = ["pairs", "--backend=redis", "--tasks=3", "--names=both", "--delay=0,20ms"];
     let Some(figures) = figures(&all) else { return };
     for (subject, rows) in [("leasehold", 8), ("raw", 8), ("raw-socket", 2)] {
         for metric in ["pairs_per_s", "client_us_per_pair", "server_us_per_pair"] {
@@ -47,8 +47,27 @@ fn pairs_stand_beside_the_limits_with_fresh_names_and_from_afar() {
 }
 
 #[test]
+fn a_quorums_pairs_need_one_round_and_the_time_of_all_servers() {
+    let Some(figures) = figures(&["quorum", "--nodes=3,5", "--tasks=3"]) else { return };
+    let each = |metric| of(&figures, "leasehold", metric);
+    for metric in ["pairs_per_s", "client_us_per_pair", "server_us_per_pair"] {
+        let values = each(metric);
+        assert_eq!(values.len(), 4, "{metric}");
+        assert!(values.iter().all(|value| *value > 0.0), "{metric}: {values:?}");
+    }
+    let shares = each("one_round_share");
+    assert_eq!(shares.len(), 4);
+    assert!(shares.iter().all(|share| *share > 0.9 && *share <= 1.0), "{shares:?}");
+    for nodes in [3, 5] {
+        let rows =
+            figures.iter().filter(|one| one["nodes"] == nodes && one["backend"] == "redlock");
+        assert_eq!(rows.count(), figures.len() / 2, "{figures:?}");
+    }
+}
+
+#[test]
 fn held_locks_stand_beside_a_task_for_each() {
-    let all = ["hold", "--locks=200", "--waiters=20", "--runtime=current"];
+    let all = ["hold", "--backend=redis", "--locks=200", "--waiters=20", "--runtime=current"];
     let Some(figures) = figures(&all) else { return };
     for subject in ["leasehold", "task-per-lock"] {
         for metric in ["client_ms_per_s", "server_ms_per_s"] {
@@ -59,7 +78,8 @@ fn held_locks_stand_beside_a_task_for_each() {
 
 #[test]
 fn contention_knows_commands_contenders_and_the_servers_time() {
-    let Some(figures) = figures(&["contention", "--shapes=2x2", "--hold=0"]) else { return };
+    let all = ["contention", "--backend=redis", "--shapes=2x2", "--hold=0"];
+    let Some(figures) = figures(&all) else { return };
     let each = |metric| of(&figures, "leasehold", metric);
     assert_eq!(each("overlaps"), [0.0, 0.0]);
     for metric in ["handoffs_per_s", "acquired_per_s", "server_us_per_handoff", "contenders"] {

@@ -28,12 +28,15 @@ pub const RELEASED: &str = "leasehold_released_total";
 pub const HELD: &str = "leasehold_held";
 /// Acquisitions of this process that have found their lock taken and wait now.
 pub const WAITING: &str = "leasehold_waiting";
+/// Locks that a majority of independent nodes granted; quorums alone report it. Label `rounds`: `1`
+/// when the first answers made the token, `2` when it had to be committed by a second round.
+pub const QUORUM_GRANTS: &str = "leasehold_quorum_grants_total";
 /// Seconds from asking for a lock to holding it.
 pub const WAIT: &str = "leasehold_wait_seconds";
 /// Seconds from holding a lock to its release or loss.
 pub const HOLD: &str = "leasehold_hold_seconds";
 
-/// All names with their unit and text: `(name, kind, unit, description)`.
+/// What every client reports, with its unit and text: `(name, kind, unit, description)`.
 pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (ACQUIRED, "counter", Unit::Count, "Locks acquired"),
     (CONTENDED, "counter", Unit::Count, "Acquisitions that found the lock taken"),
@@ -48,6 +51,15 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (WAIT, "histogram", Unit::Seconds, "From asking for a lock to holding it"),
     (HOLD, "histogram", Unit::Seconds, "From holding a lock to its release or loss"),
 ];
+
+/// Counts the grants of a quorum that needed one round of requests, and those that needed two.
+pub(crate) fn quorum_grants() -> [Counter; 2] {
+    let text = "Locks granted by a majority of nodes";
+    metrics::describe_counter!(QUORUM_GRANTS, Unit::Count, text);
+    let grants =
+        |rounds| metrics::counter!(QUORUM_GRANTS, "engine" => "redlock", "rounds" => rounds);
+    [grants("1"), grants("2")]
+}
 
 pub(crate) struct Meters {
     pub(crate) acquired: Counter,

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use contender::{Job, Wanted, contend, orders};
 use rslock::{LockGuard, LockManager};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -51,9 +52,15 @@ enum Work {
     Contention([String; 5]),
 }
 
+/// The first line has the URLs of all servers.
+async fn connect(orders: &mut UnboundedReceiver<String>) -> Result<LockManager> {
+    let urls = orders.recv().await.ok_or("no URL")?;
+    Ok(LockManager::new(urls.split_whitespace().map(str::to_owned).collect::<Vec<_>>()))
+}
+
 async fn pairs(tasks: usize, fresh: bool, prefix: &str) -> Result<()> {
     let mut orders = orders();
-    let locks = LockManager::new(vec![orders.recv().await.ok_or("no URL")?]);
+    let locks = connect(&mut orders).await?;
     let counts: Vec<Arc<AtomicU64>> = (0..tasks).map(|_| Arc::default()).collect();
     for (task, count) in counts.iter().cloned().enumerate() {
         let (locks, name) = (locks.clone(), format!("{prefix}/{task:08}"));
@@ -80,7 +87,7 @@ async fn pairs(tasks: usize, fresh: bool, prefix: &str) -> Result<()> {
 
 async fn contention([tasks, hold_us, name, file, process]: [String; 5]) -> Result<()> {
     let mut orders = orders();
-    let locks = LockManager::new(vec![orders.recv().await.ok_or("no URL")?]);
+    let locks = connect(&mut orders).await?;
     // It connects when it is used first.
     locks.acquire(format!("{name}/{process}").as_str(), TTL).await?.release().await;
     let lock = |_| Lock { locks: locks.clone(), name: name.clone() };

@@ -13,7 +13,7 @@ use crate::Result;
 #[cfg(feature = "servers")]
 use crate::peers::Built;
 use crate::store::Place;
-use crate::system::cpu_time_of;
+use crate::system::{cpu_time_of, cpu_time_of_all};
 use crate::talk::Talk;
 
 /// Whose lock is wanted.
@@ -90,7 +90,7 @@ fn cpu(processes: &[Talk], place: &Place) -> Result<Cpu> {
     for process in processes {
         clients += cpu_time_of(process.pid())?;
     }
-    Ok((clients, place.server_pid().map(cpu_time_of).transpose()?))
+    Ok((clients, cpu_time_of_all(place.server_pids())?))
 }
 
 /// Runs a case once.

@@ -26,7 +26,7 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
     let before = resident_at_rest().await?;
     let guards = acquire(&client, &place, round.locks, ttl).await?;
     let grown = resident_at_rest().await?.saturating_sub(before);
-    let window = Window::open(place.server_pid())?;
+    let window = Window::open(place.server_pids())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();

@@ -49,7 +49,7 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
     let before = resident_at_rest().await?;
     let mut held = tasks(&shared, (0..round.locks).map(|at| place.name(at))).await?;
     let grown = resident_at_rest().await?.saturating_sub(before);
-    let window = Window::open(place.server_pid())?;
+    let window = Window::open(place.server_pids())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
     match shared.lost.load(Ordering::Relaxed) {

@@ -42,7 +42,7 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident_at_rest().await?.saturating_sub(before);
-    let window = Window::open(place.server_pid())?;
+    let window = Window::open(place.server_pids())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
     if !guard.is_valid() {

@@ -5,6 +5,7 @@ use ::leasehold::{Client, Lock};
 use super::Names;
 use super::load::{Sample, Times, Worker, drive};
 use crate::Result;
+use crate::rounds::Rounds;
 use crate::store::Place;
 
 /// Drives so many tasks.
@@ -14,6 +15,7 @@ pub(super) async fn measure(
     names: Names,
     times: Times,
 ) -> Result<Sample> {
+    Rounds::count();
     let client = place.connect().await?;
     let worker = |task| {
         let name = place.name(task);
@@ -22,7 +24,7 @@ pub(super) async fn measure(
             Names::Fresh => Mine::Fresh(client.clone(), name, 0),
         }
     };
-    let sample = drive((0..tasks).map(worker).collect(), times, place.server_pid()).await?;
+    let sample = drive((0..tasks).map(worker).collect(), times, place.server_pids()).await?;
     client.close().await;
     Ok(sample)
 }

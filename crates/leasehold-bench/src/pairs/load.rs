@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::Result;
 use crate::measure::{Spent, Window};
+use crate::rounds::Rounds;
 
 /// How long is measured, and how long, at the least, nothing is before.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Sample {
     pub(crate) client_us: f64,
     /// CPU time of the server's process for one, if the server is ours.
     pub(crate) server_us: Option<f64>,
+    /// Share of the grants that needed one round of requests, if a quorum granted.
+    pub(crate) one_round: Option<f64>,
 }
 
 impl Sample {
@@ -34,6 +37,7 @@ impl Sample {
             per_s: pairs as f64 / spent.time.as_secs_f64(),
             client_us: each(spent.cpu),
             server_us: spent.server.map(each),
+            one_round: None,
         }
     }
 }
@@ -44,11 +48,11 @@ pub(super) trait Worker: Send + 'static {
     fn pair(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Runs a task for each worker, and counts; `server` is the process of a server of ours.
+/// Runs a task for each worker, and counts; `servers` are the processes of servers of ours.
 pub(super) async fn drive<W: Worker>(
     workers: Vec<W>,
     times: Times,
-    server: Option<u32>,
+    servers: &[u32],
 ) -> Result<Sample> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut counts = Vec::with_capacity(workers.len());
@@ -76,12 +80,13 @@ pub(super) async fn drive<W: Worker>(
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
-    let (window, before) = (Window::open(server)?, total());
+    let (window, before, rounds) = (Window::open(servers)?, total(), Rounds::so_far());
     tokio::time::sleep(times.window).await;
     let (spent, pairs) = (window.spent()?, total() - before);
+    let one_round = Rounds::so_far().share_of_one_since(rounds);
     stop.store(true, Ordering::Relaxed);
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    Ok(Sample::of(pairs, &spent))
+    Ok(Sample { one_round, ..Sample::of(pairs, &spent) })
 }

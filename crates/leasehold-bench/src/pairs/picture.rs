@@ -2,7 +2,7 @@
 //! way of asking; and how we stand beside peers.
 
 use crate::chart::{Chart, Kind, Panel, Series};
-use crate::metric::PAIRS_PER_S;
+use crate::metric::{CLIENT_US_PER_PAIR, Metric, PAIRS_PER_S};
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 
@@ -63,6 +63,9 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
 /// What a panel is about.
 fn panel(setup: &Setup) -> String {
     let mut title = setup.backend.clone();
+    if let Some(nodes) = setup.extra.get("nodes") {
+        title += &format!(", {nodes} nodes");
+    }
     if let Some(names) = setup.extra.get("names").and_then(|names| names.as_str()) {
         title += &format!(", {names} names");
     }
@@ -72,31 +75,35 @@ fn panel(setup: &Setup) -> String {
     }
 }
 
-/// Pairs a second in multiples of each peer's in the same row.
+/// How we stand beside each peer, line by line: pairs a second and CPU time.
 pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
-    let per_s = || rows.iter().filter(|row| row.metric == PAIRS_PER_S);
-    let mut peers: Vec<&str> = Vec::new();
-    for row in per_s() {
+    let mut peers: Vec<&'static str> = Vec::new();
+    for row in rows {
         let subject = row.setup.subject;
         if !["leasehold", "raw", "raw-socket"].contains(&subject) && !peers.contains(&subject) {
             peers.push(subject);
         }
     }
-    let ratios_to = |peer: &str| {
-        let ratio = |ours: &Row| {
-            let theirs = Setup { subject: "leasehold", ..ours.setup.clone() };
-            let same = |row: &&Row| {
-                row.setup.subject == peer
-                    && Setup { subject: "leasehold", ..row.setup.clone() } == theirs
-            };
-            let other = per_s().find(same)?;
-            let (panel, runtime) = (panel(&ours.setup), ours.setup.runtime.name());
-            let ratio = ours.value / other.value;
-            Some(format!("  {panel}, {runtime}, {} tasks: {ratio:.2}", ours.setup.tasks))
-        };
-        let ours = per_s().filter(|row| row.setup.subject == "leasehold");
-        let lines: Vec<String> = ours.filter_map(ratio).collect();
-        format!("leasehold's pairs_per_s / {peer}'s:\n{}", lines.join("\n"))
+    let value = |metric: Metric, setup: &Setup, subject| {
+        let setup = Setup { subject, ..setup.clone() };
+        let found = rows.iter().find(|row| row.metric == metric && row.setup == setup)?;
+        Some(found.value)
     };
-    peers.into_iter().map(ratios_to).collect()
+    let ratios_to = |peer: &&'static str| {
+        let ratio = |ours: &Row| {
+            let setup = &ours.setup;
+            let per_s = ours.value / value(PAIRS_PER_S, setup, peer)?;
+            let cpu = value(CLIENT_US_PER_PAIR, setup, peer)?
+                / value(CLIENT_US_PER_PAIR, setup, "leasehold")?;
+            let (panel, runtime, tasks) = (panel(setup), setup.runtime.name(), setup.tasks);
+            Some(format!("  {panel}, {runtime}, {tasks} tasks: {per_s:.2}, {cpu:.2}"))
+        };
+        let ours = |row: &&Row| row.metric == PAIRS_PER_S && row.setup.subject == "leasehold";
+        let lines: Vec<String> = rows.iter().filter(ours).filter_map(ratio).collect();
+        format!(
+            "leasehold's pairs_per_s / {peer}'s, and {peer}'s client_us_per_pair / leasehold's:\n{}",
+            lines.join("\n")
+        )
+    };
+    peers.iter().map(ratios_to).collect()
 }

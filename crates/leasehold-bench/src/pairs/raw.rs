@@ -19,7 +19,7 @@ use crate::store::{Place, directory};
 pub(super) async fn memory(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
     let held = Arc::new(Mutex::new(HashMap::new()));
     let entry = |task| Entry { held: held.clone(), name: place.name(task), token: 0 };
-    drive((0..tasks).map(entry).collect(), times, None).await
+    drive((0..tasks).map(entry).collect(), times, &[]).await
 }
 
 struct Entry {
@@ -43,7 +43,7 @@ impl Worker for Entry {
 pub(super) async fn file(tasks: usize, times: Times) -> Result<Sample> {
     let directory = directory()?;
     let file = |task: usize| File(directory.path().join(format!("{task}.lock")));
-    drive((0..tasks).map(file).collect(), times, None).await
+    drive((0..tasks).map(file).collect(), times, &[]).await
 }
 
 struct File(PathBuf);
@@ -85,7 +85,7 @@ pub(super) async fn redis(
         names,
         number: 0,
     };
-    drive((0..tasks).map(key).collect(), times, place.server_pid()).await
+    drive((0..tasks).map(key).collect(), times, place.server_pids()).await
 }
 
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then
@@ -117,19 +117,23 @@ impl Worker for Key {
     }
 }
 
-/// What the server can do at most: the same two commands for all names in one write each, by one
-/// thread that blocks on a plain socket.
+/// What the servers can do at most: the same two commands for all names in one write each, by one
+/// thread that blocks on plain sockets.
 pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
-    let address: SocketAddr =
-        place.url.strip_prefix("redis://").ok_or("a plain Redis URL is needed")?.parse()?;
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
     let hash = redis::Script::new(COMPARE_AND_DELETE).get_hash().to_owned();
     let mut load = Vec::new();
     request(&mut load, &["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
-    stream.write_all(&load)?;
-    let mut loaded = [0; 5 + 40 + 2];
-    stream.read_exact(&mut loaded)?;
+    let mut streams = Vec::new();
+    for url in place.urls().split_whitespace() {
+        let address: SocketAddr =
+            url.strip_prefix("redis://").ok_or("a plain Redis URL is needed")?.parse()?;
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.write_all(&load)?;
+        let mut loaded = [0; 5 + 40 + 2];
+        stream.read_exact(&mut loaded)?;
+        streams.push(stream);
+    }
     let (mut sets, mut releases) = (Vec::new(), Vec::new());
     for task in 0..tasks {
         let (name, value) = (place.name(task), format!("{task:036}"));
@@ -139,11 +143,15 @@ pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample
     let (taken, released) = ("+OK\r\n".repeat(tasks), ":1\r\n".repeat(tasks));
     let mut pair = || -> Result<()> {
         for (requests, expected) in [(&sets, &taken), (&releases, &released)] {
-            stream.write_all(requests)?;
+            for stream in &mut streams {
+                stream.write_all(requests)?;
+            }
             let mut replies = vec![0; expected.len()];
-            stream.read_exact(&mut replies)?;
-            if replies != expected.as_bytes() {
-                return Err("somebody else has taken our key".into());
+            for stream in &mut streams {
+                stream.read_exact(&mut replies)?;
+                if replies != expected.as_bytes() {
+                    return Err("somebody else has taken our key".into());
+                }
             }
         }
         Ok(())
@@ -152,7 +160,7 @@ pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample
     while start.elapsed() < times.warm_up {
         pair()?;
     }
-    let (window, mut turns) = (Window::open(place.server_pid())?, 0);
+    let (window, mut turns) = (Window::open(place.server_pids())?, 0);
     let start = std::time::Instant::now();
     while start.elapsed() < times.window {
         pair()?;

@@ -12,6 +12,7 @@ mod run;
 mod seen;
 mod waits;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request};
+use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request, majority};
 use leasehold_proto::{ClientId, Deadline, Now};
+use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
 
 use self::cases::Cases;
@@ -36,6 +38,7 @@ use super::steward::Steward;
 use super::timers::Timers;
 use crate::backend::{self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed};
 use crate::clock::Clock;
+use crate::telemetry::quorum_grants;
 use crate::{Name, Result};
 
 /// Calls taken in one turn.
@@ -67,6 +70,8 @@ pub(super) struct Driver {
     calls: mpsc::UnboundedReceiver<Call>,
     /// What nodes say without being asked.
     said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
+    /// Calls that wait for room before the nodes.
+    backlog: VecDeque<Call>,
     sink: EventSink,
     lines: Vec<Line>,
     batches: FuturesUnordered<BoxFuture<'static, Answered>>,
@@ -77,6 +82,8 @@ pub(super) struct Driver {
     renewals: Slab<Renewals>,
     seen: Seen,
     hasher: RandomState,
+    /// Those with one round of requests, and with two.
+    grants: [Counter; 2],
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -100,6 +107,7 @@ impl Driver {
             steward,
             calls,
             said,
+            backlog: VecDeque::new(),
             sink,
             waits: Waits::new(nodes.len()),
             lines: nodes.into_iter().enumerate().map(|(at, node)| Line::new(at, node)).collect(),
@@ -110,6 +118,7 @@ impl Driver {
             renewals: Slab::default(),
             seen: Seen::default(),
             hasher: RandomState::default(),
+            grants: quorum_grants(),
             unsent: Vec::new(),
         }
     }
@@ -148,7 +157,13 @@ impl Driver {
                 self.handle_said(now, node, event);
             }
             calls.drain(..).for_each(|call| self.handle_call(now, call));
+            while self.has_room()
+                && let Some(call) = self.backlog.pop_front()
+            {
+                self.begin(now, call);
+            }
             if !open {
+                self.backlog.clear();
                 self.give_everything_back(now);
             }
             self.flush(now);
@@ -167,12 +182,27 @@ impl Driver {
         own.map_or(theirs, |own| Some(theirs.map_or(own, |theirs| own.min(theirs))))
     }
 
+    /// What keeps a lease goes before what begins or ends one.
     fn handle_call(&mut self, now: Now, call: Call) {
+        match call {
+            Call::Renew(leases, asker) => self.renew(now, leases, asker),
+            call => self.backlog.push_back(call),
+        }
+    }
+
+    /// Time limits begin with this, so that they are the nodes' and not those of a line here.
+    fn begin(&mut self, now: Now, call: Call) {
         match call {
             Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
             Call::Renew(leases, asker) => self.renew(now, leases, asker),
             Call::Release(end, asker) => self.release(now, &end, asker),
         }
+    }
+
+    /// A majority is not busy with what it was given. The others are not waited for.
+    fn has_room(&self) -> bool {
+        let free = self.lines.iter().filter(|line| line.has_room()).count();
+        free >= majority(self.lines.len())
     }
 
     fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
@@ -188,10 +218,10 @@ impl Driver {
 
     fn handle_answer(&mut self, now: Now, answered: Answered) {
         let Answered { node, tags, mut replies } = answered;
+        replies.resize(tags.len(), Reply::Unknown);
         if let Some(line) = self.lines.get_mut(node) {
             line.answered(&replies);
         }
-        replies.resize(tags.len(), Reply::Unknown);
         let is_doubt = |reply: &Reply| {
             matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
         };
@@ -251,9 +281,7 @@ impl Driver {
         match event {
             Event::Held { token, until, at_once } => {
                 self.held(now, number, token, until);
-                if !at_once {
-                    tracing::trace!(token = token.get(), "a token took a second round trip");
-                }
+                self.grants[usize::from(!at_once)].increment(1);
             }
             Event::Denied(denied) => self.denied(now, number, &denied),
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),

@@ -51,6 +51,8 @@ pub(super) struct Line {
     node: Arc<dyn QuorumNode>,
     outbox: VecDeque<Queued>,
     in_flight: usize,
+    /// Steps in the calls that are under way.
+    under_way: usize,
     /// Nothing was heard at the last call. Until something is, one step at a time is tried, and the
     /// others are not sent: a node that is gone would be owed a release for each of them.
     quiet: bool,
@@ -61,11 +63,16 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(number: usize, node: Arc<dyn QuorumNode>) -> Self {
         let (outbox, locks) = (VecDeque::new(), HashSet::default());
-        Self { number, node, outbox, in_flight: 0, quiet: false, locks }
+        Self { number, node, outbox, in_flight: 0, under_way: 0, quiet: false, locks }
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
         self.outbox.push_back(queued);
+    }
+
+    /// What it was given is not more than its calls can hold.
+    pub(super) fn has_room(&self) -> bool {
+        self.outbox.len() + self.under_way < IN_FLIGHT * BATCH
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -110,6 +117,7 @@ impl Line {
             steps.push(queued.step);
         }
         self.in_flight += 1;
+        self.under_way += steps.len();
         let (number, node) = (self.number, self.node.clone());
         Some(async move {
             let replies = node.steps(process, steps, limit).await;
@@ -120,6 +128,7 @@ impl Line {
     /// A call has come to its end.
     pub(super) fn answered(&mut self, replies: &[Reply]) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.under_way = self.under_way.saturating_sub(replies.len());
         let was_quiet = self.quiet;
         self.quiet = replies.iter().all(|reply| *reply == Reply::Unknown);
         if self.quiet != was_quiet {
