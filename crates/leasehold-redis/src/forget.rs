@@ -10,7 +10,8 @@ use crate::key::Keys;
 const STEP: usize = 500;
 
 /// Record, queue and tombstones of a lock: removed when it is free and nobody waits.
-const FORGET: &str = "if redis.call('GETRANGE', KEYS[1], 0, 2) ~= 'L1F'
+const FORGET: &str = "if redis.call('GETRANGE', KEYS[1], 0, 1) ~= 'L1'
+    or redis.call('GETRANGE', KEYS[1], 34, 34) ~= 'F'
     or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
 

@@ -5,7 +5,7 @@ use leasehold_core::clock::ManualClock;
 use leasehold_core::{AttemptId, ClientId, Name};
 
 use super::*;
-use crate::key::Keys;
+use crate::request::What;
 
 fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Reply>>) {
     let end = End {
@@ -17,7 +17,7 @@ fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Rep
         keep: None,
         then: None,
     };
-    let request = Request::release(&Keys::new("leasehold"), &end, None, limit);
+    let request = Request { what: What::End(end, None), limit };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
@@ -38,10 +38,9 @@ fn what_nobody_waits_for_any_more_or_too_late_is_not_sent() {
     hand.advance(second);
     assert!(pending.take(4, now).is_none(), "fewer than asked for");
     let (kind, batch) = pending.take(1, hand.clock().now()).unwrap();
-    assert_eq!((kind, batch.len()), (Kind::Release, 1));
-    assert!(batch[0].request.argument().starts_with(
-        &String::from_utf8_lossy(&AttemptId::new(ClientId::from_bits(1), 1, 0).to_hex())[..]
-    ));
+    assert_eq!((kind, batch.len()), (Kind::End, 1));
+    let What::End(end, None) = &batch[0].request.what else { panic!("{batch:?}") };
+    assert_eq!(end.attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
     let late = answers[0].try_recv().unwrap().unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Unavailable);
     assert!(pending.is_empty() && answers[1].try_recv().is_err());

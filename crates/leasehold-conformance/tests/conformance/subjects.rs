@@ -66,7 +66,7 @@ fn redis(setup: &mut Setup) {
 
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
-    +getrange +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
+    +mget +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
     +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
 
 /// An engine that is reached by its URL alone.
