@@ -319,10 +319,8 @@ impl<'a> Acquire<'a> {
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
         let known = std::mem::replace(&mut pursuit.known, true);
-        let patience = Deadline::after(now, shared.patience);
-        let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
-        let answer = shared.clock.within_since(now, limit, asking).await;
+        let answer = shared.called(now, until, asking).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer()));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);

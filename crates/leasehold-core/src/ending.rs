@@ -21,10 +21,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Asks the backend to end an attempt, within the client's patience. Whoever it asks for in the
 /// same step hears the answer, and whether this was sent `again`.
 async fn end_once(shared: &Shared, sent: Now, end: End, again: bool) -> Result<Ended> {
-    let limit = Deadline::after(sent, shared.patience);
     let then = end.then.as_ref().map(|ask| (ask.name.clone(), ask.attempt));
     let name = (!shared.capability.ordered).then(|| end.name.clone());
-    let ended = shared.clock.within_since(sent, limit, shared.backend.release(end)).await;
+    let ended = shared.called(sent, None, shared.backend.release(end)).await;
     let mut ended = ended.unwrap_or_else(|| {
         Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
     });

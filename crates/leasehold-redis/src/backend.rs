@@ -8,7 +8,7 @@ use leasehold_core::backend::{
     Renewal, Renewed, Status,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Now, Result, Token};
+use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Now, Result, Token};
 use redis::Value;
 
 use crate::error::strange;
@@ -48,8 +48,20 @@ impl RedisBackend {
         capability.keep = true;
         capability.list = true;
         capability.force_release = true;
+        // As long to be sent, and as long again to be answered.
+        capability.answers_within = Some(2 * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
         Self { link, keys, place, clock, capability, waiters, client }
+    }
+
+    /// Waits until our channel is subscribed; what is left of the limit.
+    async fn subscribed(&self, limit: Duration) -> Result<Duration> {
+        if self.link.is_subscribed() {
+            return Ok(limit);
+        }
+        let until = Deadline::after(self.clock.now(), limit);
+        self.link.subscribed(limit).await?;
+        Ok(until.remaining(self.clock.now()))
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answer> {
@@ -57,11 +69,11 @@ impl RedisBackend {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
         request::ask_fits(&ask)?;
-        let limit = limit(ask.ttl);
+        let mut limit = limit(ask.ttl);
         let (attempt, wait) = (ask.attempt, ask.wait);
         let mut new = false;
         if wait {
-            self.link.subscribed(limit).await?;
+            limit = self.subscribed(limit).await?;
             new = self.waiters.enter(&ask);
         }
         let sent = self.clock.now();
@@ -101,21 +113,22 @@ impl RedisBackend {
         }
         request::fits("keep", end.keep.unwrap_or_default())?;
         then.map_or(Ok(()), request::ask_fits)?;
+        let mut limit = LIMITS.1;
         if let Some(ask) = then.filter(|ask| ask.wait) {
-            self.link.subscribed(limit(ask.ttl)).await?;
+            limit = self.subscribed(limit).await?;
             self.waiters.enter(ask);
         }
         let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
         // Whoever was granted the lease does not stand in the queue, unless an ask is still on its way.
         let queued = (end.base.is_none() || end.suspect).then_some(end.attempt);
         let member = queued.and_then(|attempt| self.waiters.member(attempt));
-        let reply = self.link.send(Request { what: What::End(end, member), limit: LIMITS.1 }).await?;
+        let reply = self.link.send(Request { what: What::End(end, member), limit }).await?;
         if let Some(attempt) = queued {
             self.waiters.leave(attempt);
         }
         let answered = then.zip(reply.answer);
-        let then = answered
-            .map(|((attempt, wait, sent), answer)| self.note(attempt, wait, sent, answer));
+        let then =
+            answered.map(|((attempt, wait, sent), answer)| self.note(attempt, wait, sent, answer));
         Ok(Ended { verdict: reply.verdict, then })
     }
 

@@ -94,11 +94,12 @@ impl Link {
         self.wire.orders.send(order).ok();
     }
 
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.wire.line.borrow().is_subscribed()
+    }
+
     /// Waits until our channel is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
-        if self.wire.line.borrow().is_subscribed() {
-            return Ok(());
-        }
         let mut line = self.wire.line.clone();
         let subscribed = line.wait_for(Line::is_subscribed);
         match tokio::time::timeout(limit, subscribed).await {

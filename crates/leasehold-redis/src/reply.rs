@@ -28,7 +28,8 @@ pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &st
     let for_all = text.starts_with('A') || text == "R";
     let lines = text.split('\n').count();
     let times = if lines == 1 && for_all { count } else { 1 };
-    (times * lines == count).then(|| std::iter::repeat_n(text, times).flat_map(|text| text.split('\n')))
+    (times * lines == count)
+        .then(|| std::iter::repeat_n(text, times).flat_map(|text| text.split('\n')))
 }
 
 /// The reply to one request: the answer to an ask, or a verdict with the answer to an ask right

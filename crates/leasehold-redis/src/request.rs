@@ -98,9 +98,10 @@ impl Request {
         match &self.what {
             What::Ask(_) => Kind::Acquire,
             What::End(End { then: Some(_), .. }, _) => Kind::Rotate,
-            What::End(End { base: Some(_), last: Some(_), suspect: false, keep: None, .. }, None) => {
-                Kind::Release
-            }
+            What::End(
+                End { base: Some(_), last: Some(_), suspect: false, keep: None, .. },
+                None,
+            ) => Kind::Release,
             What::End(..) => Kind::End,
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, ClientId};
 use leasehold_proto::handoff::Ask;
+use leasehold_proto::{AttemptId, ClientId};
 use leasehold_sim::Dice;
 use leasehold_sim::script::{Ending, Op, Script, Which, terms};
 

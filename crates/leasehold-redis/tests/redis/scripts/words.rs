@@ -42,9 +42,10 @@ pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
         }
         Request::Renew(..) => {
             let leases = requests.iter().filter_map(|request| match request {
-                Request::Renew(attempt, base, ttl) => {
-                    Some((format!("{attempt}{:016}", base.get()), format!("{:08}", ttl.as_millis())))
-                }
+                Request::Renew(attempt, base, ttl) => Some((
+                    format!("{attempt}{:016}", base.get()),
+                    format!("{:08}", ttl.as_millis()),
+                )),
                 _ => None,
             });
             let (leases, ttls): (Vec<String>, Vec<String>) = leases.unzip();
