@@ -380,9 +380,8 @@ impl<'a> Acquire<'a> {
             .max(Deadline::after(now, shared.patience / 10));
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
         let known = std::mem::replace(&mut pursuit.known, true);
-        let limit = until.map_or(patience, |until| until.min(patience));
         let asking = shared.backend.acquire(pursuit.ask.clone());
-        let answer = shared.clock.within_since(now, limit, asking).await;
+        let answer = shared.called(now, patience, until, asking).await;
         let answer = answer.unwrap_or_else(|| Err(why.unwrap_or_else(no_answer)));
         let refused = answer.as_ref().is_err_and(|error| error.kind().is_certain());
         pursuit.unanswered = unanswered || (answer.is_err() && !refused);

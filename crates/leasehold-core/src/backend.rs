@@ -94,6 +94,9 @@ pub struct Capability {
     pub list: bool,
     /// `force_release` works.
     pub force_release: bool,
+    /// Every call ends within this time, whatever happens: who is more patient than that needs no
+    /// timer of its own. `None` when that is not certain.
+    pub answers_within: Option<Duration>,
 }
 
 impl Capability {
@@ -110,6 +113,7 @@ impl Capability {
             shared: false,
             list: false,
             force_release: false,
+            answers_within: None,
         }
     }
 }

@@ -1,43 +1,55 @@
 //! The renewal task's timers: coarse buckets, so that thousands of leases wake it a few times.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use leasehold_proto::{AttemptId, Deadline, Lease, Now};
+use leasehold_proto::{Deadline, Lease, Now};
 
 use crate::hold::{Hold, UNSCHEDULED};
 
 /// Width of a bucket for leases that are long enough.
 const WIDTH: Duration = Duration::from_millis(100);
 
-/// Attempts by the time when each is to be looked at, rounded down to its bucket.
+/// Holds by the time when each is to be looked at, rounded down to its bucket. Each knows where it
+/// is, so that to take one out costs nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Buckets(BTreeMap<u64, HashSet<AttemptId, RandomState>>);
+pub(crate) struct Buckets(BTreeMap<u64, Vec<Arc<Hold>>>);
 
 impl Buckets {
     /// Moves a hold to the bucket of its next timeout.
     pub(crate) fn schedule(&mut self, hold: &Arc<Hold>) {
-        self.unschedule(hold);
         let (next, width, lost) = {
             let lease = hold.lease();
             (lease.next_timeout(), width_for(&lease), lease.loss().is_some())
         };
-        let Some(next) = next else { return };
-        let key = match next.steady_ns() {
+        let key = next.map_or(UNSCHEDULED, |next| match next.steady_ns() {
             // What is due within the bucket is done at its start, but nothing is given back early.
             next if lost => next.next_multiple_of(width),
             next => next / width * width,
-        };
-        self.0.entry(key).or_default().insert(hold.attempt);
-        hold.bucket.store(key, Ordering::Relaxed);
+        });
+        if key == hold.bucket.load(Ordering::Relaxed) {
+            return;
+        }
+        self.unschedule(hold);
+        if key != UNSCHEDULED {
+            let bucket = self.0.entry(key).or_default();
+            hold.place.store(bucket.len(), Ordering::Relaxed);
+            hold.bucket.store(key, Ordering::Relaxed);
+            bucket.push(hold.clone());
+        }
     }
 
     /// Puts a hold where the one is that it has the lease from; sooner if it must be.
     pub(crate) fn take_over(&mut self, from: &Hold, hold: &Arc<Hold>) {
-        hold.bucket.store(from.bucket.swap(UNSCHEDULED, Ordering::Relaxed), Ordering::Relaxed);
+        let key = from.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
+        let place = from.place.load(Ordering::Relaxed);
+        if let Some(there) = self.0.get_mut(&key).and_then(|bucket| bucket.get_mut(place)) {
+            *there = hold.clone();
+            hold.place.store(place, Ordering::Relaxed);
+            hold.bucket.store(key, Ordering::Relaxed);
+        }
         if hold.lease().terms().max_hold.is_some() {
             self.schedule(hold);
         }
@@ -45,14 +57,14 @@ impl Buckets {
 
     pub(crate) fn unschedule(&mut self, hold: &Hold) {
         let key = hold.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
-        if key == UNSCHEDULED {
-            return;
+        let Some(bucket) = self.0.get_mut(&key) else { return };
+        let place = hold.place.load(Ordering::Relaxed);
+        bucket.swap_remove(place);
+        if let Some(moved) = bucket.get(place) {
+            moved.place.store(place, Ordering::Relaxed);
         }
-        if let Some(bucket) = self.0.get_mut(&key) {
-            bucket.remove(&hold.attempt);
-            if bucket.is_empty() {
-                self.0.remove(&key);
-            }
+        if bucket.is_empty() {
+            self.0.remove(&key);
         }
     }
 
@@ -62,13 +74,14 @@ impl Buckets {
     }
 
     /// Takes out everything that is due; the caller schedules it anew.
-    pub(crate) fn take_due(&mut self, now: Now) -> Vec<AttemptId> {
+    pub(crate) fn take_due(&mut self, now: Now) -> Vec<Arc<Hold>> {
         let mut due = Vec::new();
         while let Some(entry) = self.0.first_entry()
             && *entry.key() <= now.steady_ns
         {
-            due.extend(entry.remove());
+            due.append(&mut entry.remove());
         }
+        due.iter().for_each(|hold| hold.bucket.store(UNSCHEDULED, Ordering::Relaxed));
         due
     }
 }

@@ -49,7 +49,7 @@ async fn end_once(
 async fn send(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
     let limit = Deadline::after(sent, shared.patience);
     let name = (!shared.capability.ordered).then(|| end.name.clone());
-    let ended = shared.clock.within_since(sent, limit, shared.backend.release(end)).await;
+    let ended = shared.called(sent, limit, None, shared.backend.release(end)).await;
     if let Some(name) = name {
         shared.lines.freed(&name);
     }

@@ -26,8 +26,11 @@ pub(crate) struct Hold {
     pub(crate) since: Now,
     /// Some ask of this attempt was never answered.
     pub(crate) suspect: bool,
-    /// The renewal task's bucket.
+    /// The renewal task's bucket, and the place in it.
     pub(crate) bucket: AtomicU64,
+    pub(crate) place: AtomicUsize,
+    /// It stands in the client's book: neither let go of nor passed on.
+    pub(crate) booked: AtomicBool,
     lease: Mutex<Lease>,
     /// Guards that share this hold.
     users: AtomicUsize,
@@ -55,6 +58,8 @@ impl Hold {
             since,
             suspect,
             bucket: AtomicU64::new(UNSCHEDULED),
+            place: AtomicUsize::new(0),
+            booked: AtomicBool::new(false),
             lease: Mutex::new(lease),
             users: AtomicUsize::new(1),
             ended: AtomicBool::new(false),

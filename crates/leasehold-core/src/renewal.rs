@@ -39,7 +39,7 @@ pub(crate) enum Job {
 
 /// What came of one of the task's own calls.
 enum Done {
-    Renewed(Now, Vec<(AttemptId, Result<Renewed>)>),
+    Renewed(Now, Vec<Arc<Hold>>, Vec<Result<Renewed>>),
     Ended,
     /// It is time to end the stray.
     Stray,
@@ -128,11 +128,17 @@ impl Task {
         }
     }
 
+    /// When to look next. Who holds nothing any more, but did a moment ago, is likely to hold
+    /// again: the task then sleeps on as if it still did, and is not woken for each short hold.
     fn next_look(&self) -> Option<Deadline> {
         let now = self.shared.clock.now();
+        let again = LOOK_AGAIN.as_nanos() as u64;
         let mut held = self.shared.held();
-        let latest = self.looked_at.steady_ns + LOOK_AGAIN.as_nanos() as u64;
-        held.asleep_until = held.buckets.next().map(|next| next.min(latest));
+        held.asleep_until = match (held.buckets.next(), held.asleep_until) {
+            (Some(next), _) => Some(next.min(self.looked_at.steady_ns + again)),
+            (None, Some(at)) if at > now.steady_ns => Some(at.min(now.steady_ns + again)),
+            (None, _) => None,
+        };
         held.asleep_until.map(|at| deadline(now, at))
     }
 
@@ -143,17 +149,13 @@ impl Task {
         let offset = offset(now);
         let jumped = offset - self.offset_ns > JUMP_NS;
         self.offset_ns = offset;
-        let due: Vec<Arc<Hold>> = {
-            let mut held = self.shared.held();
-            let due = held.buckets.take_due(now);
-            if jumped {
-                held.by_attempt.values().cloned().collect()
-            } else {
-                due.iter().filter_map(|attempt| held.by_attempt.get(attempt).cloned()).collect()
-            }
-        };
-        let mut renewals = Vec::new();
-        for hold in &due {
+        let (mut renewals, mut others) = (Vec::new(), Vec::new());
+        let mut held = self.shared.held();
+        let mut due = held.buckets.take_due(now);
+        if jumped {
+            due = held.by_attempt.values().cloned().collect();
+        }
+        for hold in due {
             let step = {
                 let mut lease = hold.lease();
                 // A lost lease is given back at its deadline, not a little before.
@@ -161,46 +163,54 @@ impl Task {
                 let at = if early { bucket_end(now, lease.terms().ttl) } else { now };
                 lease.handle_timeout(at)
             };
+            held.buckets.schedule(&hold);
             match step {
+                Step::Wait => {}
                 // Nobody's lease is not renewed, however long the next one takes to come for it.
                 Step::Renew if hold.is_let_go() => {}
-                Step::Renew => renewals.push(hold.renewal()),
-                Step::Lost(reason) => self.shared.tell_loss(hold, reason),
+                Step::Renew => renewals.push(hold),
+                Step::Lost(_) | Step::End => others.push((hold, step)),
+            }
+        }
+        drop(held);
+        for (hold, step) in others {
+            match step {
+                Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
                 Step::End if hold.claim_end() => {
-                    self.shared.forget(hold);
+                    self.shared.forget(&hold);
                     let ttl = hold.lease().terms().ttl;
                     let end = hold.end(None);
                     self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
                 }
-                Step::End => {}
-                Step::Wait => {}
+                _ => {}
             }
         }
-        self.shared.held().reschedule(due.iter().map(|hold| hold.attempt));
         while !renewals.is_empty() {
             let rest = renewals.split_off(renewals.len().min(BATCH));
             self.send_renewals(std::mem::replace(&mut renewals, rest));
         }
     }
 
-    fn send_renewals(&mut self, batch: Vec<Renewal>) {
+    fn send_renewals(&mut self, holds: Vec<Arc<Hold>>) {
         let shared = self.shared.clone();
         self.running.spawn(async move {
             let sent = shared.clock.now();
+            let batch: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
             let longest = batch.iter().map(|renewal| renewal.ttl).max().unwrap_or_default();
             let limit = Deadline::after(sent, longest);
             let answers = shared.clock.within(Some(limit), shared.backend.renew(&batch)).await;
             let answers = answers.unwrap_or_else(|| {
                 batch.iter().map(|_| Err(Error::new(ErrorKind::Unavailable, "no answer"))).collect()
             });
-            let attempts = batch.iter().map(|renewal| renewal.attempt);
-            Done::Renewed(sent, attempts.zip(answers).collect())
+            Done::Renewed(sent, holds, answers)
         });
     }
 
     fn handle_done(&mut self, done: std::result::Result<(Id, Done), JoinError>) {
         match done {
-            Ok((_, Done::Renewed(sent, answers))) => self.handle_renewals(sent, answers),
+            Ok((_, Done::Renewed(sent, holds, answers))) => {
+                self.handle_renewals(sent, &holds, answers);
+            }
             Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
             Ok((_, Done::Stray)) => self.end_stray(),
             // A panic in the backend: renewals are sent again, an ending is left to the ttl.
@@ -210,12 +220,12 @@ impl Task {
     }
 
     /// Answers to a batch; each concerns whoever holds for that attempt by now.
-    fn handle_renewals(&self, sent: Now, answers: Vec<(AttemptId, Result<Renewed>)>) {
+    fn handle_renewals(&self, sent: Now, holds: &[Arc<Hold>], answers: Vec<Result<Renewed>>) {
         let now = self.shared.clock.now();
         let (mut renewed, mut failed, mut lost) = (0, 0, Vec::new());
         let mut held = self.shared.held();
-        for (attempt, answer) in answers {
-            let Some(hold) = held.by_attempt.get(&attempt).cloned() else { continue };
+        for (hold, answer) in holds.iter().zip(answers) {
+            let Some(hold) = held.now_held(hold) else { continue };
             match answer {
                 Ok(Renewed::Renewed) => {
                     renewed += 1;

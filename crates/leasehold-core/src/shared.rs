@@ -68,12 +68,20 @@ pub struct Usage {
 }
 
 impl Held {
-    /// Puts what is held for these attempts where its next timeout belongs.
-    pub(crate) fn reschedule(&mut self, attempts: impl Iterator<Item = AttemptId>) {
-        for attempt in attempts {
-            if let Some(hold) = self.by_attempt.get(&attempt) {
-                self.buckets.schedule(hold);
-            }
+    /// Enters a hold, in the place of one for the same attempt if there is any.
+    fn enter(&mut self, hold: &Arc<Hold>) {
+        if let Some(before) = self.by_attempt.insert(hold.attempt, hold.clone()) {
+            before.booked.store(false, Ordering::Relaxed);
+            self.buckets.unschedule(&before);
+        }
+        hold.booked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whoever holds by now for the attempt that this one held for.
+    pub(crate) fn now_held(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        match self.has(hold) {
+            true => Some(hold.clone()),
+            false => self.by_attempt.get(&hold.attempt).cloned(),
         }
     }
 
@@ -102,7 +110,7 @@ impl Held {
     }
 
     fn has(&self, hold: &Hold) -> bool {
-        self.by_attempt.get(&hold.attempt).is_some_and(|held| std::ptr::eq(&raw const **held, hold))
+        hold.booked.load(Ordering::Relaxed)
     }
 }
 
@@ -154,6 +162,24 @@ impl Shared {
             && !self.held().is_relied_on(attempt, self.clock.now())
     }
 
+    /// Waits for a call to the backend, for as long as `patience` and `until` allow; `None` when that
+    /// is over. `now` has just been looked at.
+    pub(crate) async fn called<T>(
+        &self,
+        now: Now,
+        patience: Deadline,
+        until: Option<Deadline>,
+        call: impl Future<Output = T>,
+    ) -> Option<T> {
+        let sure =
+            self.capability.answers_within.is_some_and(|time| time <= patience.remaining(now));
+        if sure && until.is_none() {
+            return Some(call.await);
+        }
+        let limit = until.map_or(patience, |until| until.min(patience));
+        self.clock.within_since(now, limit, call).await
+    }
+
     /// The lock that is held for an attempt.
     pub(crate) fn held_by(&self, attempt: AttemptId) -> Option<Arc<Hold>> {
         self.held().by_attempt.get(&attempt).cloned()
@@ -167,7 +193,7 @@ impl Shared {
     pub(crate) fn look_after(&self, hold: &Arc<Hold>) {
         let nearer = {
             let mut held = self.held();
-            held.by_attempt.insert(hold.attempt, hold.clone());
+            held.enter(hold);
             held.buckets.schedule(hold);
             held.is_nearer()
         };
@@ -195,6 +221,7 @@ impl Shared {
         if !held.has(hold) {
             return false;
         }
+        hold.booked.store(false, Ordering::Relaxed);
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
         give_room_back(&mut held.by_attempt);
@@ -208,8 +235,9 @@ impl Shared {
         if !held.has(from) {
             return false;
         }
+        from.booked.store(false, Ordering::Relaxed);
         held.buckets.take_over(from, hold);
-        held.by_attempt.insert(hold.attempt, hold.clone());
+        held.enter(hold);
         let nearer = held.is_nearer();
         drop(held);
         if nearer {

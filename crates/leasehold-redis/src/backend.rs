@@ -8,7 +8,7 @@ use leasehold_core::backend::{
     Renewal, Renewed, Status,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{ClientId, Error, ErrorKind, Name, Now, Result, Token};
+use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Now, Result, Token};
 use redis::Value;
 
 use crate::error::strange;
@@ -16,7 +16,7 @@ use crate::key::Keys;
 use crate::link::Link;
 use crate::push::{self, Pushes, Waiters};
 use crate::reply::{self, Reply};
-use crate::request::{self, Request};
+use crate::request::{self, Request, What};
 use crate::scan::Scan;
 use crate::status::status;
 use crate::supervisor::Order;
@@ -48,8 +48,20 @@ impl RedisBackend {
         capability.keep = true;
         capability.list = true;
         capability.force_release = true;
+        // As long to be sent, and as long again to be answered.
+        capability.answers_within = Some(2 * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
         Self { link, keys, place, clock, capability, waiters, client }
+    }
+
+    /// Waits until our channel is subscribed; what is left of the limit.
+    async fn subscribed(&self, limit: Duration) -> Result<Duration> {
+        if self.link.is_subscribed() {
+            return Ok(limit);
+        }
+        let until = Deadline::after(self.clock.now(), limit);
+        self.link.subscribed(limit).await?;
+        Ok(until.remaining(self.clock.now()))
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answer> {
@@ -57,21 +69,21 @@ impl RedisBackend {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
         request::ask_fits(&ask)?;
-        let limit = limit(ask.ttl);
+        let mut limit = limit(ask.ttl);
+        let (attempt, wait) = (ask.attempt, ask.wait);
         let mut new = false;
-        if ask.wait {
-            self.link.subscribed(limit).await?;
+        if wait {
+            limit = self.subscribed(limit).await?;
             new = self.waiters.enter(&ask);
         }
         let sent = self.clock.now();
-        let reply = self.link.send(Request::acquire(&self.keys, &ask, limit)).await;
-        match reply {
-            Ok(Reply { answer: Some(answer), .. }) => Ok(self.note(&ask, sent, answer)),
+        match self.link.send(Request { what: What::Ask(ask), limit }).await {
+            Ok(Reply { answer: Some(answer), .. }) => Ok(self.note(attempt, wait, sent, answer)),
             Ok(Reply { answer: None, .. }) => Err(strange("no answer to an ask")),
             Err(error) => {
                 // Certainly not queued, and nobody will end it.
                 if new && error.kind().is_certain() {
-                    self.waiters.leave(ask.attempt);
+                    self.waiters.leave(attempt);
                 }
                 Err(error)
             }
@@ -79,10 +91,16 @@ impl RedisBackend {
     }
 
     /// An answer to an ask, with its consequences for pushes.
-    fn note(&self, ask: &Ask, sent: Now, (answer, server_us): (Answer, Option<u64>)) -> Answer {
+    fn note(
+        &self,
+        attempt: AttemptId,
+        wait: bool,
+        sent: Now,
+        (answer, server_us): (Answer, Option<u64>),
+    ) -> Answer {
         match server_us {
-            Some(server_us) => self.waiters.refer(ask.attempt, sent, server_us),
-            None if ask.wait => self.waiters.leave(ask.attempt),
+            Some(server_us) => self.waiters.refer(attempt, sent, server_us),
+            None if wait => self.waiters.leave(attempt),
             None => {}
         }
         answer
@@ -95,25 +113,22 @@ impl RedisBackend {
         }
         request::fits("keep", end.keep.unwrap_or_default())?;
         then.map_or(Ok(()), request::ask_fits)?;
+        let mut limit = LIMITS.1;
         if let Some(ask) = then.filter(|ask| ask.wait) {
-            self.link.subscribed(limit(ask.ttl)).await?;
+            limit = self.subscribed(limit).await?;
             self.waiters.enter(ask);
         }
+        let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
         // Whoever was granted the lease does not stand in the queue, unless an ask is still on its way.
-        let queued = end.base.is_none() || end.suspect;
-        let request = match queued {
-            true => self.waiters.with_member(end.attempt, |member| {
-                Request::release(&self.keys, &end, member, LIMITS.1)
-            }),
-            false => Request::release(&self.keys, &end, None, LIMITS.1),
-        };
-        let sent = then.map(|_| self.clock.now());
-        let reply = self.link.send(request).await?;
-        if queued {
-            self.waiters.leave(end.attempt);
+        let queued = (end.base.is_none() || end.suspect).then_some(end.attempt);
+        let member = queued.and_then(|attempt| self.waiters.member(attempt));
+        let reply = self.link.send(Request { what: What::End(end, member), limit }).await?;
+        if let Some(attempt) = queued {
+            self.waiters.leave(attempt);
         }
-        let answered = then.zip(sent).zip(reply.answer);
-        let then = answered.map(|((ask, sent), answer)| self.note(ask, sent, answer));
+        let answered = then.zip(reply.answer);
+        let then =
+            answered.map(|((attempt, wait, sent), answer)| self.note(attempt, wait, sent, answer));
         Ok(Ended { verdict: reply.verdict, then })
     }
 
@@ -122,6 +137,9 @@ impl RedisBackend {
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
         let command = request::renewals(self.link.scripts().renew.hash(), &self.keys, leases);
         match self.link.run(&command, limit(shortest)).await? {
+            Value::BulkString(all) if all == b"R" => {
+                Ok(leases.iter().map(|_| Ok(Renewed::Renewed)).collect())
+            }
             Value::BulkString(answers) if answers.len() == leases.len() => {
                 let verdict = |letter| match letter {
                     b'R' => Ok(Renewed::Renewed),

@@ -47,7 +47,7 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     let scripts = Arc::new(Scripts::new());
     let (orders, receiver) = mpsc::unbounded_channel();
     let live = Supervisor::start(address.client, scripts.clone(), clock.clone(), receiver).await?;
-    let link = Link::new(live, orders, scripts, clock.clone());
+    let link = Link::new(live, orders, scripts, keys.clone(), clock.clone());
     look(&link).await?;
     Ok(RedisBackend::new(link, keys, address.place, clock))
 }

@@ -13,7 +13,7 @@ const STEP: usize = 500;
 /// Record, queue and tombstones of a lock: removed when it is free and nobody waits. What a node of a
 /// quorum gave is remembered by the node itself.
 const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
-    local free = string.sub(r, 1, 3) == 'L1F'
+    local free = string.sub(r, 1, 2) == 'L1' and string.sub(r, 35, 35) == 'F'
         or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 102) == '0000000000000000'
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4]) return 1";

@@ -1,17 +1,19 @@
 //! From a lock's name to its Redis key, and back.
 
+use std::sync::Arc;
+
 use leasehold_core::Name;
 
 /// `PREFIX{NAME}`: the braces keep everything of one lock in one slot of a cluster. Braces and
 /// percent signs of the name are escaped, so that no two names meet.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
-    start: String,
+    start: Arc<str>,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { start: format!("{prefix}:{{") }
+        Self { start: format!("{prefix}:{{").into() }
     }
 
     pub(crate) fn of(&self, name: &Name) -> String {
@@ -34,7 +36,7 @@ impl Keys {
 
     /// The name of a key, or `None` for one that is not a lock's record.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
-        let escaped = key.strip_prefix(&self.start)?.strip_suffix('}')?;
+        let escaped = key.strip_prefix(&*self.start)?.strip_suffix('}')?;
         if escaped.contains('}') {
             return None;
         }

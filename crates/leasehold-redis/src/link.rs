@@ -1,6 +1,7 @@
 //! The fan-in before the one connection: requests of all tasks go out in batches of one script
 //! call each, and directly when nothing else is under way.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,8 +14,9 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{from_redis, is_demoted, is_no_script, no_connection, strange};
+use crate::key::Keys;
 use crate::reply::{Reply, lines, reply};
-use crate::request::{Kind, Request};
+use crate::request::{Kind, Request, command};
 use crate::script::{Script, Scripts};
 use crate::supervisor::{Line, Order, load, send};
 
@@ -54,6 +56,7 @@ struct Wire {
     line: watch::Receiver<Line>,
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
+    keys: Keys,
     under_way: Arc<AtomicUsize>,
     clock: Clock,
     /// Steady time of the last answer.
@@ -74,10 +77,11 @@ impl Link {
         line: watch::Receiver<Line>,
         orders: mpsc::UnboundedSender<Order>,
         scripts: Arc<Scripts>,
+        keys: Keys,
         clock: Clock,
     ) -> Self {
         let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
-        let wire = Wire { line, orders, scripts, under_way: Arc::default(), clock, heard_ns };
+        let wire = Wire { line, orders, scripts, keys, under_way: Arc::default(), clock, heard_ns };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -92,11 +96,12 @@ impl Link {
         self.wire.orders.send(order).ok();
     }
 
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.wire.line.borrow().is_subscribed()
+    }
+
     /// Waits until our channel is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
-        if self.wire.line.borrow().is_subscribed() {
-            return Ok(());
-        }
         let mut line = self.wire.line.clone();
         let subscribed = line.wait_for(Line::is_subscribed);
         match tokio::time::timeout(limit, subscribed).await {
@@ -147,15 +152,16 @@ impl Wire {
     fn script(&self, kind: Kind) -> &Script {
         match kind {
             Kind::Acquire => &self.scripts.acquire,
-            Kind::Release => &self.scripts.release,
+            Kind::Release | Kind::End => &self.scripts.release,
             Kind::Rotate => &self.scripts.rotate,
         }
     }
 
     async fn call_one(&self, request: &Request) -> Result<Reply> {
-        let command = command(self.script(request.kind), [request].into_iter());
+        let kind = request.kind();
+        let command = command(self.script(kind), kind, &self.keys, [request].into_iter());
         let text = text(self.run(&command, request.limit).await?)?;
-        reply(request.kind, &text, request.key())
+        reply(request, &text, &self.keys)
     }
 
     async fn call(
@@ -234,15 +240,20 @@ impl Wire {
         let now = self.clock.now();
         let until = batch.iter().filter_map(|queued| queued.until);
         let longest = until.map(|until| until.remaining(now)).max();
-        let command = command(self.script(kind), batch.iter().map(|queued| &queued.request));
+        let requests = batch.iter().map(|queued| &queued.request);
+        let command = command(self.script(kind), kind, &self.keys, requests);
         let answers = self.run(&command, longest.unwrap_or_default()).await.and_then(text);
-        let lines = match &answers {
-            Ok(text) if lines(text).count() == batch.len() => lines(text),
-            Ok(text) => return tell_all(batch, &strange(text)),
-            Err(error) => return tell_all(batch, error),
+        let answers = match &answers {
+            Ok(text) => lines(text, batch.len()).ok_or_else(|| strange(text)),
+            Err(error) => Err(error.clone()),
         };
-        for (Queued { request, asker, .. }, line) in batch.into_iter().zip(lines) {
-            asker.send(reply(kind, line, request.key())).ok();
+        match answers {
+            Ok(lines) => {
+                for (Queued { request, asker, .. }, line) in batch.into_iter().zip(lines) {
+                    asker.send(reply(&request, line, &self.keys)).ok();
+                }
+            }
+            Err(error) => tell_all(batch, &error),
         }
     }
 }
@@ -251,25 +262,6 @@ fn tell_all(batch: Vec<Queued>, error: &Error) {
     for queued in batch {
         queued.asker.send(Err(error.clone())).ok();
     }
-}
-
-/// The call of a script for some requests: keys first, then what is said about each.
-fn command<'a>(
-    script: &Script,
-    batch: impl ExactSizeIterator<Item = &'a Request> + Clone,
-) -> redis::Cmd {
-    let mut command = redis::Cmd::with_capacity(3 + 3 * batch.len(), 80 + 256 * batch.len());
-    command.arg("EVALSHA").arg(script.hash()).arg(batch.len());
-    for request in batch.clone() {
-        command.arg(request.key());
-    }
-    for request in batch {
-        command.arg(request.argument());
-        if let Some(second) = request.second() {
-            command.arg(second);
-        }
-    }
-    command
 }
 
 fn text(value: Value) -> Result<String> {
@@ -282,7 +274,7 @@ fn text(value: Value) -> Result<String> {
 /// What waits to be sent, by kind.
 #[derive(Debug, Default)]
 struct Pending {
-    waiting: [Vec<Queued>; Kind::ALL.len()],
+    waiting: [VecDeque<Queued>; Kind::ALL.len()],
     /// How many batches of others have gone out since each of them waits.
     passed_over: [u8; Kind::ALL.len()],
 }
@@ -290,11 +282,11 @@ struct Pending {
 impl Pending {
     fn add(&mut self, mut queued: Queued, now: Now) {
         queued.until = Some(Deadline::after(now, queued.request.limit));
-        self.waiting[queued.request.kind as usize].push(queued);
+        self.waiting[queued.request.kind() as usize].push_back(queued);
     }
 
     fn is_empty(&self) -> bool {
-        self.waiting.iter().all(Vec::is_empty)
+        self.waiting.iter().all(VecDeque::is_empty)
     }
 
     /// After a rush: room for one batch of each kind is enough.

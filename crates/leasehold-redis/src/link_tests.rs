@@ -5,7 +5,7 @@ use leasehold_core::clock::ManualClock;
 use leasehold_core::{AttemptId, ClientId, Name};
 
 use super::*;
-use crate::key::Keys;
+use crate::request::What;
 
 fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Reply>>) {
     let end = End {
@@ -17,7 +17,7 @@ fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Rep
         keep: None,
         then: None,
     };
-    let request = Request::release(&Keys::new("leasehold"), &end, None, limit);
+    let request = Request { what: What::End(end, None), limit };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
@@ -33,7 +33,7 @@ fn asked(number: u32) -> (Queued, oneshot::Receiver<Result<Reply>>) {
         tokens: 1,
         origin: Arc::new(Origin::new("host", 1, None)),
     };
-    let request = Request::acquire(&Keys::new("leasehold"), &ask, Duration::from_secs(5));
+    let request = Request { what: What::Ask(ask), limit: Duration::from_secs(5) };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
@@ -58,7 +58,7 @@ fn a_lone_release_does_not_wait_for_a_stream_of_asks_to_end() {
         }
     }
     let asks = (Kind::Acquire, 40);
-    assert_eq!(kinds, [asks, asks, (Kind::Release, 1), asks]);
+    assert_eq!(kinds, [asks, asks, (Kind::End, 1), asks]);
     let (release, _answered) = queued(0, Duration::from_secs(5));
     pending.add(release, now);
     assert!(pending.take(EAGER, now).is_none(), "nobody was let pass: it waits for company");
@@ -80,10 +80,9 @@ fn what_nobody_waits_for_any_more_or_too_late_is_not_sent() {
     hand.advance(second);
     assert!(pending.take(4, now).is_none(), "fewer than asked for");
     let (kind, batch) = pending.take(1, hand.clock().now()).unwrap();
-    assert_eq!((kind, batch.len()), (Kind::Release, 1));
-    assert!(batch[0].request.argument().starts_with(
-        &String::from_utf8_lossy(&AttemptId::new(ClientId::from_bits(1), 1, 0).to_hex())[..]
-    ));
+    assert_eq!((kind, batch.len()), (Kind::End, 1));
+    let What::End(end, None) = &batch[0].request.what else { panic!("{batch:?}") };
+    assert_eq!(end.attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
     let late = answers[0].try_recv().unwrap().unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Unavailable);
     assert!(pending.is_empty() && answers[1].try_recv().is_err());

@@ -63,18 +63,12 @@ impl Waiters {
         }
     }
 
-    /// Makes a request of how it stands in the queue, if it may.
-    pub(crate) fn with_member<T>(
-        &self,
-        attempt: AttemptId,
-        request: impl FnOnce(Option<Member<'_>>) -> T,
-    ) -> T {
-        let waiters = self.lock();
-        request(waiters.get(&attempt).map(|waiting| Member {
-            ttl: waiting.ttl,
-            tokens: waiting.tokens,
-            origin: &waiting.origin,
-        }))
+    /// How it stands in the queue, if it may.
+    pub(crate) fn member(&self, attempt: AttemptId) -> Option<String> {
+        self.lock().get(&attempt).map(|waiting| {
+            let Waiting { ttl, tokens, origin, .. } = waiting;
+            Member { ttl: *ttl, tokens: *tokens, origin }.text(attempt)
+        })
     }
 
     /// It waits no more.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Grant, Holder, Term, Verdict};
+use leasehold_core::backend::{Answer, Ask, Grant, Holder, Term, Verdict};
 use leasehold_core::{AttemptId, Error, Result, Token, TokenBlock};
 use serde::Deserialize;
 
 use crate::error::{foreign, strange};
-use crate::request::Kind;
+use crate::key::Keys;
+use crate::request::{Kind, Request};
 
 /// Bytes of a record before its tail.
 pub(crate) const FIXED: usize = 136;
@@ -21,26 +22,36 @@ pub(crate) struct Reply {
     pub(crate) answer: Option<(Answer, Option<u64>)>,
 }
 
-/// The replies of a script to a batch: one line each.
-pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.split('\n')
+/// The replies of a script to so many requests: a line each, or one for all. Nothing when it is
+/// neither.
+pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &str>> {
+    let for_all = text.starts_with('A') || text == "R";
+    let lines = text.split('\n').count();
+    let times = if lines == 1 && for_all { count } else { 1 };
+    (times * lines == count)
+        .then(|| std::iter::repeat_n(text, times).flat_map(|text| text.split('\n')))
 }
 
-/// One reply: the answer to an ask, or a verdict with the answer to an ask right after it.
-pub(crate) fn reply(kind: Kind, line: &str, key: &str) -> Result<Reply> {
-    match kind {
-        Kind::Acquire => Ok(Reply { verdict: Verdict::Gone, answer: Some(answer(line, key)?) }),
-        Kind::Release | Kind::Rotate => {
-            let verdict = verdict(line, key)?;
-            let rest = line.get(1..).filter(|_| kind == Kind::Rotate);
-            Ok(Reply { verdict, answer: rest.map(|rest| answer(rest, key)).transpose()? })
-        }
-    }
+/// The reply to one request: the answer to an ask, or a verdict with the answer to an ask right
+/// after it.
+pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply> {
+    let key = || keys.of(request.name());
+    let (verdict, rest) = match request.kind() {
+        Kind::Acquire => (Verdict::Gone, line),
+        _ => (verdict(line, key)?, line.get(1..).unwrap_or_default()),
+    };
+    let answer = request.ask().map(|ask| answer(ask, rest, key)).transpose()?;
+    Ok(Reply { verdict, answer })
 }
 
-fn answer(text: &str, key: &str) -> Result<(Answer, Option<u64>)> {
+fn answer(ask: &Ask, text: &str, key: impl Fn() -> String) -> Result<(Answer, Option<u64>)> {
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {
+        Some(b'A') => {
+            let tokens = TokenBlock::new(token(rest)?, ask.tokens.max(1));
+            let tokens = tokens.ok_or_else(|| strange(text))?;
+            Ok((Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false }), None))
+        }
         Some(b'G') => {
             let wanted = rest.as_bytes().get(32) == Some(&b'w');
             Ok((Answer::Granted(Grant { wanted, ..grant(rest, Term::Ttl)? }), None))
@@ -56,7 +67,7 @@ fn answer(text: &str, key: &str) -> Result<(Answer, Option<u64>)> {
             let place = Some(number(place)?);
             Ok((Answer::Queued { place, ask_again }, Some(number(now)?)))
         }
-        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), key)),
+        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), &key())),
         _ => Err(strange(text)),
     }
 }
@@ -71,13 +82,13 @@ pub(crate) fn grant(text: &str, term: Term) -> Result<Grant> {
     Ok(Grant { tokens: tokens.ok_or_else(|| strange(text))?, term, wanted: false })
 }
 
-fn verdict(text: &str, key: &str) -> Result<Verdict> {
+fn verdict(text: &str, key: impl Fn() -> String) -> Result<Verdict> {
     match text.as_bytes() {
         [b'R', ..] => Ok(Verdict::Released),
         [b'L', ..] => Ok(Verdict::Lost),
         [b'G', ..] => Ok(Verdict::Gone),
         [b'U', ..] => Ok(Verdict::Unknown),
-        [b'X', why, ..] => Err(foreign(*why, key)),
+        [b'X', why, ..] => Err(foreign(*why, &key())),
         other => Err(strange(other)),
     }
 }

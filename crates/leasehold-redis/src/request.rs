@@ -1,36 +1,47 @@
 //! What goes into the scripts, byte by byte.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use leasehold_core::backend::{Ask, End, Origin, Renewal};
 use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
 use serde::Serialize;
 
 use crate::key::Keys;
+use crate::script::Script;
 
-/// Which script a request is for.
+/// What a request is for. Those of one kind may stand in one call of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One argument: an ask.
+    /// To ask.
     Acquire,
-    /// One argument: an end.
+    /// To let go of a lease of which all is known, which is nearly every end.
     Release,
-    /// Two arguments: an end, and an ask to do then.
+    /// To end an attempt, whatever became of it.
+    End,
+    /// To end an attempt, and to ask then.
     Rotate,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Acquire, Self::Release, Self::Rotate];
+    pub(crate) const ALL: [Self; 4] = [Self::Acquire, Self::Release, Self::End, Self::Rotate];
 }
 
-/// One request: a key and one or two arguments, in one piece of text.
+/// One request.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) kind: Kind,
+    pub(crate) what: What,
     pub(crate) limit: Duration,
-    text: String,
-    key: usize,
-    first: usize,
+}
+
+/// What is requested.
+#[derive(Debug)]
+pub(crate) enum What {
+    Ask(Ask),
+    /// With how the attempt stands in the queue, if it may.
+    End(End, Option<String>),
 }
 
 /// What the fields of an ask have room for.
@@ -83,80 +94,139 @@ struct Tail<'a> {
 }
 
 impl Request {
-    pub(crate) fn acquire(keys: &Keys, ask: &Ask, limit: Duration) -> Self {
-        let mut request = Self::new(Kind::Acquire, keys, &ask.name, limit);
-        push_ask(&mut request.text, ask);
-        request.first = request.text.len();
-        request
-    }
-
-    /// Ends an attempt that may stand in the queue, and asks anew if there is something to ask.
-    pub(crate) fn release(
-        keys: &Keys,
-        end: &End,
-        member: Option<Member<'_>>,
-        limit: Duration,
-    ) -> Self {
-        let kind = if end.then.is_some() { Kind::Rotate } else { Kind::Release };
-        let mut request = Self::new(kind, keys, &end.name, limit);
-        push_end(&mut request.text, end);
-        if let Some(member) = member {
-            member.push(&mut request.text, end.attempt);
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.what {
+            What::Ask(_) => Kind::Acquire,
+            What::End(End { then: Some(_), .. }, _) => Kind::Rotate,
+            What::End(
+                End { base: Some(_), last: Some(_), suspect: false, keep: None, .. },
+                None,
+            ) => Kind::Release,
+            What::End(..) => Kind::End,
         }
-        request.first = request.text.len();
-        if let Some(ask) = &end.then {
-            push_ask(&mut request.text, ask);
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        match &self.what {
+            What::Ask(Ask { name, .. }) | What::End(End { name, .. }, _) => name,
         }
-        request
     }
 
-    fn new(kind: Kind, keys: &Keys, name: &Name, limit: Duration) -> Self {
-        let mut text = String::with_capacity(256);
-        keys.push(name, &mut text);
-        let key = text.len();
-        Self { kind, limit, text, key, first: key }
-    }
-
-    pub(crate) fn key(&self) -> &str {
-        &self.text[..self.key]
-    }
-
-    pub(crate) fn argument(&self) -> &str {
-        &self.text[self.key..self.first]
-    }
-
-    pub(crate) fn second(&self) -> Option<&str> {
-        (self.kind == Kind::Rotate).then(|| &self.text[self.first..])
+    /// The ask that is in it.
+    pub(crate) fn ask(&self) -> Option<&Ask> {
+        match &self.what {
+            What::Ask(ask) => Some(ask),
+            What::End(end, _) => end.then.as_deref(),
+        }
     }
 }
 
-impl<'a> Member<'a> {
-    pub(crate) fn of(ask: &'a Ask) -> Self {
-        Self { ttl: ask.ttl, tokens: ask.tokens, origin: &ask.origin }
+/// The call of a script for requests of one kind: keys first, then what is said about each.
+pub(crate) fn command<'a>(
+    script: &Script,
+    kind: Kind,
+    keys: &Keys,
+    batch: impl ExactSizeIterator<Item = &'a Request> + Clone,
+) -> redis::Cmd {
+    let mut command = redis::Cmd::with_capacity(5 + 3 * batch.len(), 256 + 128 * batch.len());
+    command.arg("EVALSHA").arg(script.hash()).arg(batch.len());
+    let mut text = String::with_capacity(128 + 66 * batch.len());
+    for request in batch.clone() {
+        text.clear();
+        keys.push(request.name(), &mut text);
+        command.arg(&text);
     }
-
-    fn push(&self, text: &mut String, attempt: AttemptId) {
-        push_attempt(text, attempt);
-        self.push_rest(text);
+    text.clear();
+    let asks = batch.clone().filter_map(|request| request.ask());
+    let ends = batch.clone().filter_map(|request| match &request.what {
+        What::End(end, member) => Some((end, member.as_deref())),
+        What::Ask(_) => None,
+    });
+    match kind {
+        Kind::Acquire => {
+            asks.clone().for_each(|ask| push_attempt(&mut text, ask.attempt));
+            command.arg(&text);
+            let alike = asks.clone().zip(asks.clone().skip(1)).all(|(one, next)| alike(one, next));
+            let each = if alike && all_differ(batch) { 1 } else { usize::MAX };
+            for ask in asks.take(each) {
+                text.clear();
+                push_says(&mut text, ask);
+                command.arg(&text);
+            }
+        }
+        Kind::Release if all_differ(batch) => {
+            ends.for_each(|(end, _)| push_held(&mut text, end));
+            command.arg(&text);
+        }
+        Kind::Release | Kind::End => {
+            command.arg("");
+            for (end, member) in ends {
+                text.clear();
+                push_end(&mut text, end, member);
+                command.arg(&text);
+            }
+        }
+        Kind::Rotate => {
+            for ((end, member), ask) in ends.zip(asks) {
+                text.clear();
+                push_end(&mut text, end, member);
+                command.arg(&text);
+                text.clear();
+                push_attempt(&mut text, ask.attempt);
+                push_says(&mut text, ask);
+                command.arg(&text);
+            }
+        }
     }
+    command
+}
 
-    fn push_rest(&self, text: &mut String) {
-        push_number(text, self.ttl.as_millis() as u64, 8);
-        push_number(text, self.tokens.max(1).into(), 8);
-        text.push_str(self.origin.written(tail));
+/// True when no key comes twice.
+fn all_differ<'a>(mut batch: impl ExactSizeIterator<Item = &'a Request>) -> bool {
+    let mut names = HashSet::with_capacity_and_hasher(batch.len(), RandomState::default());
+    batch.len() == 1 || batch.all(|request| names.insert(request.name()))
+}
+
+/// True when two asks say the same.
+fn alike(one: &Ask, other: &Ask) -> bool {
+    let said = |ask: &Ask| (ask.wait, ask.fair, ask.ttl, ask.tokens);
+    said(one) == said(other)
+        && (Arc::ptr_eq(&one.origin, &other.origin) || one.origin == other.origin)
+}
+
+impl Member<'_> {
+    pub(crate) fn text(&self, attempt: AttemptId) -> String {
+        let mut text = String::with_capacity(128);
+        push_attempt(&mut text, attempt);
+        push_terms(&mut text, self.ttl, self.tokens, self.origin);
+        text
     }
 }
 
-/// `attempt(32) flags(1) ttl_ms(8) tokens(8) length(4) tail`.
-fn push_ask(text: &mut String, ask: &Ask) {
-    push_attempt(text, ask.attempt);
+/// `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
+fn push_says(text: &mut String, ask: &Ask) {
     push_number(text, u64::from(ask.wait) + 2 * u64::from(ask.fair), 1);
-    Member::of(ask).push_rest(text);
+    push_terms(text, ask.ttl, ask.tokens, &ask.origin);
 }
 
-/// `attempt(32) base(16) last(16) flags(1) keep_ms(8)`.
-fn push_end(text: &mut String, end: &End) {
-    let number = |token: Option<Token>| token.map_or(0, Token::get);
+/// `ttl_ms(8) tokens(8) length(4) tail`.
+fn push_terms(text: &mut String, ttl: Duration, tokens: u32, origin: &Origin) {
+    push_number(text, ttl.as_millis() as u64, 8);
+    push_number(text, tokens.max(1).into(), 8);
+    text.push_str(origin.written(tail));
+}
+
+/// What the record holds of a lease that nobody waits for: state, flags, owner, base, and its last
+/// used token as the last reserved one.
+fn push_held(text: &mut String, end: &End) {
+    text.push_str("H0");
+    push_attempt(text, end.attempt);
+    push_number(text, number(end.base), 16);
+    push_number(text, number(end.last), 16);
+}
+
+/// `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and how it stands in the queue.
+fn push_end(text: &mut String, end: &End, member: Option<&str>) {
     let flags = u64::from(end.base.is_some())
         + 2 * u64::from(end.last.is_some())
         + 4 * u64::from(end.suspect);
@@ -165,22 +235,32 @@ fn push_end(text: &mut String, end: &End) {
     push_number(text, number(end.last), 16);
     push_number(text, flags, 1);
     push_number(text, end.keep.unwrap_or_default().as_millis() as u64, 8);
+    text.push_str(member.unwrap_or_default());
 }
 
-/// The call of the script that renews: for each lease `attempt(32) base(16) ttl_ms(8)`.
+fn number(token: Option<Token>) -> u64 {
+    token.map_or(0, Token::get)
+}
+
+/// The call of the script that renews.
 pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cmd {
-    let mut command = redis::Cmd::with_capacity(3 + 2 * leases.len(), 64 + 128 * leases.len());
+    let mut command = redis::Cmd::with_capacity(5 + 2 * leases.len(), 64 + 128 * leases.len());
     command.arg("EVALSHA").arg(hash).arg(leases.len());
-    let mut text = String::with_capacity(128);
+    let mut text = String::with_capacity(48 * leases.len().max(16));
     for lease in leases {
         text.clear();
         keys.push(&lease.name, &mut text);
         command.arg(&text);
     }
+    text.clear();
     for lease in leases {
-        text.clear();
         push_attempt(&mut text, lease.attempt);
         push_number(&mut text, lease.base.get(), 16);
+    }
+    command.arg(&text);
+    let alike = leases.iter().zip(leases.iter().skip(1)).all(|(one, next)| one.ttl == next.ttl);
+    for lease in leases.iter().take(if alike { 1 } else { usize::MAX }) {
+        text.clear();
         push_number(&mut text, lease.ttl.as_millis() as u64, 8);
         command.arg(&text);
     }

@@ -44,16 +44,16 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         return Err(foreign(if newer { b'V' } else { b'F' }, key));
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
-    let ends = reply::number(field(84, 100)?)?;
+    let ends = reply::number(field(100, 116)?)?;
     let tail_length = reply::number(field(132, 136)?)? as usize;
     let tail = record.get(FIXED..FIXED + tail_length).unwrap_or_default();
-    let base = reply::number(field(36, 52)?)?;
+    let base = reply::number(field(68, 84)?)?;
     status.token = Token::new(base);
     if status.token.is_some() {
-        status.holder = Some(reply::holder(reply::attempt(field(4, 36)?)?, tail));
-        status.since_unix_ms = Some(reply::number(field(100, 116)?)? / 1000);
+        status.holder = Some(reply::holder(reply::attempt(field(36, 68)?)?, tail));
+        status.since_unix_ms = Some(reply::number(field(116, 132)?)? / 1000);
     }
-    status.state = match (field(2, 3)?, ends > now) {
+    status.state = match (field(34, 35)?, ends > now) {
         ("H" | "O", true) => State::Held,
         ("K", true) => State::Kept,
         _ => State::Free,

@@ -110,7 +110,7 @@ fn node_rights() -> String {
 
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
-    +getrange +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
+    +mget +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
     +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
 
 /// An engine that is reached by its URL alone.

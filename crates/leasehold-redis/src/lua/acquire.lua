@@ -1,4 +1,4 @@
--- One ask: attempt(32) flags(1: bit 0 wait, bit 1 fair) ttl_ms(8) tokens(8) length(4) tail
+-- One ask: an attempt, and what it says: flags(1) ttl_ms(8) tokens(8) length(4) tail
 -- Its answer: G base(16) top(16) w? | Q now(16) ask_again_ms(10) place | B ask_again_ms
 -- | E (ended) | X why (F foreign value, V newer version, T tokens used up)
 -- Whether others wait is told too: the holder then does not keep the lock to its own process.
@@ -87,9 +87,9 @@ local function acquire(key, ask)
   return granted(rec)
 end
 
-local function parse(arg)
-  local ask = entry(string.sub(arg, 1, 32) .. string.sub(arg, 34))
-  local flags = tonumber(string.sub(arg, 33, 33))
+local function parse(attempt, says)
+  local ask = entry(attempt .. string.sub(says, 2))
+  local flags = tonumber(string.sub(says, 1, 1))
   ask.wait, ask.fair = flags % 2 == 1, flags >= 2
   return ask
 end

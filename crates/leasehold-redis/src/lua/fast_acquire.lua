@@ -1,40 +1,51 @@
+-- KEYS: one record each. ARGV: the attempts (32 each), then what the asks say: flags(1: bit 0 wait,
+-- bit 1 fair) ttl_ms(8) tokens(8) length(4) tail. Once for all of them, when they are alike and no
+-- key comes twice, else once for each.
+-- Answer: a line each, or one for all. A base(16): granted, as many tokens as were asked for; the
+-- others stand in acquire.lua.
+--
 -- The short way of the uncontended ask, which is nearly every ask: the lock is free, nobody waits,
 -- nothing was given up. What is left over goes the long way, whose functions are made only then, and
--- so does what comes after it under the same key. To make text of numbers is what costs: it is done
--- once for neighbours in a batch, or not at all.
-local sub, form, call, answers, left = string.sub, string.format, redis.call, {}, nil
-local ttl_seen, at, ends, lives_at_least
-for i = 1, #KEYS do
-  local key, arg = KEYS[i], ARGV[i]
-  local r = not (left and left[key]) and redis.pcall('GET', key)
-  answers[i] = false
-  if sub(arg, 34, 41) ~= ttl_seen then
-    ttl_seen = sub(arg, 34, 41)
-    at = NOW + ttl_seen * 1000
-    ends, lives_at_least = form('%016.0f', at), at + 3600000000
+-- so does what comes after it under the same key. Each call of a command, each piece of text and
+-- each number made to text costs: records are read in one go where that is the same, and what is
+-- equal for neighbours in a batch is put together once.
+local sub, call, left = string.sub, redis.call, nil
+local answers, attempts, asks = {}, ARGV[1], #KEYS
+local records = asks > 1 and #ARGV == 2 and call('MGET', unpack(KEYS))
+local NOW = NOW_TEXT + 0
+local said, ends, rest, least
+for i = 1, asks do
+  local key, r = KEYS[i], nil
+  if records then
+    r = records[i]
+  elseif not (left and left[key]) then
+    r = redis.pcall('GET', key)
   end
-  local tokens, top = sub(arg, 42, 49), nil
-  if type(r) == 'string' and sub(r, 1, 4) == 'L1F0' then
-    local base, lives = sub(r, 53, 68), sub(r, 117, 132)
-    if base < NOW_TEXT then base = NOW_TEXT else base = form('%016.0f', base + 1) end
-    if tokens == '00000001' then top = base else top = form('%016.0f', base + (tokens - 1)) end
-    if lives + 0 >= lives_at_least and top <= '9007199254740991' then
-      call('SETRANGE', key, '2', 'H0' .. sub(arg, 1, 32) .. base .. top .. sub(r, 69, 84) .. ends
-        .. NOW_TEXT .. lives .. sub(arg, 50))
-      answers[i] = 'G' .. base .. top
+  local says = ARGV[i + 1] or ARGV[2]
+  if says ~= said then
+    said = says
+    ends = digits(NOW + sub(said, 2, 9) * 1000)
+    local tokens, top = sub(said, 10, 17), NOW_TEXT
+    if tokens ~= '00000001' then top = digits(NOW + (tokens - 1)) end
+    rest = NOW_TEXT .. top .. ends .. NOW_TEXT .. sub(said, 18)
+    least = top <= '9007199254740991' and 'L1' .. ends or 'L2'
+  end
+  local granted = false
+  if type(r) == 'string' then
+    local start = sub(r, 1, 18)
+    if start >= least and start < 'L2' and sub(r, 35, 36) == 'F0' and sub(r, 85, 100) < NOW_TEXT then
+      call('SETRANGE', key, '34', 'H0' .. sub(attempts, 32 * i - 31, 32 * i) .. rest)
+      granted = true
     end
-  elseif r == false and not (left and left[key]) and call('EXISTS', key .. ':q', key .. ':t') == 0 then
-    if tokens == '00000001' then top = NOW_TEXT else top = form('%016.0f', NOW + (tokens - 1)) end
-    call('SET', key, 'L1H0' .. sub(arg, 1, 32) .. NOW_TEXT .. top .. '0000000000000000' .. ends
-      .. NOW_TEXT .. form('%016.0f', at + 7200000000) .. sub(arg, 50),
-      'PX', ttl_seen + 7200000)
-    answers[i] = 'G' .. NOW_TEXT .. top
+  elseif r == false and least ~= 'L2' and call('EXISTS', key, key .. ':q', key .. ':t') == 0 then
+    local ttl = sub(said, 2, 9)
+    call('SET', key, 'L1' .. digits(NOW + ttl * 1000 + 3600000000) .. '0000000000000000H0'
+      .. sub(attempts, 32 * i - 31, 32 * i) .. rest, 'PX', ttl + 7200000)
+    granted = true
   end
-  if not answers[i] then
+  if not granted then
     left = left or {}
-    left[key] = true
-  elseif #KEYS == 1 then
-    return answers[1]
+    left[key], answers[i] = true, false
   end
 end
-if not left then return table.concat(answers, '\n') end
+if not left then return 'A' .. NOW_TEXT end

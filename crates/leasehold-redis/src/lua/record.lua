@@ -1,13 +1,12 @@
 -- What the scripts share: the record as fields, the queue, and the hand-over.
 -- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits.
 
+local NOW = NOW_TEXT + 0
 local RETENTION = 3600000000 -- us that a record outlives its lease at least
 local OFFER = 2000 -- ms that a pushed lease lasts until it is confirmed
 local TOMBSTONE = 60000 -- ms that an ended attempt is remembered
 local NEVER = '0000000000000000'
 local TOP = 9007199254740991
-
-local function digits(n) return string.format('%016.0f', n) end
 
 -- The record under a key: fields; nil when there is none; false and why when it is not ours.
 local function read(key)
@@ -23,16 +22,16 @@ local function read(key)
     return false, 'F'
   end
   return {
-    state = string.sub(r, 3, 3),
-    waits = string.sub(r, 4, 4) % 2 == 1,
-    tombs = string.sub(r, 4, 4) + 0 >= 2,
-    owner = string.sub(r, 5, 36),
-    base = string.sub(r, 37, 52),
-    top = string.sub(r, 53, 68),
-    lost = string.sub(r, 69, 84),
-    ends = string.sub(r, 85, 100),
-    since = string.sub(r, 101, 116),
-    lives = string.sub(r, 117, 132),
+    lives = string.sub(r, 3, 18),
+    lost = string.sub(r, 19, 34),
+    state = string.sub(r, 35, 35),
+    waits = string.sub(r, 36, 36) % 2 == 1,
+    tombs = string.sub(r, 36, 36) + 0 >= 2,
+    owner = string.sub(r, 37, 68),
+    base = string.sub(r, 69, 84),
+    top = string.sub(r, 85, 100),
+    ends = string.sub(r, 101, 116),
+    since = string.sub(r, 117, 132),
     tail = string.sub(r, 133, 136 + string.sub(r, 133, 136)), -- with its length before it
   }
 end
@@ -47,11 +46,11 @@ end
 -- Writes a record; its key is given a longer life now and then, not at each write.
 local function write(key, rec)
   local last = math.max(tonumber(rec.ends), NOW)
-  local renewed = tonumber(rec.lives) < last + RETENTION
-  if renewed then rec.lives = digits(last + 2 * RETENTION) end
+  local renewed = tonumber(rec.lives) < last
+  if renewed then rec.lives = digits(last + RETENTION) end
   local flags = (rec.waits and 1 or 0) + (rec.tombs and 2 or 0)
-  local r = 'L1' .. rec.state .. flags .. rec.owner .. rec.base .. rec.top .. rec.lost .. rec.ends
-    .. rec.since .. rec.lives .. rec.tail
+  local r = 'L1' .. rec.lives .. rec.lost .. rec.state .. flags .. rec.owner .. rec.base .. rec.top
+    .. rec.ends .. rec.since .. rec.tail
   if renewed then
     redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - NOW) / 1000))
   else

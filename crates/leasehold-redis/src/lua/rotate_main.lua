@@ -1,10 +1,12 @@
--- KEYS: one record each. ARGV: two each, an end and an ask to do then.
+-- KEYS: one record each. ARGV: two each, an end, and an ask to do then: attempt(32) and what it says.
 -- The answers, a line each: the verdict, and right after it the answer to the ask.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local verdict = guarded(release, key, ARGV[2 * i - 1])
   if string.sub(verdict, 1, 1) ~= 'X' then
-    verdict = verdict .. guarded(acquire, key, parse(ARGV[2 * i]))
+    local ask = ARGV[2 * i]
+    local then_ask = parse(string.sub(ask, 1, 32), string.sub(ask, 33))
+    verdict = verdict .. guarded(acquire, key, then_ask)
   end
   answers[i] = verdict
 end

@@ -1,11 +1,10 @@
 -- KEYS: one record each. Answers, four each: the record or nil, the server's time in us, the first
 -- hundred in line with their tickets (the time in us at which they came), and how many all are.
-local now = string.format('%.0f', NOW)
 local answers = {}
 for i, key in ipairs(KEYS) do
   local r = redis.pcall('GET', key)
   answers[4 * i - 3] = type(r) == 'table' and 'foreign' or r
-  answers[4 * i - 2] = now
+  answers[4 * i - 2] = NOW_TEXT
   local queue = redis.pcall('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
   if queue.err then queue = {} end
   answers[4 * i - 1] = queue

@@ -170,7 +170,7 @@ async fn used_up_tokens_are_said_and_nothing_is_changed() {
     side.verdict(&crate::side::end(&ask, first)).await;
     for left in [0, 1, 15] {
         let last = format!("{:016}", leasehold_core::Token::MAX.get() - left);
-        server.admin(&["SETRANGE", "leasehold:{a}", "52", &last]).unwrap();
+        server.admin(&["SETRANGE", "leasehold:{a}", "84", &last]).unwrap();
         let before = server.admin(&["GET", "leasehold:{a}"]).unwrap();
         let ask = side.ask(secs(30));
         let error = side.backend.acquire(ask).await.unwrap_err();

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use leasehold_proto::handoff::Ask;
+use leasehold_proto::{AttemptId, ClientId};
 use leasehold_sim::Dice;
-use leasehold_sim::script::{Op, Script};
+use leasehold_sim::script::{Ending, Op, Script, Which, terms};
 
 /// A ttl is never a multiple of it, an offer neither.
 pub(super) const UNIT: Duration = Duration::from_millis(700);
@@ -25,6 +27,9 @@ pub(crate) struct Step {
 
 /// `length` steps; the same seed gives the same ones.
 pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
+    if seed % 4 == 3 {
+        return in_short(seed, length);
+    }
     let mut dice = Dice::new(!seed);
     let ops = Script::random(seed, length, UNIT).ops;
     // Most on one lock, so that much happens to it.
@@ -42,6 +47,40 @@ pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
             steps[from..to].iter_mut().for_each(|step| step.joined = false);
         }
         from = to;
+    }
+    steps
+}
+
+/// What a client sends in short: asks that are alike of locks that are mostly free, and the ends of
+/// those leases, with now and then something else between them.
+fn in_short(seed: u64, length: usize) -> Vec<Step> {
+    let mut dice = Dice::new(!seed);
+    let mut others = Script::random(seed, length, UNIT).ops.into_iter();
+    let mut steps = Vec::new();
+    while steps.len() < length {
+        let (sequence, wait) = (dice.roll(3) as u32, !dice.one_in(4));
+        // Two clients that ask alike.
+        let pair = dice.roll(2) * 2;
+        let mut holders = Vec::new();
+        for lock in 0..LOCKS {
+            if !dice.one_in(4) {
+                let client = ClientId::from_bits(pair + dice.roll(2));
+                holders.push((lock, AttemptId::new(client, sequence, 0)));
+            }
+        }
+        for (lock, attempt) in holders.iter().copied() {
+            let (ttl, tokens) = terms(attempt, UNIT);
+            let ask = Ask { attempt, ttl, wait, fair: true, tokens, tag: () };
+            steps.push(Step { lock, op: Op::Acquire(ask), joined: lock > 0 });
+        }
+        let between = dice.one_in(3).then(|| others.next()).flatten();
+        steps.extend(between.map(|op| Step { lock: dice.roll(3) as usize, op, joined: false }));
+        let used = dice.one_in(4).then_some(0);
+        for (lock, attempt) in holders {
+            let used = Some(used.unwrap_or(terms(attempt, UNIT).1 - 1));
+            let ending = Ending { attempt, which: Which::Last, used, suspect: false, keep: None };
+            steps.push(Step { lock, op: Op::Release(ending), joined: lock > 0 });
+        }
     }
     steps
 }

@@ -8,10 +8,10 @@ use leasehold_sim::script::{Request, terms};
 
 use super::steps::UNIT;
 
-/// What an attempt says about itself.
+/// What an attempt says about itself: some say the same.
 pub(super) fn tail(attempt: AttemptId) -> String {
-    let length = usize::from(attempt.to_bytes()[11]) * 3;
-    format!("{}{}", "x".repeat(length), &attempt.to_string()[8..])
+    let [.., client, _, _, _, sequence, _, _, _, _] = attempt.to_bytes();
+    format!("{}{}", "x".repeat(usize::from(sequence) * 3), client / 2)
 }
 
 /// How it stands in the queue.
@@ -21,23 +21,60 @@ pub(super) fn member(attempt: AttemptId) -> String {
     format!("{attempt}{:08}{tokens:08}{:04}{tail}", ttl.as_millis(), tail.len())
 }
 
-/// The arguments that stand for one request.
-pub(super) fn arguments(request: &Request) -> Vec<String> {
-    match request {
-        Request::Acquire(request) => vec![ask(request)],
-        Request::Renew(attempt, base, ttl) => {
-            vec![format!("{attempt}{:016}{:08}", base.get(), ttl.as_millis())]
+/// The arguments of one call for these requests, in short where they allow it.
+pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
+    let alike = |each: Vec<String>| match short && each.iter().all(|one| *one == each[0]) {
+        true => vec![each[0].clone()],
+        false => each,
+    };
+    let asks = requests.iter().filter_map(|request| match request {
+        Request::Acquire(ask) => Some(ask),
+        _ => None,
+    });
+    let ends = requests.iter().filter_map(|request| match request {
+        Request::Release(end) => Some(end),
+        _ => None,
+    });
+    match requests[0] {
+        Request::Acquire(_) => {
+            let attempts: String = asks.clone().map(|ask| ask.attempt.to_string()).collect();
+            [vec![attempts], alike(asks.map(says).collect())].concat()
         }
-        Request::Release(request) => vec![end(request)],
-        Request::Rotate(request, then) => vec![end(request), ask(then)],
+        Request::Renew(..) => {
+            let leases = requests.iter().filter_map(|request| match request {
+                Request::Renew(attempt, base, ttl) => Some((
+                    format!("{attempt}{:016}", base.get()),
+                    format!("{:08}", ttl.as_millis()),
+                )),
+                _ => None,
+            });
+            let (leases, ttls): (Vec<String>, Vec<String>) = leases.unzip();
+            [vec![leases.concat()], alike(ttls)].concat()
+        }
+        Request::Release(_) if short && ends.clone().all(is_plain) => {
+            vec![ends.map(held).collect()]
+        }
+        Request::Release(_) => [vec![String::new()], ends.map(end).collect()].concat(),
+        Request::Rotate(request, then) => {
+            vec![end(request), format!("{}{}", then.attempt, says(then))]
+        }
         Request::Force(token) => vec![format!("{:016}", token.get())],
     }
 }
 
-fn ask(ask: &Ask) -> String {
-    let member = member(ask.attempt);
+fn says(ask: &Ask) -> String {
     let flags = u8::from(ask.wait) + 2 * u8::from(ask.fair);
-    format!("{}{flags}{}", &member[..32], &member[32..])
+    format!("{flags}{}", &member(ask.attempt)[32..])
+}
+
+/// An end of which all is known.
+fn is_plain(end: &End) -> bool {
+    end.base.is_some() && end.last.is_some() && !end.suspect && end.keep.is_none()
+}
+
+fn held(end: &End) -> String {
+    let number = |token: Option<Token>| token.map_or(0, Token::get);
+    format!("H0{}{:016}{:016}", end.attempt, number(end.base), number(end.last))
 }
 
 fn end(end: &End) -> String {
@@ -47,6 +84,17 @@ fn end(end: &End) -> String {
     let keep = end.keep.unwrap_or_default().as_millis();
     let (base, last) = (number(end.base), number(end.last));
     format!("{}{base:016}{last:016}{flags}{keep:08}{}", end.attempt, member(end.attempt))
+}
+
+/// `A` with the first token stands for as many as were asked for.
+pub(super) fn in_full(answer: String, request: &Request) -> String {
+    match (answer.strip_prefix('A'), request) {
+        (Some(base), Request::Acquire(ask)) => {
+            let top = base.parse::<u64>().unwrap_or_default() + u64::from(ask.tokens) - 1;
+            format!("G{base}{top:016}")
+        }
+        _ => answer,
+    }
 }
 
 /// `wanted`: others wait.
@@ -130,18 +178,18 @@ impl Fields {
         if text(0, 2)? != "L1" {
             return Err(format!("not a record: {record:?}"));
         }
-        let flags = number(3, 1)?;
-        number(68, 16)?;
-        number(100, 16)?;
+        let flags = number(35, 1)?;
+        number(18, 16)?;
+        number(116, 16)?;
         Ok(Self {
-            state: text(2, 1)?.chars().next().unwrap_or_default(),
+            state: text(34, 1)?.chars().next().unwrap_or_default(),
             waits: flags % 2 == 1,
             tombs: flags >= 2,
-            owner: text(4, 32)?.to_owned(),
-            base: number(36, 16)?,
-            top: number(52, 16)?,
-            ends: number(84, 16)?,
-            lives: number(116, 16)?,
+            owner: text(36, 32)?.to_owned(),
+            base: number(68, 16)?,
+            top: number(84, 16)?,
+            ends: number(100, 16)?,
+            lives: number(2, 16)? + 3_600_000_000,
             tail: text(136, number(132, 4)? as usize)?.to_owned(),
         })
     }
