@@ -93,7 +93,7 @@ impl QuorumBuilder {
 /// An even number of nodes is no error, but a waste.
 fn even(nodes: usize) -> Option<String> {
     let fewer = nodes.checked_sub(1)?;
-    (nodes % 2 == 0).then(|| {
+    nodes.is_multiple_of(2).then(|| {
         let may_fail = fewer / 2;
         format!("{nodes} nodes bear no more failures ({may_fail}) than {fewer}: take an odd number")
     })
