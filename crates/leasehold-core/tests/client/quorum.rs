@@ -179,8 +179,9 @@ async fn a_silent_node_is_tried_with_one_step_at_a_time() {
     let client = quorum.client().await;
     quorum.fault([4], NodeFault::BlackHole);
     let pairs = async |count: usize| {
-        for _ in 0..count {
-            client.lock("a").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        for number in 0..count {
+            let lock = client.lock(format!("lock {number}"));
+            lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
         }
     };
     pairs(100).await;
