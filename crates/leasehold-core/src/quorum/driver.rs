@@ -43,6 +43,12 @@ use crate::{Name, Result};
 
 /// Calls taken in one turn.
 const CALLS: usize = 1024;
+/// Whoever wakes so much later than it wanted to was kept from running, and replies have been kept
+/// from arriving by the same reason: they are given a moment before they count as missing.
+const STALL: Duration = Duration::from_millis(10);
+const MOMENT: Duration = Duration::from_millis(5);
+/// If it happens again in that moment they are given another, so often at the most.
+const MOMENTS: u32 = 3;
 
 /// What the client wants.
 #[derive(Debug)]
@@ -84,6 +90,9 @@ pub(super) struct Driver {
     hasher: RandomState,
     /// Those with one round of requests, and with two.
     grants: [Counter; 2],
+    /// After a stall: no time limit is looked at before this; and how often in a row.
+    moment: Option<Deadline>,
+    moments: u32,
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -119,6 +128,8 @@ impl Driver {
             seen: Seen::default(),
             hasher: RandomState::default(),
             grants: quorum_grants(),
+            moment: None,
+            moments: 0,
             unsent: Vec::new(),
         }
     }
@@ -166,13 +177,34 @@ impl Driver {
                 self.backlog.clear();
                 self.give_everything_back(now);
             }
-            self.flush(now);
-            self.handle_timeouts(now);
+            if !self.is_stalled(now) {
+                self.flush(now);
+                self.handle_timeouts(now);
+            }
             self.flush(now);
         }
     }
 
+    /// True for a moment after the task was kept from running: a timer is long overdue.
+    fn is_stalled(&mut self, now: Now) -> bool {
+        if self.moment.is_some_and(|moment| !moment.has_passed(now)) {
+            return true;
+        }
+        let due = self.moment.take().map(Deadline::steady_ns).or(self.timers.next());
+        let late = due.map_or(0, |due| now.steady_ns.saturating_sub(due));
+        if late <= STALL.as_nanos() as u64 || self.moments >= MOMENTS {
+            self.moments = 0;
+            return false;
+        }
+        self.moments += 1;
+        self.moment = Some(Deadline::after(now, MOMENT));
+        true
+    }
+
     fn next_timer(&self) -> Option<Deadline> {
+        if self.moment.is_some() {
+            return self.moment;
+        }
         let now = self.clock.now();
         let at = self.timers.next().into_iter().chain(self.waits.next()).min();
         let own = at.map(|at_ns| {
@@ -287,7 +319,7 @@ impl Driver {
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
             Event::NotRenewed => self.not_renewed(now, number),
             Event::Lost => self.lost(now, number, true),
-            Event::Released { held } => self.released(now, number, held),
+            Event::Released { held } => self.released(number, held),
         }
     }
 
@@ -315,7 +347,9 @@ impl Driver {
     fn flush(&mut self, now: Now) {
         loop {
             for (node, line) in self.lines.iter_mut().enumerate() {
-                while let Some(tag) = line.take_overdue(now) {
+                while self.moment.is_none()
+                    && let Some(tag) = line.take_overdue(now)
+                {
                     self.unsent.push((node, tag, Refusal::Unfit));
                 }
                 if let Some(process) = self.steward.process(node) {
