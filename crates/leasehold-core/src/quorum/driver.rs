@@ -44,6 +44,8 @@ const CALLS: usize = 1024;
 /// from arriving by the same reason: they are given a moment before they count as missing.
 const STALL: Duration = Duration::from_millis(10);
 const MOMENT: Duration = Duration::from_millis(5);
+/// If it happens again in that moment they are given another, so often at the most.
+const MOMENTS: u32 = 3;
 
 /// What the client wants.
 #[derive(Debug)]
@@ -81,8 +83,9 @@ pub(super) struct Driver {
     renewals: Slab<Renewals>,
     seen: Seen,
     hasher: RandomState,
-    /// After a stall: no time limit is looked at before.
+    /// After a stall: no time limit is looked at before this; and how often in a row.
     moment: Option<Deadline>,
+    moments: u32,
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -117,6 +120,7 @@ impl Driver {
             seen: Seen::default(),
             hasher: RandomState::default(),
             moment: None,
+            moments: 0,
             unsent: Vec::new(),
         }
     }
@@ -158,7 +162,7 @@ impl Driver {
             if !open {
                 self.give_everything_back(now);
             }
-            if !self.is_stalled(now, wake_at) {
+            if !self.is_stalled(now) {
                 self.flush(now);
                 self.handle_timeouts(now);
             }
@@ -166,19 +170,20 @@ impl Driver {
         }
     }
 
-    /// True for a moment after the task was kept from running, once for each time.
-    fn is_stalled(&mut self, now: Now, wake_at: Option<Deadline>) -> bool {
-        if let Some(moment) = self.moment {
-            if moment.has_passed(now) {
-                self.moment = None;
-            }
-            return self.moment.is_some();
+    /// True for a moment after the task was kept from running: a timer is long overdue.
+    fn is_stalled(&mut self, now: Now) -> bool {
+        if self.moment.is_some_and(|moment| !moment.has_passed(now)) {
+            return true;
         }
-        let stalled = |at: Deadline| now.steady_ns > at.steady_ns() + STALL.as_nanos() as u64;
-        if wake_at.is_some_and(stalled) {
-            self.moment = Some(Deadline::after(now, MOMENT));
+        let due = self.moment.take().map(Deadline::steady_ns).or(self.timers.next());
+        let late = due.map_or(0, |due| now.steady_ns.saturating_sub(due));
+        if late <= STALL.as_nanos() as u64 || self.moments >= MOMENTS {
+            self.moments = 0;
+            return false;
         }
-        self.moment.is_some()
+        self.moments += 1;
+        self.moment = Some(Deadline::after(now, MOMENT));
+        true
     }
 
     fn next_timer(&self) -> Option<Deadline> {

@@ -24,7 +24,8 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// Where it is, for people and logs; without credentials.
     fn place(&self) -> String;
 
-    /// Called once, before anything else: which client this is, and where its events go.
+    /// Called once at the most, before the first step: which client this is, and where its events
+    /// go. Tasks and questions may come before it, or without it.
     fn attach(&self, client: ClientId, events: NodeSink);
 
     /// Carries out steps on different locks, each as a whole or not at all, in one call if the

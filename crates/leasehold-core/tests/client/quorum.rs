@@ -31,7 +31,7 @@ impl Quorum {
 
     async fn founded(size: usize) -> Self {
         let quorum = Self::empty(size);
-        quorum.found(Founding::Vouched).await.unwrap();
+        quorum.found(Founding::Vouched).await.expect("all nodes answer");
         quorum
     }
 
@@ -50,7 +50,8 @@ impl Quorum {
     }
 
     async fn client(&self) -> Client {
-        let backend: Arc<dyn Backend> = Arc::new(self.backend().await.unwrap());
+        let backend: Arc<dyn Backend> =
+            Arc::new(self.backend().await.expect("enough nodes answer"));
         connect(&self.hand, backend)
     }
 
