@@ -13,6 +13,7 @@
 local sub, form, call = string.sub, string.format, redis.call
 local ZERO, TOP = '0000000000000000', '9007199254740991'
 local NOBODY = ZERO .. ZERO
+local NOW = NOW_TEXT + 0
 local HOUR = 3600000000 -- us: how far a proposal may be ahead, and how long a counter is kept
 local TOMBSTONE = 60000 -- ms
 local WAITERS, TOLD = 64, 3 -- noted per lock, and told of a release
@@ -33,8 +34,8 @@ local MAX_TTL, high = sub(node, 60, 67), sub(node, 68, 83)
 local ttl_seen, ends, at_least
 local function look_at_ttl(ttl)
   ttl_seen = ttl
-  ends = form('%016.0f', NOW + ttl * 1000)
-  at_least = form('%016.0f', NOW + ttl * 1000 + HOUR)
+  ends = digits(NOW + ttl * 1000)
+  at_least = digits(NOW + ttl * 1000 + HOUR)
 end
 
 -- Whoever was turned away is told when the lock is let go of: a hint, and no more.
@@ -83,7 +84,7 @@ local function bury(key, r, attempt, owns)
   end
   local lives, used = sub(r, 38, 53), sub(r, 118, 133)
   local longer = r == '' or lives + 0 < NOW + HOUR
-  if longer then lives = form('%016.0f', NOW + 2 * HOUR) end
+  if longer then lives = digits(NOW + 2 * HOUR) end
   if used < NOW_TEXT then used = NOW_TEXT end
   local ends = owns and ZERO or sub(r, 102, 117)
   if r == '' then
@@ -148,7 +149,7 @@ local function step(key, arg)
     if held then return 'G' .. counter end
     if value > NOW_TEXT and value - NOW > HOUR then return 'P' end
     if value <= floor then
-      value = form('%016.0f', floor + 1)
+      value = digits(floor + 1)
       if value > TOP then return 'U' end
     end
     answer = 'G' .. value
@@ -168,8 +169,8 @@ local function step(key, arg)
   else
     -- A new record, or one whose key must live longer: not at each write.
     local first = r ~= '' and sub(r, 1, 37) or 'Q100' .. NOBODY .. '-'
-    call('SET', key, first .. form('%016.0f', NOW + ttl * 1000 + 2 * HOUR) .. rest,
-      'PX', form('%.0f', ttl + 7200000))
+    call('SET', key, first .. digits(NOW + ttl * 1000 + 2 * HOUR) .. rest,
+      'PX', form('%d', ttl + 7200000))
   end
   return answer
 end
