@@ -38,7 +38,9 @@ impl Clock {
         // Division of 128 bits is slow, and needed for hours alone.
         let left = match left.checked_mul(1_000_000) {
             Some(left) => left / rate,
-            None => u64::try_from(u128::from(left) * 1_000_000 / u128::from(rate)).unwrap_or(u64::MAX),
+            None => {
+                u64::try_from(u128::from(left) * 1_000_000 / u128::from(rate)).unwrap_or(u64::MAX)
+            }
         };
         time.saturating_add(left).saturating_add(2)
     }
