@@ -47,6 +47,19 @@ pub(super) fn unavailable(
     Error::new(ErrorKind::Unavailable, message)
 }
 
+/// Too few nodes have said that they released it; names the others.
+pub(super) fn unreleased(machine: &Attempt, steward: &Steward) -> Error {
+    let places: Vec<String> = machine.unreleased().map(|node| steward.place(node)).collect();
+    let message = format!(
+        "{} of {} nodes have not said in time that they released it ({}); they go on being asked, \
+         and the lease ends there with its ttl",
+        places.len(),
+        machine.nodes(),
+        places.join(", ")
+    );
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// Why a node has refused.
 fn reason(now: Now, node: usize, refusal: Refusal, steward: &Steward) -> String {
     match (refusal, steward.member(now, node)) {

@@ -285,13 +285,13 @@ async fn connections_that_are_made_anew_are_no_loss() {
         quorum.fault(0..5, NodeFault::Slow(ms(5)));
         quorum.nodes.iter().for_each(MemoryNode::reset);
         others_run().await;
-        quorum.hand.advance(ms(1000));
+        quorum.hand.advance(ms(900));
         others_run().await;
         quorum.pass_by(ms(1), ms(30)).await;
         renewed += usize::from(guard.deadline() != before);
     }
     assert!(guard.is_valid());
-    assert!(renewed >= 9, "{renewed} renewals in a hundred seconds");
+    assert!(renewed >= 8, "{renewed} renewals in 93 seconds");
     // Nor while nobody answers for a while.
     quorum.fault(0..5, NodeFault::BlackHole);
     quorum.nodes.iter().for_each(MemoryNode::reset);
