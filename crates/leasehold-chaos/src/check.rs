@@ -25,8 +25,8 @@ pub(crate) struct Evidence {
     pub(crate) admission: bool,
     pub(crate) fenced: Vec<Visit>,
     pub(crate) unfenced: Vec<Visit>,
-    /// Acquires that failed.
-    pub(crate) failed: u64,
+    /// Acquires that failed, by what was said.
+    pub(crate) failed: BTreeMap<String, u64>,
     /// What may not happen, and did.
     pub(crate) wrong: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Evidence {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) acquisitions: u64,
-    pub(crate) failed: u64,
+    pub(crate) failed: BTreeMap<String, u64>,
     /// Somebody got the lock while another took itself for the holder: after a fault of this kind,
     /// that allows it, or against the promise.
     pub(crate) overlaps: Overlaps,

@@ -305,7 +305,9 @@ impl<'a> Run<'a> {
             let gone = self.gone.get(&number).copied();
             let story = Story::read(&text, number, gone);
             evidence.holds.extend(story.holds);
-            evidence.failed += story.failed;
+            for (what, many) in story.failed {
+                *evidence.failed.entry(what).or_default() += many;
+            }
             let wrong = story.wrong.into_iter().map(|what| format!("client {number}: {what}"));
             evidence.wrong.extend(wrong);
             if !story.done && gone.is_none() {
