@@ -88,13 +88,13 @@ impl Verdict {
         let examples = [few("overlap", &overlapping), few("token", &inverted)].concat();
         Self {
             acquisitions: evidence.holds.len() as u64,
-            failed: evidence.failed,
             overlaps,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
+            failed: evidence.failed,
             wrong: evidence.wrong,
             examples,
         }
