@@ -11,6 +11,11 @@ use crate::{SECOND, TTL};
 /// So many violations are told one by one.
 const EXAMPLES: usize = 5;
 
+/// How many overlaps each kind of fault allows, and none.
+type Overlaps = BTreeMap<Option<Fault>, u64>;
+/// Two holds that do not go together, the earlier one first.
+type Pair = (Hold, Hold);
+
 /// What a run has left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
@@ -20,8 +25,8 @@ pub(crate) struct Evidence {
     pub(crate) admission: bool,
     pub(crate) fenced: Vec<Visit>,
     pub(crate) unfenced: Vec<Visit>,
-    /// Acquires that failed.
-    pub(crate) failed: u64,
+    /// Acquires that failed, by what was said.
+    pub(crate) failed: BTreeMap<String, u64>,
     /// What may not happen, and did.
     pub(crate) wrong: Vec<String>,
 }
@@ -30,10 +35,10 @@ pub(crate) struct Evidence {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) acquisitions: u64,
-    pub(crate) failed: u64,
+    pub(crate) failed: BTreeMap<String, u64>,
     /// Somebody got the lock while another took itself for the holder: after a fault of this kind,
     /// that allows it, or against the promise.
-    pub(crate) overlaps: BTreeMap<Option<Fault>, u64>,
+    pub(crate) overlaps: Overlaps,
     /// A token that another hold had too.
     pub(crate) twice: u64,
     /// A token that was not above one that was held before the lock was asked for.
@@ -73,23 +78,23 @@ impl Verdict {
         evidence.holds.sort_unstable_by_key(|hold| hold.got);
         let (overlaps, overlapping) = overlaps(&evidence);
         let inverted = inversions(&evidence.holds);
-        let example = |(what, (first, second)): (&str, &(Hold, Hold))| {
+        let example = |(what, (first, second)): (&str, &Pair)| {
             let start = evidence.holds.first().map_or(0, |hold| hold.got);
             format!("{what}: {}; {}", first.told(start), second.told(start))
         };
-        let few = |what, pairs: &'_ [(Hold, Hold)]| -> Vec<String> {
+        let few = |what, pairs: &[Pair]| -> Vec<String> {
             pairs.iter().take(EXAMPLES).map(|pair| example((what, pair))).collect()
         };
         let examples = [few("overlap", &overlapping), few("token", &inverted)].concat();
         Self {
             acquisitions: evidence.holds.len() as u64,
-            failed: evidence.failed,
             overlaps,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
+            failed: evidence.failed,
             wrong: evidence.wrong,
             examples,
         }
@@ -117,7 +122,7 @@ impl Verdict {
 
 /// Pairs of holds of which the second began while the first was believed in, counted by the fault that
 /// allows it; and those that none allows.
-fn overlaps(evidence: &Evidence) -> (BTreeMap<Option<Fault>, u64>, Vec<(Hold, Hold)>) {
+fn overlaps(evidence: &Evidence) -> (Overlaps, Vec<Pair>) {
     let (mut found, mut against) = (BTreeMap::new(), Vec::new());
     let mut open: Vec<&Hold> = Vec::new();
     for second in &evidence.holds {
@@ -154,7 +159,7 @@ fn twice(holds: &[Hold]) -> u64 {
 
 /// Whoever asks after another got the lock has the larger token; those that have not, each after one
 /// with a larger. `holds` are in order of `got`.
-fn inversions(holds: &[Hold]) -> Vec<(Hold, Hold)> {
+fn inversions(holds: &[Hold]) -> Vec<Pair> {
     let mut by_asking: Vec<&Hold> = holds.iter().collect();
     by_asking.sort_unstable_by_key(|hold| hold.asked);
     let (mut earlier, mut wrong) = (holds.iter().peekable(), Vec::new());

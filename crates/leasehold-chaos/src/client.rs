@@ -146,9 +146,13 @@ impl Counter {
                 }
                 Err(error) => {
                     let told = error.to_string();
+                    // Refused: as far as this client knows, too few nodes have a vote.
                     let may = matches!(
                         error.kind(),
-                        ErrorKind::Unavailable | ErrorKind::Lost | ErrorKind::Timeout
+                        ErrorKind::Unavailable
+                            | ErrorKind::Refused
+                            | ErrorKind::Lost
+                            | ErrorKind::Timeout
                     );
                     self.journal.write(&if may { Line::Failed(told) } else { Line::Wrong(told) });
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -4,9 +4,7 @@ use leasehold_conformance::kit::{
     ClockShim, Direction, Pattern, Proxy, RedisServer, Settings, Shot,
 };
 
-use leasehold::StoreUrl;
-use leasehold::clock::Clock;
-use leasehold_core::quorum::{Founding, found};
+use leasehold::quorum::{Founding, found};
 
 use crate::fault::Fault;
 use crate::plan::Planned;
@@ -57,14 +55,9 @@ impl Cluster {
 
     /// Sets the nodes up: nobody holds a lock yet.
     fn found(&self) -> Result<()> {
-        let mut url = StoreUrl::parse(&self.url())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let quorum = leasehold_redis::quorum(&mut url)?.ok_or("a quorum is to be founded")?;
-            let (max_ttl, clock) = (quorum.max_ttl, Clock::system());
-            found(quorum.nodes, max_ttl, Founding::Vouched, clock, |_| ()).await?;
-            Ok(())
-        })
+        runtime.block_on(found(&self.url(), None, Founding::Vouched, |_| ()))?;
+        Ok(())
     }
 
     /// Where clients connect to.

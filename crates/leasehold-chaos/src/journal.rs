@@ -149,7 +149,8 @@ impl Hold {
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     pub(crate) holds: Vec<Hold>,
-    pub(crate) failed: u64,
+    /// The acquires that failed, by what was said.
+    pub(crate) failed: BTreeMap<String, u64>,
     pub(crate) wrong: Vec<String>,
     pub(crate) done: bool,
 }
@@ -177,7 +178,7 @@ impl Story {
                     let ended = open.remove(&hold);
                     story.holds.extend(ended.map(|one| one.ended(at, end, deadline)));
                 }
-                Ok(Line::Failed(_)) => story.failed += 1,
+                Ok(Line::Failed(what)) => *story.failed.entry(what).or_default() += 1,
                 Ok(Line::Wrong(what)) => story.wrong.push(what),
                 Ok(Line::Done) => story.done = true,
                 Err(error) => story.wrong.push(error),

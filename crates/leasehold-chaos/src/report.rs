@@ -38,6 +38,9 @@ impl<'a> Report<'a> {
         } else {
             print!("\n{}\n{}\n", self.faults(injected, verdict), figures(verdict));
         }
+        for (what, many) in &verdict.failed {
+            self.say(&format!("chaos: failed {many} times: {what}"));
+        }
         let broken = verdict.broken();
         for one in &broken {
             self.say(&format!("chaos: {one}"));
@@ -103,7 +106,7 @@ impl<'a> Report<'a> {
             "clients": order.clients,
             "tasks": order.tasks,
             "acquisitions": verdict.acquisitions,
-            "failed_acquires": verdict.failed,
+            "failed_acquires": verdict.failed.values().sum::<u64>(),
             "faults": kinds.collect::<serde_json::Map<_, _>>(),
             "overlaps": verdict.against(),
             "overlaps_allowed": allowed.collect::<serde_json::Map<_, _>>(),
@@ -130,7 +133,7 @@ fn figures(verdict: &Verdict) -> String {
     };
     let rows = [
         ("acquisitions", verdict.acquisitions.to_string()),
-        ("acquires that failed", verdict.failed.to_string()),
+        ("acquires that failed", verdict.failed.values().sum::<u64>().to_string()),
         ("overlaps where exclusion is promised", verdict.against().to_string()),
         ("tokens used twice", verdict.twice.to_string()),
         ("tokens that did not grow", verdict.inversions.to_string()),

@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
         let last = self.resources[0].last()?.client;
         let holder = self.clients.iter().position(|client| u64::from(client.number) == last);
         let any = (planned.target / 2) as usize % self.clients.len();
-        let at = holder.filter(|_| planned.target % 2 == 0).unwrap_or(any);
+        let at = holder.filter(|_| planned.target.is_multiple_of(2)).unwrap_or(any);
         let stopped = self.lasts(Whom::Client(at));
         let from = now();
         if planned.fault == Fault::Kill {
@@ -305,7 +305,9 @@ impl<'a> Run<'a> {
             let gone = self.gone.get(&number).copied();
             let story = Story::read(&text, number, gone);
             evidence.holds.extend(story.holds);
-            evidence.failed += story.failed;
+            for (what, many) in story.failed {
+                *evidence.failed.entry(what).or_default() += many;
+            }
             let wrong = story.wrong.into_iter().map(|what| format!("client {number}: {what}"));
             evidence.wrong.extend(wrong);
             if !story.done && gone.is_none() {

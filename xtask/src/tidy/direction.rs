@@ -46,7 +46,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Facade, Backend)
         | (Cache | Cli | Bench, Facade)
         | (Bench, Cache | Conformance)
-        | (Chaos, Core | Backend | Facade | Conformance) => true,
+        | (Chaos, Facade | Conformance) => true,
         (Cli, Sim | Cache | Bench) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
         (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,

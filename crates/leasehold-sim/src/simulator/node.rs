@@ -7,7 +7,7 @@ use leasehold_proto::quorum::{Lease, Node, Op, ProcessId, Reply, Task, TaskReply
 use leasehold_proto::{AttemptId, ClientId, Now, Token};
 
 use super::clock::Clock;
-use super::{Bug, Memory, Plan, Setup};
+use super::{Bug, Fault, Memory, Plan, Setup};
 
 /// The one lock.
 const LOCK: u8 = 0;
@@ -24,6 +24,8 @@ pub(super) struct Server {
     max_ttl: Duration,
     number: usize,
     lives: u8,
+    /// A replica takes over in this run.
+    replicates: bool,
     /// What its replica has heard of, from when on.
     replica: VecDeque<(u64, Node<u8>)>,
 }
@@ -41,6 +43,8 @@ impl Server {
             max_ttl,
             number,
             lives: 0,
+            replicates: plan.setup.memory() == Memory::Replica
+                && plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart { .. })),
             replica: VecDeque::new(),
         };
         server.vote();
@@ -102,7 +106,7 @@ impl Server {
             (Some(Bug::CommitWithoutCompare), Reply::Moved) => Reply::Committed,
             _ => reply,
         };
-        if self.setup.memory() == Memory::Replica {
+        if self.replicates {
             self.replica.push_back((time + lag, self.node.clone()));
             if self.replica.len() > 64 {
                 self.replica.pop_front();

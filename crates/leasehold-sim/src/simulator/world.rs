@@ -108,6 +108,8 @@ struct World<'a> {
     early: Vec<u64>,
     watch: Watch,
     trace: Vec<Entry>,
+    /// Room for what a client says.
+    said: Vec<Said>,
     owners: Vec<Option<usize>>,
 }
 
@@ -171,6 +173,7 @@ impl<'a> World<'a> {
             ambush: None,
             early: Vec::new(),
             trace: Vec::new(),
+            said: Vec::new(),
         };
         for (index, (time, _)) in plan.faults.iter().enumerate() {
             world.at(*time, Happens::Fault(index));
@@ -191,8 +194,12 @@ impl<'a> World<'a> {
 
     /// What happens next, and when.
     fn next(&mut self) -> Option<(u64, Happens)> {
-        let wakes = self.wakes.iter().enumerate().map(|(client, wake)| (*wake, client));
-        let (wake, client) = wakes.min().unwrap_or((NEVER, 0));
+        let (mut wake, mut client) = (NEVER, 0);
+        for (number, other) in self.wakes.iter().enumerate() {
+            if *other < wake {
+                (wake, client) = (*other, number);
+            }
+        }
         let queued = self.queue.peek().map(|Reverse((time, serial, _))| (*time, *serial));
         if wake < queued.unwrap_or(NEVER) {
             return Some((wake.0, Happens::Wake(client)));
@@ -273,7 +280,7 @@ impl<'a> World<'a> {
             client.inbox.extend(parcel);
             return self.settle(number);
         }
-        let mut said = Vec::new();
+        let mut said = std::mem::take(&mut self.said);
         let stopped = client.stopped_until > 0;
         if stopped {
             client.stopped_until = 0;
@@ -282,12 +289,12 @@ impl<'a> World<'a> {
             client.step(self.plan, time, &mut self.rng, &mut said);
         }
         let client = &mut self.clients[number];
-        let mut parcels: Vec<Parcel> = client.inbox.drain(..).collect();
-        parcels.extend(parcel);
-        for parcel in parcels {
-            self.clients[number].take(self.plan, time, &mut self.rng, parcel, &mut said);
+        while let Some(waiting) = client.inbox.pop_front() {
+            client.take(self.plan, time, &mut self.rng, waiting, &mut said);
         }
-        let client = &mut self.clients[number];
+        if let Some(parcel) = parcel {
+            client.take(self.plan, time, &mut self.rng, parcel, &mut said);
+        }
         if self.plan.bug == Some(Bug::MajorityOfConnected) {
             let cuts = &self.cuts;
             let cut = |node: usize| {
@@ -303,7 +310,9 @@ impl<'a> World<'a> {
         }
         let asks = said.contains(&Said::Asks)
             && self.nodes.iter().all(|node| node.lease(self.time).is_none());
-        self.say(number, said);
+        self.say(number, &said);
+        said.clear();
+        self.said = said;
         self.send(number);
         if let Some(time) = self.ambush.take_if(|_| asks) {
             return self.fault(Fault::Pause { client: number, time });
@@ -311,9 +320,9 @@ impl<'a> World<'a> {
         self.settle(number);
     }
 
-    fn say(&mut self, number: usize, said: Vec<Said>) {
+    fn say(&mut self, number: usize, said: &[Said]) {
         let time = self.time;
-        for one in said {
+        for one in said.iter().copied() {
             match one {
                 Said::Asks => self.watch.asks(number, time),
                 Said::Held { attempt, token } => {
