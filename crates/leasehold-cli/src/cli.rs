@@ -79,6 +79,9 @@ pub(crate) enum Command {
     /// on file: stores. There the kernel keeps the lock for as long as the holder's process has it
     /// open, and nobody else can take it away; the process to end is named instead.
     ForceRelease(ForceReleaseArgs),
+    /// Set up the nodes of a quorum (redlock://...), or look at them
+    #[command(subcommand)]
+    Quorum(QuorumCommand),
     /// Measure what locks cost on a store
     ///
     /// It measures on the store that --store names, under names of its own (leasehold-bench/...), and
@@ -241,6 +244,46 @@ pub(crate) struct ForceReleaseArgs {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: u64,
 
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold quorum`.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum QuorumCommand {
+    /// Let the nodes vote: at their first start, or after more have forgotten than can be made up for
+    ///
+    /// Nodes that may vote already stay as they are. A node that does not answer is left out; it comes
+    /// in by itself when it does.
+    Init(QuorumInitArgs),
+    /// Show what each node is; exits with 0 if locks can be had, 69 if not
+    ///
+    /// It looks as every client does that connects: a node that has forgotten begins to wait by that.
+    Status(QuorumStatusArgs),
+}
+
+/// `leasehold quorum init`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QuorumInitArgs {
+    /// Most nodes have lost their data: wait until no lease can be left, then begin with tokens at
+    /// the wall clock. Without it you say that nobody holds a lock
+    #[arg(long)]
+    pub(crate) after_loss: bool,
+
+    /// The longest ttl that the nodes will grant, and how long one stays out that may have forgotten
+    /// [default: max-ttl of the URL, or 60s]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
+    pub(crate) max_ttl: Option<Duration>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `leasehold quorum status`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QuorumStatusArgs {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,

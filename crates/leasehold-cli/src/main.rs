@@ -20,6 +20,7 @@ mod list;
 mod live;
 mod locate;
 mod manual;
+mod quorum;
 mod run;
 mod say;
 mod show;
@@ -78,6 +79,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))
         }
+        Command::Quorum(command) => runtime.block_on(quorum::quorum(&command, &globals, voice)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::bench(args, &globals, runtime),
         #[cfg(feature = "lab")]

@@ -17,6 +17,7 @@ mod loss;
 mod manual;
 mod nesting;
 mod options;
+mod quorum;
 mod redis;
 mod reports;
 mod screen;

@@ -43,6 +43,10 @@ use crate::{Name, Result};
 
 /// Calls taken in one turn.
 const CALLS: usize = 1024;
+/// Whoever wakes so much later than it wanted to was kept from running, and replies have been kept
+/// from arriving by the same reason: they are given a moment before they count as missing.
+const STALL: Duration = Duration::from_millis(10);
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// What the client wants.
 #[derive(Debug)]
@@ -84,6 +88,8 @@ pub(super) struct Driver {
     hasher: RandomState,
     /// Those with one round of requests, and with two.
     grants: [Counter; 2],
+    /// After a stall: no time limit is looked at before.
+    moment: Option<Deadline>,
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -119,6 +125,7 @@ impl Driver {
             seen: Seen::default(),
             hasher: RandomState::default(),
             grants: quorum_grants(),
+            moment: None,
             unsent: Vec::new(),
         }
     }
@@ -166,13 +173,33 @@ impl Driver {
                 self.backlog.clear();
                 self.give_everything_back(now);
             }
-            self.flush(now);
-            self.handle_timeouts(now);
+            if !self.is_stalled(now, wake_at) {
+                self.flush(now);
+                self.handle_timeouts(now);
+            }
             self.flush(now);
         }
     }
 
+    /// True for a moment after the task was kept from running, once for each time.
+    fn is_stalled(&mut self, now: Now, wake_at: Option<Deadline>) -> bool {
+        if let Some(moment) = self.moment {
+            if moment.has_passed(now) {
+                self.moment = None;
+            }
+            return self.moment.is_some();
+        }
+        let stalled = |at: Deadline| now.steady_ns > at.steady_ns() + STALL.as_nanos() as u64;
+        if wake_at.is_some_and(stalled) {
+            self.moment = Some(Deadline::after(now, MOMENT));
+        }
+        self.moment.is_some()
+    }
+
     fn next_timer(&self) -> Option<Deadline> {
+        if self.moment.is_some() {
+            return self.moment;
+        }
         let now = self.clock.now();
         let at = self.timers.next().into_iter().chain(self.waits.next()).min();
         let own = at.map(|at_ns| {
@@ -287,7 +314,7 @@ impl Driver {
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
             Event::NotRenewed => self.not_renewed(now, number),
             Event::Lost => self.lost(now, number, true),
-            Event::Released { held } => self.released(now, number, held),
+            Event::Released { held } => self.released(number, held),
         }
     }
 
@@ -315,7 +342,9 @@ impl Driver {
     fn flush(&mut self, now: Now) {
         loop {
             for (node, line) in self.lines.iter_mut().enumerate() {
-                while let Some(tag) = line.take_overdue(now) {
+                while self.moment.is_none()
+                    && let Some(tag) = line.take_overdue(now)
+                {
                     self.unsent.push((node, tag, Refusal::Unfit));
                 }
                 if let Some(process) = self.steward.process(node) {

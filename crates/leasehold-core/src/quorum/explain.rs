@@ -10,11 +10,11 @@ use super::steward::Steward;
 use crate::{Error, ErrorKind};
 
 /// Too few nodes have voted for an attempt; `what` they have done says how many. Names those that
-/// have not, and why.
+/// have not, and why; those that have not answered only if they have had their time, the `limit`.
 pub(super) fn unavailable(
     now: Now,
     machine: &Attempt,
-    limit: Duration,
+    limit: Option<Duration>,
     what: &str,
     steward: &Steward,
 ) -> Error {
@@ -26,8 +26,10 @@ pub(super) fn unavailable(
         (node, reason(now, node, refusal, steward))
     });
     let mut reasons: Vec<(usize, String)> = refused.collect();
-    let silent = machine.silent().map(|node| (node, format!("did not answer in {limit:?}")));
-    reasons.extend(silent);
+    if let Some(limit) = limit {
+        let silent = format!("did not answer in {limit:?}");
+        reasons.extend(machine.silent().map(|node| (node, silent.clone())));
+    }
     if let Some(max_ttl) = max_ttl {
         return ttl_too_long(machine.ttl(), max_ttl);
     }
@@ -42,6 +44,19 @@ pub(super) fn unavailable(
         message += "; ";
         message += &advice;
     }
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Too few nodes have said that they released it; names the others.
+pub(super) fn unreleased(machine: &Attempt, steward: &Steward) -> Error {
+    let places: Vec<String> = machine.unreleased().map(|node| steward.place(node)).collect();
+    let message = format!(
+        "{} of {} nodes have not said in time that they released it ({}); they go on being asked, \
+         and the lease ends there with its ttl",
+        places.len(),
+        machine.nodes(),
+        places.join(", ")
+    );
     Error::new(ErrorKind::Unavailable, message)
 }
 

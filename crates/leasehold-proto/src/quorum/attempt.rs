@@ -188,6 +188,12 @@ impl Attempt {
         })
     }
 
+    /// The nodes that were asked to release it and have not said that they did.
+    pub fn unreleased(&self) -> impl Iterator<Item = usize> {
+        let open = |(node, seat): (usize, &Seat)| seat.suspect.then_some(node);
+        self.seats.iter().enumerate().filter_map(open)
+    }
+
     /// The nodes that have not answered in the current round, or not in time.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
         let silent = |(node, seat): (usize, &Seat)| (seat.vote == Vote::Silent).then_some(node);

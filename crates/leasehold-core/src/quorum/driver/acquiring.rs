@@ -132,10 +132,10 @@ impl Driver {
 
     /// Why there was no majority: who did not vote, and what can be done about it.
     pub(super) fn unavailable(&self, now: Now, number: usize, what: &str) -> Error {
-        match self.runs.get(number) {
-            Some(run) => explain::unavailable(now, &run.machine, run.limit, what, &self.steward),
-            None => explain::driver_gone(),
-        }
+        let Some(run) = self.runs.get(number) else { return explain::driver_gone() };
+        let over = Deadline::after(run.asked, run.limit).has_passed(now);
+        let limit = over.then_some(run.limit);
+        explain::unavailable(now, &run.machine, limit, what, &self.steward)
     }
 
     /// What a run holds now.

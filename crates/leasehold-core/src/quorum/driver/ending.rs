@@ -5,8 +5,9 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use super::cases::Case;
-use crate::Result;
 use crate::backend::{End, Ended, Event, Renewed, Verdict};
+use crate::quorum::explain;
+use crate::{Error, Result};
 
 type Ender = Option<oneshot::Sender<Result<Ended>>>;
 
@@ -34,6 +35,7 @@ impl Driver {
                     self.waits.leave(&run.name);
                 }
                 run.ender = ender;
+                run.asked = now;
                 run.machine.release(now);
                 self.renewed(number, Ok(Renewed::Lost));
                 self.pump(now, number);
@@ -51,7 +53,7 @@ impl Driver {
     }
 
     /// A machine has given back what it had, as far as nodes answer.
-    pub(super) fn released(&mut self, now: Now, number: usize, held: Option<bool>) {
+    pub(super) fn released(&mut self, number: usize, held: Option<bool>) {
         let Some(run) = self.runs.get_mut(number) else { return };
         let (ender, client, was_held) = (run.ender.take(), run.client.take(), run.held);
         let Some(client) = client else { return };
@@ -59,12 +61,17 @@ impl Driver {
             (false, _) => (Verdict::Gone, Ok(Verdict::Gone)),
             (true, Some(true)) => (Verdict::Released, Ok(Verdict::Released)),
             (true, Some(false)) => (Verdict::Lost, Ok(Verdict::Lost)),
-            (true, None) => {
-                (Verdict::Unknown, Err(self.unavailable(now, number, "released by too few")))
-            }
+            (true, None) => (Verdict::Unknown, Err(self.unreleased(number))),
         };
         self.cases.set(client, Case::Ended(verdict));
         answer(ender, told);
+    }
+
+    fn unreleased(&self, number: usize) -> Error {
+        match self.runs.get(number) {
+            Some(run) => explain::unreleased(&run.machine, &self.steward),
+            None => explain::driver_gone(),
+        }
     }
 
     /// A lease is lost: a majority has it no more, or its time is over. What is left of it is given

@@ -116,6 +116,8 @@ impl Line {
             tags.push(queued.tag);
             steps.push(queued.step);
         }
+        // Longer than the machine waits: what a node has granted late is given back at once.
+        let limit = limit.saturating_mul(2);
         self.in_flight += 1;
         self.under_way += steps.len();
         let (number, node) = (self.number, self.node.clone());

@@ -33,6 +33,7 @@ impl Driver {
             self.not_renewed(now, number);
             let Some(run) = self.runs.get_mut(number) else { continue };
             run.renewal = Some((batch, place));
+            run.asked = now;
             run.machine.renew(now, lease.ttl);
             if let Some(renewals) = self.renewals.get_mut(batch) {
                 renewals.open += 1;

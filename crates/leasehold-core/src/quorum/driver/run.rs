@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub(super) waits: bool,
     /// By which the client knows it, for as long as it wants something of it.
     pub(super) client: Option<AttemptId>,
-    /// When it was asked for, and how long each node is waited for.
+    /// When the nodes were asked last (for it, to renew it, to end it), and how long each node is waited for.
     pub(super) asked: Now,
     pub(super) limit: Duration,
     /// It was held at some time.

@@ -1,0 +1,212 @@
+//! `leasehold quorum`: setting up the nodes of a quorum, and looking at them.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
+
+use leasehold::quorum::{Founding, Member, Members, NodeReport, Outlook, Report};
+use serde_json::json;
+
+use crate::advice::Advice;
+use crate::cli::{Globals, QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
+use crate::config::Config;
+use crate::failure::{Failure, code};
+use crate::live::Live;
+use crate::say::{self, Voice};
+use crate::table::{Cut, fitted};
+use crate::{foreign, human, locate, terminal};
+
+/// Columns of the bar that shows how a wait goes.
+const BAR: usize = 30;
+
+pub(crate) async fn quorum(
+    command: &QuorumCommand,
+    globals: &Globals,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let config = Config::load(globals.config.as_deref())?;
+    let url = locate::store_url(globals.store.as_deref(), &config)?;
+    match command {
+        QuorumCommand::Init(args) => init(args, &url, voice).await,
+        QuorumCommand::Status(args) => status(args, &url).await,
+    }
+}
+
+/// Sets the nodes up; 0 when a majority may vote.
+async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Failure> {
+    if !args.yes {
+        confirm(args.after_loss)?;
+    }
+    let founding = if args.after_loss { Founding::AfterLoss } else { Founding::Vouched };
+    let mut progress = Progress::default();
+    let members = leasehold::quorum::found(url, args.max_ttl, founding, |members| {
+        progress.show(members);
+    });
+    let members = members.await.map_err(|error| Advice::for_store(url).on(error))?;
+    drop(progress);
+    for node in 0..members.nodes.len() {
+        voice.note(&members.describe(node));
+    }
+    Ok(told(&members, voice))
+}
+
+/// What the operator says by this is asked for.
+fn confirm(after_loss: bool) -> Result<(), Failure> {
+    let question = if after_loss {
+        "Tokens begin anew at the wall clock, above those that any node left knows of."
+    } else {
+        "By this you say that nobody holds a lock on these nodes."
+    };
+    if !io::stdin().is_terminal() || !say::is_live() {
+        return Err(Failure::own(question).next("if that is meant, add --yes"));
+    }
+    say::answer(format_args!("{question} Go on? [y/N] "))?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    match read.map(|_| line.trim()) {
+        Ok("y" | "Y" | "yes") => Ok(()),
+        _ => Err(Failure::with_code(code::CONFLICT, "nothing was done")),
+    }
+}
+
+/// How long the longest wait takes, and how much of it is over.
+#[derive(Default)]
+struct Progress {
+    live: Option<Live>,
+    whole: Duration,
+}
+
+impl Progress {
+    fn show(&mut self, members: &Members) {
+        let waits = members.nodes.iter().filter_map(|(_, member)| match member {
+            Member::Waiting(left) => Some(*left),
+            _ => None,
+        });
+        let Some(left) = waits.max().filter(|left| !left.is_zero()) else { return };
+        self.whole = self.whole.max(left);
+        if Live::is_possible() {
+            let bar = bar(self.whole, left);
+            let text = format!("until no lease can be left {bar} {}", human::span(left));
+            self.live.get_or_insert_default().show(&text);
+        }
+    }
+}
+
+fn bar(whole: Duration, left: Duration) -> String {
+    let open = (BAR as f64 * left.as_secs_f64() / whole.as_secs_f64().max(0.001)).ceil() as usize;
+    let open = open.min(BAR);
+    format!("[{}{}]", "#".repeat(BAR - open), "-".repeat(open))
+}
+
+/// Prints what is known of each node; 0 when locks can be had.
+async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
+    let report = leasehold::quorum::report(url).await;
+    let report = report.map_err(|error| Advice::for_store(url).on(error))?;
+    if args.json {
+        say::answer(format_args!("{}\n", foreign::json(&object(&report))))?;
+    } else {
+        say::answer(table(&report, terminal::width(io::stdout())))?;
+    }
+    let voice = Voice { quiet: args.json, verbose: false };
+    for (number, node) in report.nodes.iter().enumerate() {
+        match &node.fitness.refusal {
+            Some(refusal) => voice.warn(&refusal.to_string()),
+            None if matches!(node.member, Member::Admitted(_)) => {}
+            None => voice.note(&report.members.describe(number)),
+        }
+        node.fitness.warnings.iter().for_each(|warning| voice.warn(warning));
+    }
+    Ok(told(&report.members, voice))
+}
+
+/// Says what is to be done; 69 while locks cannot be had.
+fn told(members: &Members, voice: Voice) -> u8 {
+    match members.advice() {
+        None => 0,
+        Some(advice) => {
+            voice.warn(&advice);
+            code::UNAVAILABLE
+        }
+    }
+}
+
+fn state(node: &NodeReport) -> &'static str {
+    match node.member {
+        _ if node.fitness.refusal.is_some() => "unfit",
+        Member::Admitted(_) => "votes",
+        Member::Waiting(_) => "waits",
+        Member::Twin(_) => "twin",
+        Member::Unknown => "silent",
+    }
+}
+
+fn table(report: &Report, width: Option<usize>) -> String {
+    let head = ["NODE", "STATE", "MAX TTL", "CLOCK", "HIGH", "PROCESS"].map(str::to_owned);
+    let mut rows = vec![head];
+    for node in &report.nodes {
+        let dash = || "-".to_owned();
+        let state = match node.member {
+            Member::Waiting(left) if !left.is_zero() && node.fitness.refusal.is_none() => {
+                format!("waits {}", human::span(left))
+            }
+            _ => state(node).to_owned(),
+        };
+        let clock = node.fitness.clock_ahead_ms.map(|ms| format!("{ms:+} ms"));
+        rows.push([
+            node.place.clone(),
+            state,
+            node.max_ttl.map_or_else(dash, human::span),
+            clock.unwrap_or_else(dash),
+            node.high.map_or_else(dash, |high| high.to_string()),
+            node.process.map_or_else(dash, |process| process.to_string()),
+        ]);
+    }
+    fitted(&rows, [Cut::End, Cut::Never, Cut::Never, Cut::Never, Cut::Never, Cut::End], width)
+}
+
+fn object(report: &Report) -> serde_json::Value {
+    let outlook = match report.members.outlook {
+        Outlook::Open => "open",
+        Outlook::Later(_) => "later",
+        Outlook::Unreachable => "unreachable",
+        Outlook::Forgotten => "forgotten",
+    };
+    let ms = |time: Duration| time.as_millis() as u64;
+    let node = |node: &NodeReport| {
+        let (waits, twin) = match node.member {
+            Member::Waiting(left) => (Some(ms(left)), None),
+            Member::Twin(of) => (None, report.nodes.get(of).map(|node| node.place.as_str())),
+            _ => (None, None),
+        };
+        json!({
+            "node": node.place,
+            "state": state(node),
+            "waits_ms": waits,
+            "twin_of": twin,
+            "process": node.process.map(|process| process.to_string()),
+            "max_ttl_ms": node.max_ttl.map(ms),
+            "clock_ahead_ms": node.fitness.clock_ahead_ms,
+            "high": node.high,
+            "refusal": node.fitness.refusal.as_ref().map(ToString::to_string),
+            "warnings": node.fitness.warnings,
+        })
+    };
+    json!({
+        "outlook": outlook,
+        "advice": report.members.advice(),
+        "nodes": report.nodes.iter().map(node).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_fills_as_the_wait_goes_on() {
+        let seconds = Duration::from_secs;
+        assert_eq!(bar(seconds(60), seconds(60)), format!("[{}]", "-".repeat(BAR)));
+        assert_eq!(bar(seconds(60), seconds(30)).matches('#').count(), BAR / 2);
+        assert_eq!(bar(seconds(60), Duration::ZERO), format!("[{}]", "#".repeat(BAR)));
+        assert_eq!(bar(Duration::ZERO, Duration::ZERO).len(), BAR + 2);
+    }
+}
