@@ -1,23 +1,25 @@
 //! The numbers that decide who owns a key; every language that routes computes the same ones.
 
-use xxhash_rust::xxh64::Xxh64;
+use xxhash_rust::xxh64::xxh64;
 
-/// A key, hashed as far as it is the same for all members.
-pub(super) struct Key(Xxh64);
+/// A key, put down once for all members.
+pub(super) struct Key {
+    bytes: Vec<u8>,
+    length: usize,
+}
 
 impl Key {
     pub(super) fn new(key: &[u8]) -> Self {
-        let mut state = Xxh64::new(0);
-        state.update(key);
-        state.update(&[0]); // No name has a zero byte: two pairs never give the same bytes.
-        Self(state)
+        // No name has a zero byte: two pairs never give the same bytes.
+        let bytes = [key, &[0]].concat();
+        Self { length: bytes.len(), bytes }
     }
 
     /// XXH64 with seed 0 of the key, one zero byte, and the member's name in UTF-8.
-    pub(super) fn with(&self, member: &str) -> u64 {
-        let mut state = self.0.clone();
-        state.update(member.as_bytes());
-        state.digest()
+    pub(super) fn with(&mut self, member: &str) -> u64 {
+        self.bytes.truncate(self.length);
+        self.bytes.extend_from_slice(member.as_bytes());
+        xxh64(&self.bytes, 0)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Name, Result};
 /// list, the process, the machine or this crate's version. `docs/routing.md` of the repository
 /// says how it is computed, for other languages.
 ///
-/// Each question looks at every member: some ten nanoseconds for each. Whoever chooses keys can
+/// Each question looks at every member: some tens of nanoseconds for each. Whoever chooses keys can
 /// choose whose they are; the hash has no secret.
 ///
 /// ```
@@ -138,7 +138,7 @@ impl Members {
     }
 
     fn ranked(&self, key: &[u8]) -> impl Iterator<Item = Rank<'_>> {
-        let key = Key::new(key);
+        let mut key = Key::new(key);
         self.members.iter().map(move |Member { name, weight }| {
             let name = name.as_str();
             let hash = key.with(name);
