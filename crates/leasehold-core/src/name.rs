@@ -20,13 +20,13 @@ impl Name {
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         let problem = if name.is_empty() {
-            "name: is empty; a lock name has 1 to 512 bytes".to_owned()
+            "name: is empty; a name has 1 to 512 bytes".to_owned()
         } else if name.len() > Self::MAX_BYTES {
-            format!("name: has {} bytes; a lock name has 1 to 512 bytes", name.len())
+            format!("name: has {} bytes; a name has 1 to 512 bytes", name.len())
         } else if let Some((at, c)) = name.char_indices().find(|(_, c)| c.is_control()) {
             format!(
                 "name: has the control character U+{:04X} at byte {at}; \
-                 a lock name is UTF-8 without control characters",
+                 a name is UTF-8 without control characters",
                 u32::from(c)
             )
         } else {

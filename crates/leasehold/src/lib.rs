@@ -25,6 +25,7 @@
 //!   once.
 //! - Releasing and renewing compare the attempt that acquired, so a late release never touches
 //!   somebody else's lock.
+//! - Work that can be kept on one instance waits less: [`route`] says whose key it is.
 //! - Waiting is in order, and a waiter is woken when it is its turn.
 //!
 //! What each engine promises is in the repository's `docs/guarantees.md`. Programs without an
@@ -35,6 +36,7 @@ pub mod blocking;
 mod connect;
 pub mod fence;
 pub mod quorum;
+pub mod route;
 
 pub use connect::{connect, connect_on_own_thread, forget, open, schemes};
 pub use leasehold_core::backend::{
