@@ -42,7 +42,8 @@ async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
     let guard = client.lock(&name).acquire_within(secs(20)).await?;
     holder.go_on();
     ensure!(holder.ask("valid")? == "false", "valid while somebody else holds it");
-    ensure!(holder.ask("release")? == "Lost", "its release was not told Lost");
+    let told = holder.ask("release")?;
+    ensure!(told == "Lost", "its release was told {told}");
     ensure!(guard.is_valid() && guard.token().get() > holder.token, "the successor was touched");
     guard.release().await?;
     Ok(())

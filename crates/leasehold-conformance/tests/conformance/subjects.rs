@@ -105,7 +105,7 @@ fn redlock(setup: &mut Setup, size: usize, settings: Settings) {
 
 /// Those that `docs/quorum.md` names beside them.
 fn node_rights() -> String {
-    format!("{RIGHTS} +info +zcard +zpopmin")
+    format!("{RIGHTS} +getrange +info +zcard +zpopmin")
 }
 
 /// The rights that `docs/redis.md` names.

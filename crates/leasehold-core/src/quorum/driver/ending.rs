@@ -29,8 +29,14 @@ impl Driver {
             }
             Some(Case::Asking { run, .. } | Case::Held { run, .. }) => {
                 let number = *run;
-                self.cases.set(end.attempt, Case::Ending { run: number });
                 let Some(run) = self.runs.get_mut(number) else { return };
+                if run.machine.deadline().is_some_and(|end| end.has_passed(now)) {
+                    // Its time is over, though nobody has noticed: whatever nodes say, it was lost.
+                    self.lost(now, number, false);
+                    self.pump(now, number);
+                    return answer(ender, Ok(Verdict::Lost));
+                }
+                self.cases.set(end.attempt, Case::Ending { run: number });
                 if run.waits {
                     self.waits.leave(&run.name);
                 }
