@@ -93,6 +93,8 @@ pub(super) struct Driver {
     /// After a stall: no time limit is looked at before this; and how often in a row.
     moment: Option<Deadline>,
     moments: u32,
+    /// Since when too many nodes are known to have no marker.
+    forgotten: Option<Now>,
     /// Steps that are not sent, and why.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
@@ -130,6 +132,7 @@ impl Driver {
             grants: quorum_grants(),
             moment: None,
             moments: 0,
+            forgotten: None,
             unsent: Vec::new(),
         }
     }
@@ -163,6 +166,7 @@ impl Driver {
             answers.drain(..).for_each(|answer| self.handle_answer(now, answer));
             if let Some(answer) = task {
                 self.steward.handle(now, answer);
+                self.note_outlook(now);
             }
             if let Some((node, event)) = event {
                 self.handle_said(now, node, event);

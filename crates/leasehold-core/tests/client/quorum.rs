@@ -251,7 +251,8 @@ async fn nodes_that_nobody_set_up_say_how() {
     let backend = quorum.backend().await.unwrap();
     assert!(backend.warnings().iter().any(|it| it.contains("leasehold quorum init")));
     let client = connect(&quorum.hand, Arc::new(backend));
-    let error = client.lock("a").acquire().await.unwrap_err();
+    let error = quorum.until(ms(10), client.lock("a").acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.message().contains("`leasehold quorum init`"), "{error}");
     quorum.found(Founding::Vouched).await.unwrap();
     quorum.pass(secs(2)).await;

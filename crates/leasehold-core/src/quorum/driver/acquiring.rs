@@ -1,5 +1,7 @@
 //! Asks of the client, and what becomes of them.
 
+use std::time::Duration;
+
 use leasehold_proto::quorum::{Attempt, Denied, Outlook, Terms, Why, node_limit};
 use leasehold_proto::{Deadline, Now, Token, TokenBlock};
 use tokio::sync::oneshot;
@@ -10,6 +12,10 @@ use super::run::Run;
 use crate::backend::{Answer, Ask, Grant, Term};
 use crate::quorum::explain;
 use crate::{Error, Result};
+
+/// For so long nodes must be without a marker before nobody asks them any more: each is looked at
+/// every second.
+const SURE: Duration = Duration::from_secs(3);
 
 type Asker = oneshot::Sender<Result<Answer>>;
 
@@ -77,10 +83,20 @@ impl Driver {
         if let Some(max_ttl) = self.steward.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
             return Err(explain::ttl_too_long(ask.ttl, max_ttl));
         }
-        match self.steward.outlook(now) {
-            Outlook::Forgotten => Err(explain::forgotten()),
-            _ => Ok(()),
+        // What is known of a node may be a second or two old: others have admitted it meanwhile.
+        let known = |since: Now| Deadline::after(since, SURE).has_passed(now);
+        match self.forgotten.is_some_and(known) {
+            true => Err(explain::forgotten()),
+            false => Ok(()),
         }
+    }
+
+    /// The steward has heard of a node.
+    pub(super) fn note_outlook(&mut self, now: Now) {
+        self.forgotten = match self.steward.outlook(now) {
+            Outlook::Forgotten => self.forgotten.or(Some(now)),
+            _ => None,
+        };
     }
 
     pub(super) fn held(&mut self, now: Now, number: usize, token: Token, until: Deadline) {
