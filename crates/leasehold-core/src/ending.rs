@@ -235,7 +235,8 @@ pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold:
             if ours {
                 record(shared, &hold, true, now);
             }
-            hand_over(shared, jobs, Job::End(end, hold.lease().terms().ttl));
+            let ttl = hold.lease().terms().ttl;
+            hand_over(shared, jobs, Job::End(end, ttl));
         }
         Some(Closed::Passed) => record(shared, &hold, true, now),
         None => {}

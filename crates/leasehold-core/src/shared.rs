@@ -185,6 +185,7 @@ impl Shared {
         self.held().by_attempt.get(&attempt).cloned()
     }
 
+    /// Whoever has this may look at leases; whoever has a lease must not ask for this.
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,9 +265,12 @@ impl Shared {
         let now = self.clock.now();
         self.meters.lost.increment(1);
         self.meters.held_for(elapsed(hold.since, now));
-        let left = hold.lease().remaining(now);
+        let (left, until) = {
+            let lease = hold.lease();
+            (lease.remaining(now), lease.deadline())
+        };
         tracing::warn!(name = %hold.name, token = hold.token.get(), ?reason, ?left, "lock lost");
-        if let Some(until) = hold.lease().deadline() {
+        if let Some(until) = until {
             self.held().note_lost(hold.attempt, until, now);
         }
         let was_held = match reason {

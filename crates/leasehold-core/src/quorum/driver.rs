@@ -229,6 +229,8 @@ impl Driver {
     /// Time limits begin with this, so that they are the nodes' and not those of a line here.
     fn begin(&mut self, now: Now, call: Call) {
         match call {
+            // Nobody waits for it any more, and no node has heard of it.
+            Call::Acquire(_, asker) if asker.is_closed() => {}
             Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
             Call::Renew(leases, asker) => self.renew(now, leases, asker),
             Call::Release(end, asker) => self.release(now, &end, asker),

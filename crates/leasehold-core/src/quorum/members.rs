@@ -60,6 +60,21 @@ impl Members {
         }
     }
 
+    /// An error when somebody calls this a first start, but some nodes vote already.
+    fn refuse_half_founded(&self, founding: Founding) -> Result<()> {
+        let voter = self.nodes.iter().find(|(_, member)| matches!(member, Member::Admitted(_)));
+        match voter.filter(|_| founding == Founding::Vouched) {
+            Some((place, _)) if self.outlook != Outlook::Unreachable => Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "this is no first start: node {place} votes already, and others have lost what \
+                     they knew; `leasehold quorum init --after-loss` waits until no lease is left"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// An error when so few answer that there is no majority.
     pub(super) fn refuse_unreachable(&self) -> Result<()> {
         let answered = self.count(|member| member != Member::Unknown);
@@ -126,12 +141,13 @@ pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: 
 ///
 /// `max_ttl` is the longest ttl that they will grant, and how long a node stays out that may have
 /// forgotten. With [`Founding::AfterLoss`] that long is waited first; `progress` hears about once a
-/// second how it goes. Nodes that are set up already stay as they are. Ends when each node votes, or
-/// does not answer.
+/// second how it goes. Where a majority votes already, those nodes stay as they are, and the others
+/// wait until they may join, whatever `founding` says. Ends when each node votes, or does not answer.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for one server in two places; [`ErrorKind::Refused`] for a node that
-/// cannot take part until something is changed there; [`ErrorKind::Unavailable`] when fewer than a
+/// cannot take part until something is changed there, and for [`Founding::Vouched`] where some node
+/// votes: that is no first start; [`ErrorKind::Unavailable`] when fewer than a
 /// majority answer. Some nodes may be set up then; the same call goes on from there.
 pub async fn found(
     nodes: Vec<Arc<dyn QuorumNode>>,
@@ -141,8 +157,15 @@ pub async fn found(
     mut progress: impl FnMut(&Members),
 ) -> Result<Members> {
     super::connect::look_at_fitness(&nodes, &clock).await?;
-    let mut steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
+    let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
     steward.settle().await;
+    let members = steward.members(clock.now());
+    // Where a majority votes nobody's word is needed: who joins it waits until it is safe.
+    if members.outlook != Outlook::Open {
+        members.refuse_half_founded(founding)?;
+        steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
+        steward.settle().await;
+    }
     let patience = Deadline::after(clock.now(), PATIENCE);
     let mut told = Deadline::after(clock.now(), Duration::ZERO);
     loop {

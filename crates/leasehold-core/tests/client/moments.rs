@@ -440,3 +440,21 @@ async fn a_lost_lease_is_not_ended_early_because_others_want_it() {
     got(outside).await.release().await.unwrap();
     nothing_is_left(&bench).await;
 }
+
+/// Guards that see their loss and the task that sees it for them do so at the same moment, many
+/// times: neither may wait for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losses_that_are_seen_from_two_sides_at_once_block_nobody() {
+    let client = Client::new(Arc::new(MemoryStore::new().connect())).unwrap();
+    for round in 0..40 {
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..50 {
+            let lock = client.lock(format!("{round}/{number}")).lease(Duration::from_millis(60));
+            let guard = lock.acquire().await.unwrap();
+            waiting.spawn(async move { guard.lost().await });
+        }
+        while let Some(reason) = waiting.join_next().await {
+            reason.unwrap();
+        }
+    }
+}

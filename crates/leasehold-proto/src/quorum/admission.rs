@@ -235,7 +235,8 @@ impl Admission {
                 }
             },
             TaskReply::Marker(Some(marker)) => self.marker(now, node, marker),
-            TaskReply::Marker(None) | TaskReply::Refused(Refusal::Stranger) => self.look(now, node),
+            TaskReply::Marker(None) => self.look(now, node),
+            // A stranger too: two servers may take turns behind one address.
             _ => self.pause(now, node),
         }
     }

@@ -22,8 +22,9 @@ type Asker = oneshot::Sender<Result<Answer>>;
 impl Driver {
     /// The same attempt, asked for again, waits for what is under way or hears what it has.
     pub(super) fn acquire(&mut self, now: Now, ask: Ask, asker: Asker) {
+        let first = self.cases.first_round();
         let round = match self.cases.get_mut(ask.attempt) {
-            None => 0,
+            None => first,
             Some(Case::Asking { asker: waiting, .. }) => {
                 *waiting = asker;
                 return;

@@ -39,6 +39,7 @@ impl Case {
 pub(super) struct Cases {
     known: HashMap<AttemptId, Case, RandomState>,
     forgettable: VecDeque<AttemptId>,
+    forgot: bool,
 }
 
 impl Cases {
@@ -61,10 +62,17 @@ impl Cases {
         self.known.insert(attempt, case)
     }
 
+    /// The round in which an unknown attempt begins: anywhere once something was forgotten, since
+    /// it may have been this one, whose releases are under way.
+    pub(super) fn first_round(&self) -> u32 {
+        if self.forgot { fastrand::u32(..) } else { 0 }
+    }
+
     fn forget_one(&mut self) {
         let Some(oldest) = self.forgettable.pop_front() else { return };
         if self.known.get(&oldest).is_some_and(Case::is_forgettable) {
             self.known.remove(&oldest);
+            self.forgot = true;
         }
     }
 }

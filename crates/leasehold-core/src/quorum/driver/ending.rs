@@ -37,7 +37,8 @@ impl Driver {
                     return answer(ender, Ok(Verdict::Lost));
                 }
                 self.cases.set(end.attempt, Case::Ending { run: number });
-                if run.waits {
+                // Whoever held waits no more: what is noted is another's of this client.
+                if run.waits && !run.held {
                     self.waits.leave(&run.name);
                 }
                 run.ender = ender;

@@ -3,13 +3,17 @@
 use core::time::Duration;
 
 use super::{Attempt, Phase, Vote};
-use crate::quorum::{Denied, Event, Op, Reply, Tally, Why};
+use crate::quorum::{AHEAD, Denied, Event, Op, Reply, Tally, Why};
 use crate::{Now, Token};
 
 impl Attempt {
     pub(super) fn ask(&mut self, now: Now) {
         self.begin(now);
-        let proposal = self.seen.max(now.unix_us()).saturating_add(1).min(Token::MAX.get());
+        // What a clock far ahead has left behind would be refused as a proposal; the nodes go above
+        // it by themselves.
+        let most = now.unix_us().saturating_add(AHEAD.as_micros() as u64 / 2);
+        let seen = if self.seen > most { 0 } else { self.seen };
+        let proposal = seen.max(now.unix_us()).saturating_add(1).min(Token::MAX.get());
         let Some(proposal) = Token::new(proposal) else { return };
         for node in 0..self.seats.len() {
             let op = Op::Acquire { attempt: self.terms.attempt, ttl: self.ttl, proposal };
