@@ -57,6 +57,7 @@ impl Advice {
             (Self::Server, ErrorKind::Unavailable) => {
                 Some(format!("check the store {ELSEWHERE} and that it runs"))
             }
+            (Self::Server, ErrorKind::Refused) if error.message().contains("`leasehold ") => None,
             (Self::Server, ErrorKind::Refused) => {
                 Some("check the store's credentials and this user's permissions".into())
             }
