@@ -1,5 +1,7 @@
 //! Locks over nodes that stop, forget, are slow, and say things twice; by a hand-driven clock.
 
+#![allow(clippy::unwrap_used)]
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -347,6 +349,17 @@ async fn calls_that_arrive_twice_and_late_are_one_lease() {
 
 #[tokio::test]
 async fn clients_that_start_together_all_get_it_within_a_bounded_number_of_rounds() {
+    let mut asked = Vec::new();
+    for _ in 0..9 {
+        asked.push(steps_of_clients_that_start_together().await);
+    }
+    // Pauses are drawn at random, so that one start alone may need more.
+    asked.sort_unstable();
+    assert!(asked[4] < 200 && asked[8] < 600, "{asked:?} steps for each");
+}
+
+/// How many steps each node was asked for, for each of the clients.
+async fn steps_of_clients_that_start_together() -> u64 {
     const CLIENTS: usize = 16;
     let quorum = Quorum::founded(5).await;
     let mut clients = Vec::new();
@@ -373,9 +386,7 @@ async fn clients_that_start_together_all_get_it_within_a_bounded_number_of_round
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), CLIENTS);
-    let asked = (quorum.nodes[0].steps() - before) / CLIENTS as u64;
-    assert!(asked < 600, "{asked} steps for each"); // 100 to 200, by chance
-    println!("{asked} steps at each node for each of {CLIENTS} clients");
+    (quorum.nodes[0].steps() - before) / CLIENTS as u64
 }
 
 #[tokio::test]
