@@ -1,8 +1,15 @@
 //! `cargo xtask bench NAME`: builds the benchmarks and runs one.
 
-use crate::run::{cargo, open};
+use std::process::Command;
 
-/// Hands everything on to `leasehold-bench`, which knows the names and options.
+use crate::run::{cargo, open, quiet};
+
+/// Hands everything on to `leasehold-bench`, which knows the names and options. etcd is among the
+/// engines where what its client's build needs is installed.
 pub(crate) fn bench(args: &[String]) -> Result<bool, String> {
-    open(cargo(["run", "--release", "-p", "leasehold-bench", "--"]).args(args))
+    let mut run = cargo(["run", "--release", "-p", "leasehold-bench"]);
+    if quiet(Command::new("protoc").arg("--version")).is_ok() {
+        run.args(["--features", "etcd"]);
+    }
+    open(run.arg("--").args(args))
 }

@@ -34,10 +34,58 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the tests of the redis backend start servers of their own",
     },
     Need {
+        programs: &["etcd"],
+        package: "etcd-server",
+        name: Some("etcd"),
+        why: "the tests of the etcd backend start servers of their own",
+    },
+    Need {
         programs: &["openssl"],
         package: "openssl",
         name: Some("openssl"),
         why: "makes the certificates of servers that are tested with TLS",
+    },
+    Need {
+        programs: &["postgres", "/usr/lib/postgresql/*/bin/postgres"],
+        package: "postgresql",
+        name: Some("postgres"),
+        why: "the tests of the sql backend start servers of their own",
+    },
+    Need {
+        programs: &["mariadbd"],
+        package: "mariadb-server",
+        name: Some("mysql"),
+        why: "the tests of the sql backend start servers of their own",
+    },
+    Need {
+        programs: &["pgbouncer"],
+        package: "pgbouncer",
+        name: Some("pgbouncer"),
+        why: "the sql backend is tested behind a pooler in transaction mode",
+    },
+    Need {
+        programs: &["/usr/share/java/zookeeper.jar"],
+        package: "zookeeper",
+        name: Some("zookeeper"),
+        why: "the tests of the zookeeper backend start servers of their own",
+    },
+    Need {
+        programs: &["java"],
+        package: "default-jre-headless",
+        name: None,
+        why: "runs the zookeeper server",
+    },
+    Need {
+        programs: &["protoc"],
+        package: "protobuf-compiler",
+        name: None,
+        why: "the client of etcd is built from protocol files",
+    },
+    Need {
+        programs: &["/usr/include/google/protobuf/descriptor.proto"],
+        package: "libprotobuf-dev",
+        name: None,
+        why: "the protocol files of etcd include those that come with protoc",
     },
 ];
 

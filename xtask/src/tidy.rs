@@ -2,6 +2,7 @@
 
 mod clock;
 mod code;
+mod defaults;
 mod direction;
 mod home_paths;
 mod invariants;
@@ -62,6 +63,7 @@ const RULES: &[Rule] = &[
     clock::check,
     home_paths::check,
     links::check,
+    defaults::check,
     invariants::check,
     readmes::check,
     |_| generated::stale(generated::DOCS),

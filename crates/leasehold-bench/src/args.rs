@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::common::{nodes, short_time};
+use crate::bloom::{self, BloomArgs};
+use crate::common::{Common, count, nodes, short_time};
 use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
 use crate::delay::{self, DelayArgs};
+use crate::engines::{self, EnginesArgs};
+use crate::faults;
 use crate::hold::{self, HoldArgs, Round};
+use crate::once::{self, OnceArgs};
 use crate::pairs::{self, Names, PairsArgs, Sides};
 use crate::peers::{self, Job, Peer};
+use crate::stock::{self, StockArgs};
 use crate::store::{Store, cleaned};
 use crate::{Result, told};
 
@@ -50,10 +55,30 @@ pub(crate) enum Bench {
     #[command(long_about = QUORUM)]
     Quorum {
         #[command(flatten)]
-        args: PairsArgs,
-        /// Numbers of servers: a majority of them decides
-        #[arg(long, value_name = "N,..", default_value = "3,5", value_delimiter = ',', value_parser = nodes)]
+        common: Common,
+        /// Numbers of tasks, each with a lock of its own; with --faults 1,16 by default
+        #[arg(
+            long,
+            value_name = "N,..",
+            default_value = "1,64,1024",
+            default_value_if("faults", "true", "1,16"),
+            value_delimiter = ',',
+            value_parser = count
+        )]
+        tasks: Vec<usize>,
+        /// Numbers of servers: a majority of them decides; with --faults 5 by default
+        #[arg(
+            long,
+            value_name = "N,..",
+            default_value = "3,5",
+            default_value_if("faults", "true", "5"),
+            value_delimiter = ',',
+            value_parser = nodes
+        )]
         nodes: Vec<usize>,
+        /// While servers are stopped, silent, slow and killed: how long it takes to acquire
+        #[arg(long, conflicts_with = "peers")]
+        faults: bool,
         /// Beside these libraries, or all that can do it: built first, from their usual packages
         #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
         peers: Vec<Peer>,
@@ -69,6 +94,28 @@ pub(crate) enum Bench {
         #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
         peers: Vec<Peer>,
     },
+    /// Every engine beside the simplest correct protocol by its plain client: pairs and hand-offs
+    #[command(long_about = ENGINES)]
+    Engines {
+        #[command(flatten)]
+        args: EnginesArgs,
+        #[command(flatten)]
+        stores: Stores,
+    },
+    /// How many pieces of one item are sold in a second, by locked rows, versions, or a lock
+    #[command(long_about = STOCK)]
+    Stock {
+        #[command(flatten)]
+        args: StockArgs,
+        #[command(flatten)]
+        stores: Stores,
+    },
+    /// How many rows are saved once each in a second, of which half come twice
+    #[command(long_about = ONCE)]
+    Once(OnceArgs),
+    /// What a Bloom filter costs the server, how often it is wrong, and what it keeps away
+    #[command(long_about = BLOOM)]
+    Bloom(BloomArgs),
     /// One process of `contention`
     #[command(hide = true)]
     Contender(ProcessArgs),
@@ -86,17 +133,46 @@ const PAIRS: &str = "Each task acquires and releases a lock of its own, again an
 
 const QUORUM: &str = "Each task acquires and releases a lock of its own, again and again, and a \
     majority of independent Redis servers decides. Servers' CPU time is that of all of them. \
-    `one_round_share` is the share of acquisitions whose token was there after one round of requests.";
+    `one_round_share` is the share of acquisitions whose token was there after one round of requests. \
+    --faults: what happens to servers happens when everything is under way, and from then on is measured; \
+    `bound_ms` is how long a node is waited for, and a round trip.";
 
 const CONTENTION: &str = "All tasks of all processes want one lock. A hand-off is from one task to \
     another; `local` are those inside a process. Waits are those of hand-offs. A file that who holds \
     the lock must lock too, without waiting, tells whether two ever held it at once.";
 
+const ENGINES: &str = "For each engine, Leasehold and `raw` in turn. Pairs: each task acquires and \
+    releases a lock of its own. Hand-offs: one lock, wanted by so many tasks on each of two clients; only \
+    those from one task to another count. `raw` is what people write by hand, without any token: for \
+    memory, a tokio Mutex for each name; for files, open, flock and close; for Redis, SET NX PX and a \
+    script that compares and deletes, asked again every 10 ms while somebody else has it; for redlock, \
+    the same on a majority of three servers; for SQL, a row that is inserted, taken over when its time is \
+    up, and deleted by its owner, asked again every 10 ms; for ZooKeeper, the recipe of its documentation; \
+    for etcd, a key that is put if it is not there, and watched. Servers of our own keep their data in \
+    memory or write it without syncing, but etcd, which always syncs.";
+
+const STOCK: &str = "All tasks buy pieces of one item, again and again, each in a transaction that \
+    reads the amount, writes one less, and the sale. `pessimistic` locks the row (FOR UPDATE), \
+    `optimistic` looks at its version when it writes, and `lock` holds a lock of Leasehold, and has \
+    the row check its token. Commits are on the disk. After each round the books are looked at.";
+
+const ONCE: &str = "Tasks hand over rows, as many at a time as --rows says, and wait until they are saved; each \
+    second row has a key that came a short time ago. `leasehold` is SaveOnce on PostgreSQL and Redis, \
+    `unique-key` is INSERT ... ON CONFLICT DO NOTHING on the same table, by all tasks for themselves, \
+    `lock-and-check` takes a lock in Redis for each row, looks whether it is there, and inserts it. \
+    Commits are on the disk. Servers' CPU time is Redis' alone.";
+
+const BLOOM: &str = "First a filter in Redis: `leasehold` by one BITFIELD, `lua` by a script that \
+    looks at one bit after the other; call_us is what the server itself counts for a call. Then full \
+    filters in this process, and how often they are wrong. Last, requests for keys that do not exist, and \
+    how many reach the loader: a fourth of them are for keys that nobody asks for twice, a fourth have no \
+    form of a key, and half are for ten thousand keys again and again.";
+
 /// Where the locks are.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stores {
     /// Where the locks are: memory, file (a temporary directory; TMPDIR says where), redis (a server
-    /// of our own) or store URLs
+    /// of our own), redlock (three of them) or store URLs
     #[arg(long = "backend", value_name = "STORE", num_args = 1..)]
     pub(crate) backends: Vec<Store>,
 }
@@ -167,7 +243,11 @@ fn run(cli: Cli) -> Result<()> {
             let sides = sides(&stores, &beside, peers);
             cleaned(&sides.stores, pairs::run(&args, &sides, notes))
         }
-        Some(Bench::Quorum { args, nodes, peers }) => {
+        Some(Bench::Quorum { common, tasks, nodes, faults: true, .. }) => {
+            faults::run(&PairsArgs { common, tasks }, &nodes)
+        }
+        Some(Bench::Quorum { common, tasks, nodes, peers, .. }) => {
+            let args = PairsArgs { common, tasks };
             let (peers, notes) = peers::build(&peers, Job::Quorum);
             pairs::run(&args, &over(&nodes, peers), notes)
         }
@@ -176,6 +256,16 @@ fn run(cli: Cli) -> Result<()> {
             let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
             cleaned(&beside.stores, contention::run(&args, &beside, notes))
         }
+        Some(Bench::Engines { args, stores }) => {
+            let stores = stores.or(Store::ENGINES);
+            cleaned(&stores, engines::run(&args, &stores))
+        }
+        Some(Bench::Stock { args, stores }) => {
+            let stores = stores.or(&[Store::Memory]);
+            cleaned(&stores, stock::run(&args, &stores))
+        }
+        Some(Bench::Once(args)) => once::run(&args),
+        Some(Bench::Bloom(args)) => bloom::run(&args),
         Some(Bench::Contender(args)) => contention::process(args),
         Some(Bench::Delay(args)) => delay::run(args),
     }
@@ -235,11 +325,8 @@ mod tests {
         for (args, parts) in [
             (vec!["pairs", "--runtime", "both2"], ["--runtime", "both2", "multi, current, both"]),
             (vec!["pairs", "--rounds", "0"], ["--rounds", "'0'", "1..=99"]),
-            (
-                vec!["hold", "--backend", "disk"],
-                ["--backend", "disk", "memory, file, redis, or a URL"],
-            ),
-            (vec!["hold", "--backend", "gopher:x"], ["--backend", "gopher:x", "file:, memory:"]),
+            (vec!["hold", "--backend", "disk"], ["--backend", "disk", "redis, redlock, zookeeper"]),
+            (vec!["hold", "--backend", "gopher:x"], ["--backend", "gopher:x", "file:, mariadb:"]),
             (vec!["hold", "--locks", "many"], ["--locks", "many", "a whole number from 1 to"]),
             (vec!["hold", "--seconds", "0"], ["--seconds", "'0'", "1..=3600"]),
             (vec!["pairs", "--tasks", "1,0"], ["--tasks", "'0'", "a whole number from 1 to"]),
@@ -247,6 +334,7 @@ mod tests {
             (vec!["contention", "--shapes", "8x8,0x1"], ["--shapes", "'0x1'", "such as 8x8"]),
             (vec!["contention", "--hold", "1d"], ["--hold", "'1d'", "us, ms or s"]),
             (vec!["quorum", "--nodes", "3,0"], ["--nodes", "'0'", "from 1 to 9"]),
+            (vec!["quorum", "--faults", "--peers"], ["--faults", "--peers", "cannot be used"]),
             (vec!["pairs", "--peers", "curator"], ["--peers", "'curator'", "rslock"]),
         ] {
             let told = refused(&args);
@@ -266,6 +354,19 @@ mod tests {
         assert_eq!(stores.or(&[Store::Memory]), [Store::Memory]);
         assert_eq!(args.common.flavours(), [Flavour::Multi, Flavour::Current]);
         assert!(beside.peers.is_empty() && beside.delay == [Duration::ZERO]);
+    }
+
+    #[test]
+    fn faults_have_numbers_of_their_own_until_others_are_named() {
+        for (words, expected) in [
+            (vec!["--faults"], (vec![1, 16], vec![5])),
+            (vec!["--faults", "--tasks=2", "--nodes=3"], (vec![2], vec![3])),
+            (vec![], (vec![1, 64, 1024], vec![3, 5])),
+        ] {
+            let cli = Cli::try_parse_from(["x", "quorum"].iter().chain(&words)).unwrap();
+            let Some(Bench::Quorum { tasks, nodes, .. }) = cli.bench else { unreachable!() };
+            assert_eq!((tasks, nodes), expected, "{words:?}");
+        }
     }
 
     #[test]

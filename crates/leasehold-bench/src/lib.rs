@@ -3,15 +3,23 @@
 
 #[cfg(feature = "servers")]
 mod args;
+#[cfg(feature = "servers")]
+mod bloom;
 mod chart;
 mod common;
 mod contention;
 #[cfg(feature = "servers")]
 mod delay;
+#[cfg(feature = "servers")]
+mod engines;
+#[cfg(feature = "servers")]
+mod faults;
 mod hold;
 mod json;
 mod measure;
 mod metric;
+#[cfg(feature = "servers")]
+mod once;
 mod output;
 mod pairs;
 #[cfg(feature = "servers")]
@@ -24,6 +32,8 @@ mod scale;
 #[cfg(test)]
 #[cfg(feature = "servers")]
 mod smoke_tests;
+#[cfg(feature = "servers")]
+mod stock;
 mod store;
 mod svg;
 mod system;

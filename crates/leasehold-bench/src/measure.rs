@@ -78,9 +78,25 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The value at or below which this part of them is; `None` of none.
+pub(crate) fn percentile(sorted: &[u64], part: f64) -> Option<u64> {
+    let at = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_take_the_value_at_or_above() {
+        let sorted: Vec<u64> = (1..=200).collect();
+        assert_eq!(
+            [0.5, 0.99, 1.0].map(|part| percentile(&sorted, part)),
+            [Some(100), Some(198), Some(200)]
+        );
+        assert_eq!((percentile(&[], 0.5), percentile(&[7], 0.5)), (None, Some(7)));
+    }
 
     #[test]
     fn one_wild_round_does_not_move_the_median_far() {

@@ -35,6 +35,21 @@ pub(crate) const CLIENT_US_PER_PAIR: Metric = Metric::new("client_us_per_pair", 
 pub(crate) const SERVER_US_PER_PAIR: Metric = Metric::new("server_us_per_pair", "us");
 /// Share of the grants of a quorum that needed one round of requests.
 pub(crate) const ONE_ROUND_SHARE: Metric = Metric::new("one_round_share", "1");
+/// Time from asking to holding: half of them take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const ACQUIRE_MS_P50: Metric = Metric::new("acquire_ms_p50", "ms");
+/// 99 of 100 take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const ACQUIRE_MS_P99: Metric = Metric::new("acquire_ms_p99", "ms");
+/// None takes longer.
+#[cfg(feature = "servers")]
+pub(crate) const ACQUIRE_MS_MAX: Metric = Metric::new("acquire_ms_max", "ms");
+/// How long a node is waited for, and one round trip.
+#[cfg(feature = "servers")]
+pub(crate) const BOUND_MS: Metric = Metric::new("bound_ms", "ms");
+/// The longest time from asking to the error.
+#[cfg(feature = "servers")]
+pub(crate) const ERROR_MS: Metric = Metric::new("error_ms", "ms");
 /// Growth of the process for each guard that is held.
 pub(crate) const BYTES_PER_LOCK: Metric = Metric::new("bytes_per_lock", "B");
 /// Growth of the process for each task that waits, the task itself included.
@@ -69,5 +84,42 @@ pub(crate) const JAIN_PROCESSES: Metric = Metric::new("jain_processes", "1");
 pub(crate) const CLIENT_US_PER_HANDOFF: Metric = Metric::new("client_us_per_handoff", "us");
 /// CPU time of the server's process for one hand-off.
 pub(crate) const SERVER_US_PER_HANDOFF: Metric = Metric::new("server_us_per_handoff", "us");
+/// Time of the cheapest question to the server and its answer, by the plain client; half of them take no
+/// longer.
+#[cfg(feature = "servers")]
+pub(crate) const ROUND_TRIP_US: Metric = Metric::new("round_trip_us", "us");
 /// Times that two held the lock at once.
 pub(crate) const OVERLAPS: Metric = Metric::new("overlaps", "1");
+/// Pieces that are sold in a second.
+#[cfg(feature = "servers")]
+pub(crate) const SALES_PER_S: Metric = Metric::new("sales_per_s", "1/s");
+/// CPU time of the client's process for one of them.
+#[cfg(feature = "servers")]
+pub(crate) const CLIENT_US_PER_SALE: Metric = Metric::new("client_us_per_sale", "us");
+/// Requests that are answered in a second.
+#[cfg(feature = "servers")]
+pub(crate) const REQUESTS_PER_S: Metric = Metric::new("requests_per_s", "1/s");
+/// CPU time of the client's process for one of them.
+#[cfg(feature = "servers")]
+pub(crate) const CLIENT_US_PER_REQUEST: Metric = Metric::new("client_us_per_request", "us");
+/// CPU time of the Redis server's process for one of them.
+#[cfg(feature = "servers")]
+pub(crate) const SERVER_US_PER_REQUEST: Metric = Metric::new("server_us_per_request", "us");
+/// Time of one command in the server, as it counts itself: without reading and answering.
+#[cfg(feature = "servers")]
+pub(crate) const CALL_US: Metric = Metric::new("call_us", "us");
+/// Of items that were never added, the share of which a full filter says Maybe.
+#[cfg(feature = "servers")]
+pub(crate) const ERROR_RATE: Metric = Metric::new("error_rate", "1");
+/// How far that is from what was asked for, as a share of it.
+#[cfg(feature = "servers")]
+pub(crate) const OFF: Metric = Metric::new("off", "1");
+/// Size of a filter for each item that it was made for.
+#[cfg(feature = "servers")]
+pub(crate) const BITS_PER_ITEM: Metric = Metric::new("bits_per_item", "bit");
+/// Calls of the loader.
+#[cfg(feature = "servers")]
+pub(crate) const LOADS: Metric = Metric::new("loads", "1");
+/// Rows that were sent to the database, for each that is in it at the end.
+#[cfg(feature = "servers")]
+pub(crate) const ATTEMPTS_PER_ROW: Metric = Metric::new("attempts_per_row", "1");

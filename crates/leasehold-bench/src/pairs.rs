@@ -2,7 +2,7 @@
 //! costs, beside the limit of the engine and beside peers.
 
 mod leasehold;
-mod load;
+pub(crate) mod load;
 #[cfg(feature = "servers")]
 mod peer;
 mod picture;
@@ -25,7 +25,11 @@ use crate::runtime::Flavour;
 use crate::store::{Place, Store};
 use crate::{Result, output};
 
+#[cfg(feature = "servers")]
+pub(crate) use leasehold::give_back;
 pub(crate) use load::{Sample, Times};
+#[cfg(feature = "servers")]
+pub(crate) use load::{Worker, drive};
 
 /// `pairs [OPTIONS]`
 #[derive(Clone, Debug, clap::Args)]

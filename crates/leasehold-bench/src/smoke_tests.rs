@@ -9,7 +9,7 @@ use crate::hold::Round;
 use crate::pairs::{self, Times};
 use crate::row::Row;
 use crate::store::Store;
-use crate::{hold, json, table};
+use crate::{engines, hold, json, table};
 
 fn parsed(args: &[&str]) -> Bench {
     Cli::try_parse_from(["leasehold-bench"].iter().chain(args)).unwrap().bench.unwrap()
@@ -74,6 +74,19 @@ fn pairs_measures_both_sides_on_both_runtimes() {
     let of = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
     assert_eq!((of("leasehold"), of("raw")), (16, 16));
     assert!(rows.iter().all(|row| row.value > 0.0), "{}", table::table(&rows, false));
+}
+
+#[test]
+fn engines_measures_pairs_and_hand_offs_beside_the_plain_client() {
+    let words = ["engines", "--rounds=1", "--tasks=1,3", "--backend", "memory", "file"];
+    let Bench::Engines { args, stores } = parsed(&words) else { unreachable!() };
+    let short = Duration::from_millis(20);
+    let times = Times { warm_up: short, window: 5 * short };
+    let (rows, notes) = engines::measure(&args, &stores.or(&[]), times).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    check(&rows, &["pairs_per_s", "handoffs_per_s"], 4);
+    let handoffs = rows.iter().filter(|row| row.metric.name == "handoffs_per_s");
+    assert!(handoffs.into_iter().all(|row| row.value > 1.0), "{}", table::table(&rows, false));
 }
 
 #[test]

@@ -6,8 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use leasehold::Client;
+#[cfg(all(feature = "servers", feature = "etcd"))]
+use leasehold_conformance::kit::{EtcdServer, EtcdSettings};
 #[cfg(feature = "servers")]
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::kit::{
+    MariaDb, Postgres, RedisServer, Settings, ZooKeeperServer, ZooKeeperSettings,
+};
 
 use crate::Result;
 
@@ -24,6 +28,16 @@ pub(crate) enum Store {
     /// So many independent Redis servers that are started for it, and a majority decides.
     #[cfg(feature = "servers")]
     Redlock(usize),
+    #[cfg(feature = "servers")]
+    Postgres,
+    #[cfg(feature = "servers")]
+    MySql,
+    #[cfg(feature = "servers")]
+    Sqlite,
+    #[cfg(feature = "servers")]
+    ZooKeeper,
+    #[cfg(all(feature = "servers", feature = "etcd"))]
+    Etcd,
     /// Somebody's store, and what our names in it begin with.
     Url(String, String),
 }
@@ -43,9 +57,34 @@ pub(crate) struct Place {
     _network: Option<crate::delay::Delay>,
     #[cfg(feature = "servers")]
     servers: Vec<RedisServer>,
+    /// A server of another engine.
+    #[cfg(feature = "servers")]
+    _other: Option<Box<dyn Server>>,
 }
 
+/// A server that ends when it is dropped.
+#[cfg(feature = "servers")]
+trait Server: fmt::Debug + Send + Sync {}
+
+#[cfg(feature = "servers")]
+impl<T: fmt::Debug + Send + Sync> Server for T {}
+
 impl Store {
+    /// One of each engine, on servers of our own.
+    #[cfg(feature = "servers")]
+    pub(crate) const ENGINES: &[Self] = &[
+        Self::Memory,
+        Self::File,
+        Self::Redis,
+        Self::Redlock(3),
+        Self::ZooKeeper,
+        #[cfg(feature = "etcd")]
+        Self::Etcd,
+        Self::Postgres,
+        Self::MySql,
+        Self::Sqlite,
+    ];
+
     /// Somebody's store, in which our names must not meet theirs.
     pub(crate) fn url(url: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -62,7 +101,7 @@ impl Store {
                 crate::runtime::Flavour::Current.run(forget).map(drop)
             }
             #[cfg(feature = "servers")]
-            Self::Memory | Self::File | Self::Redis | Self::Redlock(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -77,6 +116,16 @@ impl Store {
             Self::Redis => "redis",
             #[cfg(feature = "servers")]
             Self::Redlock(_) => "redlock",
+            #[cfg(feature = "servers")]
+            Self::Postgres => "postgres",
+            #[cfg(feature = "servers")]
+            Self::MySql => "mysql",
+            #[cfg(feature = "servers")]
+            Self::Sqlite => "sqlite",
+            #[cfg(feature = "servers")]
+            Self::ZooKeeper => "zookeeper",
+            #[cfg(all(feature = "servers", feature = "etcd"))]
+            Self::Etcd => "etcd",
             Self::Url(url, _) => url.split([':', '+']).next().unwrap_or_default(),
         }
     }
@@ -107,6 +156,33 @@ impl Store {
                 found(url.clone())?;
                 Ok(Place::own(url, None, servers))
             }
+            #[cfg(feature = "servers")]
+            Self::Sqlite => {
+                let directory = directory()?;
+                let url = format!("sqlite:{}", directory.path().join("locks.db").display());
+                Ok(Place::own(url, Some(directory), Vec::new()))
+            }
+            // A process for each connection: their CPU time is nobody's here.
+            #[cfg(feature = "servers")]
+            Self::Postgres => {
+                let server = Postgres::start(&["max_connections=200"])?;
+                Ok(Place::other(server.url(), None, server))
+            }
+            #[cfg(feature = "servers")]
+            Self::MySql => {
+                let server = MariaDb::start(&["--max-connections=200"])?;
+                Ok(Place::other(server.url(), Some(server.pid()), server))
+            }
+            #[cfg(feature = "servers")]
+            Self::ZooKeeper => {
+                let server = ZooKeeperServer::start(ZooKeeperSettings::new())?;
+                Ok(Place::other(server.url(), Some(server.pid()), server))
+            }
+            #[cfg(all(feature = "servers", feature = "etcd"))]
+            Self::Etcd => {
+                let server = EtcdServer::start(EtcdSettings::new())?;
+                Ok(Place::other(server.url(), Some(server.pid()), server))
+            }
             Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
         }
     }
@@ -130,14 +206,25 @@ impl Place {
             _network: None,
             #[cfg(feature = "servers")]
             servers: Vec::new(),
+            #[cfg(feature = "servers")]
+            _other: None,
         }
     }
 
     #[cfg(feature = "servers")]
     fn own(url: String, directory: Option<tempfile::TempDir>, servers: Vec<RedisServer>) -> Self {
         let prefix = "orders".to_owned();
-        let pids = servers.iter().map(RedisServer::pid).collect();
-        Self { url, prefix, pids, _directory: directory, _network: None, servers }
+        let pids = servers.iter().map(|server| server.pid()).collect();
+        Self { url, prefix, pids, _directory: directory, _network: None, servers, _other: None }
+    }
+
+    /// On a server of another engine than Redis, with its process, if that is all of it.
+    #[cfg(feature = "servers")]
+    fn other(url: String, pid: Option<u32>, server: impl Server + 'static) -> Self {
+        let mut place = Self::own(url, None, Vec::new());
+        place.pids.extend(pid);
+        place._other = Some(Box::new(server));
+        place
     }
 
     /// The same with a network between clients and server that takes its time.
@@ -194,7 +281,7 @@ pub(crate) fn directory() -> Result<tempfile::TempDir> {
 
 /// A Redis server of our own, without persistence.
 #[cfg(feature = "servers")]
-fn redis() -> Result<RedisServer> {
+pub(crate) fn redis() -> Result<RedisServer> {
     match RedisServer::is_present() {
         true => Ok(RedisServer::start(Settings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
@@ -203,7 +290,7 @@ fn redis() -> Result<RedisServer> {
 
 /// Sets up servers that have just been started, so that they may vote.
 #[cfg(feature = "servers")]
-fn found(url: String) -> Result<()> {
+pub(crate) fn found(url: String) -> Result<()> {
     use leasehold::quorum::{Founding, found};
     let founding = async move { Ok(found(&url, None, Founding::Vouched, |_| ()).await?) };
     crate::runtime::Flavour::Current.run(founding).map(drop)
@@ -219,10 +306,19 @@ impl FromStr for Store {
             None if text == "memory" => Ok(Self::Memory),
             None if text == "file" => Ok(Self::File),
             None if text == "redis" => Ok(Self::Redis),
+            None if text == "postgres" => Ok(Self::Postgres),
+            None if text == "mysql" => Ok(Self::MySql),
+            None if text == "sqlite" => Ok(Self::Sqlite),
+            None if text == "zookeeper" => Ok(Self::ZooKeeper),
+            #[cfg(feature = "etcd")]
+            None if text == "etcd" => Ok(Self::Etcd),
+            None if text == "redlock" => Ok(Self::Redlock(3)),
             Some((scheme, _)) if known.contains(&scheme) => Ok(Self::url(text)),
             _ => {
                 let known: Vec<String> = known.iter().map(|scheme| format!("{scheme}:")).collect();
-                Err(format!("allowed are memory, file, redis, or a URL with {}", known.join(", ")))
+                let engines: Vec<&str> = Self::ENGINES.iter().map(Self::backend).collect();
+                let (engines, known) = (engines.join(", "), known.join(", "));
+                Err(format!("allowed are {engines}, or a URL with {known}"))
             }
         }
     }

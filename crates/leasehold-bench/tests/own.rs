@@ -4,15 +4,19 @@
 
 use std::process::Command;
 
-use leasehold_conformance::kit::{RedisServer, required};
+use leasehold_conformance::kit::Needs;
 use serde_json::Value;
 
 /// The figures of a benchmark on Redis; none, and a word, where no server is installed.
 fn figures(arguments: &[&str]) -> Option<Vec<Value>> {
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Redis.is_skipped() {
         return None;
     }
+    Some(measured(arguments))
+}
+
+/// The figures of a benchmark.
+fn measured(arguments: &[&str]) -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("bench.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
@@ -20,7 +24,7 @@ fn figures(arguments: &[&str]) -> Option<Vec<Value>> {
     let output = command.arg(&json).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let lines = std::fs::read_to_string(json).unwrap();
-    Some(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The values of a metric for a subject.
@@ -66,6 +70,29 @@ fn a_quorums_pairs_need_one_round_and_the_time_of_all_servers() {
 }
 
 #[test]
+fn a_quorum_is_measured_under_each_fault_and_says_what_is_wrong_without_a_majority() {
+    let all = ["quorum", "--faults", "--nodes=3", "--tasks=2", "--runtime=current"];
+    let Some(figures) = figures(&all) else { return };
+    let of = |fault: &str, metric| {
+        let here: Vec<Value> =
+            figures.iter().filter(|one| one["fault"] == fault).cloned().collect();
+        of(&here, "leasehold", metric)
+    };
+    for fault in ["none", "1 stopped", "1 silent", "1 slow (200ms)", "1 killed"] {
+        for metric in ["acquire_ms_p50", "acquire_ms_p99", "acquire_ms_max", "pairs_per_s"] {
+            let values = of(fault, metric);
+            assert!(matches!(values[..], [value] if value > 0.0), "{fault} {metric}: {values:?}");
+        }
+        let bound = of(fault, "bound_ms")[0] - of("none", "acquire_ms_p50")[0];
+        assert!((bound - 50.0).abs() < 0.001, "{fault}: {bound}");
+    }
+    for metric in ["acquire_ms_p50", "pairs_per_s", "bound_ms"] {
+        assert!(of("2 killed", metric).is_empty(), "nobody gets a lock without a majority");
+    }
+    assert!(matches!(of("2 killed", "error_ms")[..], [longest] if longest > 0.0));
+}
+
+#[test]
 fn held_locks_stand_beside_a_task_for_each() {
     let all = ["hold", "--backend=redis", "--locks=200", "--waiters=20", "--runtime=current"];
     let Some(figures) = figures(&all) else { return };
@@ -88,4 +115,57 @@ fn contention_knows_commands_contenders_and_the_servers_time() {
     // An ask and a release at the most, but for what is asked again.
     let commands = each("commands_per_handoff");
     assert!(commands.iter().all(|sent| *sent > 0.0 && *sent < 6.0), "{commands:?}");
+}
+
+#[test]
+fn stock_is_sold_in_all_three_ways() {
+    let figures = measured(&["stock", "--engines=sqlite", "--tasks=1,3"]);
+    for way in ["pessimistic", "optimistic", "lock"] {
+        for metric in ["sales_per_s", "client_us_per_sale"] {
+            let values = of(&figures, way, metric);
+            assert_eq!(values.len(), 4, "{way} {metric}");
+            assert!(values.iter().all(|value| *value > 0.0), "{way} {metric}: {values:?}");
+        }
+    }
+    let stores = figures.iter().filter(|one| one["store"] == "memory");
+    assert!(stores.into_iter().all(|one| one["subject"] == "lock" && one["bench"] == "stock"));
+}
+
+#[test]
+fn rows_are_saved_once_in_each_way() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let all = ["once", "--tasks=8", "--rows=1,20", "--runtime=multi"];
+    let Some(figures) = figures(&all) else { return };
+    for subject in ["leasehold", "unique-key", "lock-and-check"] {
+        let rates = of(&figures, subject, "requests_per_s");
+        assert!(rates.len() == 2 && rates.iter().all(|rate| *rate > 0.0), "{subject}: {rates:?}");
+    }
+    for (subject, least, most) in [("leasehold", 1.0, 1.0), ("lock-and-check", 1.0, 1.0)] {
+        let attempts = of(&figures, subject, "attempts_per_row");
+        let fits = |attempts: &f64| (least..=most).contains(attempts);
+        assert!(attempts.len() == 2 && attempts.iter().all(fits), "{subject}: {attempts:?}");
+    }
+    let attempts = of(&figures, "unique-key", "attempts_per_row");
+    assert!(attempts.iter().all(|attempts| *attempts > 1.5), "{attempts:?}");
+}
+
+#[test]
+fn a_filter_is_measured_beside_a_script_and_keeps_requests_from_the_loader() {
+    let Some(figures) = figures(&["bloom", "--tasks=4", "--runtime=multi"]) else { return };
+    for subject in ["leasehold", "lua"] {
+        for metric in ["call_us", "server_us_per_request"] {
+            let values = of(&figures, subject, metric);
+            assert!(values.len() == 2 && values.iter().all(|value| *value > 0.0), "{values:?}");
+        }
+    }
+    assert_eq!(of(&figures, "leasehold", "error_rate").len(), 4);
+    let loads = |way: &str| {
+        let fits = |one: &&Value| one["defence"] == way && one["metric"] == "loads";
+        figures.iter().find(fits).unwrap()["value"].as_f64().unwrap()
+    };
+    // Of 20,000 requests a fourth has no form, a fourth is for keys that nobody asks for twice.
+    assert!(loads("form") <= 15_000.0 && loads("null") >= 10_000.0, "{figures:?}");
+    assert!(loads("null+filter") <= loads("null") / 10.0 && loads("all") <= loads("null+filter"));
 }

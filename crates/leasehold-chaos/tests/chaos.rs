@@ -4,13 +4,12 @@
 
 use std::process::Command;
 
-use leasehold_conformance::kit::{RedisServer, required};
+use leasehold_conformance::kit::Needs;
 use serde_json::Value;
 
 /// What a run of 15 s has shown; nothing, and a word, where no server is installed.
 fn chaos(args: &[&str]) -> Option<Value> {
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Redis.is_skipped() {
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-chaos"));

@@ -57,8 +57,8 @@ impl Advice {
             (Self::Server, ErrorKind::Unavailable) => {
                 Some(format!("check the store {ELSEWHERE} and that it runs"))
             }
-            (Self::Server, ErrorKind::Refused) if error.message().contains("`leasehold ") => None,
-            (Self::Server, ErrorKind::Refused) => {
+            // Most refusals say themselves what to change.
+            (Self::Server, ErrorKind::Refused) if is_about_the_user(error) => {
                 Some("check the store's credentials and this user's permissions".into())
             }
             // The error itself says what to do about most; who owns what is for us to find out.
@@ -66,6 +66,11 @@ impl Advice {
             _ => None,
         }
     }
+}
+
+/// The server knows neither this user nor this password, or does not let him.
+fn is_about_the_user(error: &Error) -> bool {
+    ["password", "the user may not"].iter().any(|words| error.message().contains(words))
 }
 
 fn is_permission(error: &Error) -> bool {

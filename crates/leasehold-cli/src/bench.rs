@@ -17,7 +17,7 @@ pub(crate) fn bench(args: Bench, globals: &Globals, runtime: Runtime) -> Result<
     let config = Config::load(globals.config.as_deref())?;
     // A store that cannot be used is told as by every subcommand.
     let url = runtime.block_on(async {
-        let store = Store::connect(globals.store.as_deref(), &config).await?;
+        let store = Store::connect(globals, &config).await?;
         let url = store.url().to_owned();
         store.close().await;
         Ok(url)

@@ -79,9 +79,18 @@ pub(crate) enum Command {
     /// on file: stores. There the kernel keeps the lock for as long as the holder's process has it
     /// open, and nobody else can take it away; the process to end is named instead.
     ForceRelease(ForceReleaseArgs),
+    /// Make the tables of a store that needs some: postgres://, mysql:// and sqlite:
+    ///
+    /// The first use of such a store makes them too, if its user may. Done again, it changes nothing.
+    Init(InitArgs),
     /// Set up the nodes of a quorum (redlock://...), or look at them
     #[command(subcommand)]
     Quorum(QuorumCommand),
+    /// Look at a store for everything that can hurt locks
+    ///
+    /// It locks nothing and changes nothing, and sees what this user may see; the rest is named.
+    #[command(after_help = manual::DOCTOR_HELP)]
+    Doctor(DoctorArgs),
     /// Measure what locks cost on a store
     ///
     /// It measures on the store that --store names, under names of its own (leasehold-bench/...), and
@@ -89,6 +98,10 @@ pub(crate) enum Command {
     /// servers, within two hours; in a directory it stays, and locks nobody out.
     #[cfg(feature = "bench")]
     Bench(leasehold_bench::Bench),
+    /// Keep a cache in Redis true to its database: the outbox of its invalidations
+    #[cfg(feature = "cache")]
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Play the stories of locks that fail, in a simulator; nothing is locked
     ///
     /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, on a set-up
@@ -249,6 +262,14 @@ pub(crate) struct ForceReleaseArgs {
     pub(crate) json: bool,
 }
 
+/// `leasehold init`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InitArgs {
+    /// Print the statements, and run none
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
 /// `leasehold quorum`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum QuorumCommand {
@@ -257,7 +278,8 @@ pub(crate) enum QuorumCommand {
     /// Nodes that may vote already stay as they are. A node that does not answer is left out; it comes
     /// in by itself when it does.
     Init(QuorumInitArgs),
-    /// Show what each node is; exits with 0 if locks can be had, 69 if not
+    /// Show what each node is; exits with 0 if locks can be had, 69 if not, or if a client would refuse
+    /// to connect: a node that cannot take part, the same server twice
     ///
     /// It looks as every client does that connects: a node that has forgotten begins to wait by that.
     Status(QuorumStatusArgs),
@@ -289,6 +311,110 @@ pub(crate) struct QuorumStatusArgs {
     pub(crate) json: bool,
 }
 
+/// `leasehold doctor`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorArgs {
+    /// The store [default: as for all subcommands]
+    #[arg(value_name = "URL", value_parser = utf8(), conflicts_with = "store")]
+    pub(crate) url: Option<String>,
+
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold cache`.
+#[cfg(feature = "cache")]
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Make the outbox table in a database
+    ///
+    /// Done again, it changes nothing.
+    Init(CacheInitArgs),
+    /// Invalidate in Redis what transactions have put into the outbox
+    ///
+    /// --store names the Redis server. Several relays may run at once. TERM and INT end it after the
+    /// batch that it has, with 0. What cannot be delivered waits in the table.
+    #[command(after_help = manual::RELAY_HELP)]
+    Relay(CacheRelayArgs),
+}
+
+/// Where the outbox is.
+#[cfg(feature = "cache")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OutboxArgs {
+    /// The database: postgres://, mysql:// or sqlite:
+    #[arg(long, value_name = "URL", value_parser = utf8())]
+    pub(crate) database: String,
+
+    /// The table, with its schema and a dot before it if need be
+    #[arg(
+        long, value_name = "NAME", default_value = "leasehold_cache_outbox", value_parser = utf8()
+    )]
+    pub(crate) table: String,
+}
+
+/// `leasehold cache init`.
+#[cfg(feature = "cache")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CacheInitArgs {
+    #[command(flatten)]
+    pub(crate) outbox: OutboxArgs,
+
+    /// Print the statements, and run none
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+/// `leasehold cache relay`.
+#[cfg(feature = "cache")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CacheRelayArgs {
+    #[command(flatten)]
+    pub(crate) outbox: OutboxArgs,
+
+    /// End when nothing is due
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Try parked rows anew, first of all
+    #[arg(long)]
+    pub(crate) retry_parked: bool,
+
+    /// Rows that are taken at a time, 1 to 1000
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub(crate) batch: usize,
+
+    /// How often it looks while there is nothing, 10ms to 1m; PostgreSQL wakes it besides
+    #[arg(
+        long, value_name = "DUR", default_value = "200ms", value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
+    pub(crate) poll: Duration,
+
+    /// For how long others leave the rows of a batch alone when this relay dies, 1s to 1h
+    #[arg(
+        long, value_name = "DUR", default_value = "30s", value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
+    pub(crate) claim: Duration,
+
+    /// How often Redis may refuse a row before it is parked, 1 to 1000
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub(crate) tries: u32,
+
+    /// Time between two lines that say how it goes
+    #[arg(
+        long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_positive,
+        allow_hyphen_values = true
+    )]
+    pub(crate) interval: Duration,
+
+    /// The lines as JSON objects
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `leasehold lab`.
 #[cfg(feature = "lab")]
 #[derive(Args, Clone, Debug)]
@@ -302,19 +428,19 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "SET-UP", value_parser = utf8())]
     pub(crate) setup: Option<String>,
 
-    /// What chance is drawn from; the same seed plays the same story
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// What chance is drawn from; the same seed plays the same story [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
 
-    /// How many runs a cell of the matrix has
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
-    pub(crate) seeds: u64,
+    /// How many runs a cell of the matrix has [default: 100]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: Option<u64>,
 
     /// Draw the story, or the matrix, into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// The matrix as one JSON object a line
+    /// The matrix, or the list, as one JSON object a line
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
 

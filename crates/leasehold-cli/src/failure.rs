@@ -4,6 +4,10 @@
 pub(crate) mod code {
     /// The lock was not to be had (`-E` changes it); for `status`, that nobody holds it.
     pub(crate) const CONFLICT: u8 = 1;
+    /// Of `doctor`: warnings, and nothing worse.
+    pub(crate) const WARNING: u8 = 1;
+    /// Of `doctor`: problems.
+    pub(crate) const PROBLEM: u8 = 2;
     /// The store cannot be used: `EX_UNAVAILABLE` of sysexits.h.
     pub(crate) const UNAVAILABLE: u8 = 69;
     /// The lock was lost while the command ran.

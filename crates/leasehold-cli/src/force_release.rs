@@ -51,7 +51,7 @@ async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, F
         Failure::own(format!("--token {}: a token is 1 to {}", args.token, Token::MAX))
     })?;
     let config = Config::load(globals.config.as_deref())?;
-    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let store = Store::connect(globals, &config).await?;
     let outcome = match store.force_release(&args.name, token).await? {
         Some(forced) => Outcome::Answer(forced),
         // It may have ended all the same, and then nothing is left to do.

@@ -14,6 +14,17 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
+/// Whole seconds, rounded up: what is left of a wait.
+pub(crate) fn seconds_up(time: Duration) -> u64 {
+    u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
+/// What is left of a wait, rounded up as the messages of the library have it: nobody is told that it is
+/// over before it is.
+pub(crate) fn wait(left: Duration) -> String {
+    span(Duration::from_secs(seconds_up(left)))
+}
+
 /// The time since a moment; `None` when it is less than a second, or when clocks differ so that
 /// the moment lies ahead.
 pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> Option<String> {
@@ -83,6 +94,7 @@ mod tests {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
         assert_eq!(span(Duration::from_millis(250)), "250 ms");
+        assert_eq!(wait(Duration::from_millis(20_200)), "21 s");
     }
 
     #[test]

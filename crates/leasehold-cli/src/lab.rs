@@ -15,16 +15,40 @@ use crate::table;
 
 /// Plays a story, the matrix, or lists what there is.
 pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
-    let wants_matrix = args.json || args.markdown;
+    let given = [
+        ("--setup", args.setup.is_some()),
+        ("--seed", args.seed.is_some()),
+        ("--seeds", args.seeds.is_some()),
+        ("--svg", args.svg.is_some()),
+        ("--json", args.json),
+        ("--markdown", args.markdown),
+    ];
+    let known: &[&str] = match args.story.as_str() {
+        "matrix" => &["--seeds", "--svg", "--json", "--markdown"],
+        "list" => &["--json"],
+        "walk-through" => &[],
+        _ => &["--setup", "--seed", "--svg"],
+    };
+    if let Some((option, _)) = given.iter().find(|(name, is)| *is && !known.contains(name)) {
+        let known = if known.is_empty() { "no option".to_owned() } else { known.join(", ") };
+        return Err(Failure::own(format!("lab {}: takes {known}, not {option}", args.story)));
+    }
     match args.story.as_str() {
         "matrix" => matrix(args, voice),
-        _ if wants_matrix => {
-            Err(Failure::own("--json and --markdown are for the matrix: leasehold lab matrix"))
-        }
+        "list" if args.json => list_objects(),
         "list" => list(),
         "walk-through" => walk(),
         name => tell(name, args, voice),
     }
+}
+
+fn list_objects() -> Result<u8, Failure> {
+    let stories = STORIES.iter().map(
+        |story| json!({ "story": story.name, "setup": story.setup.name(), "about": story.about }),
+    );
+    let setups = Setup::ALL.map(|setup| json!({ "setup": setup.name(), "about": setup.about() }));
+    say::answer(stories.chain(setups).map(|object| format!("{object}\n")).collect::<String>())?;
+    Ok(0)
 }
 
 fn list() -> Result<u8, Failure> {
@@ -59,7 +83,7 @@ fn tell(name: &str, args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
         None => story.setup,
         Some(name) => find(name)?,
     };
-    let tale = story.play(setup, args.seed);
+    let tale = story.play(setup, args.seed.unwrap_or(1));
     say::answer(format!(
         "{}: {}\non {setup}: {}; ttl {} s\n\n{}\n{}\n",
         story.name,
@@ -75,7 +99,7 @@ fn tell(name: &str, args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
 
 fn matrix(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let cells = lab::matrix(args.seeds, threads);
+    let cells = lab::matrix(args.seeds.unwrap_or(100), threads);
     let text = match (args.json, args.markdown) {
         (true, _) => cells.iter().map(|cell| format!("{}\n", object(cell))).collect(),
         (_, true) => lab::markdown(&cells),

@@ -19,7 +19,7 @@ const ALL: usize = 1_000_000;
 /// Prints the locks whose names start with the prefix.
 pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let store = Store::connect(globals, &config).await?;
     let limit = if args.held { ALL } else { args.limit };
     let mut all =
         shown(&store.place(), store.list(&args.prefix, limit)).await?.ok_or_else(|| {

@@ -3,10 +3,13 @@
 mod advice;
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "cache")]
+mod cache;
 mod cli;
 mod command;
 mod completions;
 mod config;
+mod doctor;
 mod duration;
 mod failure;
 mod folders;
@@ -14,6 +17,7 @@ mod force_release;
 mod foreign;
 mod group;
 mod human;
+mod init;
 #[cfg(feature = "lab")]
 mod lab;
 mod list;
@@ -79,9 +83,13 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))
         }
+        Command::Init(args) => runtime.block_on(init::init(&args, &globals, voice)),
         Command::Quorum(command) => runtime.block_on(quorum::quorum(&command, &globals, voice)),
+        Command::Doctor(args) => runtime.block_on(doctor::doctor(&args, &globals)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::bench(args, &globals, runtime),
+        #[cfg(feature = "cache")]
+        Command::Cache(command) => runtime.block_on(cache::cache(&command, &globals, voice)),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::lab(&args, voice),
         Command::Completions(args) => completions::completions(args.shell),

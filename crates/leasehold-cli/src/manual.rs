@@ -28,6 +28,26 @@ Exit codes: the command's; 128+N when signal N ended it; 126 or 127 when it coul
 was not found; 1 (or -E) when the lock was not to be had; 69 when the store cannot be used; 76
 when the lock was lost; 125 for everything else.";
 
+/// Below `leasehold doctor --help`.
+pub(crate) const DOCTOR_HELP: &str = "\
+Examples:
+  leasehold doctor
+  leasehold doctor redis://locks.internal
+  leasehold doctor --json redlock://one,two,three
+
+Exit codes: 0 nothing to change; 1 warnings; 2 problems; 69 when nobody answers there.";
+
+/// Below `leasehold cache relay --help`.
+#[cfg(feature = "cache")]
+pub(crate) const RELAY_HELP: &str = "\
+Examples:
+  leasehold cache init --database postgres://app@db/shop
+  leasehold cache relay --database postgres://app@db/shop --store redis://cache:6379
+  leasehold cache relay --database sqlite:/var/lib/shop.db --store redis://cache --once --json
+
+Exit codes: 0 done, or ended by TERM or INT; 69 when with --once the database or Redis cannot be
+used, or at the start the database; 125 for everything else.";
+
 /// Below `leasehold lab --help`.
 #[cfg(feature = "lab")]
 pub(crate) const LAB_HELP: &str = "\

@@ -85,7 +85,7 @@ impl Progress {
         self.whole = self.whole.max(left);
         if Live::is_possible() {
             let bar = bar(self.whole, left);
-            let text = format!("until no lease can be left {bar} {}", human::span(left));
+            let text = format!("until no lease can be left {bar} {}", human::wait(left));
             self.live.get_or_insert_default().show(&text);
         }
     }
@@ -115,7 +115,11 @@ async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
         }
         node.fitness.warnings.iter().for_each(|warning| voice.warn(warning));
     }
-    Ok(told(&report.members, voice))
+    let unfit = |node: &NodeReport| {
+        node.fitness.refusal.is_some() || matches!(node.member, Member::Twin(_))
+    };
+    let told = told(&report.members, voice);
+    Ok(if report.nodes.iter().any(unfit) { code::UNAVAILABLE } else { told })
 }
 
 /// Says what is to be done; 69 while locks cannot be had.
@@ -146,7 +150,7 @@ fn table(report: &Report, width: Option<usize>) -> String {
         let dash = || "-".to_owned();
         let state = match node.member {
             Member::Waiting(left) if !left.is_zero() && node.fitness.refusal.is_none() => {
-                format!("waits {}", human::span(left))
+                format!("waits {}", human::wait(left))
             }
             _ => state(node).to_owned(),
         };

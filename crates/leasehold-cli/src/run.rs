@@ -41,7 +41,7 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
     let mut signals =
         Signals::catch().map_err(|error| Failure::own(format!("cannot catch signals: {error}")))?;
     let store = tokio::select! {
-        store = Store::connect(globals.store.as_deref(), &config) => store?,
+        store = Store::connect(globals, &config) => store?,
         signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
     };
     refuse_nested(&store, &options.name).await?;
@@ -103,7 +103,11 @@ async fn hold(
             metadata: options.metadata.clone(),
         },
     );
-    let held = match obtain(&wanted, options, signals, voice).await? {
+    let obtained = obtain(&wanted, options, signals, voice).await.map_err(|failure| {
+        let in_time = failure.code == code::CONFLICT;
+        Failure { code: if in_time { options.conflict_exit_code } else { failure.code }, ..failure }
+    });
+    let held = match obtained? {
         Outcome::Held(held) => held,
         Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
         Outcome::Conflict => {

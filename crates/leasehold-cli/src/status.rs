@@ -11,7 +11,7 @@ use crate::{foreign, say, show};
 /// Prints who holds the lock; 0 when somebody does (or it is kept), 1 when it is free.
 pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let store = Store::connect(globals, &config).await?;
     let status = store.status(&args.name).await?;
     if args.json {
         say::answer(format_args!("{}\n", foreign::json(&show::json(&status))))?;

@@ -1,5 +1,6 @@
 //! The lock side: everything that the command asks of the client library.
 
+use std::error::Error as _;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use leasehold::backend::{Forced, State, Status};
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
 
 use crate::advice::Advice;
+use crate::cli::Globals;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::locate;
+use crate::say::Voice;
 
 /// A connection to the store.
 #[derive(Debug)]
@@ -42,10 +45,12 @@ pub(crate) struct Held(Guard, Advice);
 
 impl Store {
     /// Connects to the store that option, environment or config file name.
-    pub(crate) async fn connect(option: Option<&str>, config: &Config) -> Result<Self, Failure> {
-        let url = locate::store_url(option, config)?;
+    pub(crate) async fn connect(globals: &Globals, config: &Config) -> Result<Self, Failure> {
+        let url = locate::store_url(globals.store.as_deref(), config)?;
         let advice = Advice::for_store(&url);
         let client = leasehold::connect(&url).await.map_err(|error| advice.on(error))?;
+        let voice = Voice { quiet: globals.quiet, verbose: false };
+        client.warnings().iter().for_each(|warning| voice.warn(warning));
         Ok(Self { client, url, advice })
     }
 
@@ -134,7 +139,10 @@ impl Wanted {
         };
         match guard {
             Ok(guard) => Ok(Some(Held(guard, self.1.clone()))),
-            Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
+            // With a reason it was not that somebody else has it.
+            Err(error) if error.kind() == ErrorKind::Timeout && error.source().is_none() => {
+                Ok(None)
+            }
             Err(error) => Err(self.1.on(error)),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) async fn watch(
     voice: Voice,
 ) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let store = Store::connect(globals.store.as_deref(), &config).await?;
+    let store = Store::connect(globals, &config).await?;
     let live = !args.json && io::stdout().is_terminal();
     let mut seen = BTreeMap::new();
     let mut cut_off = false;

@@ -1,6 +1,5 @@
 //! A case: one promise, and the steps that would show it broken.
 
-use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,13 +9,15 @@ use leasehold_core::backend::{
     Ask, Backend, Capability, End, Event, EventSink, Mode, Origin, Status,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Client, ClientBuilder, ClientId, Deadline, Name};
+use leasehold_core::{
+    AttemptId, Client, ClientBuilder, ClientId, Deadline, Error, ErrorKind, Name,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{Faults, Subject};
 
 /// What a case comes to.
-pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+pub type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// The steps of a case.
 pub type Tries = fn(Context) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -139,7 +140,7 @@ impl Raw {
     }
 
     /// The lock's status.
-    pub async fn status(&self, name: &Name) -> Result<Status, leasehold_core::Error> {
+    pub async fn status(&self, name: &Name) -> Result<Status, Error> {
         self.backend.status(name).await
     }
 }
@@ -162,6 +163,16 @@ where
         clock.sleep(Duration::from_millis(2)).await;
     }
     Ok(())
+}
+
+/// Panics unless an error has this kind and these words in its text.
+#[track_caller]
+pub fn says(error: &Error, kind: ErrorKind, words: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
 }
 
 /// Fails the case unless a condition holds.

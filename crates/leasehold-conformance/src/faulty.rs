@@ -269,6 +269,10 @@ impl Backend for Faults {
         self.0.backend.descriptor(attempt)
     }
 
+    fn replicas(&self, attempt: AttemptId) -> Option<usize> {
+        self.0.backend.replicas(attempt)
+    }
+
     fn abandon(&self, end: &End) {
         self.0.backend.abandon(end);
     }

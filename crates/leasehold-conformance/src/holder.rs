@@ -1,29 +1,41 @@
 //! A second process that holds a lock, and can be killed, stopped and asked.
 //!
-//! The test binary plays that process itself: its `main` asks [`role`] first.
+//! The test binary plays that process itself: its `main` calls [`played`] first.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Duration;
 
-use leasehold_core::Client;
+use leasehold_core::{Client, Error};
 
 const ROLE: &str = "LEASEHOLD_CONFORMANCE_HOLD";
 
-/// The store and the lock to hold, when this process was started as a holder.
-pub fn role() -> Option<(String, String)> {
+/// Plays the holder when this process was started as one: what `main` then returns. `None` in any
+/// other process.
+pub fn played<C>(connect: impl FnOnce(String) -> C) -> Option<ExitCode>
+where
+    C: Future<Output = Result<Client, Error>>,
+{
     let role = std::env::var(ROLE).ok()?;
     let (url, name) = role.split_once('\n')?;
-    Some((url.to_owned(), name.to_owned()))
+    let played =
+        tokio::runtime::Runtime::new().map_err(|error| error.to_string()).and_then(|runtime| {
+            let played = async { play(&connect(url.to_owned()).await?, name).await };
+            runtime.block_on(played).map_err(|error: Error| error.to_string())
+        });
+    match played {
+        Ok(()) => Some(ExitCode::SUCCESS),
+        Err(error) => {
+            eprintln!("{error}");
+            Some(ExitCode::FAILURE)
+        }
+    }
 }
 
-/// Plays the holder: acquires, says `held TOKEN`, and then answers one line for each line read:
+/// Acquires with a ttl of 2 s, says `held TOKEN`, and then answers one line for each line read:
 /// `valid` with `true` or `false`, `release` with what came of it, and ends.
-///
-/// # Errors
-/// What the lock says.
-pub async fn play(client: Client, name: &str, ttl_ms: u64) -> Result<(), leasehold_core::Error> {
-    let ttl = std::time::Duration::from_millis(ttl_ms);
-    let guard = client.lock(name).ttl(ttl).acquire().await?;
+async fn play(client: &Client, name: &str) -> Result<(), Error> {
+    let guard = client.lock(name).ttl(Duration::from_secs(2)).acquire().await?;
     say(&format!("held {}", guard.token()));
     for line in std::io::stdin().lock().lines() {
         match line.as_deref() {

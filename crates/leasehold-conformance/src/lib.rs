@@ -2,7 +2,8 @@
 //! killed and stopped, and the matrix of which engine keeps which promise.
 //!
 //! The suite knows no engine. A test binary brings the [`Subject`]s, runs [`cases()`] against each,
-//! and answers [`holder::role`] first, so that it can play the second process itself.
+//! and calls [`holder::played`] first, so that it can play the second process itself. Other test
+//! binaries on real servers hand their tables of tests to [`runner`].
 
 mod case;
 pub mod cases;
@@ -11,9 +12,11 @@ pub mod holder;
 #[cfg(unix)]
 pub mod kit;
 mod matrix;
+#[cfg(unix)]
+pub mod runner;
 mod subject;
 
-pub use case::{Case, Context, Outcome, Tries, cases, until};
+pub use case::{Case, Context, Outcome, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use matrix::{Mark, Matrix};
 pub use subject::Subject;

@@ -77,9 +77,13 @@ do not edit. Each row is a test that was run: `yes` = the promise was put to the
 changing anything (`what_cannot_be_done_is_refused`), `·` = cannot be shown there (the memory \
 engine and its nodes live in one process).
 
-Leases on `memory`, `redis` and a quorum end by their ttl; on `file` they last as long as the holder's \
-process, so a stopped holder keeps the lock there. `quorum-3` and `quorum-5` are Redlock over so many \
-nodes in memory ([quorum.md](quorum.md)). `redis-tls` is a server with TLS, client \
-certificates, and a user that has no more rights than [redis.md](redis.md) names.
+Leases end by their ttl; on `file` they last as long as the holder's process, so a stopped holder keeps the \
+lock there. `quorum-3` and `quorum-5` are Redlock over so many nodes in memory, `redlock-3` and `redlock-5` \
+over so many servers ([quorum.md](quorum.md)). `redis+sentinel` is a master with two replicas and three \
+sentinels, `redis+cluster` three masters with a replica each. `redis-tls` is a server with TLS, client \
+certificates, and a user that has no more rights than [redis.md](redis.md) names. `zookeeper` is one \
+server, `zookeeper-3` an ensemble of three ([zookeeper.md](zookeeper.md)); so are `etcd`, with a user of few \
+rights, and `etcd-3` ([etcd.md](etcd.md)). `mysql` is MariaDB, `postgres-pgbouncer` PostgreSQL behind a \
+pooler in transaction mode ([sql.md](sql.md)).
 
 ";

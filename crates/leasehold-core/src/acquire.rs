@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now, Token, TokenBlock, TooLate};
+use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now, TokenBlock, TooLate};
 
 use crate::backend::{Answer, Ask, Grant, Mode, Term};
 use crate::client::Client;
 use crate::hold::Hold;
-use crate::line::{Inbox, Pursuit, Slot, Told, Turn, Wish};
+use crate::line::{Inbox, Pursuit, Silence, Slot, Told, Turn, Wish};
 use crate::options::Options;
 use crate::pass;
-use crate::shared::{Shared, elapsed, jitter};
+use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// How long somebody who finds the lock taken goes on.
@@ -55,7 +55,7 @@ pub(crate) async fn acquire(
     match &outcome {
         Ok(Some(hold)) => {
             shared.meters.acquired.increment(1);
-            shared.meters.waited(elapsed(start, hold.since));
+            shared.meters.waited(hold.waited_since(start));
         }
         Err(error) if error.kind() == ErrorKind::Timeout => shared.meters.timed_out.increment(1),
         _ => {}
@@ -261,16 +261,17 @@ impl<'a> Acquire<'a> {
         let shared = self.shared();
         let now = shared.clock.now();
         let lease = from.lease().pass(now, self.slot.wish.terms)?;
-        let token = from.token.get().checked_add(1).and_then(Token::new)?;
-        let mut hold = self.prepare(from.attempt, from.tokens, lease, now, from.suspect);
-        hold.token = token;
+        let mut hold = self.prepare(from.attempt, from.tokens(), lease, now, from.suspect);
+        if !hold.follow(from) {
+            return None;
+        }
         let hold = Arc::new(hold);
         if !shared.take_over(from, &hold) {
             return None;
         }
         shared.lead(&hold, None);
         self.place = Place::Past;
-        tracing::debug!(name = %hold.name, token = hold.token.get(), "lock passed on");
+        tracing::debug!(name = %hold.name, token = hold.token().get(), "lock passed on");
         Some(hold)
     }
 
@@ -330,6 +331,17 @@ impl<'a> Acquire<'a> {
                     return Ok(Outcome::Busy);
                 }
                 Ok(Answer::Queued { ask_again, .. }) => ask_again,
+                Ok(Answer::Later { ask_again, why }) => {
+                    let why = Error::new(ErrorKind::Unavailable, why);
+                    if !pursuit.ask.wait {
+                        return Err(why);
+                    }
+                    let now = clock.now();
+                    let pause = ask_again.min(shared.patience / 2);
+                    pursuit.ask_at = Some(Deadline::after(now, pause));
+                    pursuit.silence = Some(Silence { since: now, error: Some(why) });
+                    continue;
+                }
                 Ok(Answer::Busy { ask_again }) => ask_again.unwrap_or_else(|| busy.next(jitter())),
                 Err(error) if error.kind().is_certain() => {
                     pursuit.silence = None;
@@ -468,7 +480,7 @@ impl<'a> Acquire<'a> {
             false => {}
         }
         self.place = Place::Past;
-        tracing::debug!(name = %hold.name, token = hold.token.get(), "lock acquired");
+        tracing::debug!(name = %hold.name, token = hold.token().get(), "lock acquired");
         Outcome::Held(hold)
     }
 
@@ -482,7 +494,7 @@ impl<'a> Acquire<'a> {
     ) -> Hold {
         let mut hold = Hold::new(self.name.clone(), attempt, tokens, lease, now, suspect);
         hold.on_loss = self.options.on_loss;
-        hold.min_hold = self.options.min_hold;
+        hold.set_min_hold(self.options.min_hold);
         hold
     }
 

@@ -36,6 +36,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Where the locks are, for people and logs; without credentials.
     fn place(&self) -> String;
 
+    /// What a person should know of the engine, as it was seen when it was connected.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+
     /// Called once, before anything else: which client this is, and where its events go.
     fn attach(&self, client: ClientId, events: EventSink);
 
@@ -62,6 +67,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// process that must outlive this one; `None` where leases are not kept by a descriptor.
     #[cfg(unix)]
     fn descriptor(&self, _attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
+        None
+    }
+
+    /// How many replicas have acknowledged the grant of an attempt that holds; `None` where none are
+    /// asked for, or there are none.
+    fn replicas(&self, _attempt: AttemptId) -> Option<usize> {
         None
     }
 
@@ -94,6 +105,12 @@ pub struct Capability {
     pub list: bool,
     /// `force_release` works.
     pub force_release: bool,
+    /// An ask that is not `fair` may take a lock that has become free past those who wait. Where the
+    /// next in line has it at that very moment, nobody can.
+    pub unfair: bool,
+    /// The longest time that a grant or renewal can promise; a longer ttl is shortened to it.
+    /// `None` when there is no such bound.
+    pub longest_ttl: Option<Duration>,
     /// Every call ends within this time, whatever happens: who is more patient than that needs no
     /// timer of its own. `None` when that is not certain.
     pub answers_within: Option<Duration>,
@@ -113,6 +130,8 @@ impl Capability {
             shared: false,
             list: false,
             force_release: false,
+            unfair: false,
+            longest_ttl: None,
             answers_within: None,
         }
     }
@@ -209,7 +228,7 @@ pub struct Ask {
     /// Stay as a waiter when somebody holds it. An engine that keeps no queue answers `Busy`
     /// all the same, and pushes `Freed` where it can.
     pub wait: bool,
-    /// Do not pass those who wait already.
+    /// Do not pass those who wait already (engines with `unfair`; others never do).
     pub fair: bool,
     /// How many tokens to reserve; engines without blocks give one.
     pub tokens: u32,
@@ -233,6 +252,13 @@ pub enum Answer {
     Busy {
         /// Ask again after this long at the latest; `None` leaves it to the client's schedule.
         ask_again: Option<Duration>,
+    },
+    /// Nobody may have it now, and the engine knows when that is over, without anybody doing anything.
+    Later {
+        /// Ask again after this long.
+        ask_again: Duration,
+        /// Why, for people whose time is up before.
+        why: String,
     },
     /// This attempt was ended before the ask arrived: take a new one.
     Ended,
@@ -359,6 +385,23 @@ pub struct Status {
     pub more_waiters: usize,
     /// What a person should know besides: the holder is stopped, its clock is far off.
     pub note: Option<String>,
+}
+
+impl Status {
+    /// A lock that nobody holds, and of which nothing more is known.
+    pub fn free(name: &Name) -> Self {
+        Self {
+            name: name.clone(),
+            state: State::Free,
+            holder: None,
+            token: None,
+            since_unix_ms: None,
+            remaining: None,
+            waiters: None,
+            more_waiters: 0,
+            note: None,
+        }
+    }
 }
 
 /// Whether somebody holds a lock.

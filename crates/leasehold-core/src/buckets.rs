@@ -35,7 +35,7 @@ impl Buckets {
         self.unschedule(hold);
         if key != UNSCHEDULED {
             let bucket = self.0.entry(key).or_default();
-            hold.place.store(bucket.len(), Ordering::Relaxed);
+            hold.place.store(bucket.len() as u32, Ordering::Relaxed);
             hold.bucket.store(key, Ordering::Relaxed);
             bucket.push(hold.clone());
         }
@@ -45,22 +45,23 @@ impl Buckets {
     pub(crate) fn take_over(&mut self, from: &Hold, hold: &Arc<Hold>) {
         let key = from.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
         let place = from.place.load(Ordering::Relaxed);
-        if let Some(there) = self.0.get_mut(&key).and_then(|bucket| bucket.get_mut(place)) {
+        if let Some(there) = self.0.get_mut(&key).and_then(|bucket| bucket.get_mut(place as usize))
+        {
             *there = hold.clone();
             hold.place.store(place, Ordering::Relaxed);
             hold.bucket.store(key, Ordering::Relaxed);
         }
-        if hold.lease().terms().max_hold.is_some() {
-            self.schedule(hold);
-        }
+        // A bound of its own may be nearer; and a renewal that came through since the lease was
+        // copied has moved the place.
+        self.schedule(hold);
     }
 
     pub(crate) fn unschedule(&mut self, hold: &Hold) {
         let key = hold.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
         let Some(bucket) = self.0.get_mut(&key) else { return };
         let place = hold.place.load(Ordering::Relaxed);
-        bucket.swap_remove(place);
-        if let Some(moved) = bucket.get(place) {
+        bucket.swap_remove(place as usize);
+        if let Some(moved) = bucket.get(place as usize) {
             moved.place.store(place, Ordering::Relaxed);
         }
         if bucket.is_empty() {

@@ -157,6 +157,12 @@ impl Client {
         self.shared().backend.place()
     }
 
+    /// What a person should know of the store, as it was seen when it was connected: an even number of
+    /// nodes, one that does not answer, a clock that is far off.
+    pub fn warnings(&self) -> &[String] {
+        self.shared().backend.warnings()
+    }
+
     /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
     ///
     /// That includes minimum holds that linger after their guard was dropped. Guards stay valid

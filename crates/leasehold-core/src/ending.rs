@@ -12,7 +12,7 @@ use crate::hold::Hold;
 use crate::line::Told;
 use crate::pass::{self, Onward};
 use crate::renewal::Job;
-use crate::shared::{Shared, elapsed, jitter};
+use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Result, Retry};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -123,12 +123,10 @@ impl Drop for Unfinished {
 
 /// What is left of the minimum hold, by the steady clock.
 fn rest_of_min_hold(shared: &Shared, hold: &Hold) -> Option<Duration> {
-    if hold.min_hold.is_zero() {
+    if hold.min_hold().is_zero() {
         return None;
     }
-    hold.min_hold
-        .checked_sub(elapsed(hold.since, shared.clock.now()))
-        .filter(|rest| !rest.is_zero())
+    hold.min_hold().checked_sub(hold.held_for(shared.clock.now())).filter(|rest| !rest.is_zero())
 }
 
 /// What the backend is asked to keep, where it can.
@@ -187,9 +185,9 @@ fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>, now: Now) ->
 fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
     let meter = if released { &shared.meters.released } else { &shared.meters.lost };
     meter.increment(1);
-    shared.meters.held_for(elapsed(hold.since, now));
+    shared.meters.held_for(hold.held_for(now));
     if !released {
-        tracing::warn!(name = %hold.name, token = hold.token.get(), "lock found lost at its release");
+        tracing::warn!(name = %hold.name, token = hold.token().get(), "lock found lost at its release");
     }
 }
 
@@ -226,7 +224,7 @@ pub(crate) fn release_in_background(
 
 /// Releases a hold whose last guard was dropped: passes it on at once or ends it in the background.
 pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold: Arc<Hold>) {
-    if !hold.min_hold.is_zero() {
+    if !hold.min_hold().is_zero() {
         return hand_over(shared, jobs, Job::Release(hold));
     }
     let now = shared.clock.now();
@@ -296,7 +294,7 @@ impl Releasing {
         // What the program did under the lock was done by now; staying longer is for others.
         let mut now = self.shared.clock.now();
         let valid = self.hold.lease().is_valid(now);
-        if self.stay && !self.hold.min_hold.is_zero() {
+        if self.stay && !self.hold.min_hold().is_zero() {
             linger(&self.shared, &self.hold).await;
             now = self.shared.clock.now();
         }

@@ -20,6 +20,10 @@ pub enum ErrorKind {
     Timeout,
     /// The lease ended while the guard was held. Somebody else may hold the lock by now.
     Lost,
+    /// Somebody else was faster: a row has changed since it was read, or the database has ended the
+    /// transaction to break a deadlock or to keep its order. Nothing was changed; the whole of the
+    /// work may be done again.
+    Conflict,
     /// The backend cannot be reached or used. An acquire that may have arrived there is ended in
     /// the background; a lease that nobody ends passes away with its ttl.
     Unavailable,
@@ -36,7 +40,10 @@ impl ErrorKind {
     /// True when the operation was certainly not carried out. After any other error of a backend
     /// that is unknown: it is asked again, or ended.
     pub fn is_certain(self) -> bool {
-        matches!(self, Self::Invalid | Self::Unsupported | Self::Refused | Self::Foreign)
+        matches!(
+            self,
+            Self::Invalid | Self::Unsupported | Self::Conflict | Self::Refused | Self::Foreign
+        )
     }
 }
 
@@ -68,7 +75,9 @@ impl Error {
     /// An error of this kind; `message` names the field, the value and what is allowed.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retry = match kind {
-            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Lost => Retry::Useful,
+            ErrorKind::Timeout | ErrorKind::Conflict | ErrorKind::Unavailable | ErrorKind::Lost => {
+                Retry::Useful
+            }
             _ => Retry::Useless,
         };
         Self(Box::new(Inner {

@@ -45,7 +45,7 @@ impl Guard {
     /// The fencing token: larger than that of every earlier holder. Give it to the resource with
     /// each write, and let the resource refuse smaller ones than it has seen.
     pub fn token(&self) -> Token {
-        self.hold().token
+        self.hold().token()
     }
 
     /// The attempt that holds: the owner that the backend has written down.
@@ -113,7 +113,7 @@ impl Guard {
             };
             tokio::select! {
                 biased;
-                () = hold.lost_signal().cancelled() => {}
+                () = hold.lost_signal().cancelled_owned() => {}
                 () = expired => self.expire(),
             }
         }
@@ -162,6 +162,12 @@ impl Guard {
     #[cfg(unix)]
     pub fn descriptor(&self) -> Option<std::os::fd::OwnedFd> {
         self.client.descriptor(self.attempt())
+    }
+
+    /// How many replicas had acknowledged the grant when it was made; `None` unless the store was
+    /// told to ask them (`replicas` in a Redis URL).
+    pub fn replicas(&self) -> Option<usize> {
+        self.client.shared().backend.replicas(self.attempt())
     }
 
     /// Gives the lock back. The last guard of a lease ends it; earlier ones just go.

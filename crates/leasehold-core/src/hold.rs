@@ -1,7 +1,10 @@
 //! One held lock as the guard, the renewal task and the owner's book share it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token, TokenBlock};
@@ -13,31 +16,44 @@ use crate::{Name, OnLoss};
 /// Not in any bucket of the renewal task.
 pub(crate) const UNSCHEDULED: u64 = u64::MAX;
 
+/// There may be very many, so that each byte counts.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
-    /// Reserved with the lease; the first is its name.
-    pub(crate) tokens: TokenBlock,
-    /// This holder's.
-    pub(crate) token: Token,
+    /// The first of the tokens reserved with the lease: its name.
+    base: Token,
+    /// How many were.
+    reserved: u32,
+    /// How many of them earlier holders have used.
+    used: u32,
     pub(crate) on_loss: OnLoss,
-    pub(crate) min_hold: Duration,
-    pub(crate) since: Now,
+    min_hold_ms: u32,
+    /// Steady time.
+    since_ns: u64,
     /// Some ask of this attempt was never answered.
     pub(crate) suspect: bool,
     /// The renewal task's bucket, and the place in it.
     pub(crate) bucket: AtomicU64,
-    pub(crate) place: AtomicUsize,
+    pub(crate) place: AtomicU32,
     /// It stands in the client's book: neither let go of nor passed on.
     pub(crate) booked: AtomicBool,
-    lease: Mutex<Lease>,
+    inner: Mutex<Inner>,
     /// Guards that share this hold.
-    users: AtomicUsize,
+    users: AtomicU32,
     /// Set once, by whoever ends the lease at the backend.
     ended: AtomicBool,
-    lost: OnceLock<CancellationToken>,
 }
+
+#[derive(Debug)]
+struct Inner {
+    lease: Lease,
+    /// Made for the first who wants to hear of a loss.
+    lost: Option<CancellationToken>,
+}
+
+/// The lease of a hold, which nobody else looks at meanwhile.
+pub(crate) struct Locked<'a>(MutexGuard<'a, Inner>);
 
 impl Hold {
     pub(crate) fn new(
@@ -51,29 +67,64 @@ impl Hold {
         Self {
             name,
             attempt,
-            tokens,
-            token: tokens.base(),
+            base: tokens.base(),
+            reserved: (tokens.top().get() - tokens.base().get()) as u32 + 1,
+            used: 0,
             on_loss: OnLoss::Cancel,
-            min_hold: Duration::ZERO,
-            since,
+            min_hold_ms: 0,
+            since_ns: since.steady_ns,
             suspect,
             bucket: AtomicU64::new(UNSCHEDULED),
-            place: AtomicUsize::new(0),
+            place: AtomicU32::new(0),
             booked: AtomicBool::new(false),
-            lease: Mutex::new(lease),
-            users: AtomicUsize::new(1),
+            inner: Mutex::new(Inner { lease, lost: None }),
+            users: AtomicU32::new(1),
             ended: AtomicBool::new(false),
-            lost: OnceLock::new(),
         }
     }
 
-    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    /// At most a day; rounded up to milliseconds.
+    pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
+        self.min_hold_ms = min_hold.as_nanos().div_ceil(1_000_000) as u32;
+    }
+
+    pub(crate) fn min_hold(&self) -> Duration {
+        Duration::from_millis(self.min_hold_ms.into())
+    }
+
+    /// How long it has been held.
+    pub(crate) fn held_for(&self, now: Now) -> Duration {
+        Duration::from_nanos(now.steady_ns.saturating_sub(self.since_ns))
+    }
+
+    /// From a reading before it was got until then.
+    pub(crate) fn waited_since(&self, start: Now) -> Duration {
+        Duration::from_nanos(self.since_ns.saturating_sub(start.steady_ns))
+    }
+
+    /// The tokens reserved with the lease.
+    pub(crate) fn tokens(&self) -> TokenBlock {
+        TokenBlock::new(self.base, self.reserved).unwrap_or(TokenBlock::single(self.base))
+    }
+
+    /// This holder's.
+    pub(crate) fn token(&self) -> Token {
+        Token::new(self.base.get() + u64::from(self.used)).unwrap_or(self.base)
+    }
+
+    /// Continues after another holder of the same lease; false when no token is left.
+    pub(crate) fn follow(&mut self, from: &Self) -> bool {
+        self.used = from.used + 1;
+        self.used < self.reserved
+    }
+
+    pub(crate) fn lease(&self) -> Locked<'_> {
+        Locked(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Fires when the lease is lost.
-    pub(crate) fn lost_signal(&self) -> &CancellationToken {
-        self.lost.get_or_init(CancellationToken::new)
+    pub(crate) fn lost_signal(&self) -> CancellationToken {
+        self.lease().0.lost.get_or_insert_default().clone()
     }
 
     /// Marks the lease as lost; true for the first who notices, who must then tell.
@@ -113,8 +164,8 @@ impl Hold {
         End {
             name: self.name.clone(),
             attempt: self.attempt,
-            base: Some(self.tokens.base()),
-            last: Some(self.token),
+            base: Some(self.base),
+            last: Some(self.token()),
             suspect: self.suspect,
             keep,
             then: None,
@@ -125,8 +176,81 @@ impl Hold {
         Renewal {
             name: self.name.clone(),
             attempt: self.attempt,
-            base: self.tokens.base(),
+            base: self.base,
             ttl: self.lease().terms().ttl,
         }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.0.lease
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Lease {
+        &mut self.0.lease
+    }
+}
+
+/// A hold in a set, found by its attempt.
+#[derive(Debug)]
+pub(crate) struct ByAttempt(pub(crate) Arc<Hold>);
+
+impl Borrow<AttemptId> for ByAttempt {
+    fn borrow(&self) -> &AttemptId {
+        &self.0.attempt
+    }
+}
+
+impl Hash for ByAttempt {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.attempt.hash(state);
+    }
+}
+
+impl PartialEq for ByAttempt {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.attempt == other.0.attempt
+    }
+}
+
+impl Eq for ByAttempt {}
+
+/// A hold in a set, found by its name.
+#[derive(Debug)]
+pub(crate) struct ByName(pub(crate) Arc<Hold>);
+
+impl Borrow<Name> for ByName {
+    fn borrow(&self) -> &Name {
+        &self.0.name
+    }
+}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for ByName {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_takes_little_room() {
+        assert!(size_of::<Lease>() <= 48);
+        assert!(size_of::<Hold>() <= 144);
     }
 }

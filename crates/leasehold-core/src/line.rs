@@ -1,7 +1,7 @@
 //! Who of this process wants a lock: one asks the engine or holds, the others wait behind it in
 //! memory, in order of arrival.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,20 +10,28 @@ use leasehold_proto::{AttemptId, Deadline, Now, Terms};
 use tokio::sync::Notify;
 
 use crate::backend::{Answer, Ask, Grant, Origin};
-use crate::hold::Hold;
-use crate::shared::give_room_back;
+use crate::hold::{ByName, Hold};
+use crate::shared::{give_places_back, give_room_back};
 use crate::{Error, Name, Result};
 
 /// The lines of a client, one per name, that exist only while somebody is in them.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<HashMap<Name, Line, RandomState>>);
+pub(crate) struct Lines(Mutex<Table>);
+
+/// A name stands in one of them.
+#[derive(Debug, Default)]
+struct Table {
+    /// Lines in which somebody asks, waits, or is waited for from outside.
+    busy: HashMap<Name, Line, RandomState>,
+    /// Locks that are held undisturbed. There may be very many, so each takes one word.
+    quiet: HashSet<ByName, RandomState>,
+}
 
 #[derive(Debug)]
 struct Line {
     front: Front,
-    /// Those behind it by the number of their arrival.
-    behind: BTreeMap<u64, Arc<Slot>>,
-    arrivals: u64,
+    /// In a box, since whoever asks is mostly alone.
+    crowd: Option<Box<Crowd>>,
 }
 
 /// Who asks the engine, or holds what may be passed on.
@@ -33,7 +41,16 @@ struct Front {
     attempt: Option<AttemptId>,
     /// Where it hears from the engine and from who was at the front; `None` once it holds.
     slot: Option<Arc<Slot>>,
-    /// Steady time since when somebody outside this process has been known to wait.
+}
+
+/// Who else wants the lock.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// Those behind the front by the number of their arrival.
+    behind: BTreeMap<u64, Arc<Slot>>,
+    arrivals: u64,
+    /// Steady time since when somebody outside this process has been known to wait for what the
+    /// front has.
     wanted_ns: Option<u64>,
 }
 
@@ -115,7 +132,7 @@ pub(crate) struct Silence {
 }
 
 impl Lines {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Line, RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,50 +140,65 @@ impl Lines {
     /// the arrival.
     pub(crate) fn enter(&self, name: &Name, attempt: AttemptId, slot: &Arc<Slot>) -> Option<u64> {
         let mut lines = self.lock();
-        let Some(line) = lines.get_mut(name) else {
-            lines.insert(name.clone(), Line::led_by(Some(attempt), Some(slot.clone())));
+        let Some(line) = lines.line(name) else {
+            let line = Line::led_by(Some(attempt), Some(slot.clone()));
+            lines.busy.insert(name.clone(), line);
             return None;
         };
-        line.arrivals += 1;
-        line.behind.insert(line.arrivals, slot.clone());
-        Some(line.arrivals)
+        let crowd = line.crowd();
+        crowd.arrivals += 1;
+        crowd.behind.insert(crowd.arrivals, slot.clone());
+        Some(crowd.arrivals)
     }
 
     /// Leaves the line; false when it has been called to the front already, where its turn is to
     /// be found in its inbox.
     pub(crate) fn leave(&self, name: &Name, number: u64) -> bool {
         let mut lines = self.lock();
-        lines.get_mut(name).is_some_and(|line| line.behind.remove(&number).is_some())
+        let crowd = lines.busy.get_mut(name).and_then(|line| line.crowd.as_mut());
+        crowd.is_some_and(|crowd| crowd.behind.remove(&number).is_some())
     }
 
     /// The front asks with another attempt.
     pub(crate) fn ask(&self, name: &Name, attempt: AttemptId) {
-        if let Some(line) = self.lock().get_mut(name) {
+        if let Some(line) = self.lock().busy.get_mut(name) {
             line.front.attempt = Some(attempt);
         }
     }
 
     /// The front holds; somebody outside has been waiting since `wanted_ns`, or since it was heard
     /// of before. A lease that was acquired past the line leads it only if there is none.
-    pub(crate) fn hold(&self, name: &Name, attempt: AttemptId, wanted_ns: Option<u64>) {
+    pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
+        let (name, attempt) = (&hold.name, hold.attempt);
         let mut lines = self.lock();
-        match lines.get_mut(name) {
-            Some(line) if line.front.attempt == Some(attempt) => {
-                line.front.slot = None;
-                line.front.wanted_ns = line.front.wanted_ns.or(wanted_ns);
+        if let Some(line) = lines.busy.get_mut(name) {
+            if line.front.attempt != Some(attempt) {
+                return;
             }
-            Some(_) => {}
-            None => {
-                let mut line = Line::led_by(Some(attempt), None);
-                line.front.wanted_ns = wanted_ns;
-                lines.insert(name.clone(), line);
+            line.front.slot = None;
+            line.want(wanted_ns);
+            if line.crowd.is_some() {
+                return;
+            }
+            lines.busy.remove(name);
+            give_room_back(&mut lines.busy);
+        }
+        // One that is there already is left as it is.
+        if !lines.quiet.contains(name) {
+            lines.quiet.insert(ByName(hold.clone()));
+            if let Some(since_ns) = wanted_ns {
+                lines.line(name).into_iter().for_each(|line| line.want(Some(since_ns)));
             }
         }
     }
 
-    /// True while a lease of this client leads the line.
+    /// The lease of this client that leads the line, if one does.
     pub(crate) fn holder(&self, name: &Name) -> Option<AttemptId> {
-        self.lock().get(name).filter(|line| line.front.slot.is_none())?.front.attempt
+        let lines = self.lock();
+        if let Some(ByName(hold)) = lines.quiet.get(name) {
+            return Some(hold.attempt);
+        }
+        lines.busy.get(name).filter(|line| line.front.slot.is_none())?.front.attempt
     }
 
     /// The front has lost what it holds: the next one asks. One that has yet to take over what was
@@ -195,21 +227,30 @@ impl Lines {
         turn: impl FnOnce(&Wish, Option<u64>) -> (Turn, T),
     ) -> Option<T> {
         let mut lines = self.lock();
-        let line = lines.get_mut(name).filter(|line| goes(&line.front))?;
-        let Some((_, slot)) = line.behind.pop_first() else {
-            lines.remove(name);
-            give_room_back(&mut lines);
+        if let Some(ByName(hold)) = lines.quiet.get(name) {
+            if goes(&Front { attempt: Some(hold.attempt), slot: None }) {
+                lines.quiet.remove(name);
+                give_places_back(&mut lines.quiet);
+            }
+            return None;
+        }
+        let line = lines.busy.get_mut(name).filter(|line| goes(&line.front))?;
+        let first = line.crowd.as_mut().and_then(|crowd| crowd.behind.pop_first());
+        let Some((_, slot)) = first else {
+            lines.busy.remove(name);
+            give_room_back(&mut lines.busy);
             return None;
         };
-        let (turn, besides) = turn(&slot.wish, line.front.wanted_ns);
+        let wanted_ns = &mut line.crowd().wanted_ns;
+        let (turn, besides) = turn(&slot.wish, *wanted_ns);
+        if !matches!(turn, Turn::Lease(_)) {
+            *wanted_ns = None;
+        }
         line.front.attempt = match &turn {
             Turn::Ask(_) => None,
             Turn::Attempt(pursuit) => Some(pursuit.ask.attempt),
             Turn::Lease(hold) => Some(hold.attempt),
         };
-        if !matches!(turn, Turn::Lease(_)) {
-            line.front.wanted_ns = None;
-        }
         line.front.slot = Some(slot.clone());
         slot.inbox().turn = Some(turn); // Before the line is let go: it may be leaving.
         drop(lines);
@@ -225,7 +266,7 @@ impl Lines {
         message: impl FnOnce(&mut Inbox),
     ) -> bool {
         let lines = self.lock();
-        let front = lines.get(name).map(|line| &line.front);
+        let front = lines.busy.get(name).map(|line| &line.front);
         let front = front.filter(|front| front.attempt == Some(attempt));
         let Some(slot) = front.and_then(|front| front.slot.as_ref()) else { return false };
         slot.leave(message); // Before the line is let go: the front may change.
@@ -234,7 +275,7 @@ impl Lines {
 
     /// The lock may be free: who asks for it asks again.
     pub(crate) fn freed(&self, name: &Name) {
-        if let Some(slot) = self.lock().get(name).and_then(|line| line.front.slot.as_ref()) {
+        if let Some(slot) = self.lock().busy.get(name).and_then(|line| line.front.slot.as_ref()) {
             slot.leave(|inbox| inbox.ask = true);
         }
     }
@@ -243,53 +284,82 @@ impl Lines {
     /// at the front.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> bool {
         let mut lines = self.lock();
-        let front = lines.get_mut(name).map(|line| &mut line.front);
-        let Some(front) = front.filter(|front| front.attempt == Some(attempt)) else {
-            return false;
-        };
-        front.wanted_ns.get_or_insert(now.steady_ns);
+        let line = lines.line(name).filter(|line| line.front.attempt == Some(attempt));
+        let Some(line) = line else { return false };
+        line.want(Some(now.steady_ns));
         true
     }
 
     /// The connection to the engine is broken: who asks begins to lose patience.
     pub(crate) fn broken(&self, now: Now) {
-        for slot in self.lock().values().filter_map(|line| line.front.slot.as_ref()) {
+        for slot in self.lock().busy.values().filter_map(|line| line.front.slot.as_ref()) {
             slot.leave(|inbox| inbox.broken = Some(now));
         }
     }
 
     /// Messages may have been missed: who asks asks again, who holds may be waited for.
     pub(crate) fn reset(&self, now: Now) {
-        for line in self.lock().values_mut() {
+        let mut lines = self.lock();
+        let quiet: Vec<ByName> = lines.quiet.drain().collect();
+        quiet.into_iter().for_each(|ByName(hold)| lines.rouse(&hold));
+        give_places_back(&mut lines.quiet);
+        for line in lines.busy.values_mut() {
             match &line.front.slot {
                 Some(slot) => slot.leave(|inbox| inbox.ask = true),
-                None => drop(line.front.wanted_ns.get_or_insert(now.steady_ns)),
+                None => line.want(Some(now.steady_ns)),
             }
         }
     }
 
     /// Everybody looks up: the client has been closed.
     pub(crate) fn ring_all(&self) {
-        for line in self.lock().values() {
-            line.behind.values().chain(&line.front.slot).for_each(|slot| slot.bell.notify_one());
+        for line in self.lock().busy.values() {
+            let behind = line.crowd.iter().flat_map(|crowd| crowd.behind.values());
+            behind.chain(&line.front.slot).for_each(|slot| slot.bell.notify_one());
         }
     }
 
     /// How many wait or ask, and in how many lines somebody does.
     pub(crate) fn count(&self) -> (usize, usize) {
         let lines = self.lock();
-        let waiting = |line: &Line| line.behind.len() + usize::from(line.front.slot.is_some());
+        let behind = |line: &Line| line.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
+        let waiting = |line: &Line| behind(line) + usize::from(line.front.slot.is_some());
         lines
+            .busy
             .values()
             .map(waiting)
             .fold((0, 0), |(all, lines), waiting| (all + waiting, lines + usize::from(waiting > 0)))
     }
 }
 
+impl Table {
+    /// The line of a name; a quiet one is busy from now on.
+    fn line(&mut self, name: &Name) -> Option<&mut Line> {
+        if let Some(ByName(hold)) = self.quiet.take(name) {
+            self.rouse(&hold);
+        }
+        self.busy.get_mut(name)
+    }
+
+    fn rouse(&mut self, hold: &Hold) {
+        self.busy.insert(hold.name.clone(), Line::led_by(Some(hold.attempt), None));
+    }
+}
+
 impl Line {
     fn led_by(attempt: Option<AttemptId>, slot: Option<Arc<Slot>>) -> Self {
-        let front = Front { attempt, slot, wanted_ns: None };
-        Self { front, behind: BTreeMap::new(), arrivals: 0 }
+        Self { front: Front { attempt, slot }, crowd: None }
+    }
+
+    fn crowd(&mut self) -> &mut Crowd {
+        self.crowd.get_or_insert_default()
+    }
+
+    /// Somebody outside has been waiting since then, or since it was heard of before.
+    fn want(&mut self, since_ns: Option<u64>) {
+        if let Some(since_ns) = since_ns {
+            self.crowd().wanted_ns.get_or_insert(since_ns);
+        }
     }
 }
 

@@ -33,7 +33,9 @@ impl Lock {
 
     /// How long the lease lasts when it is not renewed: how soon others get in after a crash.
     /// It is renewed at a third of it for as long as the guard lives. 10 ms to 24 h, default 30 s.
-    /// On engines whose leases end with the session it only sets how often health is checked.
+    /// On engines whose leases end with the session it only sets how often health is checked; where
+    /// the engine can promise less ([`Capability::longest_ttl`](crate::backend::Capability)), it is
+    /// shortened to that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
@@ -95,7 +97,8 @@ impl Lock {
     /// Whether this acquire takes its place behind those who wait already. Default: true.
     /// `false` may pass them when the lock happens to be free, and lets a lease go from task to task
     /// of this process for a second instead of 20 ms while others outside wait for it: more
-    /// throughput, longer waits for others.
+    /// throughput, longer waits for others. Engines without
+    /// [`unfair`](crate::backend::Capability::unfair) never let anybody pass.
     pub fn fair(mut self, fair: bool) -> Self {
         self.options.fair = fair;
         self

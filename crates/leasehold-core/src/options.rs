@@ -99,12 +99,15 @@ impl Options {
                 text.len()
             )));
         }
-        let ttl = self.lease.or(self.ttl).unwrap_or(DEFAULT_TTL);
+        let asked = self.lease.or(self.ttl).unwrap_or(DEFAULT_TTL);
+        let ttl = capability.longest_ttl.map_or(asked, |longest| asked.min(longest));
         let session = capability.lease == LeaseKind::Session;
+        // A fixed lease of which the engine can promise only a part is renewed until its end.
+        let by_client = session || (self.lease.is_some() && ttl < asked);
         Ok(Terms {
             ttl,
-            renew_after: self.renewal(ttl, session)?,
-            max_hold: if session { end } else { self.max_hold },
+            renew_after: self.renewal(ttl, by_client)?,
+            max_hold: if by_client { end } else { self.max_hold },
             session,
         })
     }
@@ -113,7 +116,7 @@ impl Options {
         self.origin.as_ref().and_then(|origin| origin.metadata())
     }
 
-    fn renewal(&self, ttl: Duration, session: bool) -> Result<Option<Duration>> {
+    fn renewal(&self, ttl: Duration, by_client: bool) -> Result<Option<Duration>> {
         if let Some(after) = self.renew_after {
             if self.lease.is_some() {
                 return Err(invalid(format!(
@@ -131,7 +134,7 @@ impl Options {
             )?;
         }
         let after = self.renew_after.unwrap_or(ttl / 3);
-        Ok((self.lease.is_none() || session).then_some(after))
+        Ok((self.lease.is_none() || by_client).then_some(after))
     }
 }
 
@@ -197,6 +200,22 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.message().starts_with(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_ttl_is_no_longer_than_the_engine_can_promise() {
+        let mut bounded = TTL;
+        bounded.longest_ttl = Some(secs(10));
+        let terms = Options::default().terms(&bounded).unwrap();
+        assert_eq!((terms.ttl, terms.renew_after), (secs(10), Some(secs(10) / 3)));
+        let short = Options { ttl: Some(secs(3)), ..Options::default() };
+        assert_eq!(short.terms(&bounded).unwrap().ttl, secs(3));
+        let fixed = Options { lease: Some(secs(60)), ..Options::default() };
+        let terms = fixed.terms(&bounded).unwrap();
+        assert_eq!((terms.ttl, terms.max_hold), (secs(10), Some(secs(60))));
+        assert_eq!(terms.renew_after, Some(secs(10) / 3));
+        let fixed = Options { lease: Some(secs(5)), ..Options::default() };
+        assert_eq!(fixed.terms(&bounded).unwrap().renew_after, None);
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn may_pass(hold: &Hold, wish: &Wish, wanted_ns: Option<u64>, now: Now) -> bool 
     let quantum = if wish.fair { QUANTUM } else { UNFAIR_QUANTUM };
     let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
     waited < quantum.as_nanos() as u64
-        && hold.token < hold.tokens.top()
+        && hold.token() < hold.tokens().top()
         && hold.lease().can_pass(now, &wish.terms)
 }
 

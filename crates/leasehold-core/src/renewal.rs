@@ -153,7 +153,7 @@ impl Task {
         let mut held = self.shared.held();
         let mut due = held.buckets.take_due(now);
         if jumped {
-            due = held.by_attempt.values().cloned().collect();
+            due = held.all();
         }
         for hold in due {
             let step = {
@@ -346,7 +346,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         self.shared.close();
-        let held: Vec<Arc<Hold>> = self.shared.held().by_attempt.values().cloned().collect();
+        let held: Vec<Arc<Hold>> = self.shared.held().all();
         for hold in &held {
             let needs_renewal = !hold.lease().terms().session;
             if needs_renewal {

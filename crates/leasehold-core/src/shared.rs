@@ -1,6 +1,6 @@
 //! What a client's handles and its background task have in common.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::OnLoss;
 use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
-use crate::hold::Hold;
+use crate::hold::{ByAttempt, Hold};
 use crate::line::Lines;
 use crate::telemetry::Meters;
 
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 /// The held locks and when each is to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) by_attempt: HashMap<AttemptId, Arc<Hold>, RandomState>,
+    pub(crate) by_attempt: HashSet<ByAttempt, RandomState>,
     pub(crate) buckets: Buckets,
     /// Lost, and relied on by whoever winds up until then.
     lost: Vec<(AttemptId, Deadline)>,
@@ -70,7 +70,7 @@ pub struct Usage {
 impl Held {
     /// Enters a hold, in the place of one for the same attempt if there is any.
     fn enter(&mut self, hold: &Arc<Hold>) {
-        if let Some(before) = self.by_attempt.insert(hold.attempt, hold.clone()) {
+        if let Some(ByAttempt(before)) = self.by_attempt.replace(ByAttempt(hold.clone())) {
             before.booked.store(false, Ordering::Relaxed);
             self.buckets.unschedule(&before);
         }
@@ -81,8 +81,17 @@ impl Held {
     pub(crate) fn now_held(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
         match self.has(hold) {
             true => Some(hold.clone()),
-            false => self.by_attempt.get(&hold.attempt).cloned(),
+            false => self.held_by(hold.attempt),
         }
+    }
+
+    fn held_by(&self, attempt: AttemptId) -> Option<Arc<Hold>> {
+        self.by_attempt.get(&attempt).map(|ByAttempt(hold)| hold.clone())
+    }
+
+    /// All held locks.
+    pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
+        self.by_attempt.iter().map(|ByAttempt(hold)| hold.clone()).collect()
     }
 
     /// True when the background task is to wake up earlier than it thinks.
@@ -106,7 +115,7 @@ impl Held {
     /// True while somebody may rely on a lease of this attempt.
     fn is_relied_on(&self, attempt: AttemptId, now: Now) -> bool {
         let relied = |&(lost, until): &(_, Deadline)| lost == attempt && !until.has_passed(now);
-        self.by_attempt.contains_key(&attempt) || self.lost.iter().any(relied)
+        self.by_attempt.contains(&attempt) || self.lost.iter().any(relied)
     }
 
     fn has(&self, hold: &Hold) -> bool {
@@ -182,7 +191,7 @@ impl Shared {
 
     /// The lock that is held for an attempt.
     pub(crate) fn held_by(&self, attempt: AttemptId) -> Option<Arc<Hold>> {
-        self.held().by_attempt.get(&attempt).cloned()
+        self.held().held_by(attempt)
     }
 
     /// Whoever has this may look at leases; whoever has a lease must not ask for this.
@@ -208,8 +217,8 @@ impl Shared {
     }
 
     /// A hold leads its line, unless it was lost in this moment.
-    pub(crate) fn lead(&self, hold: &Hold, wanted_ns: Option<u64>) {
-        self.lines.hold(&hold.name, hold.attempt, wanted_ns);
+    pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
+        self.lines.hold(hold, wanted_ns);
         if hold.lease().loss().is_some() {
             self.lines.lost(&hold.name, hold.attempt);
         }
@@ -225,7 +234,7 @@ impl Shared {
         hold.booked.store(false, Ordering::Relaxed);
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
-        give_room_back(&mut held.by_attempt);
+        give_places_back(&mut held.by_attempt);
         self.meters.held.decrement(1.0);
         true
     }
@@ -264,12 +273,12 @@ impl Shared {
     pub(crate) fn tell_loss(&self, hold: &Hold, reason: LossReason) {
         let now = self.clock.now();
         self.meters.lost.increment(1);
-        self.meters.held_for(elapsed(hold.since, now));
+        self.meters.held_for(hold.held_for(now));
         let (left, until) = {
             let lease = hold.lease();
             (lease.remaining(now), lease.deadline())
         };
-        tracing::warn!(name = %hold.name, token = hold.token.get(), ?reason, ?left, "lock lost");
+        tracing::warn!(name = %hold.name, token = hold.token().get(), ?reason, ?left, "lock lost");
         if let Some(until) = until {
             self.held().note_lost(hold.attempt, until, now);
         }
@@ -316,9 +325,11 @@ pub(crate) fn give_room_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<
     }
 }
 
-/// Time by the steady clock between two readings.
-pub(crate) fn elapsed(from: Now, to: Now) -> Duration {
-    Duration::from_nanos(to.steady_ns.saturating_sub(from.steady_ns))
+/// The same of a set.
+pub(crate) fn give_places_back<T: Eq + Hash, S: BuildHasher>(set: &mut HashSet<T, S>) {
+    if set.is_empty() {
+        set.shrink_to(ROOM);
+    }
 }
 
 /// 64 random bits that spread load; not for identities.

@@ -1,6 +1,8 @@
 //! Store URLs: `scheme:place?option=value&...`, with every secret kept out of `Debug` and `Display`.
 
 use std::fmt;
+use std::num::{NonZeroU16, ParseIntError};
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
@@ -20,28 +22,27 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Invalid`] when there is no scheme, or an option has no value or stands twice.
     pub fn parse(url: &str) -> Result<Self> {
-        let invalid = |what: String| Error::new(ErrorKind::Invalid, format!("store URL: {what}"));
         let (scheme, rest) =
             url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
-                invalid(
-                    "no scheme; it starts with one, as in file:/var/lib/locks or memory:".into(),
-                )
+                Self::invalid("no scheme; it starts with one, as in file:/var/lib/locks or memory:")
             })?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
-            return Err(invalid("an @ among the options; in a user or password write ? as %3F, in an option @ as %40".into()));
+            return Err(Self::invalid(
+                "an @ among the options; in a user or password write ? as %3F, in an option @ as %40",
+            ));
         }
         let mut options: Vec<(String, String)> = Vec::new();
         for (number, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
             // What stands there may be a part of a secret, so it is not shown.
             let Some((key, value)) = pair.split_once('=') else {
                 let number = number + 1;
-                return Err(invalid(format!(
+                return Err(Self::invalid(format!(
                     "option number {number} has no value; write KEY=VALUE"
                 )));
             };
             if options.iter().any(|(known, _)| known == key) {
-                return Err(invalid(format!("option {key:?} stands twice")));
+                return Err(Self::invalid(format!("option {key:?} stands twice")));
             }
             options.push((key.to_owned(), decode(value)?));
         }
@@ -67,13 +68,10 @@ impl StoreUrl {
         let path = match self.place.strip_prefix("//") {
             Some(rest) if rest.starts_with('/') => rest,
             Some(_) => {
-                return Err(Error::new(
-                    ErrorKind::Invalid,
-                    format!(
-                        "store URL: a host in a {}: URL; only a local path is allowed",
-                        self.scheme
-                    ),
-                ));
+                return Err(Self::invalid(format!(
+                    "a host in a {}: URL; only a local path is allowed",
+                    self.scheme
+                )));
             }
             None => &self.place,
         };
@@ -84,6 +82,35 @@ impl StoreUrl {
     pub fn take(&mut self, key: &str) -> Option<String> {
         let at = self.options.iter().position(|(known, _)| known == key)?;
         Some(self.options.remove(at).1)
+    }
+
+    /// Takes out an option that is a time from `least` to `most`: `60s`, `50ms`, a whole number with
+    /// ms, s, m or h.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when it is not such a time; it says what is allowed.
+    pub fn take_duration(
+        &mut self,
+        option: &str,
+        (least, most): (Duration, Duration),
+    ) -> Result<Option<Duration>> {
+        let Some(text) = self.take(option) else { return Ok(None) };
+        let number = |unit: &str| text.strip_suffix(unit)?.parse::<u32>().ok();
+        let seconds = |unit: &str, each: u64| {
+            number(unit).map(|number| Duration::from_secs(u64::from(number) * each))
+        };
+        let duration = number("ms")
+            .map(|ms| Duration::from_millis(ms.into()))
+            .or_else(|| seconds("s", 1))
+            .or_else(|| seconds("m", 60))
+            .or_else(|| seconds("h", 3600));
+        match duration.filter(|duration| (least..=most).contains(duration)) {
+            Some(duration) => Ok(Some(duration)),
+            None => Err(Self::invalid(format!(
+                "{option} {text:?}; a whole number with ms, s, m or h is allowed, {least:?} to \
+                 {most:?}"
+            ))),
+        }
     }
 
     /// True when a user or password, or an option that holds a secret, stands in the URL.
@@ -104,17 +131,89 @@ impl StoreUrl {
             [] => "takes no options".to_owned(),
             known => format!("knows {}", known.join(", ")),
         };
-        Err(Error::new(
-            ErrorKind::Invalid,
-            format!("store URL: unknown option {key:?}; {}: {known}", self.scheme),
-        ))
+        Err(Self::invalid(format!("unknown option {key:?}; {}: {known}", self.scheme)))
+    }
+
+    /// The error for a URL that cannot be used; `what` names the part, and never a secret.
+    pub fn invalid(what: impl fmt::Display) -> Error {
+        Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
+    }
+
+    /// Takes a part of a place apart: `host`, `host:port` or `[::1]:port`. The host may be empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a bracket that is not closed, and a port that is none.
+    pub fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest
+                    .split_once(']')
+                    .ok_or_else(|| Self::invalid("an address that begins with [ has no ]"))?;
+                let wrong = || Self::invalid("what follows ] is not :PORT");
+                let port = (!port.is_empty()).then(|| port.strip_prefix(':').ok_or_else(wrong));
+                (host, port.transpose()?)
+            }
+            None => match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        let wrong = |_: ParseIntError| Self::invalid("the port is not a number from 1 to 65535");
+        let port = port.map(|port| port.parse::<NonZeroU16>().map_err(wrong)).transpose()?;
+        Ok((host.to_owned(), port.map(NonZeroU16::get)))
+    }
+
+    /// A part of a place, percent-decoded; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when it does not decode to UTF-8; it does not show the part, which may
+    /// be a secret.
+    pub fn decoded(text: &str) -> Result<Option<String>> {
+        match text.is_empty() {
+            true => Ok(None),
+            false => decode(text).map(Some),
+        }
+    }
+
+    /// User and password of `user[:password]`, percent-decoded.
+    ///
+    /// # Errors
+    /// As [`decoded`](Self::decoded).
+    pub fn login(text: &str) -> Result<(Option<String>, Option<String>)> {
+        let (user, password) = text.split_once(':').unwrap_or((text, ""));
+        Ok((Self::decoded(user)?, Self::decoded(password)?))
+    }
+
+    /// The password of the URL, or that in the file which its option `password-file` names, without
+    /// the end of its last line.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when both are there, or the file cannot be read or is not UTF-8.
+    pub fn password(file: Option<&str>, given: Option<String>) -> Result<Option<String>> {
+        let Some(file) = file else { return Ok(given) };
+        if given.is_some() {
+            return Err(Self::invalid("a password and a password-file; set one"));
+        }
+        let text = String::from_utf8(Self::read("password-file", file)?)
+            .map_err(|_| Self::invalid(format!("password-file {file:?} is not UTF-8")))?;
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    /// What is in the file that an option names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when it cannot be read.
+    pub fn read(option: &str, path: &str) -> Result<Vec<u8>> {
+        std::fs::read(path).map_err(|error| {
+            Self::invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
+        })
     }
 }
 
 impl fmt::Display for StoreUrl {
     /// The URL without users and passwords, and without the options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let local = matches!(self.scheme.as_str(), "file" | "memory");
+        let local = matches!(self.scheme.as_str(), "file" | "memory" | "sqlite");
         let shown = match self.place.rfind('@').filter(|_| !local || self.place.starts_with("//")) {
             Some(at) => format!("…{}", &self.place[at..]),
             None => self.place.clone(),
@@ -135,10 +234,10 @@ fn is_scheme(text: &str) -> bool {
 }
 
 fn decode(text: &str) -> Result<String> {
-    percent_decode_str(text).decode_utf8().map(Into::into).map_err(|error| {
-        Error::new(ErrorKind::Invalid, "store URL: percent-escapes that are not UTF-8")
-            .with_source(error)
-    })
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(Into::into)
+        .map_err(|error| StoreUrl::invalid("percent-escapes that are not UTF-8").with_source(error))
 }
 
 #[cfg(test)]
@@ -182,6 +281,45 @@ mod tests {
             let error = StoreUrl::parse(url).and_then(|url| url.path()).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn parts_of_a_place_are_taken_apart() {
+        let one = |host: &str, port| (host.to_owned(), port);
+        for (text, parts) in [
+            ("host", one("host", None)),
+            ("host:1", one("host", Some(1))),
+            ("[::1]:99", one("::1", Some(99))),
+            ("[::1]", one("::1", None)),
+            ("", one("", None)),
+        ] {
+            assert_eq!(StoreUrl::host_and_port(text).unwrap(), parts);
+        }
+        for text in ["h:", "h:0", "h:x", "h:65536", "[::1", "[::1]6380", "[::1]x:1"] {
+            assert!(StoreUrl::host_and_port(text).is_err(), "{text}");
+        }
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(StoreUrl::login("u:p%40s:s/").unwrap(), (some("u"), some("p@s:s/")));
+        assert_eq!(StoreUrl::login(":p").unwrap(), (None, some("p")));
+        assert_eq!(StoreUrl::login("").unwrap(), (None, None));
+        let error = StoreUrl::login("u:s3cret%ff").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_password_stands_in_the_url_or_in_a_file() {
+        let file = std::env::temp_dir().join(format!("leasehold-password-{}", std::process::id()));
+        let path = file.to_str().unwrap();
+        std::fs::write(&file, "s3 cret\r\n").unwrap();
+        let password = StoreUrl::password(Some(path), None).unwrap();
+        assert!(StoreUrl::password(Some(path), Some("x".into())).is_err());
+        std::fs::write(&file, b"s3\xff").unwrap();
+        let error = StoreUrl::password(Some(path), None).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(password.as_deref(), Some("s3 cret"));
+        assert!(!format!("{error} {error:?}").contains("s3"), "{error:?}");
+        assert!(StoreUrl::password(Some("/nope"), None).is_err());
+        assert_eq!(StoreUrl::password(None, Some("x".into())).unwrap().as_deref(), Some("x"));
     }
 
     #[test]

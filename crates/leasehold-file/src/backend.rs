@@ -3,7 +3,7 @@
 mod attempts;
 mod directory;
 mod escape;
-mod filesystem;
+mod examine;
 mod forget;
 mod line;
 mod lockfile;
@@ -22,6 +22,7 @@ use leasehold_core::backend::{
     Renewal, Renewed, Status,
 };
 use leasehold_core::clock::Clock;
+use leasehold_core::doctor::Examined;
 use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
 use tokio::runtime::Handle;
 
@@ -65,6 +66,15 @@ impl FileBackend {
         capability.list = true;
         let store = Arc::new(Store::new(Directory::open(path)?, clock));
         Ok(Self { store, capability })
+    }
+
+    /// Says what can hurt locks in a directory, which need not be there yet; changes nothing. Blocks
+    /// on the file system.
+    ///
+    /// # Errors
+    /// None at the moment: what cannot be looked at is said in the answer.
+    pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
+        examine::examine(path, clock)
     }
 
     /// Runs blocking work where it holds nobody up.

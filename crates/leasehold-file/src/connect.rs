@@ -4,6 +4,7 @@ use std::env;
 use std::path::Path;
 
 use leasehold_core::clock::Clock;
+use leasehold_core::doctor::Examined;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::FileBackend;
@@ -17,6 +18,20 @@ use crate::FileBackend;
 /// [`ErrorKind::Invalid`] for another scheme, a missing or relative path, a host, or an option;
 /// else as [`FileBackend::open`].
 pub fn connect(url: &StoreUrl) -> Result<FileBackend> {
+    FileBackend::open(Path::new(&path(url)?), Clock::system())
+}
+
+/// Says what can hurt locks in the directory that a URL names; makes and changes nothing. Blocks on
+/// the file system.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] as [`connect`]; [`ErrorKind::Unsupported`] on systems that the file
+/// backend does not work on.
+pub fn examine(url: &StoreUrl) -> Result<Examined> {
+    FileBackend::examine(Path::new(&path(url)?), &Clock::system())
+}
+
+fn path(url: &StoreUrl) -> Result<String> {
     let invalid = |what: String| Error::new(ErrorKind::Invalid, format!("store URL: {what}"));
     if url.scheme() != "file" {
         return Err(invalid(format!("scheme {:?} where file: is expected", url.scheme())));
@@ -32,7 +47,7 @@ pub fn connect(url: &StoreUrl) -> Result<FileBackend> {
     if !Path::new(&path).is_absolute() {
         return Err(invalid(relative(&path)));
     }
-    FileBackend::open(Path::new(&path), Clock::system())
+    Ok(path)
 }
 
 /// Why a path that does not start at the root is refused, and what to write instead.

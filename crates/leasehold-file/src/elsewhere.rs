@@ -7,6 +7,7 @@ use leasehold_core::backend::{
     Status,
 };
 use leasehold_core::clock::Clock;
+use leasehold_core::doctor::Examined;
 use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
 
 /// The file backend, which cannot be opened on this system.
@@ -28,6 +29,14 @@ impl FileBackend {
 }
 
 impl FileBackend {
+    /// Refuses.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
+        Self::open(path, clock.clone()).map(|never| match never {})
+    }
+
     /// Never called.
     ///
     /// # Errors

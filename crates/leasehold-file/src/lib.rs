@@ -25,4 +25,4 @@ mod backend;
 mod connect;
 
 pub use backend::FileBackend;
-pub use connect::connect;
+pub use connect::{connect, examine};

@@ -11,11 +11,13 @@
 mod asking;
 mod ending;
 mod line;
+mod parts;
 mod words;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+pub use parts::Parts;
 pub use words::{Answer, Ask, End, Forced, Part, Push, Renewed, State, Verdict, Waiter};
 
 use crate::{AttemptId, Now, Token};

@@ -1,6 +1,7 @@
 //! The life of one lease as its holder sees it: asked, granted, renewing, lost, released.
 
 use core::fmt;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::{Deadline, Now};
@@ -91,36 +92,63 @@ enum Phase {
 /// The driver calls [`handle_timeout`](Self::handle_timeout) when
 /// [`next_timeout`](Self::next_timeout) has come, does what the [`Step`] says, and reports what
 /// came of it. Validity is computed from the time of asking, never from that of the answer.
+///
+/// There may be very many: what follows from other fields is not kept, and times are kept as exactly
+/// as they have to be: a ttl to the millisecond, others to 33 us; whatever is rounded comes a
+/// little earlier.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    terms: Terms,
+    /// As far as the backend's word goes; of what is only asked for, when that was; of a session, when
+    /// a renewal is sent.
+    mark: Deadline,
+    /// What no renewal moves; in a box, since few have it.
+    bound: Option<Box<Bound>>,
+    /// How long before the mark a renewal is sent, or sent again because nothing was heard.
+    renew: Option<Tick>,
+    /// How long before the end of what is granted it is told as a loss, unless a renewal moves it.
+    margin: Option<Tick>,
+    terms: Packed,
     phase: Phase,
-    asked: Now,
-    /// As far as the backend's word goes; `None` = as long as the session lives.
-    granted: Option<Deadline>,
-    /// Bound that no renewal moves.
-    hard_end: Option<Deadline>,
-    /// When the end of what is granted is told as a loss, unless a renewal moves it.
-    granted_alarm: Option<Deadline>,
-    /// When a renewal is sent, or sent again because nothing was heard.
-    renew_at: Option<Deadline>,
-    failures: u32,
+    failures: u8,
+    /// As in [`Terms`].
+    session: bool,
+    /// The renewal is sent again: a step of the wall clock has been heeded already.
+    again: bool,
     /// [`Step::End`] was said.
     given_back: bool,
 }
+
+/// The times of [`Terms`] that every lease has, in a quarter of the room.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Packed {
+    ttl_ms: u32,
+    renew_after: Option<Tick>,
+}
+
+/// `max_hold`, and since when it counts.
+#[derive(Clone, Debug)]
+struct Bound {
+    asked: Now,
+    max_hold: Duration,
+}
+
+/// A time of at most 39 hours in units of 33 us; never nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tick(NonZeroU32);
 
 impl Lease {
     /// A lease that is being asked for; `now` was read before the first byte went out.
     pub fn ask(now: Now, terms: Terms) -> Self {
         Self {
-            terms,
+            mark: Deadline::after(now, Duration::ZERO),
+            bound: Bound::new(now, terms),
+            renew: None,
+            margin: None,
+            terms: Packed::new(terms),
             phase: Phase::Asked,
-            asked: now,
-            granted: None,
-            hard_end: terms.max_hold.map(|hold| Deadline::after(now, hold)),
-            granted_alarm: None,
-            renew_at: None,
             failures: 0,
+            session: terms.session,
+            again: false,
             given_back: false,
         }
     }
@@ -141,17 +169,23 @@ impl Lease {
         if self.phase != Phase::Asked {
             return Ok(());
         }
-        self.granted = until.or_else(|| self.full_term(self.asked));
-        if self.has_ended(now) {
-            return Err(TooLate);
+        let asked = self.mark;
+        if !self.session {
+            self.mark = until.unwrap_or_else(|| asked.later(self.validity()));
         }
         self.phase = Phase::Held;
+        if self.has_ended(now) {
+            (self.phase, self.mark) = (Phase::Asked, asked);
+            return Err(TooLate);
+        }
         self.set_alarm(now);
-        self.renew_at = match self.terms.renew_after {
+        self.again = false;
+        let renew_after = self.terms.renew_after.map(Tick::time);
+        self.renew_at(match renew_after {
             _ if offer => Some(Deadline::after(now, CONFIRM_AFTER.min(self.remaining(now) / 6))),
-            Some(after) => Some(Deadline::after(self.asked, jittered(after, bits))),
+            Some(after) => Some(asked.later(jittered(after, bits))),
             None => None,
-        };
+        });
         Ok(())
     }
 
@@ -160,24 +194,25 @@ impl Lease {
         if self.phase != Phase::Held || self.has_ended(now) {
             return; // A lease that has ended is never revived; the next timeout tells.
         }
-        if let Some(full) = self.full_term(sent) {
-            self.granted = Some(self.granted.map_or(full, |old| old.max(full)));
+        if !self.session {
+            self.mark = self.mark.max(Deadline::after(sent, self.validity()));
             self.set_alarm(now);
         }
-        self.failures = 0;
-        self.renew_at =
-            self.terms.renew_after.map(|after| Deadline::after(sent, jittered(after, bits)));
+        (self.failures, self.again) = (0, false);
+        let renew_after = self.terms.renew_after.map(Tick::time);
+        self.renew_at(renew_after.map(|after| Deadline::after(sent, jittered(after, bits))));
     }
 
     /// A renewal failed without a verdict (connection, time limit): try again soon.
     pub fn handle_renewal_failed(&mut self, now: Now, bits: u64) {
-        if self.phase != Phase::Held || self.renew_at.is_none() {
+        if self.phase != Phase::Held || self.renew.is_none() {
             return; // Nothing is to be renewed: a fixed lease, whose offer was confirmed.
         }
-        let bound = (self.terms.ttl / 100).saturating_mul(1 << self.failures.min(4));
+        let bound = (self.ttl() / 100).saturating_mul(1 << self.failures.min(4));
         let pause = bound.max(Duration::from_millis(1)).min(self.patience(now));
         self.failures = self.failures.saturating_add(1);
-        self.renew_at = Some(Deadline::after(now, jittered(pause, bits)));
+        self.again = true;
+        self.renew_at(Some(Deadline::after(now, jittered(pause, bits))));
     }
 
     /// The lease ended for a reason that only the driver can see.
@@ -200,16 +235,17 @@ impl Lease {
             return Step::Wait;
         }
         if self.alarm().is_some_and(|alarm| alarm.has_passed(now)) {
-            let fixed = self.terms.renew_after.is_none() && self.renew_at.is_none();
-            let bounded = self.hard_end.is_some() && self.deadline() == self.hard_end;
+            let fixed = self.terms.renew_after.is_none() && self.renew.is_none();
+            let bounded = self.hard_end().is_some() && self.deadline() == self.hard_end();
             let planned = fixed || bounded;
             return self.handle_lost(match planned {
                 true => LossReason::MaxHold,
                 false => LossReason::Expired,
             });
         }
-        if self.renew_at.is_some_and(|at| at.has_passed(now)) {
-            self.renew_at = Some(Deadline::after(now, self.patience(now)));
+        if self.renewal().is_some_and(|at| at.has_passed(now)) {
+            self.again = true;
+            self.renew_at(Some(Deadline::after(now, self.patience(now))));
             return Step::Renew;
         }
         Step::Wait
@@ -218,7 +254,7 @@ impl Lease {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` = never.
     pub fn next_timeout(&self) -> Option<Deadline> {
         match self.phase {
-            Phase::Held => earlier(self.alarm(), self.renew_at),
+            Phase::Held => earlier(self.alarm(), self.renewal()),
             Phase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline(),
             _ => None,
         }
@@ -232,15 +268,15 @@ impl Lease {
         if !self.can_pass(now, &terms) {
             return None;
         }
-        let hard_end = terms.max_hold.map(|hold| Deadline::after(now, hold));
-        Some(Self { terms, hard_end, ..self.clone() })
+        let (packed, session) = (Packed::new(terms), terms.session);
+        Some(Self { terms: packed, session, bound: Bound::new(now, terms), ..*self })
     }
 
     /// True when [`pass`](Self::pass) would give a lease.
     pub fn can_pass(&self, now: Now, terms: &Terms) -> bool {
-        let fits = (terms.ttl, terms.renew_after) == (self.terms.ttl, self.terms.renew_after);
-        let renewed = !self.terms.session && self.terms.renew_after.is_some();
-        let about_to_end = self.granted_alarm.is_none_or(|alarm| alarm.has_passed(now));
+        let fits = Packed::new(*terms) == self.terms;
+        let renewed = !self.session && self.terms.renew_after.is_some();
+        let about_to_end = self.granted_alarm().is_none_or(|alarm| alarm.has_passed(now));
         self.phase == Phase::Held && fits && renewed && !about_to_end
     }
 
@@ -272,15 +308,14 @@ impl Lease {
 
     /// The moment from which the lease is not valid any more, if there is one.
     pub fn deadline(&self) -> Option<Deadline> {
-        earlier(self.granted, self.hard_end)
+        earlier(self.granted(), self.hard_end())
     }
 
     /// When the loss will be told, unless a renewal comes through first.
     pub fn alarm(&self) -> Option<Deadline> {
-        let hard_alarm = self.hard_end.zip(self.terms.max_hold);
-        let hard_alarm =
-            hard_alarm.map(|(end, hold)| end.earlier(loss_margin(self.terms.ttl, hold)));
-        earlier(self.granted_alarm, hard_alarm)
+        let Some(bound) = &self.bound else { return self.granted_alarm() };
+        let margin = loss_margin(self.ttl(), bound.max_hold);
+        earlier(self.granted_alarm(), Some(bound.end().earlier(margin)))
     }
 
     /// Why the lease was lost, if it was.
@@ -291,31 +326,110 @@ impl Lease {
         }
     }
 
-    /// What was agreed.
-    pub fn terms(&self) -> &Terms {
-        &self.terms
+    /// What was agreed, a ttl to the millisecond.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            ttl: self.ttl(),
+            renew_after: self.terms.renew_after.map(Tick::time),
+            max_hold: self.bound.as_ref().map(|bound| bound.max_hold),
+            session: self.session,
+        }
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(self.terms.ttl_ms.into())
+    }
+
+    /// How long a grant is valid from the time of asking.
+    fn validity(&self) -> Duration {
+        self.ttl().saturating_sub(drift(self.ttl()))
+    }
+
+    /// As far as the backend's word goes; `None` as long as the session lives, and before it is said.
+    fn granted(&self) -> Option<Deadline> {
+        (!self.session && self.phase != Phase::Asked).then_some(self.mark)
+    }
+
+    /// Bound that no renewal moves.
+    fn hard_end(&self) -> Option<Deadline> {
+        self.bound.as_ref().map(|bound| bound.end())
+    }
+
+    /// When the end of what is granted is told as a loss, unless a renewal moves it.
+    fn granted_alarm(&self) -> Option<Deadline> {
+        let margin = self.margin.map_or(Duration::ZERO, Tick::time);
+        self.granted().map(|end| end.earlier(margin))
+    }
+
+    /// When a renewal is sent.
+    fn renewal(&self) -> Option<Deadline> {
+        let before = self.renew?.time();
+        let at = if self.session { self.mark } else { self.mark.earlier(before) };
+        // The mark has the wall clock as it was when it was granted.
+        Some(if self.again { at.by_steady() } else { at })
+    }
+
+    fn renew_at(&mut self, at: Option<Deadline>) {
+        if let Some(at) = at.filter(|_| self.session) {
+            self.mark = at;
+        }
+        let before = |at: Deadline| self.mark.steady_ns().saturating_sub(at.steady_ns());
+        self.renew = at.map(|at| Tick::at_least(Duration::from_nanos(before(at))));
     }
 
     fn has_ended(&self, now: Now) -> bool {
         self.deadline().is_some_and(|deadline| deadline.has_passed(now))
     }
 
-    fn full_term(&self, sent: Now) -> Option<Deadline> {
-        let ttl = self.terms.ttl;
-        (!self.terms.session).then(|| Deadline::after(sent, ttl.saturating_sub(drift(ttl))))
-    }
-
     fn set_alarm(&mut self, now: Now) {
-        self.granted_alarm = self
-            .granted
-            .map(|deadline| deadline.earlier(loss_margin(self.terms.ttl, deadline.remaining(now))));
+        let left = self.granted().map_or(Duration::ZERO, |deadline| deadline.remaining(now));
+        self.margin = Some(Tick::at_least(loss_margin(self.ttl(), left)));
     }
 
     /// How long an unanswered renewal is waited for before it is sent again: a sixth of the ttl,
     /// and a third of what is left of an offer.
     fn patience(&self, now: Now) -> Duration {
         let left = self.deadline().map_or(Duration::MAX, |deadline| deadline.remaining(now));
-        (self.terms.ttl / 6).min(left / 3).max(Duration::from_millis(1))
+        (self.ttl() / 6).min(left / 3).max(Duration::from_millis(1))
+    }
+}
+
+impl Packed {
+    fn new(terms: Terms) -> Self {
+        let ttl_ms = u32::try_from(terms.ttl.as_millis()).unwrap_or(u32::MAX);
+        Self { ttl_ms, renew_after: terms.renew_after.map(Tick::at_most) }
+    }
+}
+
+impl Bound {
+    fn new(asked: Now, terms: Terms) -> Option<Box<Self>> {
+        terms.max_hold.map(|max_hold| Box::new(Self { asked, max_hold }))
+    }
+
+    fn end(&self) -> Deadline {
+        Deadline::after(self.asked, self.max_hold)
+    }
+}
+
+impl Tick {
+    /// A power of two.
+    const NS: u128 = 1 << 15;
+
+    fn at_most(time: Duration) -> Self {
+        Self::of(time.as_nanos() / Self::NS)
+    }
+
+    fn at_least(time: Duration) -> Self {
+        Self::of(time.as_nanos().div_ceil(Self::NS))
+    }
+
+    fn of(ticks: u128) -> Self {
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+        Self(NonZeroU32::new(ticks).unwrap_or(NonZeroU32::MIN))
+    }
+
+    fn time(self) -> Duration {
+        Duration::from_nanos(u64::from(self.0.get()) << 15)
     }
 }
 

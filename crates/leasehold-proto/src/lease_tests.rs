@@ -51,6 +51,19 @@ fn loss_is_told_before_the_deadline_and_for_good() {
 }
 
 #[test]
+fn a_step_of_the_wall_clock_is_heeded_once() {
+    let mut lease = granted(renewed(30_000));
+    let stepped = |at: Now| Now { wall_ns: at.wall_ns + 15_000_000_000, ..at };
+    assert_eq!(lease.handle_timeout(stepped(at(2_000))), Step::Renew, "as much may have passed");
+    assert_eq!(lease.handle_timeout(stepped(at(2_000))), Step::Wait);
+    assert_eq!(lease.handle_timeout(stepped(at(6_000))), Step::Wait);
+    assert_eq!(lease.handle_timeout(stepped(at(7_000))), Step::Renew, "nobody has answered");
+    lease.handle_renewed(stepped(at(7_000)), stepped(at(7_010)), 0);
+    assert_eq!(lease.handle_timeout(stepped(at(16_999))), Step::Wait);
+    assert_eq!(lease.handle_timeout(stepped(at(17_001))), Step::Renew);
+}
+
+#[test]
 fn an_unanswered_renewal_is_sent_again_and_any_answer_counts_from_its_own_send() {
     let mut lease = granted(renewed(6_000));
     assert_eq!(lease.handle_timeout(at(2_000)), Step::Renew);
@@ -122,6 +135,31 @@ fn a_session_has_no_deadline_but_is_looked_after() {
     assert_eq!(lease.handle_timeout(at(1 << 40)), Step::Renew);
     assert_eq!(lease.handle_lost(LossReason::NotOwner), Step::Lost(LossReason::NotOwner));
     assert_eq!(lease.remaining(at(1 << 40)), Duration::ZERO);
+}
+
+#[test]
+fn what_is_rounded_comes_a_little_earlier() {
+    let ttl = Duration::from_nanos(10_000_999_999);
+    let lease = granted(Terms { ttl, renew_after: Some(ttl / 3), ..renewed(0) });
+    let (valid, renewal) = (ttl - drift(ttl), lease.next_timeout().unwrap().steady_ns());
+    let remaining = lease.remaining(at(0));
+    assert!(remaining <= valid && remaining + ms(1) > valid, "{remaining:?} of {valid:?}");
+    let asked = (ttl / 3).as_nanos() as u64;
+    assert!(renewal <= asked && renewal + 100_000 > asked, "{renewal} of {asked}");
+    let alarm = lease.alarm().unwrap().remaining(at(0));
+    let margin = loss_margin(ttl, valid);
+    assert!(alarm <= valid - margin && alarm + ms(2) > valid - margin, "{alarm:?}");
+}
+
+#[test]
+fn a_session_whose_renewals_fail_is_looked_after_without_a_rush() {
+    let mut lease = granted(Terms { session: true, ..renewed(3_000) });
+    for hours in 1..100 {
+        let now = at(hours * 3_600_000);
+        assert_eq!(lease.handle_timeout(now), Step::Renew);
+        lease.handle_renewal_failed(now, 0);
+        assert!(lease.next_timeout().unwrap().steady_ns() > now.steady_ns);
+    }
 }
 
 #[test]

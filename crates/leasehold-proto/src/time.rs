@@ -1,5 +1,7 @@
 //! Points in time as the machines see them: a reading of two clocks, and a deadline on both.
 
+use core::fmt;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 /// One reading of the clock: a steady one that counts suspend, and the wall clock beside it.
@@ -19,9 +21,11 @@ pub struct Now {
 /// A wall clock that jumps back therefore changes nothing, and one that jumps forward costs at
 /// worst an early loss. The steady clock alone would miss time on machines where it stops in a
 /// virtual machine's snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Deadline {
-    steady_ns: u64,
+    /// From the point on the steady clock to the clock's last: never zero, so that an
+    /// `Option<Deadline>` takes no more room.
+    steady_left: NonZeroU64,
     wall_ns: u64,
 }
 
@@ -41,57 +45,68 @@ impl Deadline {
     /// The moment `after` later than `now`.
     pub fn after(now: Now, after: Duration) -> Self {
         let ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            steady_ns: now.steady_ns.saturating_add(ns),
-            wall_ns: now.wall_ns.saturating_add(ns),
-        }
+        Self::at(now.steady_ns.saturating_add(ns), now.wall_ns.saturating_add(ns))
+    }
+
+    /// The same moment moved towards the future.
+    pub fn later(self, by: Duration) -> Self {
+        let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        Self::at(self.steady_ns().saturating_add(ns), self.wall_ns.saturating_add(ns))
     }
 
     /// The same moment moved towards the past.
     pub fn earlier(self, by: Duration) -> Self {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            steady_ns: self.steady_ns.saturating_sub(ns),
-            wall_ns: self.wall_ns.saturating_sub(ns),
-        }
+        Self::at(self.steady_ns().saturating_sub(ns), self.wall_ns.saturating_sub(ns))
+    }
+
+    /// The same by the steady clock alone: no step of the wall clock brings it nearer.
+    pub(crate) fn by_steady(self) -> Self {
+        Self { wall_ns: u64::MAX, ..self }
     }
 
     /// Time left by the clock that is further ahead; zero once the deadline has passed.
     pub fn remaining(self, now: Now) -> Duration {
-        let steady = self.steady_ns.saturating_sub(now.steady_ns);
+        let steady = self.steady_ns().saturating_sub(now.steady_ns);
         let wall = self.wall_ns.saturating_sub(now.wall_ns);
         Duration::from_nanos(steady.min(wall))
     }
 
     /// True when either clock has reached the deadline.
     pub fn has_passed(self, now: Now) -> bool {
-        now.steady_ns >= self.steady_ns || now.wall_ns >= self.wall_ns
+        now.steady_ns >= self.steady_ns() || now.wall_ns >= self.wall_ns
     }
 
     /// The earlier of two, clock by clock.
     pub fn min(self, other: Self) -> Self {
-        Self {
-            steady_ns: self.steady_ns.min(other.steady_ns),
-            wall_ns: self.wall_ns.min(other.wall_ns),
-        }
+        Self::at(self.steady_ns().min(other.steady_ns()), self.wall_ns.min(other.wall_ns))
     }
 
     /// The later of two, clock by clock.
     pub fn max(self, other: Self) -> Self {
-        Self {
-            steady_ns: self.steady_ns.max(other.steady_ns),
-            wall_ns: self.wall_ns.max(other.wall_ns),
-        }
+        Self::at(self.steady_ns().max(other.steady_ns()), self.wall_ns.max(other.wall_ns))
     }
 
     /// Position on the steady clock, for ordering timers.
     pub fn steady_ns(self) -> u64 {
-        self.steady_ns
+        u64::MAX - self.steady_left.get()
     }
 
     /// Position on the wall clock in whole milliseconds since the Unix epoch.
     pub fn unix_ms(self) -> u64 {
         self.wall_ns / 1_000_000
+    }
+
+    fn at(steady_ns: u64, wall_ns: u64) -> Self {
+        let steady_left = NonZeroU64::new(u64::MAX - steady_ns).unwrap_or(NonZeroU64::MIN);
+        Self { steady_left, wall_ns }
+    }
+}
+
+impl fmt::Debug for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Deadline");
+        out.field("steady_ns", &self.steady_ns()).field("wall_ns", &self.wall_ns).finish()
     }
 }
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
-use percent_encoding::percent_decode_str;
+use leasehold_core::{Error, Result, StoreUrl};
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
@@ -12,7 +11,7 @@ use redis::{
 };
 
 /// Options that a URL may have.
-const OPTIONS: &[&str] =
+pub(crate) const OPTIONS: &[&str] =
     &["db", "password-file", "prefix", "tls-ca", "tls-cert", "tls-key", "user"];
 
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -62,7 +61,10 @@ impl Address {
             invalid("no hosts; write redlock://one:6379,two:6379,three:6379".into())
         })?;
         let mut nodes: Vec<(String, ConnectionAddr, Login)> = Vec::new();
-        for text in places.split(',') {
+        for (at, text) in places.split(',').enumerate() {
+            if text.is_empty() {
+                return Err(invalid(format!("host number {} is empty; a comma too many?", at + 1)));
+            }
             let (addr, mut login) = network(tls, &format!("//{text}"))?;
             if login.db.is_some() {
                 return Err(invalid("a database stands after the last host, for all".into()));
@@ -85,6 +87,11 @@ impl Address {
     }
 }
 
+/// Whether connections of this scheme use TLS.
+pub(crate) fn is_tls(scheme: &str) -> bool {
+    scheme.starts_with("rediss") || scheme == "redlocks"
+}
+
 /// A host and port in one way of writing.
 fn shown(addr: &ConnectionAddr) -> String {
     match addr {
@@ -97,7 +104,7 @@ fn shown(addr: &ConnectionAddr) -> String {
 }
 
 /// The database after the last host, if there is one.
-fn split_db(place: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_db(place: &str) -> (&str, Option<&str>) {
     let from = place.rfind('@').map_or(2, |at| at + 1);
     match place.get(from..).and_then(|last| last.find('/')) {
         Some(at) => {
@@ -109,22 +116,27 @@ fn split_db(place: &str) -> (&str, Option<&str>) {
 }
 
 /// What the options say, for each server that a URL names.
-struct Common {
-    prefix: String,
-    user: Option<String>,
-    password_file: Option<String>,
-    db: Option<String>,
-    certificates: Option<TlsCertificates>,
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) prefix: String,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<String>,
+    pub(crate) db: Option<String>,
+    pub(crate) certificates: Option<TlsCertificates>,
 }
 
 impl Common {
-    fn take(url: &mut StoreUrl) -> Result<Self> {
+    pub(crate) fn take(url: &mut StoreUrl) -> Result<Self> {
         let prefix = url.take("prefix").unwrap_or_else(|| "leasehold".to_owned());
         if prefix.is_empty() || prefix.contains(['{', '}']) {
             return Err(invalid(format!("prefix {prefix:?}; braces and nothing are not allowed")));
         }
         let certificates = certificates(url)?;
-        let tls = matches!(url.scheme(), "rediss" | "redlocks");
+        let tls = is_tls(url.scheme());
+        if tls {
+            // With two providers in a build, as other engines bring them, none is the default.
+            rustls::crypto::ring::default_provider().install_default().ok();
+        }
         if certificates.is_some() && !tls {
             return Err(invalid(
                 "tls-ca, tls-cert and tls-key go with rediss: and redlocks:".into(),
@@ -135,7 +147,12 @@ impl Common {
         Ok(Self { prefix, user, password_file, db, certificates })
     }
 
-    fn address(&self, addr: ConnectionAddr, login: Login, place: String) -> Result<Address> {
+    pub(crate) fn address(
+        &self,
+        addr: ConnectionAddr,
+        login: Login,
+        place: String,
+    ) -> Result<Address> {
         let mut redis = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
@@ -143,7 +160,7 @@ impl Common {
         if let Some(user) = self.user.as_ref().or(login.user.as_ref()) {
             redis = redis.set_username(user);
         }
-        if let Some(password) = password(self.password_file.as_deref(), login.password)? {
+        if let Some(password) = StoreUrl::password(self.password_file.as_deref(), login.password)? {
             redis = redis.set_password(password);
         }
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
@@ -167,10 +184,18 @@ impl Common {
 }
 
 #[derive(Clone, Default)]
-struct Login {
-    user: Option<String>,
-    password: Option<String>,
-    db: Option<String>,
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) db: Option<String>,
+}
+
+impl Login {
+    /// `user[:password]`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let (user, password) = StoreUrl::login(text)?;
+        Ok(Self { user, password, db: None })
+    }
 }
 
 /// `//[user[:password]@]host[:port][/db]`.
@@ -183,51 +208,21 @@ fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
         None => (None, rest),
     };
     let (host, db) = rest.split_once('/').unwrap_or((rest, ""));
-    let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
-        None => (None, None),
-        Some((user, password)) => (decoded(user)?, decoded(password)?),
-    };
-    let (host, port) = host_and_port(host)?;
+    let login = login.map(Login::parse).transpose()?.unwrap_or_default();
+    let (host, port) = host_and_port(host, 6379)?;
     let addr = match tls {
         true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
         false => ConnectionAddr::Tcp(host, port),
     };
-    Ok((addr, Login { user, password, db: (!db.is_empty()).then(|| db.to_owned()) }))
+    Ok((addr, Login { db: (!db.is_empty()).then(|| db.to_owned()), ..login }))
 }
 
 /// `host`, `host:port`, `[::1]:port`.
-fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest
-                .split_once(']')
-                .ok_or_else(|| invalid("an address that begins with [ has no ]".into()))?;
-            (host, port.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = match port {
-        None => 6379,
-        Some(port) => {
-            port.parse().map_err(|_| invalid("the port is not a number from 1 to 65535".into()))?
-        }
-    };
-    if host.is_empty() {
-        return Err(invalid("no host; write redis://host:6379".into()));
+pub(crate) fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
+    match StoreUrl::host_and_port(text)? {
+        (host, _) if host.is_empty() => Err(invalid("no host; write redis://host:6379".into())),
+        (host, port) => Ok((host, port.unwrap_or(default))),
     }
-    Ok((host.to_owned(), port))
-}
-
-fn decoded(text: &str) -> Result<Option<String>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let text = percent_decode_str(text).decode_utf8();
-    text.map(|text| Some(text.into_owned()))
-        .map_err(|_| invalid("user or password has percent-escapes that are not UTF-8".into()))
 }
 
 fn database(db: Option<&String>) -> Result<i64> {
@@ -241,44 +236,29 @@ fn database(db: Option<&String>) -> Result<i64> {
     }
 }
 
-fn password(file: Option<&str>, given: Option<String>) -> Result<Option<String>> {
-    let Some(file) = file else { return Ok(given) };
-    if given.is_some() {
-        return Err(invalid("a password and a password-file; set one".into()));
-    }
-    let text = read(file, "password-file")?;
-    let text = String::from_utf8(text)
-        .map_err(|_| invalid(format!("password-file {file:?} is not UTF-8")))?;
-    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
-}
-
 fn certificates(url: &mut StoreUrl) -> Result<Option<TlsCertificates>> {
     let (ca, cert, key) = (url.take("tls-ca"), url.take("tls-cert"), url.take("tls-key"));
     let client_tls = match (cert, key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some(ClientTlsConfig {
-            client_cert: read(&cert, "tls-cert")?,
-            client_key: read(&key, "tls-key")?,
+            client_cert: StoreUrl::read("tls-cert", &cert)?,
+            client_key: StoreUrl::read("tls-key", &key)?,
         }),
         _ => return Err(invalid("tls-cert and tls-key go together; one is missing".into())),
     };
-    let root_cert = ca.map(|ca| read(&ca, "tls-ca")).transpose()?;
+    let root_cert = ca.map(|ca| StoreUrl::read("tls-ca", &ca)).transpose()?;
     Ok((client_tls.is_some() || root_cert.is_some())
         .then_some(TlsCertificates { client_tls, root_cert }))
 }
 
-fn read(path: &str, option: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
-    })
-}
-
-fn invalid(what: String) -> Error {
-    Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
+pub(crate) fn invalid(what: String) -> Error {
+    StoreUrl::invalid(what)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Address> {

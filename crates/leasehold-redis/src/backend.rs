@@ -1,11 +1,12 @@
-//! The `Backend` trait over one link.
+//! The `Backend` trait over a route to the servers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Renewal, Renewed, Status,
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, Grant, LeaseKind,
+    Mode, Renewal, Renewed, Status,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Now, Result, Token};
@@ -13,13 +14,13 @@ use redis::Value;
 
 use crate::error::strange;
 use crate::key::Keys;
-use crate::link::Link;
 use crate::push::{self, Pushes, Waiters};
+use crate::replication::Replicas;
 use crate::reply::{self, Reply};
 use crate::request::{self, Request, What};
 use crate::scan::Scan;
 use crate::status::status;
-use crate::supervisor::Order;
+use crate::topology::Route;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -29,7 +30,8 @@ const READ: usize = 250;
 /// One client's connection to a Redis server.
 #[derive(Debug)]
 pub struct RedisBackend {
-    link: Link,
+    route: Route,
+    replicas: Option<Replicas>,
     keys: Keys,
     place: String,
     clock: Clock,
@@ -39,37 +41,47 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    pub(crate) fn new(link: Link, keys: Keys, place: String, clock: Clock) -> Self {
+    pub(crate) fn new(
+        route: Route,
+        push: bool,
+        replicas: Option<Replicas>,
+        keys: Keys,
+        place: String,
+        clock: Clock,
+    ) -> Self {
         let mut capability = Capability::new("redis", LeaseKind::Ttl);
-        capability.ordered = true;
-        capability.push = true;
+        (capability.ordered, capability.push) = (push, push);
+        capability.unfair = push;
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
         capability.list = true;
         capability.force_release = true;
-        // As long to be sent, and as long again to be answered.
-        capability.answers_within = Some(2 * LIMITS.1);
+        // As long to be sent, and as long again to be answered; a grant that replicas do not have is
+        // given back besides.
+        let calls = if replicas.is_some() { 5 } else { 2 };
+        capability.answers_within = Some(calls * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
-        Self { link, keys, place, clock, capability, waiters, client }
+        Self { route, replicas, keys, place, clock, capability, waiters, client }
     }
 
     /// Waits until our channel is subscribed; what is left of the limit.
     async fn subscribed(&self, limit: Duration) -> Result<Duration> {
-        if self.link.is_subscribed() {
+        if self.route.is_subscribed() {
             return Ok(limit);
         }
         let until = Deadline::after(self.clock.now(), limit);
-        self.link.subscribed(limit).await?;
+        self.route.subscribed(limit).await?;
         Ok(until.remaining(self.clock.now()))
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Answer> {
+    async fn ask(&self, mut ask: Ask) -> Result<Answer> {
         if ask.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
         request::ask_fits(&ask)?;
         let mut limit = limit(ask.ttl);
+        ask.wait &= self.is_heard();
         let (attempt, wait) = (ask.attempt, ask.wait);
         let mut new = false;
         if wait {
@@ -77,8 +89,15 @@ impl RedisBackend {
             new = self.waiters.enter(&ask);
         }
         let sent = self.clock.now();
-        match self.link.send(Request { what: What::Ask(ask), limit }).await {
-            Ok(Reply { answer: Some(answer), .. }) => Ok(self.note(attempt, wait, sent, answer)),
+        let secured = self.replicas.as_ref().map(|replicas| (replicas, ask.name.clone(), ask.ttl));
+        match self.route.send(&self.keys, Request { what: What::Ask(ask), limit }).await {
+            Ok(Reply { answer: Some(answer), .. }) => {
+                let answer = self.note(attempt, wait, sent, answer);
+                if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
+                    self.secure(replicas, name, attempt, *grant, ttl).await?;
+                }
+                Ok(answer)
+            }
             Ok(Reply { answer: None, .. }) => Err(strange("no answer to an ask")),
             Err(error) => {
                 // Certainly not queued, and nobody will end it.
@@ -98,15 +117,55 @@ impl RedisBackend {
         sent: Now,
         (answer, server_us): (Answer, Option<u64>),
     ) -> Answer {
+        let answer = match answer {
+            // By the client's own schedule: nobody says when the lease has been let go.
+            Answer::Busy { .. } if !self.is_heard() => Answer::Busy { ask_again: None },
+            answer => answer,
+        };
         match server_us {
-            Some(server_us) => self.waiters.refer(attempt, sent, server_us),
+            // Where replicas must have it, whoever is pushed to, asks.
+            Some(server_us) if self.replicas.is_none() => {
+                self.waiters.refer(attempt, sent, server_us);
+            }
+            Some(_) => {}
             None if wait => self.waiters.leave(attempt),
             None => {}
         }
         answer
     }
 
-    async fn end(&self, end: End) -> Result<Ended> {
+    /// Has a grant acknowledged by replicas, or gives it back.
+    async fn secure(
+        &self,
+        replicas: &Replicas,
+        name: Name,
+        attempt: AttemptId,
+        grant: Grant,
+        ttl: Duration,
+    ) -> Result<()> {
+        let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
+        let base = Some(grant.tokens.base());
+        let (suspect, keep, then) = (false, None, None);
+        let end = End { name, attempt, base, last: base, suspect, keep, then };
+        let request = Request { what: What::End(end, None), limit: LIMITS.1 };
+        match self.route.send(&self.keys, request).await {
+            Ok(_) => Err(error),
+            // Then it is the caller's to end.
+            Err(unknown) => {
+                Err(Error::new(ErrorKind::Unavailable, error.to_string()).with_source(unknown))
+            }
+        }
+    }
+
+    /// Whether we are pushed to. If not, nobody may wait in the queue: the client asks again.
+    fn is_heard(&self) -> bool {
+        self.capability.push && !self.route.is_mute()
+    }
+
+    async fn end(&self, mut end: End) -> Result<Ended> {
+        if let Some(ask) = &mut end.then {
+            ask.wait &= self.is_heard();
+        }
         let then = end.then.as_deref();
         if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
@@ -118,25 +177,43 @@ impl RedisBackend {
             limit = self.subscribed(limit).await?;
             self.waiters.enter(ask);
         }
+        let secured = self.replicas.as_ref().zip(then.map(|ask| (ask.name.clone(), ask.ttl)));
         let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
+        let ended = end.attempt;
         // Whoever was granted the lease does not stand in the queue, unless an ask is still on its way.
         let queued = (end.base.is_none() || end.suspect).then_some(end.attempt);
         let member = queued.and_then(|attempt| self.waiters.member(attempt));
-        let reply = self.link.send(Request { what: What::End(end, member), limit }).await?;
+        let request = Request { what: What::End(end, member), limit };
+        let reply = self.route.send(&self.keys, request).await?;
         if let Some(attempt) = queued {
             self.waiters.leave(attempt);
         }
+        if let Some(replicas) = &self.replicas {
+            replicas.forget(ended);
+        }
         let answered = then.zip(reply.answer);
-        let then =
-            answered.map(|((attempt, wait, sent), answer)| self.note(attempt, wait, sent, answer));
-        Ok(Ended { verdict: reply.verdict, then })
+        let mut then = answered.map(|((attempt, wait, sent), answer)| {
+            (attempt, self.note(attempt, wait, sent, answer))
+        });
+        if let (Some((attempt, answer)), Some((replicas, (name, ttl)))) = (&mut then, secured)
+            && let Answer::Granted(grant) = *answer
+        {
+            match self.secure(replicas, name, *attempt, grant, ttl).await {
+                // Another attempt is to be made: it hears the reason itself.
+                Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
+                secured => secured?,
+            }
+        }
+        Ok(Ended { verdict: reply.verdict, then: then.map(|(_, answer)| answer) })
     }
 
+    /// Renews those that may stand in one call.
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
         leases.iter().try_for_each(|lease| request::fits("ttl", lease.ttl))?;
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
-        let command = request::renewals(self.link.scripts().renew.hash(), &self.keys, leases);
-        match self.link.run(&command, limit(shortest)).await? {
+        let command = request::renewals(self.route.scripts().renew.hash(), &self.keys, leases);
+        let Some(first) = leases.first() else { return Ok(Vec::new()) };
+        match self.route.run(&self.keys.of(&first.name), &command, limit(shortest)).await? {
             Value::BulkString(all) if all == b"R" => {
                 Ok(leases.iter().map(|_| Ok(Renewed::Renewed)).collect())
             }
@@ -152,21 +229,44 @@ impl RedisBackend {
         }
     }
 
-    async fn status_of(&self, names: Vec<Name>) -> Result<Vec<Result<Status>>> {
+    /// Renews leases that are not kept together, each group of them on its own.
+    async fn renew_apart(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
+        let groups = self.route.together(&self.keys, leases.iter().map(|lease| &lease.name));
+        let renewing = groups.iter().map(|group| async move {
+            let leases: Vec<Renewal> = group.iter().map(|&number| leases[number].clone()).collect();
+            self.renew_batch(&leases).await
+        });
+        let mut answers: Vec<Result<Renewed>> = Vec::new();
+        answers.resize_with(leases.len(), || Err(strange("no answer to a renewal")));
+        for (group, renewed) in groups.iter().zip(join_all(renewing).await) {
+            match renewed {
+                Ok(renewed) => group.iter().zip(renewed).for_each(|(&at, one)| answers[at] = one),
+                Err(error) => group.iter().for_each(|&at| answers[at] = Err(error.clone())),
+            }
+        }
+        answers
+    }
+
+    /// Reads the records of those that may stand in one call.
+    async fn statuses(&self, names: &[Name]) -> Result<Vec<Result<Status>>> {
         let keys: Vec<String> = names.iter().map(|name| self.keys.of(name)).collect();
-        let refs: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let script = &self.link.scripts().status;
-        let Value::Array(answers) = self.link.call(script, &refs, &[], LIMITS.1).await? else {
+        let Some(first) = keys.first() else { return Ok(Vec::new()) };
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.route.scripts().status.hash()).arg(keys.len()).arg(&keys);
+        let Value::Array(answers) = self.route.run(first, &command, LIMITS.1).await? else {
             return Err(strange("status is not an array"));
         };
-        let each = names.into_iter().zip(&keys).zip(answers.chunks(4));
-        Ok(each.map(|((name, key), answers)| status(name, key, answers)).collect())
+        let each = names.iter().zip(&keys).zip(answers.chunks(4));
+        Ok(each.map(|((name, key), answers)| status(name.clone(), key, answers)).collect())
     }
 
     async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {
         let mut scan = Scan::new(&self.keys, prefix);
-        while let Some(command) = scan.next() {
-            scan.take(self.link.command(&command, LIMITS.1).await?)?;
+        for link in self.route.all()? {
+            scan.begin();
+            while let Some(command) = scan.next() {
+                scan.take(link.command(&command, LIMITS.1).await?)?;
+            }
         }
         Ok(scan.names())
     }
@@ -195,7 +295,11 @@ impl Backend for RedisBackend {
             clock: self.clock.clone(),
             events,
         };
-        self.link.order(Order::Subscribe(push::channel(client), Arc::new(pushes)));
+        self.route.subscribe(push::channel(client), Arc::new(pushes));
+    }
+
+    fn replicas(&self, attempt: AttemptId) -> Option<usize> {
+        self.replicas.as_ref()?.of(attempt)
     }
 
     fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
@@ -204,6 +308,9 @@ impl Backend for RedisBackend {
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         Box::pin(async move {
+            if let Route::Cluster(_) = self.route {
+                return self.renew_apart(leases).await;
+            }
             match self.renew_batch(leases).await {
                 Ok(answers) => answers,
                 Err(error) => leases.iter().map(|_| Err(error.clone())).collect(),
@@ -217,7 +324,7 @@ impl Backend for RedisBackend {
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         Box::pin(async move {
-            let statuses = self.status_of(vec![name.clone()]).await?;
+            let statuses = self.statuses(std::slice::from_ref(name)).await?;
             statuses.into_iter().next().unwrap_or_else(|| Err(strange("no status")))
         })
     }
@@ -228,11 +335,17 @@ impl Backend for RedisBackend {
             names.truncate(limit);
             let mut listed = Vec::new();
             for page in names.chunks(READ) {
-                // Keys of somebody else under our prefix are no locks.
-                listed.extend(
-                    self.status_of(page.to_vec()).await?.into_iter().filter_map(Result::ok),
-                );
+                let groups = self.route.together(&self.keys, page.iter());
+                let names = |group: &Vec<usize>| -> Vec<Name> {
+                    group.iter().map(|&number| page[number].clone()).collect()
+                };
+                let groups: Vec<Vec<Name>> = groups.iter().map(names).collect();
+                for statuses in join_all(groups.iter().map(|group| self.statuses(group))).await {
+                    // Keys of somebody else under our prefix are no locks.
+                    listed.extend(statuses?.into_iter().filter_map(Result::ok));
+                }
             }
+            listed.sort_by(|one, next| one.name.cmp(&next.name));
             Ok(listed)
         })
     }
@@ -241,8 +354,9 @@ impl Backend for RedisBackend {
         Box::pin(async move {
             let key = self.keys.of(name);
             let token = format!("{:016}", token.get());
-            let script = &self.link.scripts().force_release;
-            match self.link.call(script, &[&key], &[&token], LIMITS.1).await? {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key).arg(token);
+            match self.route.run(&key, &command, LIMITS.1).await? {
                 Value::BulkString(answer) => match answer.as_slice() {
                     b"E" => Ok(Forced::Ended),
                     b"N" => Ok(Forced::NotHeld),

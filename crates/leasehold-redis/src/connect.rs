@@ -7,12 +7,14 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use tokio::sync::mpsc;
 
-use crate::address::Address;
 use crate::backend::RedisBackend;
 use crate::key::Keys;
 use crate::link::Link;
+use crate::mute;
+use crate::replication::Replicas;
 use crate::script::Scripts;
 use crate::supervisor::Supervisor;
+use crate::topology::{Cluster, Route, Store, What};
 
 /// How long the first look at the server may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -24,9 +26,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// | `redis://[user[:password]@]host[:port][/db]` | over TCP |
 /// | `rediss://…` | over TLS; `tls-ca=FILE`, `tls-cert=FILE`, `tls-key=FILE` (PEM) |
 /// | `redis+unix:/path/to/socket` | over a unix socket; `db=N`, `user=NAME` |
+/// | `redis+cluster://[user[:password]@]host[:port],...`, `rediss+cluster://` | the masters of a cluster, found by asking any of its nodes |
+/// | `redis+sentinel://[user[:password]@]host[:port],.../NAME`, `rediss+sentinel://` | the master that sentinels name; `sentinel-user`, `sentinel-password-file`, `sentinel-tls=off` |
 ///
 /// With `password-file=FILE` the password does not stand in the URL; `prefix=TEXT` is what keys
-/// begin with (default `leasehold`).
+/// begin with (default `leasehold`). With `replicas=K` or `replicas=majority` so many replicas must
+/// have acknowledged a grant, or the acquire is refused.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when the
@@ -39,22 +44,61 @@ pub async fn connect(url: StoreUrl) -> Result<RedisBackend> {
 
 /// The same by another clock.
 pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBackend> {
-    let address = Address::parse(url)?;
+    let store = Store::parse(url.clone())?;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: connect inside one"));
     }
-    let keys = Keys::new(&address.prefix);
-    let scripts = Arc::new(Scripts::new());
-    let (orders, receiver) = mpsc::unbounded_channel();
-    let live = Supervisor::start(address.client, scripts.clone(), clock.clone(), receiver).await?;
-    let link = Link::new(live, orders, scripts, keys.clone(), clock.clone());
-    look(&link).await?;
-    Ok(RedisBackend::new(link, keys, address.place, clock))
+    let keys = Keys::new(&store.prefix);
+    // Who reads the error may know several servers.
+    let named = |error: Error| {
+        let message = format!("server {}: {}", store.place, error.message());
+        Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)
+    };
+    let route = open(store.what, &keys, &clock).await.map_err(named)?;
+    let replicas = match store.replicas {
+        None => None,
+        Some(policy) => {
+            let route = open(Store::parse(url)?.what, &keys, &clock).await?;
+            policy.needs(route.replicas(&keys.node()).await?)?;
+            Some(Replicas::new(policy, route, keys.clone()))
+        }
+    };
+    let mut push = true;
+    for link in route.all()? {
+        // One that is away is no reason to do without; those that are there say the same.
+        if let Ok(mut live) = link.live() {
+            let trying = mute::may_subscribe(&mut live.connection);
+            push &= tokio::time::timeout(LIMIT, trying).await.unwrap_or(Ok(true))?;
+        }
+    }
+    Ok(RedisBackend::new(route, push, replicas, keys, store.place, clock))
 }
 
-/// The right to push is needed only when somebody waits; better to hear of it now.
-async fn look(link: &Link) -> Result<()> {
+/// Makes the connections.
+async fn open(what: What, keys: &Keys, clock: &Clock) -> Result<Route> {
+    let scripts = Arc::new(Scripts::new());
+    let source = match what {
+        What::One(source) => source,
+        What::Cluster(seeds) => {
+            let cluster = Cluster::start(seeds, keys.clone(), scripts, clock.clone());
+            return Ok(Route::Cluster(cluster.await?));
+        }
+    };
+    let (orders, receiver) = mpsc::unbounded_channel();
+    let sentinels = source.sentinels();
+    let starting = Supervisor::start(source, scripts.clone(), clock.clone(), receiver);
+    let link = Link::new(starting.await?, orders, scripts, keys.clone(), clock.clone());
+    look(&link).await?;
+    Ok(Route::One(link, sentinels))
+}
+
+/// The right to push is needed only when somebody waits; better to hear of it now. A proxy that does
+/// not know the command is none of its business: scripts publish behind it.
+pub(crate) async fn look(link: &Link) -> Result<()> {
     let mut publish = redis::cmd("PUBLISH");
     publish.arg("leasehold:c:0000000000000000").arg("");
-    link.command(&publish, LIMIT).await.map(drop)
+    match link.command(&publish, LIMIT).await {
+        Err(error) if !error.to_string().to_lowercase().contains("unknown command") => Err(error),
+        _ => Ok(()),
+    }
 }

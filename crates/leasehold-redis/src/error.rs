@@ -101,6 +101,13 @@ pub(crate) fn is_demoted(error: &Error) -> bool {
     answer.and_then(RedisError::code) == Some("READONLY")
 }
 
+/// True when the connection has ended.
+pub(crate) fn is_dropped(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let cause = source.and_then(|source| source.downcast_ref::<RedisError>());
+    cause.is_some_and(RedisError::is_connection_dropped)
+}
+
 /// There is no connection at the moment, and why none could be made, if that was tried.
 pub(crate) fn no_connection(cause: Option<&Error>) -> Error {
     let mut what = "no connection to the server at the moment; reconnecting".to_owned();

@@ -2,10 +2,13 @@
 
 use leasehold_core::{Result, StoreUrl};
 
-use crate::address::Address;
+use redis::Client;
+
 use crate::error::from_redis;
 use crate::key::Keys;
 use crate::quorum;
+use crate::replication::Policy;
+use crate::topology::Store;
 
 /// Keys in one step.
 const STEP: usize = 500;
@@ -14,7 +17,7 @@ const STEP: usize = 500;
 /// quorum gave is remembered by the node itself.
 const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
     local free = string.sub(r, 1, 2) == 'L1' and string.sub(r, 35, 35) == 'F'
-        or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 102) == '0000000000000000'
+        or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 54, 69) == '0000000000000000'
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4]) return 1";
 
@@ -27,17 +30,26 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
 ///
 /// # Errors
 /// As [`connect`](crate::connect); what was removed before stays so.
-pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
+pub async fn forget(mut url: StoreUrl, names: &str) -> Result<u64> {
+    // Of no meaning here.
+    Policy::take(&mut url)?;
     let mut removed = 0;
+    if matches!(url.scheme().split_once('+'), Some((_, "sentinel" | "cluster"))) {
+        let Store { what, prefix, .. } = Store::parse(url)?;
+        for client in what.clients().await? {
+            removed += forget_at(&client, &Keys::new(&prefix), names).await?;
+        }
+        return Ok(removed);
+    }
     for address in quorum::addresses(url)? {
-        removed = removed.max(forget_at(address, names).await?);
+        let keys = Keys::new(&address.prefix);
+        removed = removed.max(forget_at(&address.client, &keys, names).await?);
     }
     Ok(removed)
 }
 
-async fn forget_at(address: Address, names: &str) -> Result<u64> {
-    let keys = Keys::new(&address.prefix);
-    let connection = address.client.get_multiplexed_async_connection().await;
+async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
+    let connection = client.get_multiplexed_async_connection().await;
     let mut connection = connection.map_err(from_redis)?;
     let (mut cursor, mut removed) = (0_u64, 0);
     loop {

@@ -13,12 +13,12 @@ use leasehold_core::{Deadline, Error, ErrorKind, Now, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{from_redis, is_demoted, is_no_script, no_connection, strange};
+use crate::error::{from_redis, is_demoted, is_dropped, is_no_script, no_connection, strange};
 use crate::key::Keys;
 use crate::reply::{Reply, lines, reply};
 use crate::request::{Kind, Request, command};
 use crate::script::{Script, Scripts};
-use crate::supervisor::{Line, Order, load, send};
+use crate::supervisor::{Line, Live, Order, load, send};
 
 /// Requests in one script call at the most.
 const BATCH: usize = 64;
@@ -110,6 +110,29 @@ impl Link {
         }
     }
 
+    /// Whoever waits must ask again: the server cannot push.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.wire.line.borrow().is_mute()
+    }
+
+    pub(crate) fn live(&self) -> Result<Live> {
+        self.wire.line.borrow().live()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.wire.line.borrow(), Line::Up(_))
+    }
+
+    /// Waits until there is a connection.
+    pub(crate) async fn connected(&self, limit: Duration) -> Result<()> {
+        let mut line = self.wire.line.clone();
+        let up = line.wait_for(|line| matches!(line, Line::Up(_)));
+        match tokio::time::timeout(limit, up).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(self.wire.line.borrow().live().err().unwrap_or_else(|| no_connection(None))),
+        }
+    }
+
     /// Sends one request: directly when nothing else is under way (a hop costs a fifth), else with
     /// others.
     pub(crate) async fn send(&self, request: Request) -> Result<Reply> {
@@ -126,20 +149,21 @@ impl Link {
         answered.await.unwrap_or_else(|_| Err(no_connection(None)))
     }
 
-    /// Calls a script for something that is a batch already, or rare.
-    pub(crate) async fn call(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        limit: Duration,
-    ) -> Result<Value> {
-        self.wire.call(script, keys, arguments, limit).await
-    }
-
     /// Runs a command that calls a script.
     pub(crate) async fn run(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
         self.wire.run(command, limit).await
+    }
+
+    /// The same with commands right before and right after it on the same connection. The answer is
+    /// that of the command, in an array with that of the one after it if there is one.
+    pub(crate) async fn run_between(
+        &self,
+        before: Option<&redis::Cmd>,
+        command: &redis::Cmd,
+        after: Option<&redis::Cmd>,
+        limit: Duration,
+    ) -> Result<Value> {
+        self.wire.run_between(before, command, after, limit).await
     }
 
     /// Sends a plain command.
@@ -149,31 +173,9 @@ impl Link {
 }
 
 impl Wire {
-    fn script(&self, kind: Kind) -> &Script {
-        match kind {
-            Kind::Acquire => &self.scripts.acquire,
-            Kind::Release | Kind::End => &self.scripts.release,
-            Kind::Rotate => &self.scripts.rotate,
-        }
-    }
-
     async fn call_one(&self, request: &Request) -> Result<Reply> {
-        let kind = request.kind();
-        let command = command(self.script(kind), kind, &self.keys, [request].into_iter());
-        let text = text(self.run(&command, request.limit).await?)?;
-        reply(request, &text, &self.keys)
-    }
-
-    async fn call(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        limit: Duration,
-    ) -> Result<Value> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.hash()).arg(keys.len()).arg(keys).arg(arguments);
-        self.run(&command, limit).await
+        let command = alone(&self.scripts, request, &self.keys);
+        answered(request, self.run(&command, request.limit).await?, &self.keys)
     }
 
     /// Runs a command that calls a script.
@@ -188,6 +190,47 @@ impl Wire {
                     send(&mut connection, command).await.map_err(from_redis)
                 }
                 answer => answer.map_err(from_redis),
+            }
+        };
+        self.limited(calling, limit, live.epoch).await
+    }
+
+    async fn run_between(
+        &self,
+        before: Option<&redis::Cmd>,
+        command: &redis::Cmd,
+        after: Option<&redis::Cmd>,
+        limit: Duration,
+    ) -> Result<Value> {
+        let live = self.line.borrow().live()?;
+        let mut connection = live.connection.clone();
+        let mut all = redis::pipe();
+        let commands = before.into_iter().chain([command]).chain(after).cloned();
+        for command in commands {
+            all.add_command(command);
+        }
+        let count = all.cmd_iter().count();
+        let calling = async {
+            let mut again = true;
+            loop {
+                let answers = connection.send_packed_commands(&all, 0, count).await;
+                let mut answers = answers.map_err(from_redis)?.into_iter();
+                let mut next = || answers.next().unwrap_or(Value::Nil).extract_error();
+                if before.is_some() {
+                    next().map_err(from_redis)?;
+                }
+                let answer = match next() {
+                    Err(error) if is_no_script(&error) && again => {
+                        load(&mut connection, &self.scripts.all()).await?;
+                        again = false;
+                        continue;
+                    }
+                    answer => answer.map_err(from_redis)?,
+                };
+                return Ok(match after {
+                    Some(_) => Value::Array(vec![answer, next().map_err(from_redis)?]),
+                    None => answer,
+                });
             }
         };
         self.limited(calling, limit, live.epoch).await
@@ -216,7 +259,7 @@ impl Wire {
         match tokio::time::timeout(limit, calling).await {
             Ok(answer) => {
                 self.heard_ns.store(self.clock.now().steady_ns, Ordering::Relaxed);
-                if answer.as_ref().is_err_and(is_demoted) {
+                if answer.as_ref().is_err_and(|error| is_demoted(error) || is_dropped(error)) {
                     self.orders.send(Order::Broken(epoch)).ok();
                 }
                 answer
@@ -241,7 +284,7 @@ impl Wire {
         let until = batch.iter().filter_map(|queued| queued.until);
         let longest = until.map(|until| until.remaining(now)).max();
         let requests = batch.iter().map(|queued| &queued.request);
-        let command = command(self.script(kind), kind, &self.keys, requests);
+        let command = command(script(&self.scripts, kind), kind, &self.keys, requests);
         let answers = self.run(&command, longest.unwrap_or_default()).await.and_then(text);
         let answers = match &answers {
             Ok(text) => lines(text, batch.len()).ok_or_else(|| strange(text)),
@@ -256,6 +299,25 @@ impl Wire {
             Err(error) => tell_all(batch, &error),
         }
     }
+}
+
+fn script(scripts: &Scripts, kind: Kind) -> &Script {
+    match kind {
+        Kind::Acquire => &scripts.acquire,
+        Kind::Release | Kind::End => &scripts.release,
+        Kind::Rotate => &scripts.rotate,
+    }
+}
+
+/// The call of a script for one request.
+pub(crate) fn alone(scripts: &Scripts, request: &Request, keys: &Keys) -> redis::Cmd {
+    let kind = request.kind();
+    command(script(scripts, kind), kind, keys, [request].into_iter())
+}
+
+/// What the answer to such a call means.
+pub(crate) fn answered(request: &Request, answer: Value, keys: &Keys) -> Result<Reply> {
+    reply(request, &text(answer)?, keys)
 }
 
 fn tell_all(batch: Vec<Queued>, error: &Error) {

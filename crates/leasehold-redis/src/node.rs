@@ -1,6 +1,6 @@
 //! One Redis server as a node of a quorum.
 
-mod fitness;
+pub(crate) mod fitness;
 mod wire;
 mod words;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::BoxFuture;
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::quorum::{Look, Op, ProcessId, Refusal, Reply, Task, TaskReply};
+use leasehold_core::proto::quorum::{Look, Marker, Op, ProcessId, Refusal, Reply, Task, TaskReply};
 use leasehold_core::quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
 use leasehold_core::{ClientId, Deadline, Name, Result};
 use redis::{Cmd, Value};
@@ -143,7 +143,7 @@ impl RedisNode {
         let live = self.wire.live()?;
         let command = words::command(script, &self.key, &self.keys, steps);
         let answer = text(self.call(&live, scripts, command, until).await?)?;
-        Ok(words::replies(&answer, steps.len()))
+        Ok(words::replies(&answer, steps))
     }
 
     async fn carry_out_task(&self, task: Task) -> Result<TaskReply, Failure> {
@@ -208,7 +208,7 @@ impl RedisNode {
         }
     }
 
-    async fn leases_of(&self, names: &[Name]) -> Result<Vec<Option<NodeLease>>, Failure> {
+    async fn leases_of(&self, names: &[Name]) -> Result<Vec<Result<Option<NodeLease>>>, Failure> {
         let live = self.wire.up(LIMIT).await?;
         let mut leases = Vec::new();
         for page in names.chunks(READ) {
@@ -232,9 +232,7 @@ impl RedisNode {
             let (now, records) = answers.split_first().ok_or_else(|| strange("no time"))?;
             let now = words::number(&text(now.clone())?)?;
             for (name, record) in page.iter().zip(records) {
-                let lease = words::lease(&self.keys.of(name), record, now);
-                // What is not ours is an answer about itself, and no obstacle to the others.
-                leases.push(if names.len() == 1 { lease? } else { lease.unwrap_or_default() });
+                leases.push(words::lease(&self.keys.of(name), record, now));
             }
         }
         Ok(leases)
@@ -284,7 +282,10 @@ impl QuorumNode for RedisNode {
         })
     }
 
-    fn leases<'a>(&'a self, names: &'a [Name]) -> BoxFuture<'a, Result<Vec<Option<NodeLease>>>> {
+    fn leases<'a>(
+        &'a self,
+        names: &'a [Name],
+    ) -> BoxFuture<'a, Result<Vec<Result<Option<NodeLease>>>>> {
         Box::pin(async move { self.leases_of(names).await.map_err(Failure::error) })
     }
 
@@ -299,6 +300,11 @@ impl QuorumNode for RedisNode {
     fn fitness(&self) -> BoxFuture<'_, Fitness> {
         Box::pin(async move { self.look_at_fitness().await.at(&self.place) })
     }
+}
+
+/// What a node's own record says of who may vote there; `None` for something else.
+pub(crate) fn marker(record: &str) -> Option<Marker> {
+    words::record(record).map(|(marker, _)| marker)
 }
 
 /// Understands what the node's server pushes.

@@ -122,6 +122,10 @@ impl Listener for Pushes {
         self.waiters.forget_references();
         self.events.send(Event::Broken);
     }
+
+    fn moved(&self) {
+        self.waiters.forget_references();
+    }
 }
 
 impl Pushes {
@@ -150,7 +154,7 @@ impl Pushes {
         let server_us = reply::number(field(32, 48)?)?;
         let offer = Duration::from_millis(reply::number(field(48, 56)?)?);
         let Some(name) = self.keys.name(field(57, rest.len())?) else { return Ok(None) };
-        let grant = |term| {
+        let grant = |term| -> Result<_> {
             let wanted = field(56, 57)? == "w";
             Ok(Grant { wanted, ..reply::grant(rest, term)? })
         };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::MAX_TTL;
 use leasehold_core::quorum::QuorumNode;
-use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use leasehold_core::{Result, StoreUrl};
 
-use crate::address::Address;
+use crate::address::{Address, invalid};
 use crate::node::RedisNode;
 
 const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit"];
@@ -41,7 +41,7 @@ pub struct Nodes {
 /// Options are those of a single server, `max-ttl=60s` and `node-limit=50ms`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood, one that names a node twice, and
+/// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that is not understood, one that names a node twice, and
 /// without a tokio runtime.
 pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
     let Some((addresses, max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
@@ -64,10 +64,13 @@ pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
     }
 }
 
-type Parsed = (Vec<Address>, Duration, Option<Duration>);
+pub(crate) type Parsed = (Vec<Address>, Duration, Option<Duration>);
 
 /// The nodes' addresses, the longest ttl, and the time limit of a node.
-fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
+pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
+    if url.scheme().contains("+sentinel") || url.scheme().contains("+cluster") {
+        return Ok(None);
+    }
     let many = matches!(url.scheme(), "redlock" | "redlocks");
     match (many, url.take("admission").as_deref()) {
         (true, None) | (_, Some("strict")) => {}
@@ -83,8 +86,8 @@ fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
             return Err(invalid(format!("admission {other:?}; {known} is allowed")));
         }
     }
-    let max_ttl = duration(url, "max-ttl", TTLS)?.unwrap_or(MAX_TTL);
-    let node_limit = duration(url, "node-limit", LIMITS)?;
+    let max_ttl = url.take_duration("max-ttl", TTLS)?.unwrap_or(MAX_TTL);
+    let node_limit = url.take_duration("node-limit", LIMITS)?;
     let addresses = match many {
         true => Address::parse_all(url.clone(), OPTIONS)?,
         false => vec![Address::parse_with(url.clone(), OPTIONS)?],
@@ -92,36 +95,10 @@ fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
     Ok(Some((addresses, max_ttl, node_limit)))
 }
 
-/// `60s`, `50ms`: whole numbers of seconds or milliseconds.
-fn duration(
-    url: &mut StoreUrl,
-    option: &str,
-    (least, most): (Duration, Duration),
-) -> Result<Option<Duration>> {
-    let Some(text) = url.take(option) else { return Ok(None) };
-    let number = |unit: &str| text.strip_suffix(unit)?.parse::<u32>().ok();
-    let seconds = |unit: &str, each: u64| {
-        number(unit).map(|number| Duration::from_secs(u64::from(number) * each))
-    };
-    let duration = number("ms")
-        .map(|ms| Duration::from_millis(ms.into()))
-        .or_else(|| seconds("s", 1))
-        .or_else(|| seconds("m", 60))
-        .or_else(|| seconds("h", 3600));
-    match duration.filter(|duration| (least..=most).contains(duration)) {
-        Some(duration) => Ok(Some(duration)),
-        None => Err(invalid(format!(
-            "{option} {text:?}; a whole number with ms, s, m or h is allowed, {least:?} to {most:?}"
-        ))),
-    }
-}
-
-fn invalid(what: String) -> Error {
-    Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
-}
-
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn of(url: &str) -> Result<Option<Nodes>> {
@@ -150,7 +127,7 @@ mod tests {
     fn a_wrong_url_names_the_part_and_never_the_password() {
         for (url, part) in [
             ("redlock:one,two", "no hosts"),
-            ("redlock://one,,two", "no host"),
+            ("redlock://one,,two", "host number 2 is empty"),
             ("redlock://one,u:s3cret@One:6379,two", "number 2 is the same as number 1"),
             ("redlock://one/2,two,three", "database"),
             ("redlock://u:s3cret@one/2,v:s3cret@two", "after the last host"),

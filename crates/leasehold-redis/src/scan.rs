@@ -24,6 +24,11 @@ impl<'a> Scan<'a> {
         Self { keys, pattern, cursor, names: Vec::new() }
     }
 
+    /// Begins again, with the keys of another server.
+    pub(crate) fn begin(&mut self) {
+        self.cursor = Some("0".to_owned());
+    }
+
     /// The next command, if the walk is not over.
     pub(crate) fn next(&self) -> Option<Cmd> {
         let mut scan = redis::cmd("SCAN");

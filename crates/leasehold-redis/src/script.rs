@@ -89,7 +89,8 @@ const STATUS: &str = concat!(
 
 const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
-const NODE_STEPS: &str = include_str!("lua/node_steps.lua");
+const NODE_STEPS: &str =
+    concat!(include_str!("lua/node_steps.lua"), include_str!("lua/node_main.lua"));
 const NODE_TASK: &str = include_str!("lua/node_task.lua");
 
 impl Scripts {

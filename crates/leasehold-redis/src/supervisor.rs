@@ -12,7 +12,9 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{from_redis, no_connection};
+use crate::mute::{self, Info};
 use crate::script::{Script, Scripts};
+use crate::topology::Source;
 
 /// How long making a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -29,6 +31,8 @@ pub(crate) struct Live {
     pub(crate) epoch: u64,
     /// Our channel is subscribed on it.
     pub(crate) subscribed: bool,
+    /// It cannot be.
+    pub(crate) mute: bool,
 }
 
 /// How things stand with the connection.
@@ -50,7 +54,11 @@ impl Line {
     }
 
     pub(crate) fn is_subscribed(&self) -> bool {
-        matches!(self, Self::Up(live) if live.subscribed)
+        matches!(self, Self::Up(live) if live.subscribed || live.mute)
+    }
+
+    pub(crate) fn is_mute(&self) -> bool {
+        matches!(self, Self::Up(live) if live.mute)
     }
 }
 
@@ -62,6 +70,8 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     fn subscribed(&self);
     /// The connection has ended.
     fn broken(&self);
+    /// Another server may push from now on, by another clock.
+    fn moved(&self) {}
 }
 
 /// What the supervisor is told.
@@ -75,7 +85,7 @@ pub(crate) enum Order {
 
 /// Makes connections and keeps one alive.
 pub(crate) struct Supervisor {
-    client: Client,
+    source: Source,
     /// Loaded on each connection.
     scripts: Option<Arc<Scripts>>,
     clock: Clock,
@@ -86,7 +96,12 @@ pub(crate) struct Supervisor {
 }
 
 /// A connection with what it pushes.
-type Fresh = (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>);
+struct Fresh {
+    connection: MultiplexedConnection,
+    pushed: mpsc::UnboundedReceiver<PushInfo>,
+    /// It speaks RESP2. Nothing comes, but the end of pushes is no end of the connection.
+    mute: Option<mpsc::UnboundedSender<PushInfo>>,
+}
 
 /// Why a connection is not used any more.
 enum Over {
@@ -98,16 +113,28 @@ enum Over {
 impl Supervisor {
     /// Connects for the first time, so that a caller hears what is wrong at once.
     pub(crate) async fn start(
-        client: Client,
+        source: Source,
         scripts: Arc<Scripts>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> Result<watch::Receiver<Line>> {
-        let fresh = connect(&client, Some(&scripts)).await?;
-        let (supervisor, line) = Self::new(client, Some(scripts), clock, orders);
-        supervisor.publish(&fresh.0, false);
+        let fresh = connect(&source, Some(&scripts)).await?;
+        let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
+        supervisor.publish(&fresh.connection, false, false);
         tokio::spawn(supervisor.run(Some(fresh)));
         Ok(line)
+    }
+
+    /// Begins to connect.
+    pub(crate) fn start_later(
+        source: Source,
+        scripts: Arc<Scripts>,
+        clock: Clock,
+        orders: mpsc::UnboundedReceiver<Order>,
+    ) -> watch::Receiver<Line> {
+        let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
+        tokio::spawn(supervisor.run(None));
+        line
     }
 
     /// Begins to connect, and loads no scripts.
@@ -116,20 +143,20 @@ impl Supervisor {
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> watch::Receiver<Line> {
-        let (supervisor, line) = Self::new(client, None, clock, orders);
+        let (supervisor, line) = Self::new(Source::Server(client), None, clock, orders);
         tokio::spawn(supervisor.run(None));
         line
     }
 
     fn new(
-        client: Client,
+        source: Source,
         scripts: Option<Arc<Scripts>>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> (Self, watch::Receiver<Line>) {
         let (line, receiver) = watch::channel(Line::Down(None));
         let supervisor =
-            Self { client, scripts, clock, line, orders, epoch: 0, subscription: None };
+            Self { source, scripts, clock, line, orders, epoch: 0, subscription: None };
         (supervisor, receiver)
     }
 
@@ -154,13 +181,14 @@ impl Supervisor {
         }
     }
 
-    fn publish(&self, connection: &MultiplexedConnection, subscribed: bool) {
-        let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed };
+    fn publish(&self, connection: &MultiplexedConnection, subscribed: bool, mute: bool) {
+        let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed, mute };
         self.line.send_replace(Line::Up(live));
     }
 
     /// Subscribes, hands the connection out, and follows it until it breaks.
-    async fn look_after(&mut self, (connection, mut pushed): Fresh) -> Over {
+    async fn look_after(&mut self, fresh: Fresh) -> Over {
+        let Fresh { connection, mut pushed, mute: _kept } = fresh;
         if !self.subscribe(&connection).await {
             return Over::Broken;
         }
@@ -171,6 +199,10 @@ impl Supervisor {
                     Some(push) => self.handle_push(&push),
                     None => return Over::Broken,
                 },
+                () = self.source.moved() => {
+                    tracing::info!("another server is the master now");
+                    return Over::Broken;
+                }
                 order = self.orders.recv() => match order {
                     None => return Over::Closed,
                     Some(Order::Broken(epoch)) if epoch == self.epoch => return Over::Broken,
@@ -190,14 +222,21 @@ impl Supervisor {
     /// again, since pushes may have been missed.
     async fn subscribe(&self, connection: &MultiplexedConnection) -> bool {
         let Some((channel, listener)) = &self.subscription else {
-            self.publish(connection, false);
+            self.publish(connection, false, false);
             return true;
         };
         let mut subscriber = connection.clone();
         let limit = tokio::time::timeout(COMMAND_LIMIT, subscriber.subscribe(channel)).await;
         match limit {
             Ok(Ok(())) => {
-                self.publish(connection, true);
+                self.publish(connection, true, false);
+                listener.subscribed();
+                true
+            }
+            // It was told at connect.
+            Ok(Err(error)) if mute::is_refusal(&error) => {
+                tracing::debug!(%error, "no pushes from this server");
+                self.publish(connection, false, true);
                 listener.subscribed();
                 true
             }
@@ -223,7 +262,7 @@ impl Supervisor {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
         let mut said = String::new();
         loop {
-            match connect(&self.client, self.scripts.as_deref()).await {
+            match connect(&self.source, self.scripts.as_deref()).await {
                 Ok(fresh) => {
                     tracing::info!(epoch = self.epoch, "connected again");
                     return Some(fresh);
@@ -239,8 +278,10 @@ impl Supervisor {
             }
             let pause = backoff.next(fastrand::u64(..)).max(PAUSES.0);
             let clock = self.clock.clone();
+            let source = self.source.clone();
             tokio::select! {
                 () = clock.sleep(pause) => {}
+                () = source.moved() => {}
                 () = self.closed() => return None,
             }
         }
@@ -257,51 +298,53 @@ impl Supervisor {
 }
 
 /// One connection, with the scripts known to the server.
-async fn connect(client: &Client, scripts: Option<&Scripts>) -> Result<Fresh> {
+async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
+    let client = source.client().await?;
     let (sender, pushed) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_LIMIT))
-        .set_response_timeout(None)
-        .set_push_sender(sender);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    let mut connection = within(CONNECT_LIMIT, connecting).await?;
-    check_server(&mut connection).await?;
+        .set_response_timeout(None);
+    let pushing = config.clone().set_push_sender(sender.clone());
+    let connecting = client.get_multiplexed_async_connection_with_config(&pushing);
+    let (mut connection, mute) = match within(CONNECT_LIMIT, connecting).await {
+        Err(error) if mute::has_no_resp3(&error) => {
+            let client = mute::speaking_resp2(&client)?;
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            (within(CONNECT_LIMIT, connecting).await?, Some(sender))
+        }
+        connection => (connection?, None),
+    };
+    match mute {
+        None => check_server(&mut connection, source).await?,
+        Some(_) => {
+            let info = Info::of(&mut connection).await;
+            check_version(info.version.as_deref().unwrap_or_default())?;
+            source.check(info.mode.as_deref(), info.role.as_deref())?;
+        }
+    }
     if let Some(scripts) = scripts {
         load(&mut connection, &scripts.all()).await?;
     }
-    Ok((connection, pushed))
+    Ok(Fresh { connection, pushed, mute })
 }
 
 /// Refuses a server that cannot keep locks: too old, a replica, a part of something larger.
-async fn check_server(connection: &mut MultiplexedConnection) -> Result<()> {
+async fn check_server(connection: &mut MultiplexedConnection, source: &Source) -> Result<()> {
     let hello = within(COMMAND_LIMIT, send(connection, &redis::cmd("HELLO"))).await?;
     let said = |field: &str| {
         let fields = hello.as_map_iter()?;
         let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
         fields.filter(|(key, _)| text(key).as_deref() == Some(field)).find_map(|(_, v)| text(v))
     };
-    let version = said("version").unwrap_or_default();
+    check_version(&said("version").unwrap_or_default())?;
+    source.check(said("mode").as_deref(), said("role").as_deref())
+}
+
+fn check_version(version: &str) -> Result<()> {
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    let refused = |kind, what: String| Err(Error::new(kind, what));
     if major.is_some_and(|major| major < 7) {
         let what = format!("the server is Redis {version}; 7.0 or newer is needed");
-        return refused(ErrorKind::Unsupported, what);
-    }
-    match said("mode").as_deref() {
-        Some("cluster") => {
-            let what = "the server is a node of a cluster (cluster-enabled yes), which \
-                        cannot be used like this; name a server that is none";
-            return refused(ErrorKind::Unsupported, what.to_owned());
-        }
-        Some("sentinel") => {
-            let what = "the server is a Sentinel, which keeps no data; name the server it watches";
-            return refused(ErrorKind::Unsupported, what.to_owned());
-        }
-        _ => {}
-    }
-    if said("role").as_deref() == Some("replica") {
-        let what = "the server is a replica, which cannot grant locks; name its master";
-        return refused(ErrorKind::Refused, what.to_owned());
+        return Err(Error::new(ErrorKind::Unsupported, what));
     }
     Ok(())
 }

@@ -10,29 +10,68 @@ use leasehold_core::{Client, Error, ErrorKind, Result, StoreUrl};
 
 /// Schemes that this build understands.
 const SCHEMES: &[&str] = &[
+    #[cfg(feature = "etcd")]
+    "etcd",
+    #[cfg(feature = "etcd")]
+    "etcds",
     #[cfg(feature = "file")]
     "file",
+    #[cfg(feature = "mysql")]
+    "mariadb",
     "memory",
+    #[cfg(feature = "mysql")]
+    "mysql",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "postgres")]
+    "postgresql",
     #[cfg(feature = "redis")]
     "redis",
+    #[cfg(feature = "redis")]
+    "redis+cluster",
+    #[cfg(feature = "redis")]
+    "redis+sentinel",
     #[cfg(feature = "redis")]
     "redis+unix",
     #[cfg(feature = "redis")]
     "rediss",
     #[cfg(feature = "redis")]
+    "rediss+cluster",
+    #[cfg(feature = "redis")]
+    "rediss+sentinel",
+    #[cfg(feature = "redis")]
     "redlock",
     #[cfg(feature = "redis")]
     "redlocks",
+    #[cfg(feature = "sqlite")]
+    "sqlite",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper",
+    #[cfg(feature = "zookeeper")]
+    "zookeepers",
 ];
 
 /// Schemes of engines that are features of this crate: (scheme, feature).
 const FEATURES: &[(&str, &str)] = &[
+    ("etcd", "etcd"),
+    ("etcds", "etcd"),
     ("file", "file"),
+    ("mariadb", "mysql"),
+    ("mysql", "mysql"),
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
     ("redis", "redis"),
+    ("redis+cluster", "redis"),
+    ("redis+sentinel", "redis"),
     ("redis+unix", "redis"),
     ("rediss", "redis"),
+    ("rediss+cluster", "redis"),
+    ("rediss+sentinel", "redis"),
     ("redlock", "redis"),
     ("redlocks", "redis"),
+    ("sqlite", "sqlite"),
+    ("zookeeper", "zookeeper"),
+    ("zookeepers", "zookeeper"),
 ];
 
 /// The URL schemes that this build understands, in alphabetical order.
@@ -46,7 +85,13 @@ pub fn schemes() -> &'static [&'static str] {
 /// |---|---|
 /// | `file:/var/lib/my-service/locks` | a directory on this machine |
 /// | `redis://host:6379`, `rediss://host:6379`, `redis+unix:/run/redis.sock` | a Redis server |
+/// | `redis+cluster://one:6379,two,three`, `rediss+cluster://...` | a Redis Cluster, by some of its nodes |
+/// | `redis+sentinel://one:26379,two,three/NAME`, `rediss+sentinel://...` | the master that Redis Sentinel names |
 /// | `redlock://one:6379,two:6379,three:6379`, `redlocks://...` | a majority of independent Redis servers |
+/// | `postgres://host/database`, `mysql://host/database` (`mariadb:`) | tables in a database |
+/// | `sqlite:/var/lib/my-service/locks.db` | tables in a file on this machine |
+/// | `etcd://one,two,three/prefix`, `etcds://...` | an ensemble of etcd |
+/// | `zookeeper://one:2181,two:2181,three:2181/locks`, `zookeepers://...` | a ZooKeeper ensemble |
 /// | `memory:` | this client's memory; `memory:NAME` is shared by the whole process |
 ///
 /// # Errors
@@ -92,12 +137,17 @@ pub async fn forget(url: &str, names: &str) -> Result<u64> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
         "memory" => Ok(0),
+        // It keeps nothing of a free lock: tokens are the ensemble's revisions.
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => Ok(0),
         #[cfg(feature = "file")]
         "file" => leasehold_file::connect(&url)?.forget(names),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks" => {
-            leasehold_redis::forget(url, names).await
-        }
+        scheme if is_redis(scheme) => leasehold_redis::forget(url, names).await,
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        scheme if is_sql(scheme) => leasehold_sql::forget(url, names).await,
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" | "zookeepers" => leasehold_zookeeper::forget(url, names).await,
         scheme => Err(unknown(scheme)),
     }
 }
@@ -106,12 +156,23 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => Ok(Arc::new(leasehold_etcd::connect(url).await?)),
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks" => open_redis(url).await,
+        scheme if is_redis(scheme) => open_redis(url).await,
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        scheme if is_sql(scheme) => Ok(Arc::new(leasehold_sql::connect(url).await?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" | "zookeepers" => Ok(Arc::new(leasehold_zookeeper::connect(url).await?)),
         scheme => Err(unknown(scheme)),
     }
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn is_redis(scheme: &str) -> bool {
+    FEATURES.iter().any(|(known, feature)| *known == scheme && *feature == "redis")
 }
 
 /// One server, or the nodes of a quorum.
@@ -127,7 +188,19 @@ async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(builder.connect().await?))
 }
 
-fn unknown(scheme: &str) -> Error {
+/// True for a scheme of the SQL engines that are built in.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) fn is_sql(scheme: &str) -> bool {
+    let sql = matches!(scheme, "mariadb" | "mysql" | "postgres" | "postgresql" | "sqlite");
+    sql && SCHEMES.contains(&scheme)
+}
+
+/// Refuses a scheme that this build does not know.
+pub(crate) fn known(scheme: &str) -> Result<()> {
+    if SCHEMES.contains(&scheme) { Ok(()) } else { Err(unknown(scheme)) }
+}
+
+pub(crate) fn unknown(scheme: &str) -> Error {
     let known = SCHEMES.join(", ");
     let message = match FEATURES.iter().find(|(known, _)| *known == scheme) {
         Some((_, feature)) => format!(

@@ -34,11 +34,17 @@
 
 pub mod blocking;
 mod connect;
+pub mod doctor;
 pub mod fence;
+mod init;
 pub mod quorum;
 pub mod route;
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use leasehold_sql::rows;
+
 pub use connect::{connect, connect_on_own_thread, forget, open, schemes};
+pub use init::{init, init_statements};
 pub use leasehold_core::backend::{
     Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
 };

@@ -73,11 +73,13 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 /// longest ttl). `progress` hears about once a second how it goes. Nodes that are set up stay as
 /// they are.
 ///
-/// `max_ttl` is the longest ttl that the nodes will grant; by default what the URL says, or 60 s.
+/// `max_ttl` is the longest ttl that the nodes will grant; by default what the URL says, or 60 s. Nodes
+/// that are set up with another one keep theirs.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that is not understood, names no quorum, or one server in two
-/// places; [`ErrorKind::Refused`] for a node that cannot take part until something is changed there;
+/// places; [`ErrorKind::Refused`] for a node that cannot take part until something is changed there, or
+/// that is set up with another `max_ttl` than the one given here;
 /// [`ErrorKind::Unavailable`] when fewer than a majority answer.
 pub async fn found(
     url: &str,
@@ -87,6 +89,9 @@ pub async fn found(
 ) -> Result<Members> {
     let founding = async {
         let (nodes, default) = nodes(url)?;
+        if let Some(max_ttl) = max_ttl {
+            quorum::refuse_other_max_ttl(&nodes, max_ttl, &Clock::system()).await?;
+        }
         let max_ttl = max_ttl.unwrap_or(default);
         quorum::found(nodes, max_ttl, founding, Clock::system(), progress).await
     };
@@ -94,7 +99,9 @@ pub async fn found(
 }
 
 fn nodes(url: &str) -> Result<(Vec<Arc<dyn QuorumNode>>, Duration)> {
-    let mut url = StoreUrl::parse(url)?;
+    let url = StoreUrl::parse(url)?;
+    #[cfg(feature = "redis")]
+    let mut url = url;
     #[cfg(feature = "redis")]
     if matches!(url.scheme(), "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks")
         && let Some(quorum) = leasehold_redis::quorum(&mut url)?

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::measure::percentile;
 use crate::metric::{
     ACQUIRED_PER_S, CLIENT_US_PER_HANDOFF, COMMANDS_PER_HANDOFF, CONTENDERS, HANDOFFS_ALL,
     HANDOFFS_LOCAL, JAIN_PROCESSES, JAIN_TASKS, Metric, OVERLAPS, SERVER_US_PER_HANDOFF,
@@ -112,11 +113,6 @@ impl Outcome {
     }
 }
 
-fn percentile(sorted: &[u64], part: f64) -> Option<u64> {
-    let at = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(at.saturating_sub(1)).copied()
-}
-
 /// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 when all have the same, 1/n when one of n
 /// has all.
 fn jain(shares: &[u64]) -> f64 {
@@ -159,16 +155,6 @@ mod tests {
     #[test]
     fn jain_is_one_for_equals_and_one_in_n_for_one_who_has_all() {
         assert_eq!([jain(&[5, 5, 5]), jain(&[8, 0, 0, 0]), jain(&[0, 0])], [1.0, 0.25, 1.0]);
-    }
-
-    #[test]
-    fn percentiles_take_the_value_at_or_above() {
-        let sorted: Vec<u64> = (1..=200).collect();
-        assert_eq!(
-            [0.5, 0.99, 1.0].map(|part| percentile(&sorted, part)),
-            [Some(100), Some(198), Some(200)]
-        );
-        assert_eq!((percentile(&[], 0.5), percentile(&[7], 0.5)), (None, Some(7)));
     }
 
     #[test]

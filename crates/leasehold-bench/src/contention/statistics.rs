@@ -146,9 +146,7 @@ mod tests {
     /// turn, whatever the server counts.
     #[test]
     fn what_scripts_call_is_not_taken_for_sent() {
-        if !leasehold_conformance::kit::RedisServer::is_present() {
-            assert!(!leasehold_conformance::kit::required("redis"));
-            eprintln!("SKIPPED: redis-server is not installed");
+        if leasehold_conformance::kit::Needs::Redis.is_skipped() {
             return;
         }
         const SCRIPT: &str = "for _ = 1, 3 do redis.call('GET', KEYS[1]) end";

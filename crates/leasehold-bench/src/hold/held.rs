@@ -20,16 +20,14 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
     let client = place.connect().await?;
     let ttl = Duration::from_millis(round.ttl_ms);
     // What is made once (threads, buffers, the first pages of each table) is not to count.
-    for guard in acquire(&client, &place, round.locks.min(AT_ONCE * 16), ttl).await? {
-        guard.release().await?;
-    }
+    release(acquire(&client, &place, round.locks.min(AT_ONCE * 16), ttl).await?).await?;
     let before = resident_at_rest().await?;
     let guards = acquire(&client, &place, round.locks, ttl).await?;
     let grown = resident_at_rest().await?.saturating_sub(before);
     let window = Window::open(place.server_pids())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
     let spent = window.spent()?;
-    let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
+    let lost = guards.iter().flatten().filter(|guard| !guard.is_valid()).count();
     if lost > 0 {
         return Err(
             format!("{lost} of {} locks were lost while they were held", round.locks).into()
@@ -52,12 +50,13 @@ pub(super) fn figures(round: &Round, grown: u64, spent: &Spent) -> Figures {
     figures
 }
 
+/// The guards as each task has them: to put them all into one place would count their room twice.
 async fn acquire(
     client: &Client,
     place: &Place,
     locks: usize,
     ttl: Duration,
-) -> Result<Vec<Guard>> {
+) -> Result<Vec<Vec<Guard>>> {
     let mut tasks = JoinSet::new();
     for first in 0..AT_ONCE {
         let names = (first..locks).step_by(AT_ONCE);
@@ -70,16 +69,16 @@ async fn acquire(
             Result::Ok(guards)
         });
     }
-    let mut guards = Vec::with_capacity(locks);
+    let mut guards = Vec::with_capacity(AT_ONCE);
     while let Some(some) = tasks.join_next().await {
-        guards.extend(some??);
+        guards.push(some??);
     }
     Ok(guards)
 }
 
-async fn release(guards: Vec<Guard>) -> Result<()> {
+async fn release(guards: Vec<Vec<Guard>>) -> Result<()> {
     let mut tasks = JoinSet::new();
-    for guard in guards {
+    for guard in guards.into_iter().flatten() {
         if tasks.len() == AT_ONCE
             && let Some(released) = tasks.join_next().await
         {

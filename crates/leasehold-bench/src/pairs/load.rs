@@ -43,13 +43,13 @@ impl Sample {
 }
 
 /// One task's work.
-pub(super) trait Worker: Send + 'static {
+pub(crate) trait Worker: Send + 'static {
     /// Takes once, gives back once.
     fn pair(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Runs a task for each worker, and counts; `servers` are the processes of servers of ours.
-pub(super) async fn drive<W: Worker>(
+pub(crate) async fn drive<W: Worker>(
     workers: Vec<W>,
     times: Times,
     servers: &[u32],

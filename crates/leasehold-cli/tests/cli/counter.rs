@@ -10,10 +10,15 @@ fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
 
 /// Eight loops add one two hundred times each, under the lock of this store.
 pub(crate) fn count(place: &Place, store: &str) {
+    count_in(place, store, 200);
+}
+
+/// The same so many times each.
+pub(crate) fn count_in(place: &Place, store: &str, times: usize) {
     place.write("number", "0\n");
     let step = "read n < number; echo $((n + 1)) > number; echo $LEASEHOLD_TOKEN >> tokens";
     let line = format!(
-        "i=0; while [ $i -lt 200 ]; do i=$((i + 1))
+        "i=0; while [ $i -lt {times} ]; do i=$((i + 1))
          $LEASEHOLD --store {} run -q counter -- sh -c '{step}' || exit; done",
         store
     );
@@ -22,9 +27,9 @@ pub(crate) fn count(place: &Place, store: &str) {
     for mut child in all {
         assert!(child.wait().unwrap().success());
     }
-    assert_eq!(place.read("number"), "1600\n");
+    assert_eq!(place.read("number"), format!("{}\n", 8 * times));
     let tokens: Vec<u64> =
         place.read("tokens").lines().map(|token| token.parse().unwrap()).collect();
-    assert_eq!(tokens.len(), 1600);
+    assert_eq!(tokens.len(), 8 * times);
     assert!(tokens.is_sorted_by(|a, b| a < b), "each larger than the one before");
 }

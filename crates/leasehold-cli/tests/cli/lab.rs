@@ -39,7 +39,27 @@ fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
     let done = place.run(&["lab", "gc-pause", "--setup", "nope"]);
     assert_eq!(done.code, 125);
     assert!(done.err.contains("single-strict"), "{}", done.err);
-    assert_eq!(place.run(&["lab", "gc-pause", "--json"]).code, 125);
+    for (args, says) in [
+        (&["lab", "gc-pause", "--json"][..], "takes --setup, --seed, --svg, not --json"),
+        (&["lab", "gc-pause", "--seeds", "3"], "not --seeds"),
+        (&["lab", "matrix", "--seed", "3"], "not --seed"),
+        (&["lab", "walk-through", "--svg", "x.svg"], "takes no option, not --svg"),
+        (&["lab", "matrix", "--seeds", "0"], "--seeds"),
+    ] {
+        let done = place.run(args);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains(says), "{done:?}");
+    }
+}
+
+#[test]
+fn the_list_is_one_object_a_line() {
+    let done = Place::new().run(&["lab", "list", "--json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let rows: Vec<serde_json::Value> =
+        done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows.iter().any(|row| row["story"] == "gc-pause" && row["about"].is_string()));
+    assert!(rows.iter().any(|row| row["story"].is_null() && row["setup"] == "redlock"));
 }
 
 #[test]

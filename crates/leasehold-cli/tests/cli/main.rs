@@ -4,9 +4,14 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "cache")]
+mod cache;
 mod configuration;
 mod counter;
 mod cron;
+mod doctor;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod exit_codes;
 mod force_release;
 mod inner;
@@ -22,6 +27,7 @@ mod redis;
 mod reports;
 mod screen;
 mod signals;
+mod sql;
 mod stores;
 mod supervisor;
 mod support;

@@ -1,14 +1,13 @@
 //! `leasehold quorum` over real servers.
 
-use leasehold_conformance::kit::{RedisServer, Settings, required};
+use leasehold_conformance::kit::{Needs, RedisServer, Settings};
 use serde_json::Value;
 
 use crate::support::Place;
 
 /// Servers of our own; `None`, and a word, where none is installed and none is required.
 fn servers() -> Option<(Vec<RedisServer>, String)> {
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Redis.is_skipped() {
         return None;
     }
     let servers: Vec<RedisServer> =
@@ -78,9 +77,70 @@ fn the_status_says_of_each_node_what_it_is() {
     assert_eq!(states(&status), ["votes", "silent", "unfit"]);
     let done = place.run(&["quorum", "status", "--store", &url]);
     assert!(done.err.contains("maxmemory-policy noeviction"), "{done:?}");
+    // A client would not connect, though two of three vote.
+    assert_eq!(done.code, 69, "{done:?}");
     let done = place.run(&["run", "--store", &url, "--ttl", "900ms", "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.err.contains("maxmemory-policy noeviction"), "{done:?}");
+    assert!(!done.err.contains("credentials"), "{done:?}");
+}
+
+#[test]
+fn what_is_amiss_but_not_refused_is_said_at_once() {
+    let Some((servers, url)) = servers() else { return };
+    let place = Place::new();
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
+    // The longest ttl of nodes that are set up is not changed in silence.
+    let change = ["quorum", "init", "--yes", "--max-ttl", "3s", "--store", &url];
+    let done = place.run(&change);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(
+        done.err.contains("is set up with 1s") && done.err.contains("leasehold:node"),
+        "{done:?}"
+    );
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--max-ttl", "1s", "--store", &url]).code, 0);
+    for server in &servers {
+        server.admin(&["DEL", "leasehold:node"]).unwrap();
+    }
+    assert_eq!(place.run(&change).code, 0);
+    assert_eq!(json(&place, &url)["nodes"][0]["max_ttl_ms"], 3000);
+    // One node is out.
+    servers[2].admin(&["DEL", "leasehold:node"]).unwrap();
+    let run = ["run", "--store", &url, "--ttl", "900ms", "a", "true"];
+    let done = place.run(&run);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.err.contains("has no vote for another"), "{done:?}");
+    let done = place.run(&[&["--quiet"][..], &run].concat());
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    // A lock that was given back is known as such; what is no lock of ours hides no other.
+    servers.iter().for_each(|server| drop(server.admin(&["SET", "leasehold:{b}", "x"]).unwrap()));
+    let done = place.run(&["status", "--store", &url, "a"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.out.contains("last token") && !done.out.contains("never held"), "{done:?}");
+    let done = place.run(&["list", "--store", &url]);
+    assert_eq!((done.code, done.out.lines().count()), (0, 2), "{done:?}");
+    let done = place.run(&["list", "--store", &url, "b"]);
+    assert_eq!((done.code, done.out.lines().count()), (0, 1), "{done:?}");
+    assert_eq!(place.run(&["status", "--store", &url, "b"]).code, 69);
+    let done = place.run(&["status", "--store", &url.replace('?', ",?"), "a"]);
+    assert!(done.err.contains("host number 4 is empty"), "{done:?}");
+}
+
+#[test]
+fn a_single_server_that_waits_is_waited_for_as_long_as_was_asked_for() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let place = Place::new();
+    let server = RedisServer::start(Settings::new()).unwrap();
+    let store = format!("{}?admission=strict&max-ttl=12s&node-limit=500ms", server.url());
+    let run = |wait| {
+        place.run(&["run", "--store", &store, "--ttl", "1s", "-w", wait, "-E", "7", "a", "true"])
+    };
+    let done = run("1s");
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(done.err.contains("without anybody doing anything"), "{done:?}");
+    assert_eq!(run("2m").code, 0);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! The command on a Redis server, whose leases end by time.
 
-use leasehold_conformance::kit::{RedisServer, Settings, required};
+use leasehold_conformance::kit::{Needs, RedisCluster, RedisSentinels, RedisServer, Settings};
 
 use crate::support::{Place, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: Settings) -> Option<RedisServer> {
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Redis.is_skipped() {
         return None;
     }
     Some(RedisServer::start(settings).unwrap())
@@ -123,4 +122,56 @@ fn benchmarks_leave_no_key_behind() {
     let keys = server.admin(&["KEYS", "*"]).unwrap();
     let keys: Vec<String> = keys.items().iter().map(|key| key.text()).collect();
     assert_eq!(keys, ["leasehold:{mine}"]);
+}
+
+/// Each command once; those that end by themselves.
+fn every_command(url: &str) {
+    let place = Place::new();
+    let at = |arguments: &[&str]| place.run(&[&["--store", url], arguments].concat());
+    for name in ["one", "two", "three", "four", "five", "six"] {
+        let told = at(&["run", name, "--", "sh", "-c", "echo $LEASEHOLD_NAME $LEASEHOLD_TOKEN"]);
+        assert_eq!(told.code, 0, "{told:?}");
+        assert!(told.out.starts_with(name), "{told:?}");
+    }
+    let script = "touch ready; sleep 60";
+    let running =
+        place.start(&["run", "--store", url, "--ttl", "1s", "one", "--", "sh", "-c", script]);
+    place.until_exists("ready");
+    let listed = at(&["list", "--json"]);
+    assert_eq!(listed.code, 0, "{listed:?}");
+    for name in ["one", "two", "three", "four", "five", "six"] {
+        assert!(listed.out.contains(&format!("\"{name}\"")), "{listed:?}");
+    }
+    assert_eq!(at(&["run", "-n", "one", "true"]).code, 1);
+    let status: serde_json::Value =
+        serde_json::from_str(&at(&["status", "--json", "one"]).out).unwrap();
+    let token = status["token"].to_string();
+    let done = at(&["force-release", "one", "--token", &token]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(running.end().code, 76);
+}
+
+#[test]
+fn every_command_works_with_sentinels() {
+    let Some(_) = server(Settings::new()) else { return };
+    let all = RedisSentinels::start(Settings::new(), Settings::new()).unwrap();
+    every_command(&all.url());
+    #[cfg(feature = "bench")]
+    {
+        crate::bench::all_three(&Place::new(), &all.url());
+        assert_eq!(all.servers[0].admin(&["DBSIZE"]).unwrap().integer(), Some(6));
+    }
+}
+
+#[test]
+fn every_command_works_with_a_cluster() {
+    let Some(_) = server(Settings::new()) else { return };
+    let cluster = RedisCluster::start(Settings::new()).unwrap();
+    every_command(&cluster.url());
+    #[cfg(feature = "bench")]
+    {
+        crate::bench::all_three(&Place::new(), &cluster.url());
+        let keys = cluster.nodes[..3].iter().map(|node| node.admin(&["DBSIZE"]).unwrap().integer());
+        assert_eq!(keys.map(Option::unwrap).sum::<i64>(), 6);
+    }
 }

@@ -113,3 +113,15 @@ fn a_user_whom_the_database_does_not_know_has_the_home_of_the_variable() {
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.err.contains("no home directory") && done.err.contains("--store"), "{done:?}");
 }
+
+#[cfg(not(feature = "etcd"))]
+#[test]
+fn an_engine_that_was_not_built_in_names_its_feature() {
+    let place = Place::new();
+    for url in ["etcd://host", "etcds://host"] {
+        let done = place.run(&["run", "--store", url, "a", "--", "touch", "ran"]);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains("needs the feature \"etcd\""), "{done:?}");
+        assert!(!place.path("ran").exists());
+    }
+}

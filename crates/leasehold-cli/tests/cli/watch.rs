@@ -15,17 +15,17 @@ fn json(text: &str) -> Value {
 }
 
 /// A watch and what it prints; it ends with the test.
-struct Watch(Child, Lines<BufReader<ChildStdout>>);
+pub(crate) struct Watch(Child, Lines<BufReader<ChildStdout>>);
 
 impl Watch {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
         let all = [&["watch", "--interval", "20ms"], arguments].concat();
         let mut child = place.leasehold(&all).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self(child, lines)
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         self.1.next().unwrap().unwrap()
     }
 }

@@ -191,7 +191,7 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     ensure!(next.token() > token, "tokens went back");
     released.await??;
     let dropped = context.name("dropped");
-    drop(one.lock(&dropped).min_hold(ms(200)).acquire().await?);
+    drop(one.lock(&dropped).min_hold(secs(1)).acquire().await?);
     if one.capability().keep {
         one.settle().await;
     }
@@ -211,7 +211,7 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
 async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(secs(2)).max_hold(ms(400)).acquire().await?;
+    let guard = one.lock(&name).ttl(secs(5)).max_hold(ms(1500)).acquire().await?;
     let token = guard.token();
     let lost = guard.lost().await;
     ensure!(lost == LossReason::MaxHold, "{lost:?}");
@@ -228,7 +228,7 @@ async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
 async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("lock");
-    let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(300));
+    let lock = client.lock(&name).ttl(secs(5)).max_hold(ms(1500));
     let in_time = Arc::new(AtomicBool::new(false));
     let done = lock
         .run(|guard| {
@@ -254,7 +254,7 @@ async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
 async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("lock");
-    let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(200)).on_loss(OnLoss::Notify);
+    let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(500)).on_loss(OnLoss::Notify);
     let told = lock
         .run(|guard| async move {
             let fires = guard.cancellation_token();
@@ -270,8 +270,8 @@ async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
 async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(ms(400)).acquire().await?;
-    let second = two.lock(&name).acquire_within(ms(1500)).await;
+    let guard = one.lock(&name).ttl(ms(1500)).acquire().await?;
+    let second = two.lock(&name).acquire_within(secs(3)).await;
     ensure!(second.is_err(), "somebody else got in");
     ensure!(guard.is_valid(), "lost while it was renewed");
     guard.release().await?;
@@ -295,7 +295,7 @@ async fn a_fixed_lease_ends(context: Context) -> Outcome {
 async fn a_forced_release_is_noticed(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(ms(600)).acquire().await?;
+    let guard = one.lock(&name).ttl(secs(3)).acquire().await?;
     two.lock(&name).force_release(guard.token()).await?;
     let lost = guard.lost().await;
     ensure!(lost == LossReason::NotOwner, "{lost:?}");

@@ -103,7 +103,7 @@ async fn an_error_after_the_fact_is_not_taken_for_a_no(context: Context) -> Outc
 async fn a_waiter_that_is_refused_later_leaves_the_line(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (holder, name) = (context.client().await, context.name("lock"));
-    let held = holder.lock(&name).ttl(secs(1)).acquire().await?;
+    let held = holder.lock(&name).ttl(secs(4)).acquire().await?;
     let lock = client.lock(&name);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("it stands in line", || async {
@@ -185,7 +185,7 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
 async fn renewals_fail_for_good(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (other, name) = (context.client().await, context.name("lock"));
-    let guard = client.lock(&name).ttl(ms(900)).acquire().await?;
+    let guard = client.lock(&name).ttl(secs(2)).acquire().await?;
     faults.cut_renewals(true);
     let reason = guard.lost().await;
     ensure!(reason == LossReason::Expired, "{reason:?}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::daemon::Daemon;
 use super::find;
 
 /// Certificates and keys (ECDSA on P-256, PKCS #8) as PEM files that go with the last clone. The
@@ -64,6 +65,14 @@ impl Certificates {
     /// The server's key.
     pub fn server_key(&self) -> PathBuf {
         self.directory.path().join("server.key")
+    }
+
+    /// Gives a server its certificate and key, and the authority by which it knows clients:
+    /// `server.crt`, `server.key` and `authority.crt` in its directory.
+    pub(super) fn give(&self, daemon: &Daemon) -> io::Result<()> {
+        daemon.write("authority.crt", &std::fs::read(self.authority())?)?;
+        daemon.write("server.crt", &std::fs::read(self.server())?)?;
+        daemon.write("server.key", &std::fs::read(self.server_key())?)
     }
 
     /// The client's certificate.

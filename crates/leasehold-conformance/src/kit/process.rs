@@ -1,6 +1,5 @@
 //! A child process that ends with the test process, and can be stopped, continued and killed.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -11,6 +10,7 @@ use std::thread;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
+use super::user::User;
 use super::{find, wait};
 
 /// A running program; killed when dropped.
@@ -45,11 +45,18 @@ impl Process {
     /// `NotFound` without `setpriv` (util-linux); else what the system says. A program that does
     /// not exist is no error here: its child ends with 127.
     pub fn start(program: &Path, prepare: impl FnOnce(&mut Command)) -> io::Result<Self> {
-        let setpriv = find("setpriv").ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "setpriv is not installed (util-linux)")
-        })?;
-        let mut command = Command::new(setpriv);
-        command.args(["--pdeathsig", "KILL", "--"].map(OsString::from)).arg(program);
+        Self::start_as(None, program, prepare)
+    }
+
+    /// The same as another user of the system, if one is given: some servers refuse root.
+    pub(super) fn start_as(
+        user: Option<&User>,
+        program: &Path,
+        prepare: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
+        let mut command = setpriv()?;
+        command.args(user.map(User::setpriv).unwrap_or_default());
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
         prepare(&mut command);
         let (answer, child) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts programs has ended");
@@ -109,6 +116,14 @@ impl Process {
         // The name before the state may have any characters in it, parentheses too.
         stats.filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
     }
+}
+
+/// `setpriv`, still without its arguments.
+pub(super) fn setpriv() -> io::Result<Command> {
+    let setpriv = find("setpriv").ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "setpriv is not installed (util-linux)")
+    })?;
+    Ok(Command::new(setpriv))
 }
 
 impl Drop for Process {

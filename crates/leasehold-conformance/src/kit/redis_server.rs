@@ -1,27 +1,21 @@
 //! A Redis (or Valkey) server of the test's own, with all that can happen to one.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use tempfile::TempDir;
-
+use super::daemon::{Daemon, is_a_daemon, when_up};
 use super::settings::{PASSWORD, USER};
-use super::{Admin, PATIENCE, Process, Settings, Value, find, ports};
+use super::{Admin, PATIENCE, Settings, Value, find, ports};
 
 /// A server on loopback, and on a unix socket, in a temporary directory; killed when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     settings: Settings,
-    program: PathBuf,
     port: u16,
     tls_port: Option<u16>,
-    /// `None` while it is killed. Before the directory, so that it goes first.
-    process: Option<Process>,
-    directory: TempDir,
+    daemon: Daemon,
 }
 
 /// Somebody else may take a free port before the server does.
@@ -52,9 +46,8 @@ impl RedisServer {
         let program = settings.program.clone().or_else(installed).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "redis-server is not installed")
         })?;
-        let directory = tempfile::Builder::new().prefix("leasehold-redis-").tempdir()?;
-        let mut server =
-            Self { settings, program, port: 0, tls_port: None, process: None, directory };
+        let daemon = Daemon::new("redis", program, None)?;
+        let mut server = Self { settings, port: 0, tls_port: None, daemon };
         let mut outcome = Ok(());
         for _ in 0..TRIES {
             server.port = server.settings.port.unwrap_or_else(ports::free);
@@ -76,6 +69,11 @@ impl RedisServer {
     /// Its TCP address.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The port by which other servers reach it: that for TLS, where they use it.
+    pub fn port_between(&self) -> u16 {
+        self.tls_port.filter(|_| self.settings.tls_between).unwrap_or(self.port)
     }
 
     /// `redis://...`, with the default user's password if there is one.
@@ -108,24 +106,12 @@ impl RedisServer {
 
     /// Its unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("redis.sock")
+        self.path("redis.sock")
     }
 
     /// Where its data is.
     pub fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
-    }
-
-    /// Its log, over all restarts.
-    pub fn log(&self) -> String {
-        fs::read(self.log_file())
-            .map(|log| String::from_utf8_lossy(&log).into_owned())
-            .unwrap_or_default()
-    }
-
-    /// Its process id; 0 while it is killed.
-    pub fn pid(&self) -> u32 {
-        self.process.as_ref().map_or(0, Process::pid)
+        self.path("data")
     }
 
     /// A new connection over the unix socket, as a user of the kit that may do everything.
@@ -157,25 +143,9 @@ impl RedisServer {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("INFO has no {field}")))
     }
 
-    /// Stops it (SIGSTOP); returns when it is stopped.
-    ///
-    /// # Errors
-    /// When it is not running.
-    pub fn stop(&self) -> io::Result<()> {
-        self.process.as_ref().ok_or_else(not_running)?.stop()
-    }
-
-    /// Lets it go on (SIGCONT); returns when it does.
-    ///
-    /// # Errors
-    /// When it is not running.
-    pub fn go_on(&self) -> io::Result<()> {
-        self.process.as_ref().ok_or_else(not_running)?.go_on()
-    }
-
     /// Kills it (SIGKILL); returns when it is gone. Its data stays.
     pub fn kill(&mut self) {
-        self.process = None;
+        self.daemon.kill();
         // It would refuse connections anyway; without the file nobody takes it for alive.
         fs::remove_file(self.socket()).ok();
     }
@@ -214,29 +184,18 @@ impl RedisServer {
         self.when_up(loaded)
     }
 
-    fn log_file(&self) -> PathBuf {
-        self.directory.path().join("server.log")
-    }
-
     /// Starts the process with further lines in its configuration; does not wait for it.
     pub(super) fn launch(&mut self, lines: &str) -> io::Result<()> {
-        let config = self.directory.path().join("redis.conf");
+        let config = self.path("redis.conf");
         fs::create_dir_all(self.data())?;
         let text = self.settings.text(self.port, self.tls_port, &self.socket(), &self.data());
         fs::write(&config, text + lines)?;
-        let log = File::options().create(true).append(true).open(self.log_file())?;
-        let errors = log.try_clone()?;
         let environment = &self.settings.environment;
         let mode = self.settings.sentinel.then_some("--sentinel");
-        let process = Process::start(&self.program, |command| {
-            command
-                .arg(&config)
-                .args(mode)
-                .envs(environment.iter().map(|(name, value)| (name, value)));
-            command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        })?;
-        self.process = Some(process);
-        Ok(())
+        self.daemon.launch(|command| {
+            command.arg(&config).args(mode);
+            command.envs(environment.iter().map(|(name, value)| (name, value)));
+        })
     }
 
     /// Waits until the server answers, and `ready` agrees; checks that it is our child.
@@ -244,50 +203,21 @@ impl RedisServer {
         &mut self,
         mut ready: impl FnMut(&mut Admin) -> io::Result<bool>,
     ) -> io::Result<()> {
-        let start = Instant::now();
         let mut admin = None;
-        loop {
-            let process = self.process.as_mut().ok_or_else(not_running)?;
-            let pid = process.pid();
-            if process.ended().is_some() {
-                self.process = None;
-                return Err(self.failed("it has ended"));
-            }
+        when_up(self, PATIENCE, |server| {
             if admin.is_none() {
-                admin = self.connect().ok();
+                admin = server.connect().ok();
             }
-            if let Some(admin) = &mut admin {
-                admin.must_be(pid)?;
-                if ready(admin)? {
-                    break;
-                }
-            }
-            if start.elapsed() > PATIENCE {
-                self.process = None;
-                return Err(self.failed("it does not answer"));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            let Some(admin) = &mut admin else { return Ok(false) };
+            admin.must_be(server.pid())?;
+            ready(admin)
+        })?;
         // The socket is ours for sure. Of the port only this connection knows: it is asked as
         // the same user.
         let mut admin = Admin::tcp(self.address())?;
         admin.call(&["AUTH", USER, PASSWORD])?;
         admin.must_be(self.pid())
     }
-
-    fn failed(&self, what: &str) -> io::Error {
-        let log = self.log();
-        let tail: Vec<&str> = log.lines().rev().take(12).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        let taken = tail.iter().any(|line| line.contains("Address already in use"));
-        let kind = if taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
-        let program = self.program.file_name().map(Path::new).unwrap_or(&self.program);
-        let message =
-            format!("{} on {}: {what}\n{}", program.display(), self.port, tail.join("\n"));
-        io::Error::new(kind, message)
-    }
 }
 
-fn not_running() -> io::Error {
-    io::Error::other("the server is not running")
-}
+is_a_daemon!(RedisServer);

@@ -19,6 +19,7 @@ pub struct Settings {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) sentinel: bool,
     tls_client_optional: bool,
+    pub(super) tls_between: bool,
     lines: Vec<String>,
 }
 
@@ -73,13 +74,19 @@ impl Settings {
         self
     }
 
-    /// A replica of `master`.
-    pub fn replica_of(self, master: &RedisServer) -> Self {
-        self.line(format!("replicaof 127.0.0.1 {}", master.port()))
+    /// With [`tls`](Self::tls): between servers, replicas and sentinels too, and on the bus of a
+    /// cluster.
+    pub fn tls_between(mut self) -> Self {
+        self.tls_between = true;
+        self.line("tls-replication yes").line("tls-cluster yes")
     }
 
-    /// A node of a cluster, still alone (`CLUSTER ADDSLOTSRANGE`, `CLUSTER MEET` and the like are
-    /// the test's). Its bus listens 10000 above its port.
+    /// A replica of `master`.
+    pub fn replica_of(self, master: &RedisServer) -> Self {
+        self.line(format!("replicaof 127.0.0.1 {}", master.port_between()))
+    }
+
+    /// A node of a cluster, still alone; [`RedisCluster`](super::RedisCluster) makes a whole one. Its bus listens 10000 above its port.
     pub fn cluster(self) -> Self {
         self.line("cluster-enabled yes")
     }
@@ -90,11 +97,13 @@ impl Settings {
     pub fn sentinel(mut self, name: &str, master: &RedisServer, quorum: u32) -> Self {
         self.sentinel = true;
         let line = |key: &str, value: &str| format!("sentinel {key} {name} {value}");
-        self.line(line("monitor", &format!("127.0.0.1 {} {quorum}", master.port())))
+        self.line(line("monitor", &format!("127.0.0.1 {} {quorum}", master.port_between())))
             .line(line("down-after-milliseconds", "1000"))
             .line(line("failover-timeout", "5000"))
             .line(line("auth-user", USER))
             .line(line("auth-pass", PASSWORD))
+            .line(format!("sentinel sentinel-user {USER}"))
+            .line(format!("sentinel sentinel-pass {PASSWORD}"))
     }
 
     /// A further line of the configuration file, as the file wants it.
@@ -137,6 +146,8 @@ impl Settings {
             lines.push(file("tls-ca-cert-file", &certificates.authority()));
             lines.push(file("tls-cert-file", &certificates.server()));
             lines.push(file("tls-key-file", &certificates.server_key()));
+            lines.push(file("tls-client-cert-file", &certificates.client()));
+            lines.push(file("tls-client-key-file", &certificates.client_key()));
         }
         lines.extend(self.lines.iter().cloned());
         lines.push(String::new());

@@ -3,23 +3,23 @@
 // A set-up that fails is a failed run.
 #![allow(clippy::unwrap_used)]
 
+mod sql;
 mod subjects;
 
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_conformance::{Case, Context, Mark, Matrix, Subject, cases, holder};
+use leasehold_conformance::{Case, Context, Mark, Matrix, Subject, cases, holder, runner};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// No case takes longer than this; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
-    if let Some((url, name)) = holder::role() {
-        return play(&url, &name);
+    if let Some(code) = holder::played(async |url| leasehold::connect(&url).await) {
+        return code;
     }
     let arguments = Arguments::from_args();
     let setup = subjects::all();
@@ -67,33 +67,6 @@ fn trial(subject: Subject, case: Case, matrix: Arc<Mutex<Matrix>>) -> Trial {
 
 /// Runs one case in a runtime of its own.
 fn run(subject: &Subject, case: Case) -> Result<(), Failed> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let context = Context::new(subject.clone(), case.name);
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async { tokio::time::timeout(LIMIT, (case.run)(context)).await })
-    }));
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    match outcome {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(error))) => Err(format!("{error}").into()),
-        Ok(Err(_)) => Err(format!("not done within {LIMIT:?}").into()),
-        Err(_) => Err("it panicked".into()),
-    }
-}
-
-/// The other side of the cases with two processes.
-fn play(url: &str, name: &str) -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let played = runtime.block_on(async {
-        let client = leasehold::connect(url).await?;
-        holder::play(client, name, 2_000).await
-    });
-    match played {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    runner::in_runtime(LIMIT, || (case.run)(context))?.map_err(|error| error.to_string().into())
 }

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use leasehold::Backend;
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
-use leasehold_conformance::kit::{self, Certificates, RedisServer, Settings};
+use leasehold_conformance::kit::{
+    Certificates, EtcdServer, EtcdSettings, Needs, RedisCluster, RedisSentinels, RedisServer,
+    Settings, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings,
+};
 use leasehold_core::clock::Clock;
 use leasehold_core::quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
 use tempfile::TempDir;
+
+use crate::sql::{self, Databases};
 
 /// The engines, and what must stay alive while they are used.
 #[derive(Default)]
@@ -16,9 +21,14 @@ pub(crate) struct Setup {
     pub(crate) subjects: Vec<Subject>,
     /// Engines whose server is not installed, and may be missing.
     pub(crate) missing: Vec<&'static str>,
-    _directories: Vec<TempDir>,
+    pub(crate) directories: Vec<TempDir>,
+    pub(crate) databases: Databases,
     _servers: Vec<RedisServer>,
+    _ensembles: Vec<Vec<EtcdServer>>,
+    _sentinels: Vec<RedisSentinels>,
+    _clusters: Vec<RedisCluster>,
     _certificates: Option<Certificates>,
+    _zookeeper: Option<(ZooKeeperServer, ZooKeeperEnsemble)>,
 }
 
 pub(crate) fn all() -> Setup {
@@ -31,8 +41,11 @@ pub(crate) fn all() -> Setup {
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
     let mut setup = Setup::default();
     setup.subjects.extend([memory, file, quorum(3), quorum(5)]);
-    setup._directories.push(directory);
+    setup.directories.push(directory);
     redis(&mut setup);
+    sql::add(&mut setup);
+    etcd(&mut setup);
+    zookeeper(&mut setup);
     setup
 }
 
@@ -58,16 +71,29 @@ fn quorum(size: usize) -> Subject {
 /// A Redis server of our own, plain; and one with TLS, client certificates and a user whose rights
 /// are those that the documents name.
 fn redis(setup: &mut Setup) {
-    if !RedisServer::is_present() && !kit::required("redis") {
-        setup.missing.extend(["redis", "redlock-3", "redlock-5", "redis-tls"]);
+    if Needs::Redis.is_missing() {
+        setup.missing.extend([
+            "redis",
+            "redis+sentinel",
+            "redis+cluster",
+            "redlock-3",
+            "redlock-5",
+            "redis-tls",
+        ]);
         return;
     }
     let server = RedisServer::start(Settings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
     setup._servers.push(server);
+    let sentinels = RedisSentinels::start(Settings::new(), Settings::new()).unwrap();
+    setup.subjects.push(by_url("redis+sentinel", sentinels.url()));
+    setup._sentinels.push(sentinels);
+    let cluster = RedisCluster::start(Settings::new()).unwrap();
+    setup.subjects.push(by_url("redis+cluster", cluster.url()));
+    setup._clusters.push(cluster);
     redlock(setup, 3, Settings::new().user("app", &node_rights()));
     redlock(setup, 5, Settings::new());
-    if !Certificates::is_present() && !kit::required("openssl") {
+    if Needs::OpenSsl.is_missing() {
         setup.missing.push("redis-tls");
         return;
     }
@@ -95,7 +121,7 @@ fn redlock(setup: &mut Setup, size: usize, settings: Settings) {
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let login = if size == 3 { "app:s3cret@" } else { "" };
     // A busy machine is slower than the default allows.
-    let url = format!("redlock://{login}{}?node-limit=500ms", places.join(","));
+    let url = format!("redlock://{login}{}?node-limit=2s", places.join(","));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let founding = leasehold::quorum::found(&url, None, Founding::Vouched, |_| {});
     runtime.block_on(founding).unwrap();
@@ -110,11 +136,42 @@ fn node_rights() -> String {
 
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
-    +mget +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
-    +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+    +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
+    +zrem +zrange +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+
+/// One etcd server, with a user whose rights are those that `docs/etcd.md` names; and three members.
+fn etcd(setup: &mut Setup) {
+    if Needs::Etcd.is_missing() {
+        setup.missing.extend(["etcd", "etcd-3"]);
+        return;
+    }
+    let alone = EtcdServer::start_all(1, &EtcdSettings::new()).unwrap();
+    alone[0].enable_users("app", "s3cret", "leasehold/").unwrap();
+    setup.subjects.push(by_url("etcd", format!("etcd://app:s3cret@{}", alone[0].place())));
+    let three = EtcdServer::start_all(3, &EtcdSettings::new()).unwrap();
+    let places: Vec<String> = three.iter().map(EtcdServer::place).collect();
+    setup.subjects.push(by_url("etcd-3", format!("etcd://{}/locks", places.join(","))));
+    setup._ensembles.extend([alone, three]);
+}
+
+/// One ZooKeeper server, and an ensemble of three. Their containers are looked for often, so that
+/// locks lose their nodes while the suite runs.
+fn zookeeper(setup: &mut Setup) {
+    if Needs::ZooKeeper.is_missing() {
+        setup.missing.extend(["zookeeper", "zookeeper-3"]);
+        return;
+    }
+    let settings = ZooKeeperSettings::new().containers_every_ms(200);
+    let server = ZooKeeperServer::start(settings.clone()).unwrap();
+    let ensemble = ZooKeeperEnsemble::start(3, &settings).unwrap();
+    // Long enough for a busy machine, short enough to wait for its end.
+    setup.subjects.push(by_url("zookeeper", server.url() + "?session=6s"));
+    setup.subjects.push(by_url("zookeeper-3", ensemble.url() + "?session=6s"));
+    setup._zookeeper = Some((server, ensemble));
+}
 
 /// An engine that is reached by its URL alone.
-fn by_url(name: &str, url: String) -> Subject {
+pub(crate) fn by_url(name: &str, url: String) -> Subject {
     let reached = url.clone();
     let connect = move || {
         let url = url.clone();

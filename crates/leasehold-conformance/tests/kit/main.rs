@@ -4,9 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]
+mod etcd;
+#[cfg(unix)]
+mod orphans;
+#[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
 mod server;
+#[cfg(unix)]
+mod sql;
 
 use std::process::ExitCode;
 
@@ -16,23 +22,31 @@ const PLAY: &str = "LEASEHOLD_KIT_PLAY";
 
 #[cfg(unix)]
 fn main() -> ExitCode {
-    use leasehold_conformance::kit::{Certificates, RedisServer, required};
+    use leasehold_conformance::kit::Needs;
     use libtest_mimic::{Arguments, Trial};
 
-    if std::env::var_os(PLAY).is_some() {
-        server::play();
+    match std::env::var(PLAY).as_deref() {
+        Ok("sql") => sql::play(),
+        Ok(_) => server::play(),
+        Err(_) => {}
     }
     let arguments = Arguments::from_args();
-    let no_server = !RedisServer::is_present() && !required("redis");
-    let no_tls = !Certificates::is_present() && !required("openssl");
-    let tests = server::TESTS.iter().chain(proxy::TESTS);
+    let tests = server::TESTS.iter().chain(proxy::TESTS).chain(etcd::TESTS).chain(sql::TESTS);
     let trial = |(name, test): &(&str, fn())| {
         let test = *test;
         let run = move || {
             test();
             Ok(())
         };
-        let ignored = no_server || no_tls && name.contains("::tls");
+        let server = match name {
+            name if name.starts_with("etcd::") => Needs::Etcd,
+            name if name.starts_with("sql::mariadb") => Needs::MySql,
+            name if name.starts_with("sql::pgbouncer") => Needs::Pooler,
+            name if name.starts_with("sql::") => Needs::Postgres,
+            _ => Needs::Redis,
+        };
+        let no_tls = name.contains("::tls") && Needs::OpenSsl.is_missing();
+        let ignored = server.is_missing() || no_tls;
         Trial::test(*name, run).with_ignored_flag(ignored)
     };
     libtest_mimic::run(&arguments, tests.map(trial).collect()).exit_code()

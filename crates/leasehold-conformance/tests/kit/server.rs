@@ -8,6 +8,8 @@ use leasehold_conformance::kit::{
     Admin, Certificates, ClockShim, RedisServer, Settings, Value, find, wait,
 };
 
+use crate::orphans;
+
 type Test = (&'static str, fn());
 
 pub(crate) const TESTS: &[Test] = &[
@@ -265,24 +267,5 @@ pub(crate) fn play() -> ! {
 }
 
 fn a_server_dies_with_its_process() {
-    // Nobody is left to remove the server's directory.
-    let directory = tempfile::tempdir().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env(super::PLAY, "1")
-        .env("TMPDIR", directory.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let pid: u32 = line.trim().parse().unwrap();
-    let alive = || {
-        // A zombie that nobody has waited for is dead.
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-    };
-    assert!(alive());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    wait("the server has gone", || !alive()).unwrap();
+    orphans::die_with_their_process("redis", 1);
 }

@@ -7,7 +7,7 @@ use leasehold_proto::{ClientId, Token};
 use super::store::MemoryStore;
 use crate::backend::{
     Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Renewal, Renewed, State, Status,
+    Renewal, Renewed, Status,
 };
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -23,6 +23,7 @@ impl MemoryBackend {
     pub(super) fn new(store: MemoryStore) -> Self {
         let mut capability = Capability::new("memory", LeaseKind::Ttl);
         capability.ordered = true;
+        capability.unfair = true;
         capability.push = true;
         capability.token_blocks = true;
         capability.rotate = true;
@@ -148,15 +149,5 @@ impl Drop for MemoryBackend {
 }
 
 fn free(name: &Name) -> Status {
-    Status {
-        name: name.clone(),
-        state: State::Free,
-        holder: None,
-        token: None,
-        since_unix_ms: None,
-        remaining: None,
-        waiters: Some(Vec::new()),
-        more_waiters: 0,
-        note: None,
-    }
+    Status { waiters: Some(Vec::new()), ..Status::free(name) }
 }

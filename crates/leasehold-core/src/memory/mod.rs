@@ -5,8 +5,10 @@
 //! the clients, and the names of people.
 
 mod backend;
+mod examine;
 mod record;
 mod store;
 
 pub use backend::MemoryBackend;
+pub use examine::examine;
 pub use store::MemoryStore;

@@ -66,11 +66,6 @@ impl QuorumBackend {
         QuorumBuilder::new(nodes)
     }
 
-    /// What a person should know of these nodes, as it was seen when they were connected.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// Hands a call to the driver.
     async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Result<T> {
         let (asker, answer) = oneshot::channel();
@@ -105,38 +100,50 @@ impl QuorumBackend {
         let answered = answers.iter().filter(|answer| answer.is_ok()).count();
         if answered < enough {
             let reasons: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("{answered} of {all} nodes answer, {enough} must: {}", reasons.join(", ")),
-            ));
+            return Err(explain::too_few(answered, all, &reasons));
         }
         Ok(answers.into_iter().map(Result::ok).collect())
     }
 
-    /// What each node says of each lock: by node, then by lock.
-    async fn leases(&self, names: &[Name]) -> Result<Vec<Option<Vec<Option<NodeLease>>>>> {
-        self.ask_all(|node| node.leases(names)).await
-    }
-
-    async fn statuses(&self, names: &[Name]) -> Result<Vec<Status>> {
+    /// Of each lock what the nodes together say, or that too few can tell: what is no record of ours
+    /// is an answer about itself.
+    async fn statuses(&self, names: &[Name]) -> Result<Vec<Result<Status>>> {
         let mut statuses = Vec::with_capacity(names.len());
         for page in names.chunks(PAGE) {
-            let leases = self.leases(page).await?;
+            let leases = self.ask_all(|node| node.leases(page)).await?;
             statuses.extend(page.iter().enumerate().map(|(at, name)| {
-                let of_lock = |node: &Option<Vec<Option<NodeLease>>>| {
-                    node.as_ref().and_then(|leases| leases.get(at)).cloned()
-                };
-                let seen: Vec<Option<Option<NodeLease>>> = leases.iter().map(of_lock).collect();
-                status(name, &seen)
+                let answers = leases.iter().map(|node| node.as_ref()?.get(at).cloned());
+                let answers: Vec<Option<Result<Option<NodeLease>>>> = answers.collect();
+                self.together(name, &answers)
             }));
         }
         Ok(statuses)
     }
 
+    fn together(
+        &self,
+        name: &Name,
+        answers: &[Option<Result<Option<NodeLease>>>],
+    ) -> Result<Status> {
+        let known = |answer: &Option<Result<Option<NodeLease>>>| answer.clone()?.ok();
+        let seen: Vec<Option<Option<NodeLease>>> = answers.iter().map(known).collect();
+        let (all, answered) = (seen.len(), seen.iter().flatten().count());
+        if answered < majority(all) {
+            let of_node = |(node, answer): (&Arc<dyn QuorumNode>, &Option<Result<_>>)| {
+                let error = answer.as_ref()?.as_ref().err()?;
+                Some(format!("node {} {}", node.place(), error.message()))
+            };
+            let reasons: Vec<String> = self.nodes.iter().zip(answers).filter_map(of_node).collect();
+            return Err(explain::too_few(answered, all, &reasons));
+        }
+        Ok(status(name, &seen))
+    }
+
     async fn status_of(&self, name: &Name) -> Result<Status> {
         let statuses = self.statuses(std::slice::from_ref(name)).await?;
-        statuses.into_iter().next().ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "quorum: the nodes said nothing of the lock")
+        statuses.into_iter().next().unwrap_or_else(|| {
+            let message = "quorum: the nodes said nothing of the lock";
+            Err(Error::new(ErrorKind::Unavailable, message))
         })
     }
 
@@ -199,6 +206,10 @@ impl Backend for QuorumBackend {
         format!("a quorum of {}", places.join(", "))
     }
 
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     fn attach(&self, client: ClientId, events: EventSink) {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(parts), Ok(runtime)) = (parts, Handle::try_current()) {
@@ -243,7 +254,8 @@ impl Backend for QuorumBackend {
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
         Box::pin(async move {
             let names = self.names(prefix, limit).await?;
-            self.statuses(&names).await
+            let statuses = self.statuses(&names).await?;
+            Ok(statuses.into_iter().filter_map(Result::ok).collect())
         })
     }
 

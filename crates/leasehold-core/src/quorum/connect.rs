@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use leasehold_proto::quorum::{MAX_TTL, Member};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use leasehold_proto::quorum::{MAX_TTL, Member, majority};
 
 use super::backend::QuorumBackend;
 use super::node::{Fitness, QuorumNode};
@@ -14,6 +14,8 @@ use crate::{Deadline, Error, ErrorKind, Result};
 
 /// How long a node is waited for when it is asked whether it is fit.
 const LIMIT: Duration = Duration::from_secs(2);
+/// And when it shall take part in what a majority can do without it.
+const GRACE: Duration = Duration::from_millis(200);
 /// More nodes only make each step dearer.
 const MOST: usize = 63;
 
@@ -52,8 +54,8 @@ impl QuorumBuilder {
         self
     }
 
-    /// Looks at all nodes, and makes the backend. Takes as long as the slowest node that answers,
-    /// two seconds at most where one does not.
+    /// Looks at all nodes, and makes the backend. Once a majority has answered the others are given 0.4 s;
+    /// they come in when they can be reached. Else it takes two or three seconds at the most.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for no node, more than 63, one server in two places, or a limit or
@@ -72,10 +74,10 @@ impl QuorumBuilder {
         if max_ttl.is_zero() {
             return invalid("max ttl: is zero; no lease could be granted".into());
         }
-        let mut warnings = look_at_fitness(&nodes, &clock).await?;
+        let mut warnings = look_at_fitness(&nodes, &clock, Some(GRACE)).await?;
         warnings.extend(even(nodes.len()));
         let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
-        steward.settle().await;
+        steward.settle_most(GRACE).await;
         let members = steward.members(clock.now());
         members.refuse_twins()?;
         members.refuse_unreachable()?;
@@ -99,19 +101,33 @@ fn even(nodes: usize) -> Option<String> {
     })
 }
 
-/// Asks the nodes whether they can take part; says what should be known besides.
+/// Asks the nodes whether they can take part; says what should be known besides. With `grace` those
+/// that are slow are given that long after a majority was heard, and else [`LIMIT`].
 pub(super) async fn look_at_fitness(
     nodes: &[Arc<dyn QuorumNode>],
     clock: &Clock,
+    grace: Option<Duration>,
 ) -> Result<Vec<String>> {
-    let limit = Deadline::after(clock.now(), LIMIT);
-    let look = |node: &Arc<dyn QuorumNode>| {
-        let (node, clock) = (node.clone(), clock.clone());
-        // One that does not answer is no refusal: it may come back.
-        async move { clock.within(Some(limit), node.fitness()).await.unwrap_or_default() }
+    let look = |(number, node): (usize, &Arc<dyn QuorumNode>)| {
+        let node = node.clone();
+        async move { (number, node.fitness().await) }
     };
+    let mut looks: FuturesUnordered<_> = nodes.iter().enumerate().map(look).collect();
+    let mut seen = vec![Fitness::default(); nodes.len()];
+    let mut until = Deadline::after(clock.now(), LIMIT);
+    let mut heard = 0;
+    // One that does not answer is no refusal: it may come back.
+    while let Some(Some((number, fitness))) = clock.within(Some(until), looks.next()).await {
+        heard += usize::from(fitness.refusal.is_some() || fitness.clock_ahead_ms.is_some());
+        if let Some(grace) = grace.filter(|_| heard >= majority(nodes.len())) {
+            until = until.min(Deadline::after(clock.now(), grace));
+        }
+        if let Some(slot) = seen.get_mut(number) {
+            *slot = fitness;
+        }
+    }
     let mut warnings = Vec::new();
-    for Fitness { refusal, warnings: more, .. } in join_all(nodes.iter().map(look)).await {
+    for Fitness { refusal, warnings: more, .. } in seen {
         if let Some(refusal) = refusal {
             return Err(refusal);
         }

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::cases::Cases;
 use self::line::{Answered, Line, Queued, Tag};
-use self::renewing::Renewals;
+use self::renewing::{Renewals, Renewing};
 use self::run::Run;
 use self::seen::Seen;
 use self::waits::Waits;
@@ -43,6 +43,8 @@ use crate::{Name, Result};
 
 /// Calls taken in one turn.
 const CALLS: usize = 1024;
+/// How often others go first until what they want is sent.
+const TURNS: usize = 4;
 /// Whoever wakes so much later than it wanted to was kept from running, and replies have been kept
 /// from arriving by the same reason: they are given a moment before they count as missing.
 const STALL: Duration = Duration::from_millis(10);
@@ -76,8 +78,9 @@ pub(super) struct Driver {
     calls: mpsc::UnboundedReceiver<Call>,
     /// What nodes say without being asked.
     said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
-    /// Calls that wait for room before the nodes.
+    /// Calls that wait for room before the nodes, and renewals, which go first.
     backlog: VecDeque<Call>,
+    renewing: VecDeque<Renewing>,
     sink: EventSink,
     lines: Vec<Line>,
     batches: FuturesUnordered<BoxFuture<'static, Answered>>,
@@ -119,6 +122,7 @@ impl Driver {
             calls,
             said,
             backlog: VecDeque::new(),
+            renewing: VecDeque::new(),
             sink,
             waits: Waits::new(nodes.len()),
             lines: nodes.into_iter().enumerate().map(|(at, node)| Line::new(at, node)).collect(),
@@ -153,13 +157,9 @@ impl Driver {
                 Some(answer) = self.steward.answer() => task = Some(answer),
                 () = sleep(&self.clock, wake_at) => {}
             }
+            self.gather(&mut calls).await;
             while let Some(Some(answer)) = self.batches.next().now_or_never() {
                 answers.push(answer);
-            }
-            while calls.len() < CALLS
-                && let Ok(call) = self.calls.try_recv()
-            {
-                calls.push(call);
             }
             // After all that was read had arrived, before anything is sent because of it.
             let now = self.clock.now();
@@ -171,13 +171,10 @@ impl Driver {
             if let Some((node, event)) = event {
                 self.handle_said(now, node, event);
             }
-            calls.drain(..).for_each(|call| self.handle_call(now, call));
-            while self.has_room()
-                && let Some(call) = self.backlog.pop_front()
-            {
-                self.begin(now, call);
-            }
+            calls.drain(..).for_each(|call| self.handle_call(call));
+            while self.has_room() && self.begin_next(now) {}
             if !open {
+                self.renewing.clear();
                 self.backlog.clear();
                 self.give_everything_back(now);
             }
@@ -186,6 +183,24 @@ impl Driver {
                 self.handle_timeouts(now);
             }
             self.flush(now);
+        }
+    }
+
+    /// Takes the calls that have come by now. As long as more of them come, whoever else is ready to
+    /// run goes first, and may call too: a script that is called once for many is called cheaply.
+    async fn gather(&mut self, calls: &mut Vec<Call>) {
+        let mut before = 0;
+        for _ in 0..TURNS {
+            while calls.len() < CALLS
+                && let Ok(call) = self.calls.try_recv()
+            {
+                calls.push(call);
+            }
+            if calls.len() == before || self.runs.len() <= 1 {
+                return;
+            }
+            before = calls.len();
+            tokio::task::yield_now().await;
         }
     }
 
@@ -219,11 +234,23 @@ impl Driver {
     }
 
     /// What keeps a lease goes before what begins or ends one.
-    fn handle_call(&mut self, now: Now, call: Call) {
+    fn handle_call(&mut self, call: Call) {
         match call {
-            Call::Renew(leases, asker) => self.renew(now, leases, asker),
+            Call::Renew(leases, asker) => self.renew(leases, asker),
             call => self.backlog.push_back(call),
         }
+    }
+
+    /// Begins what is to be done next; false when that is nothing.
+    fn begin_next(&mut self, now: Now) -> bool {
+        if let Some(next) = self.renewing.pop_front() {
+            self.renew_one(now, next);
+        } else if let Some(call) = self.backlog.pop_front() {
+            self.begin(now, call);
+        } else {
+            return false;
+        }
+        true
     }
 
     /// Time limits begin with this, so that they are the nodes' and not those of a line here.
@@ -232,7 +259,7 @@ impl Driver {
             // Nobody waits for it any more, and no node has heard of it.
             Call::Acquire(_, asker) if asker.is_closed() => {}
             Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
-            Call::Renew(leases, asker) => self.renew(now, leases, asker),
+            Call::Renew(leases, asker) => self.renew(leases, asker),
             Call::Release(end, asker) => self.release(now, &end, asker),
         }
     }
@@ -277,6 +304,9 @@ impl Driver {
         }
         let Some(run) = self.runs.get_mut(tag.run) else { return };
         run.outstanding = run.outstanding.saturating_sub(1);
+        if run.waits && !run.held && matches!(reply, Reply::Busy { .. }) {
+            self.waits.busy(node, &run.name, run.client.is_some());
+        }
         run.machine.handle_reply(now, node, tag.round, reply);
         self.pump(now, tag.run);
     }

@@ -18,19 +18,14 @@ pub(super) fn unavailable(
     what: &str,
     steward: &Steward,
 ) -> Error {
-    let mut max_ttl = None;
-    let refused = machine.refusals().map(|(node, refusal)| {
-        if let Refusal::TtlTooLong { max_ttl: most } = refusal {
-            max_ttl = Some(most);
-        }
-        (node, reason(now, node, refusal, steward))
-    });
+    let refused =
+        machine.refusals().map(|(node, refusal)| (node, reason(now, node, refusal, steward)));
     let mut reasons: Vec<(usize, String)> = refused.collect();
     if let Some(limit) = limit {
         let silent = format!("did not answer in {limit:?}");
         reasons.extend(machine.silent().map(|node| (node, silent.clone())));
     }
-    if let Some(max_ttl) = max_ttl {
+    if let Some(max_ttl) = steward.max_ttl().filter(|max_ttl| machine.ttl() > *max_ttl) {
         return ttl_too_long(machine.ttl(), max_ttl);
     }
     reasons.sort();
@@ -44,6 +39,13 @@ pub(super) fn unavailable(
         message += "; ";
         message += &advice;
     }
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Too few nodes have said what was asked, for these reasons.
+pub(super) fn too_few(answered: usize, all: usize, reasons: &[String]) -> Error {
+    let (enough, reasons) = (majority(all), reasons.join(", "));
+    let message = format!("{answered} of {all} nodes answer, {enough} must: {reasons}");
     Error::new(ErrorKind::Unavailable, message)
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_proto::Deadline;
-use leasehold_proto::quorum::{Founding, Member, Outlook, majority};
+use leasehold_proto::quorum::{Founding, Member, Outlook, Task, TaskReply, majority};
 
 use super::node::QuorumNode;
 use super::steward::Steward;
@@ -23,7 +24,7 @@ pub struct Members {
     pub nodes: Vec<(String, Member)>,
     /// Whether locks can be had.
     pub outlook: Outlook,
-    /// The longest ttl that the nodes grant, as far as one of them was heard.
+    /// The longest ttl that a majority of the nodes grants; `None` where that is not known.
     pub max_ttl: Option<Duration>,
 }
 
@@ -137,6 +138,36 @@ pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: 
     steward.members(clock.now())
 }
 
+/// Refuses to set nodes up with a longest ttl where one keeps another.
+///
+/// # Errors
+/// [`ErrorKind::Refused`], with what to do.
+pub async fn refuse_other_max_ttl(
+    nodes: &[Arc<dyn QuorumNode>],
+    max_ttl: Duration,
+    clock: &Clock,
+) -> Result<()> {
+    let until = Deadline::after(clock.now(), PATIENCE);
+    let looks = nodes.iter().map(|node| clock.within(Some(until), node.task(Task::Look)));
+    for (node, look) in nodes.iter().zip(join_all(looks).await) {
+        let Some(TaskReply::Look(look)) = look else { continue };
+        if let Some(marker) = look.current().filter(|marker| marker.max_ttl != max_ttl) {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "node {} is set up with {:?} and keeps that, not {max_ttl:?}; to change it stop all \
+                     clients, wait {:?} until no lease is left, delete the key leasehold:node at each \
+                     node, and set them up anew",
+                    node.place(),
+                    marker.max_ttl,
+                    marker.max_ttl
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Sets nodes up: a first start, or a new one after more was lost than can be made up for.
 ///
 /// `max_ttl` is the longest ttl that they will grant, and how long a node stays out that may have
@@ -156,7 +187,7 @@ pub async fn found(
     clock: Clock,
     mut progress: impl FnMut(&Members),
 ) -> Result<Members> {
-    super::connect::look_at_fitness(&nodes, &clock).await?;
+    super::connect::look_at_fitness(&nodes, &clock, None).await?;
     let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
     steward.settle().await;
     let members = steward.members(clock.now());

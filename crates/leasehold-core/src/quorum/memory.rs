@@ -189,6 +189,7 @@ impl MemoryNode {
                 .high(process)
                 .map_or_else(refused, |(high, max_ttl)| TaskReply::High { high, max_ttl }),
             Task::Admit { process, nonce, floor } => {
+                let floor = floor.unwrap_or_else(|| self.0.clock.now().unix_us());
                 node.admit(process, nonce, floor).map_or_else(refused, TaskReply::Marker)
             }
         }
@@ -282,22 +283,25 @@ impl QuorumNode for Connection {
         })
     }
 
-    fn leases<'a>(&'a self, names: &'a [Name]) -> BoxFuture<'a, Result<Vec<Option<NodeLease>>>> {
+    fn leases<'a>(
+        &'a self,
+        names: &'a [Name],
+    ) -> BoxFuture<'a, Result<Vec<Result<Option<NodeLease>>>>> {
         let names = names.to_vec();
         Box::pin(async move {
             let look = move |node: &MemoryNode| {
                 let (now, state) = (node.0.clock.now(), node.state());
                 let lease = |name: &Name| {
-                    let lease = state.node.lease(now, name)?;
-                    let (_, origin, since_unix_ms) = state.people.get(name)?;
+                    let (last, origin, since_unix_ms) = state.people.get(name)?;
+                    let lease = state.node.lease(now, name);
                     Some(NodeLease {
-                        holder: origin.holder(lease.attempt),
-                        counter: lease.counter,
+                        holder: origin.holder(lease.map_or(*last, |lease| lease.attempt)),
+                        counter: state.node.counter(now, name)?,
                         since_unix_ms: *since_unix_ms,
-                        remaining: lease.remaining,
+                        remaining: lease.map_or(Duration::ZERO, |lease| lease.remaining),
                     })
                 };
-                names.iter().map(lease).collect()
+                names.iter().map(|name| Ok(lease(name))).collect()
             };
             self.node.under_fault(PATIENCE, look).await.ok_or_else(no_answer)
         })

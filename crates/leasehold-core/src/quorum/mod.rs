@@ -18,6 +18,6 @@ mod timers;
 pub use backend::QuorumBackend;
 pub use connect::QuorumBuilder;
 pub use leasehold_proto::quorum::{Founding, MAX_TTL, Member, Outlook};
-pub use members::{Members, found, members};
+pub use members::{Members, found, members, refuse_other_max_ttl};
 pub use memory::{MemoryNode, NodeFault};
 pub use node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};

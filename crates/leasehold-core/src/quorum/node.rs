@@ -40,9 +40,13 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// One step of an admission.
     fn task(&self, task: Task) -> BoxFuture<'_, TaskReply>;
 
-    /// Who has these locks there, in their order; `None` for a free one. Nothing is changed, and no
-    /// vote is needed.
-    fn leases<'a>(&'a self, names: &'a [Name]) -> BoxFuture<'a, Result<Vec<Option<NodeLease>>>>;
+    /// Who has these locks there, or had them last, in their order; `None` where nobody is known to
+    /// have had it, and an error of its own where something else is there. Nothing is changed, and
+    /// no vote is needed.
+    fn leases<'a>(
+        &'a self,
+        names: &'a [Name],
+    ) -> BoxFuture<'a, Result<Vec<Result<Option<NodeLease>>>>>;
 
     /// The names known there that start with `prefix`, `limit` at most.
     fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
@@ -65,7 +69,7 @@ pub struct Step {
     pub origin: Arc<Origin>,
 }
 
-/// Who has a lock on one node.
+/// Who has a lock on one node, or had it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLease {
     /// The attempt, and where it comes from.
@@ -74,7 +78,7 @@ pub struct NodeLease {
     pub counter: Token,
     /// Since when: milliseconds since the Unix epoch, by the node's clock.
     pub since_unix_ms: u64,
-    /// How long it lasts unless renewed.
+    /// How long it lasts unless renewed; zero where it is over.
     pub remaining: Duration,
 }
 

@@ -44,8 +44,12 @@ impl<T> Slab<T> {
         Some(thing)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
+        self.len() == 0
     }
 
     /// The numbers of all things.

@@ -11,42 +11,49 @@ use crate::{AttemptId, Name};
 
 /// A lock as the nodes that answered see it; `None` for one that did not answer.
 pub(super) fn status(name: &Name, seen: &[Option<Option<NodeLease>>]) -> Status {
-    let leases: Vec<&NodeLease> = seen.iter().flatten().flatten().collect();
-    let silent = seen.iter().filter(|answer| answer.is_none()).count();
-    let mut status = Status {
-        name: name.clone(),
-        state: State::Free,
-        holder: None,
-        token: None,
-        since_unix_ms: None,
-        remaining: None,
-        waiters: None,
-        more_waiters: 0,
-        note: None,
-    };
-    let count =
-        |attempt: AttemptId| leases.iter().filter(|lease| lease.holder.attempt == attempt).count();
-    let Some(first) = leases.iter().max_by_key(|lease| count(lease.holder.attempt)) else {
-        return status;
-    };
-    let attempt = first.holder.attempt;
-    let (all, has) = (seen.len(), count(attempt));
-    if has < all {
-        status.note = Some(format!("leased on {has} of {all} nodes; {silent} did not answer"));
+    let (all, silent) = (seen.len(), seen.iter().filter(|answer| answer.is_none()).count());
+    let known = || seen.iter().flatten().flatten();
+    let mut status = Status::free(name);
+    let leases: Vec<&NodeLease> = known().filter(|lease| !lease.remaining.is_zero()).collect();
+    if let Some(own) = most(&leases) {
+        let has = own.len();
+        if has < all {
+            status.note = Some(format!("leased on {has} of {all} nodes; {silent} did not answer"));
+        }
+        // Nodes that do not answer may make up the majority.
+        if has + silent >= majority(all) {
+            let mut remaining: Vec<Duration> = own.iter().map(|lease| lease.remaining).collect();
+            remaining.sort_unstable_by(|one, other| other.cmp(one));
+            status.state = State::Held;
+            status.remaining = remaining.get(majority(all).min(has).saturating_sub(1)).copied();
+            tell(&mut status, &own);
+            return status;
+        }
     }
-    // Nodes that do not answer may make up the majority.
-    if has + silent < majority(all) {
-        return status;
+    // Attempts that came to nothing, too, were the last ones at some node.
+    let past: Vec<&NodeLease> = known().collect();
+    if let Some(last) = most(&past).filter(|last| last.len() >= majority(all)) {
+        tell(&mut status, &last);
+    } else {
+        status.token = token(known().map(|lease| lease.counter));
     }
-    let own = || leases.iter().copied().filter(|lease| lease.holder.attempt == attempt);
-    let mut remaining: Vec<Duration> = own().map(|lease| lease.remaining).collect();
-    remaining.sort_unstable_by(|one, other| other.cmp(one));
-    status.state = State::Held;
-    status.holder = Some(first.holder.clone());
-    status.token = token(own().map(|lease| lease.counter));
-    status.since_unix_ms = own().map(|lease| lease.since_unix_ms).min();
-    status.remaining = remaining.get(majority(all).min(has).saturating_sub(1)).copied();
     status
+}
+
+/// Whose, with which token, since when.
+fn tell(status: &mut Status, own: &[&NodeLease]) {
+    status.holder = own.first().map(|lease| lease.holder.clone());
+    status.token = token(own.iter().map(|lease| lease.counter));
+    status.since_unix_ms = own.iter().map(|lease| lease.since_unix_ms).min();
+}
+
+/// Those of the attempt that most nodes name.
+fn most<'a>(leases: &[&'a NodeLease]) -> Option<Vec<&'a NodeLease>> {
+    let of = |attempt: AttemptId| {
+        leases.iter().copied().filter(move |lease| lease.holder.attempt == attempt)
+    };
+    let first = leases.iter().max_by_key(|lease| of(lease.holder.attempt).count())?;
+    Some(of(first.holder.attempt).collect())
 }
 
 /// The counter that most nodes have: a few may have given more than the token.
@@ -85,10 +92,17 @@ mod tests {
             (State::Held, Token::new(5), Some(Duration::from_secs(3)),)
         );
         let split = [lease(1, 5, 9), lease(2, 9, 1), lease(1, 5, 3), free.clone(), lease(3, 7, 6)];
-        assert_eq!(status(&name, &split).state, State::Free);
+        let split = status(&name, &split);
+        assert_eq!((split.state, split.holder), (State::Free, None));
         // It may be held by a majority that we cannot see.
         let unseen = [lease(1, 5, 9), None, lease(1, 5, 3), free.clone(), None];
         assert_eq!(status(&name, &unseen).state, State::Held);
-        assert_eq!(status(&name, &[free.clone(), free, None]).note, None);
+        assert_eq!(status(&name, &[free.clone(), free.clone(), None]).note, None);
+        // The last holder is known for a while, and the last token where nobody agrees on him.
+        let last = status(&name, &[lease(1, 5, 0), lease(1, 5, 0), free.clone()]);
+        assert_eq!((last.state, last.token, last.remaining), (State::Free, Token::new(5), None));
+        assert_eq!(last.holder.unwrap().attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
+        let unclear = status(&name, &[lease(1, 5, 0), lease(2, 5, 0), free]);
+        assert_eq!((unclear.holder, unclear.token), (None, Token::new(5)));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold_proto::quorum::{
-    Admission, Founding, Marker, Member, Outlook, ProcessId, Task, TaskReply,
+    Admission, Founding, Marker, Member, Outlook, ProcessId, Task, TaskReply, majority,
 };
 use leasehold_proto::{Deadline, Now};
 
@@ -100,6 +100,22 @@ impl Steward {
         }
     }
 
+    /// The same, but once a majority has said who they are the others are given this long.
+    pub(super) async fn settle_most(&mut self, grace: Duration) {
+        let mut until = None;
+        let clock = self.clock.clone();
+        while let Some(Some(answer)) = clock.within(until, self.answer()).await {
+            let now = clock.now();
+            self.handle(now, answer);
+            let known =
+                |node: &usize| !self.asks(*node) && self.member(now, *node) != Member::Unknown;
+            let all = self.nodes.len();
+            if until.is_none() && (0..all).filter(known).count() >= majority(all) {
+                until = Some(Deadline::after(now, grace));
+            }
+        }
+    }
+
     /// Goes on until something has happened, or for `time`.
     pub(super) async fn step(&mut self, time: Duration) {
         let now = self.clock.now();
@@ -131,9 +147,12 @@ impl Steward {
         self.admission.outlook(now)
     }
 
-    /// The longest ttl that the nodes have agreed on, as far as it is known.
+    /// The longest ttl that a majority grants, as far as so many are known to have a limit.
     pub(super) fn max_ttl(&self) -> Option<Duration> {
-        self.max_ttls.iter().copied().flatten().min()
+        let mut known: Vec<Duration> = self.max_ttls.iter().copied().flatten().collect();
+        known.sort_unstable();
+        // Whatever those grant that were not heard.
+        known.into_iter().nth(self.nodes.len() - majority(self.nodes.len()))
     }
 
     /// A node has said what it grants at most.

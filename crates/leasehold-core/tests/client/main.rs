@@ -1,5 +1,6 @@
 //! The client by a hand-driven clock: what it says of validity, when it tells a loss, what it sends.
 
+mod bench;
 mod moments;
 mod passing;
 mod quorum;
@@ -21,57 +22,7 @@ use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, telem
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-/// A store, a client with faults before it, and the clock of both.
-struct Bench {
-    hand: ManualClock,
-    store: MemoryStore,
-    client: Client,
-    faults: Faults,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let hand = ManualClock::new();
-        let store = MemoryStore::with_clock(hand.clock());
-        let faults = Faults::before(Arc::new(store.connect()));
-        let client = connect(&hand, Arc::new(faults.clone()));
-        Self { hand, store, client, faults }
-    }
-
-    fn other_client(&self) -> Client {
-        connect(&self.hand, Arc::new(self.store.connect()))
-    }
-
-    /// Moves the clock in small steps, letting everybody run in between.
-    async fn pass(&self, time: Duration) {
-        let step = ms(100);
-        let mut left = time;
-        while !left.is_zero() {
-            self.hand.advance(step.min(left));
-            left = left.saturating_sub(step);
-            others_run().await;
-        }
-    }
-}
-
-fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
-    ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
-}
-
-/// On a single-threaded runtime, everybody who can run has run after this.
-async fn others_run() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-}
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use bench::{Bench, connect, ms, others_run, secs};
 
 #[tokio::test]
 async fn a_process_that_was_paused_is_not_valid_at_the_first_look() {

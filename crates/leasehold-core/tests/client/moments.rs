@@ -5,32 +5,10 @@
 
 use leasehold_core::backend::{Answer, Ask, Event, Grant, Mode, Origin, Term};
 use leasehold_core::proto::TokenBlock;
-use leasehold_core::{AttemptId, Error, Guard, Name};
+use leasehold_core::{AttemptId, Name};
 
-use super::passing::{got, nothing_is_left, waits};
+use super::bench::{got, second_before, stands_in_line, stands_no_more, waits};
 use super::*;
-
-type Acquiring<'a, F> = std::pin::Pin<&'a mut F>;
-
-/// Polls somebody who waits, and goes on waiting until it is polled again.
-async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
-    tokio::select! {
-        biased;
-        _ = acquiring => panic!("it is taken"),
-        () = others_run() => {}
-    }
-}
-
-/// Polls somebody who has come to its turn.
-async fn stands_no_more<F: Future<Output = Result<Guard, Error>>>(
-    acquiring: Acquiring<'_, F>,
-) -> Guard {
-    tokio::select! {
-        biased;
-        guard = acquiring => guard.unwrap(),
-        () = others_run() => panic!("it has come to its turn"),
-    }
-}
 
 #[tokio::test]
 async fn what_was_said_of_an_earlier_attempt_is_not_taken_for_the_next_one() {
@@ -56,7 +34,7 @@ async fn what_was_said_of_an_earlier_attempt_is_not_taken_for_the_next_one() {
     assert_eq!(status.holder.map(|holder| holder.attempt), Some(guard.attempt()));
     assert_eq!(status.token, Some(guard.token()));
     guard.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -88,7 +66,7 @@ async fn a_lease_lost_on_its_way_to_the_next_leaves_that_one_in_line() {
         for fourth in fourth {
             got(fourth).await.release().await.unwrap();
         }
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
     }
 }
 
@@ -104,7 +82,7 @@ async fn an_attempt_that_somebody_else_asked_for_once_is_not_suspect() {
     let (fourth, fifth) = (lock.acquire().await.unwrap(), waits(&lock).await);
     drop(fourth);
     got(fifth).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
     assert_eq!(bench.faults.suspects(), 0);
 }
 
@@ -124,7 +102,7 @@ async fn an_attempt_that_somebody_else_asked_for_twice_is_suspect() {
         bench.pass(secs(1)).await;
         got(second).await.release().await.unwrap();
         got(third).await.release().await.unwrap();
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
         assert_eq!(bench.faults.suspects(), 1, "{dropped}");
     }
 }
@@ -152,18 +130,14 @@ async fn the_end_of_a_passed_lease_is_told_in_time() {
 async fn a_lease_passed_to_one_who_is_never_polled_ends_by_its_ttl() {
     let bench = Bench::new();
     let lock = bench.client.lock("a").ttl(secs(3));
-    let first = lock.acquire().await.unwrap();
-    let second = waits(&lock).await;
     let third = lock.acquire();
     tokio::pin!(third);
-    stands_in_line(third.as_mut()).await;
-    first.release().await.unwrap();
-    got(second).await.release().await.unwrap();
+    second_before(&lock, third.as_mut()).await.release().await.unwrap();
     let outside = waits(&bench.other_client().lock("a")).await;
     bench.pass(secs(4)).await;
     got(outside).await.release().await.unwrap();
     third.await.unwrap().release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -189,7 +163,7 @@ async fn what_one_who_leaves_has_not_heard_yet_is_not_lost() {
     drop(crashing);
     bench.pass(ms(1500)).await;
     got(behind).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -207,7 +181,7 @@ async fn each_is_told_its_own_half_of_an_exchange_that_is_refused() {
         others_run().await;
         assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
         got(third).await.release().await.unwrap();
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
     }
 }
 
@@ -221,7 +195,7 @@ async fn what_an_exchange_does_before_it_is_refused_is_told_all_the_same() {
     first.release().await.unwrap();
     others_run().await;
     assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -237,7 +211,7 @@ async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
     assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
     bench.pass(secs(31)).await; // The lease that could not be given back.
     got(third).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -251,9 +225,9 @@ async fn a_late_ask_of_one_whose_attempt_was_inherited_gets_nothing() {
     others_run().await;
     holder.release().await.unwrap();
     got(behind).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
     assert_eq!(bench.faults.deliver().await.unwrap(), [Answer::Ended]);
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -276,20 +250,16 @@ async fn the_validity_of_what_an_exchange_grants_counts_from_before_it_was_sent(
 async fn a_lost_lease_is_not_passed_on_though_nobody_has_noticed() {
     let bench = Bench::new();
     let lock = bench.client.lock("a").ttl(secs(3));
-    let first = lock.acquire().await.unwrap();
-    let second = waits(&lock).await;
     let third = lock.acquire();
     tokio::pin!(third);
-    stands_in_line(third.as_mut()).await;
-    first.release().await.unwrap();
-    let second = got(second).await;
+    let second = second_before(&lock, third.as_mut()).await;
     bench.hand.advance(secs(4));
     drop(second);
     // It is polled before the task that would tell of the loss.
     let third = stands_no_more(third).await;
     assert!(third.is_valid());
     third.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -308,7 +278,7 @@ async fn a_push_for_one_who_has_just_left_is_not_taken_by_the_next() {
     let behind = got(behind).await;
     assert_eq!(lock.status().await.unwrap().token, Some(behind.token()));
     behind.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -330,7 +300,7 @@ async fn after_a_gap_in_what_is_heard_who_asks_asks_again_and_who_holds_takes_ca
     got(outside).await.release().await.unwrap();
     bench.faults.say(Event::Reset);
     got(third).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -359,17 +329,13 @@ async fn trying_asks_when_the_lease_that_this_process_had_is_over() {
 async fn a_lease_lost_on_its_way_is_given_back_before_it_ends() {
     let bench = Bench::new();
     let lock = bench.client.lock("a").ttl(secs(3));
-    let first = lock.acquire().await.unwrap();
-    let second = waits(&lock).await;
     let third = lock.acquire();
     tokio::pin!(third);
-    stands_in_line(third.as_mut()).await;
-    first.release().await.unwrap();
-    got(second).await.release().await.unwrap();
+    second_before(&lock, third.as_mut()).await.release().await.unwrap();
     // Its loss has been told, but for the engine it lasts a little longer.
     bench.pass(ms(2800)).await;
     stands_no_more(third).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 /// An ask that something has repeated after the end of its attempt: the engine takes it for a lease.
@@ -399,7 +365,7 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
     bench.pass(ms(1100)).await;
     got(outside).await.release().await.unwrap();
     assert_eq!(bench.faults.suspects(), 1, "should it be repeated once more");
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -419,7 +385,7 @@ async fn a_lease_that_somebody_has_is_not_ended_because_others_want_it() {
     assert!(held.is_valid() && !outside.is_finished());
     drop(held);
     got(outside).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -438,7 +404,7 @@ async fn a_lost_lease_is_not_ended_early_because_others_want_it() {
     assert!(!outside.is_finished(), "ended while it was relied on");
     drop(held);
     got(outside).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 /// Guards that see their loss and the task that sees it for them do so at the same moment, many

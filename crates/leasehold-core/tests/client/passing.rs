@@ -7,34 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use leasehold_core::backend::Backend;
-use leasehold_core::{Error, Guard, Lock, Usage};
-use tokio::task::JoinHandle;
+use leasehold_core::{Lock, Usage};
 
+use super::bench::{got, waits};
 use super::*;
-
-pub(super) type Waiting = JoinHandle<Result<Guard, Error>>;
-
-/// A task that waits for the lock, in line.
-pub(super) async fn waits(lock: &Lock) -> Waiting {
-    let lock = lock.clone();
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    others_run().await;
-    assert!(!waiting.is_finished());
-    waiting
-}
-
-pub(super) async fn got(waiting: Waiting) -> Guard {
-    others_run().await;
-    assert!(waiting.is_finished(), "it has come to its turn");
-    waiting.await.unwrap().unwrap()
-}
-
-pub(super) async fn nothing_is_left(bench: &Bench) {
-    bench.client.settle().await;
-    assert_eq!(bench.client.usage(), Usage::default());
-    let status = bench.client.lock("a").status().await.unwrap();
-    assert_eq!((status.state, status.waiters), (State::Free, Some(Vec::new())));
-}
 
 #[tokio::test]
 async fn a_lease_goes_to_the_next_task_with_a_larger_token_and_no_call() {
@@ -56,7 +32,7 @@ async fn a_lease_goes_to_the_next_task_with_a_larger_token_and_no_call() {
     let fourth = waits(&lock).await;
     drop(third);
     drop(got(fourth).await);
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
     assert_eq!(bench.faults.calls(), 3);
 }
 
@@ -101,7 +77,7 @@ async fn a_lost_lease_is_never_passed_on() {
     assert!(third.is_valid() && third.token() > token);
     assert!(other.lock("a").try_acquire().await.unwrap().is_none());
     third.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -134,7 +110,7 @@ async fn others_outside_wait_no_longer_than_the_quantum() {
     fourth.release().await.unwrap();
     got(again).await.release().await.unwrap();
     got(ours.remove(0)).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -154,7 +130,7 @@ async fn a_block_that_is_used_up_is_followed_by_a_higher_one() {
     last.release().await.unwrap();
     let calls = bench.faults.calls();
     assert!((4..8).contains(&calls), "{calls} calls for two blocks and a half");
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -174,7 +150,7 @@ async fn whoever_leaves_the_line_costs_no_call() {
     assert_eq!(bench.client.usage().waiting, 1);
     holder.release().await.unwrap();
     got(stays).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -194,7 +170,7 @@ async fn the_next_keeps_the_place_of_one_who_leaves_the_front() {
     assert!(!later.is_finished());
     behind.release().await.unwrap();
     got(later).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -210,7 +186,7 @@ async fn one_who_wants_something_else_does_not_go_on_with_anothers_attempt() {
     assert_eq!(metadata, [Some("else".to_owned())]);
     holder.release().await.unwrap();
     got(behind).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -228,7 +204,7 @@ async fn another_ttl_is_asked_for_in_the_same_call_that_releases() {
     let again = waits(&lock).await;
     fixed.release().await.unwrap();
     got(again).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -248,7 +224,7 @@ async fn what_the_next_one_wants_otherwise_is_not_passed_on() {
             bench.hand.advance(ms(500));
             guard.release().await.unwrap();
         }
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
     }
 }
 
@@ -269,7 +245,7 @@ async fn those_outside_who_wait_since_before_the_grant_count() {
     first.release().await.unwrap();
     got(others).await.release().await.unwrap();
     got(second).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -290,7 +266,7 @@ async fn one_outside_who_has_gone_costs_no_more_than_one_call() {
     let fourth = got(fourth).await;
     assert_eq!(bench.faults.calls(), calls + 1);
     fourth.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -309,7 +285,7 @@ async fn those_who_do_not_care_for_order_pass_on_for_a_second() {
     third.release().await.unwrap();
     got(outside).await.release().await.unwrap();
     got(ours.next().unwrap()).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -332,7 +308,7 @@ async fn a_lease_acquired_past_the_line_does_not_lead_it() {
     bench.pass(secs(15)).await;
     got(front).await.release().await.unwrap();
     got(behind).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -349,7 +325,7 @@ async fn a_minimum_hold_is_not_cut_short_by_those_who_wait_here() {
     assert!(!next.is_finished());
     bench.pass(ms(600)).await;
     got(next).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -371,7 +347,7 @@ async fn a_lease_passed_to_one_who_leaves_in_that_moment_goes_on() {
             got(third).await.release().await.unwrap();
         }
         others_run().await;
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
     }
 }
 
@@ -390,7 +366,7 @@ async fn an_exchange_whose_answer_is_lost_is_repeated_to_the_same_lease() {
         bench.pass(secs(60)).await;
         assert!(next.is_valid(), "{fault:?}");
         next.release().await.unwrap();
-        nothing_is_left(&bench).await;
+        bench.nothing_is_left().await;
     }
 }
 
@@ -406,7 +382,7 @@ async fn a_release_dropped_in_the_middle_of_an_exchange_is_finished() {
     assert!(!next.is_finished());
     releasing.abort();
     got(next).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -419,7 +395,7 @@ async fn who_leaves_during_an_exchange_leaves_nothing() {
     first.release().await.unwrap_err();
     next.abort();
     bench.pass(secs(1)).await;
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -433,7 +409,7 @@ async fn a_closed_client_lets_nobody_wait_in_line() {
         assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     }
     holder.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -447,7 +423,7 @@ async fn trying_does_not_ask_when_a_task_of_the_process_holds() {
     let next = waits(&lock).await;
     held.release().await.unwrap();
     got(next).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 /// Tasks of three clients on two threads, that leave at random moments, over a backend that loses

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::backend::{Backend, State};
+use leasehold_core::backend::{Backend, Renewal, Renewed, State};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::quorum::{
     Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, QuorumNode, found,
@@ -16,7 +16,7 @@ use leasehold_core::quorum::{
 };
 use leasehold_core::{Client, Error, ErrorKind, LossReason, Usage};
 
-use super::{connect, ms, others_run, secs};
+use super::bench::{connect, ms, others_run, pass_by, secs};
 
 /// Nodes, and the clock of all.
 struct Quorum {
@@ -71,12 +71,7 @@ impl Quorum {
     }
 
     async fn pass_by(&self, step: Duration, time: Duration) {
-        let mut left = time;
-        while !left.is_zero() {
-            self.hand.advance(step.min(left));
-            left = left.saturating_sub(step);
-            others_run().await;
-        }
+        pass_by(&self.hand, step, time).await;
     }
 
     /// Until it is done, in steps of this, two minutes at most.
@@ -262,14 +257,19 @@ async fn nodes_that_nobody_set_up_say_how() {
 }
 
 #[tokio::test]
-async fn a_single_node_waits_and_starts_at_the_wall_clock() {
+async fn a_single_node_waits_and_is_waited_for() {
     let quorum = Quorum::empty(1);
     let client = quorum.client().await;
-    let error = quorum.until(ms(10), client.lock("a").acquire()).await.unwrap_err();
+    let lock = client.lock("a");
+    let known = "without anybody doing anything";
+    let error = quorum.until(ms(10), lock.try_acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.message().contains("without anybody doing anything"), "{error}");
-    quorum.pass(secs(60)).await;
-    let guard = client.lock("a").acquire().await.unwrap();
+    assert!(error.message().contains(known), "{error}");
+    let error = quorum.until(ms(10), lock.acquire_within(secs(20))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.message().contains(known), "{error}");
+    // The wait is known, and longer than the client's patience.
+    let guard = quorum.until(ms(10), lock.acquire_within(secs(60))).await.unwrap();
     assert!(guard.token().get() > quorum.hand.clock().now().unix_us() - 60_000_000);
     quorum.restart_empty(0);
     quorum.pass(secs(30)).await;
@@ -402,6 +402,24 @@ async fn a_ttl_above_what_the_nodes_grant_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn one_node_that_grants_shorter_leases_does_not_cap_the_others() {
+    let quorum = Quorum::founded(3).await;
+    let clock = quorum.hand.clock();
+    quorum.restart_empty(0);
+    let short = found(vec![quorum.nodes[0].connect()], secs(5), Founding::Vouched, clock, |_| {});
+    quorum.until(ms(200), short).await.unwrap();
+    let client = quorum.client().await;
+    let lock = client.lock("a").ttl(secs(30));
+    drop(quorum.until(ms(10), lock.try_acquire()).await.unwrap().unwrap());
+    // Without another one it is told what is wrong with this one, and not with the ttl.
+    quorum.fault(1..2, NodeFault::Unfit);
+    let error =
+        quorum.until(ms(10), client.lock("b").ttl(secs(30)).try_acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.message().contains("n0 refused: it grants at most 5s"), "{error}");
+}
+
+#[tokio::test]
 async fn wrong_lists_of_nodes_are_refused_and_even_ones_warned_of() {
     let quorum = Quorum::founded(4).await;
     let warnings = quorum.backend().await.unwrap().warnings().to_vec();
@@ -418,6 +436,65 @@ async fn wrong_lists_of_nodes_are_refused_and_even_ones_warned_of() {
     let error = quorum.backend().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains("1 of 4 nodes answer, 3 must: n0 does not"), "{error}");
+}
+
+#[tokio::test]
+async fn waiters_are_woken_though_holders_had_a_bare_majority_and_a_node_is_down() {
+    let quorum = Quorum::founded(3).await;
+    let (one, two) = (quorum.client().await, quorum.client().await);
+    quorum.fault(2..3, NodeFault::Unfit);
+    let (mut guards, mut waiting) = (Vec::new(), Vec::new());
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        guards.push(one.lock(name).acquire().await.unwrap());
+        let lock = two.lock(name);
+        waiting.push(async move { lock.acquire().await });
+    }
+    quorum.fault(2..3, NodeFault::None);
+    quorum.fault(1..2, NodeFault::BlackHole);
+    // Refused by the first, granted by the third, and the second is silent.
+    let waiting: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+    quorum.pass_by(ms(5), secs(3)).await;
+    let releasing: Vec<_> = guards.into_iter().map(|one| tokio::spawn(one.release())).collect();
+    // Sooner than they would ask again by themselves: a try that is under way takes 50 ms.
+    quorum.pass_by(ms(1), ms(60)).await;
+    let late = waiting.iter().filter(|waiter| !waiter.is_finished()).count();
+    assert_eq!(late, 0);
+    quorum.pass(secs(1)).await;
+    drop(releasing);
+}
+
+#[tokio::test]
+async fn more_leases_than_fit_into_calls_are_renewed_in_time() {
+    let quorum = Quorum::founded(3).await;
+    let backend = Arc::new(quorum.backend().await.unwrap());
+    let client = connect(&quorum.hand, backend.clone());
+    let (mut guards, mut leases) = (Vec::new(), Vec::new());
+    for number in 0..1000 {
+        let guard = client.lock(format!("n{number}")).ttl(secs(30)).acquire().await.unwrap();
+        leases.push(Renewal {
+            name: guard.name().clone(),
+            attempt: guard.attempt(),
+            base: guard.token(),
+            ttl: secs(30),
+        });
+        guards.push(guard);
+    }
+    // Each call takes 20 of the 50 ms that a node is waited for, and four of 64 steps go at a time.
+    quorum.fault(0..3, NodeFault::Slow(ms(20)));
+    let verdicts = quorum.until(ms(5), backend.renew(&leases)).await;
+    let renewed = verdicts.iter().filter(|one| matches!(one, Ok(Renewed::Renewed))).count();
+    assert_eq!(renewed, leases.len());
+}
+
+#[tokio::test]
+async fn a_silent_minority_keeps_nobody_from_connecting() {
+    let quorum = Quorum::founded(5).await;
+    quorum.fault(0..2, NodeFault::BlackHole);
+    let before = quorum.hand.clock().now();
+    let backend = quorum.until(ms(10), quorum.backend()).await.unwrap();
+    let took = quorum.hand.clock().now().steady_ns - before.steady_ns;
+    assert!(took <= 400_000_000, "{took} ns");
+    assert!(backend.warnings().iter().any(|it| it == "n0 does not answer"), "{backend:?}");
 }
 
 #[tokio::test]

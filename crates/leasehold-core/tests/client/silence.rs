@@ -5,7 +5,7 @@
 use leasehold_core::backend::Event;
 use leasehold_core::{Error, Lock};
 
-use super::passing::{Waiting, got, nothing_is_left, waits};
+use super::bench::{Waiting, got, waits};
 use super::*;
 
 #[track_caller]
@@ -61,7 +61,7 @@ async fn what_was_heard_ends_the_silence_for_all_in_line() {
     assert!(!behind.is_finished());
     holder.release().await.unwrap();
     got(behind).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn whoever_hears_nothing_of_an_exchange_asks_while_it_has_patience() {
     is_unavailable(&releasing.await.unwrap().unwrap_err());
     bench.pass(secs(1)).await;
     got(next).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -136,5 +136,5 @@ async fn those_who_have_little_time_do_not_use_up_the_patience_of_others() {
         assert_eq!(hasty.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
     }
     got(patient).await.release().await.unwrap();
-    nothing_is_left(&bench).await;
+    bench.nothing_is_left().await;
 }

@@ -6,10 +6,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use leasehold_core::{Error, ErrorKind, Name, Result};
+use leasehold_core::{Error, ErrorKind, Name, Result, filesystem};
 
 use super::escape::escape;
-use super::filesystem;
 use super::lockfile::{LockFile, NO_TRICKS, is_absent};
 use super::oserror::{failed, foreign};
 
@@ -45,6 +44,15 @@ impl Directory {
             .prepare()
             .and_then(|()| directory.prove())
             .map_err(|e| e.during("connect", None))?;
+        Ok(directory)
+    }
+
+    /// The directory as it is, with nothing made in it.
+    pub(crate) fn seen(root: &Path) -> Result<Self> {
+        let directory = Self { locks: root.join("locks"), root: root.to_owned() };
+        if !directory.has_format()? {
+            directory.refuse_strangers()?;
+        }
         Ok(directory)
     }
 

@@ -38,8 +38,8 @@ pub enum Task {
         process: ProcessId,
         /// The nonce that the node has waited with.
         nonce: u64,
-        /// What its counters start above.
-        floor: u64,
+        /// What its counters start above; `None`: the node's own wall clock, in microseconds.
+        floor: Option<u64>,
     },
 }
 
@@ -140,7 +140,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Looks at all nodes. `max_ttl` is what new markers say; `founding` is for operators only.
+    /// Looks at all nodes. `max_ttl` is what new markers say, if no node is known to have granted
+    /// more; `founding` is for operators only.
     pub fn new(now: Now, nodes: usize, max_ttl: Duration, founding: Option<Founding>) -> Self {
         let seat = Seat { stage: Stage::Unknown, waits: None, again: None, highs: BTreeMap::new() };
         let mut admission = Self {
@@ -189,7 +190,7 @@ impl Admission {
             }
         }
         let majority = majority(self.seats.len());
-        // A single node has nobody to ask: it waits, and starts at the wall clock.
+        // A single node has nobody to ask: it waits, and starts at its own wall clock.
         match admitted {
             _ if admitted >= majority => Outlook::Open,
             _ if self.founding.is_some() || (self.seats.len() == 1 && unknown == 0) => {
@@ -229,6 +230,8 @@ impl Admission {
             TaskReply::Look(look) => match look.current() {
                 Some(marker) => self.marker(now, node, marker),
                 None => {
+                    // What the process before has granted may last as long as it said.
+                    self.learn(now, look.marker);
                     let task =
                         Task::Propose { process: look.process, nonce: bits, max_ttl: self.max_ttl };
                     self.send(now, node, task);
@@ -279,8 +282,36 @@ impl Admission {
         self.tasks.pop_front()
     }
 
+    /// Leases may last as long as a marker says, and are waited for, but where an operator says that
+    /// there are none.
+    fn learn(&mut self, now: Now, marker: Option<Marker>) {
+        if let Some(marker) = marker.filter(|_| self.founding != Some(Founding::Vouched)) {
+            self.prolong(now, marker.max_ttl);
+        }
+    }
+
+    /// Leases may last so long. Whoever has waited for less waits anew, even if its wait was over.
+    fn prolong(&mut self, now: Now, max_ttl: Duration) {
+        if max_ttl <= self.max_ttl {
+            return;
+        }
+        self.max_ttl = max_ttl;
+        for (node, seat) in self.seats.iter_mut().enumerate() {
+            if let Stage::Recovering(pupil) = seat.stage
+                && pupil.max_ttl < max_ttl
+            {
+                seat.stage = Stage::Waiting(pupil, now.steady_ns);
+                seat.again = Some(Deadline::after(now, PATIENCE));
+                seat.waits = None;
+                let admits = |task: &Task| matches!(task, Task::Admit { .. });
+                self.tasks.retain(|(at, _, task)| *at != node || !admits(task));
+            }
+        }
+    }
+
     /// A node's current marker has been seen.
     fn marker(&mut self, now: Now, node: usize, marker: Marker) {
+        self.learn(now, Some(marker).filter(|marker| marker.admitted));
         let twin = (0..self.seats.len()).find(|other| {
             *other != node
                 && self.seats.get(*other).is_some_and(|seat| match seat.stage {
@@ -340,13 +371,7 @@ impl Admission {
         };
         match reply {
             TaskReply::High { max_ttl, .. } if max_ttl > marker.max_ttl.max(self.max_ttl) => {
-                // Leases may last longer than was waited for.
-                self.max_ttl = max_ttl;
-                let marker = *marker;
-                if let Some(seat) = self.seats.get_mut(node) {
-                    seat.stage = Stage::Waiting(marker, now.steady_ns);
-                    seat.again = Some(Deadline::after(now, PATIENCE));
-                }
+                self.prolong(now, max_ttl);
             }
             TaskReply::High { high, .. } => {
                 highs.insert(other, high);
@@ -365,15 +390,17 @@ impl Admission {
         let Some(seat) = self.seats.get_mut(node) else { return };
         let Stage::Recovering(marker) = seat.stage else { return };
         let mut floor = seat.highs.values().copied().max().unwrap_or(0);
-        if alone || self.founding.is_some() {
+        if self.founding.is_some() {
             floor = floor.max(now.unix_us());
             if open {
                 return;
             }
-        } else if seat.highs.len() < enough {
+        } else if !alone && seat.highs.len() < enough {
             return;
         }
         seat.again = None;
+        // Clients' clocks differ, and the next admission may be another client's; the node has one.
+        let floor = (!alone).then_some(floor);
         let task = Task::Admit { process: marker.process, nonce: marker.nonce, floor };
         self.send(now, node, task);
     }

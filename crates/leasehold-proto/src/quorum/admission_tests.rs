@@ -37,7 +37,7 @@ impl Cluster {
         while let Some((at, serial, task)) = admission.poll_task() {
             let reply = match self.down.contains(&at) {
                 true => TaskReply::Unknown,
-                false => answer(&mut self.nodes[at], task),
+                false => answer(now, &mut self.nodes[at], task),
             };
             self.bits += 1;
             admission.handle_reply(now, at, serial, reply, self.bits);
@@ -59,7 +59,8 @@ impl Cluster {
     }
 }
 
-fn answer(node: &mut Node<u8>, task: Task) -> TaskReply {
+/// The nodes' wall clocks are an hour behind those of clients.
+fn answer(now: Now, node: &mut Node<u8>, task: Task) -> TaskReply {
     match task {
         Task::Look => TaskReply::Look(node.look()),
         Task::Propose { process, nonce, max_ttl } => match node.propose(process, nonce, max_ttl) {
@@ -70,10 +71,13 @@ fn answer(node: &mut Node<u8>, task: Task) -> TaskReply {
             Ok((high, max_ttl)) => TaskReply::High { high, max_ttl },
             Err(refusal) => TaskReply::Refused(refusal),
         },
-        Task::Admit { process, nonce, floor } => match node.admit(process, nonce, floor) {
-            Ok(marker) => TaskReply::Marker(marker),
-            Err(refusal) => TaskReply::Refused(refusal),
-        },
+        Task::Admit { process, nonce, floor } => {
+            let floor = floor.unwrap_or_else(|| now.unix_us().saturating_sub(3_600_000_000));
+            match node.admit(process, nonce, floor) {
+                Ok(marker) => TaskReply::Marker(marker),
+                Err(refusal) => TaskReply::Refused(refusal),
+            }
+        }
     }
 }
 
@@ -196,13 +200,32 @@ fn a_node_listed_twice_has_one_vote() {
 }
 
 #[test]
-fn a_single_node_waits_and_starts_at_the_wall_clock() {
+fn a_single_node_waits_and_starts_at_its_own_clock() {
     let mut one = Cluster::empty(1);
-    let mut admission = Admission::new(at(100), 1, MAX_TTL, None);
-    one.run(at(100), &mut admission);
-    assert!(matches!(admission.outlook(at(100)), Outlook::Later(_)));
+    let mut admission = Admission::new(at(5000), 1, MAX_TTL, None);
+    one.run(at(5000), &mut admission);
+    assert!(matches!(admission.outlook(at(5000)), Outlook::Later(_)));
+    assert_eq!(one.until_admitted(5000, &mut admission, 0), Some(5061));
+    assert_eq!(one.nodes[0].high(process(0)).unwrap().0, at(5061 - 3600).unix_us());
+}
+
+#[test]
+fn leases_that_one_node_granted_for_longer_are_waited_for() {
+    let short = Duration::from_secs(5);
+    // By the marker of the process before: it starts again with its data.
+    let mut one = Cluster::founded(1);
+    one.nodes[0].restart(process(100));
+    let mut admission = Admission::new(at(10), 1, short, None);
+    assert_eq!(one.until_admitted(10, &mut admission, 0), Some(71));
+    // By what was seen before everything was lost.
+    one.forget(&mut admission, at(100), 0);
     assert_eq!(one.until_admitted(100, &mut admission, 0), Some(161));
-    assert!(one.nodes[0].high(process(0)).unwrap().0 >= at(161).unix_us());
+    assert_eq!(one.nodes[0].look().marker.unwrap().max_ttl, MAX_TTL);
+    // Not where an operator says that there are none.
+    one.forget(&mut admission, at(200), 0);
+    let mut operator = Admission::new(at(200), 1, short, Some(Founding::Vouched));
+    assert_eq!(one.until_admitted(200, &mut operator, 0), Some(200));
+    assert_eq!(one.nodes[0].look().marker.unwrap().max_ttl, short);
 }
 
 #[test]
@@ -214,4 +237,24 @@ fn leases_that_may_last_longer_elsewhere_are_waited_for() {
     three.forget(&mut admission, at(10), 0);
     let second = three.until_admitted(10, &mut admission, 0).unwrap();
     assert!(second >= 10 + 60, "{second}");
+}
+
+#[test]
+fn a_longer_ttl_that_is_heard_of_after_the_wait_prolongs_it() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let mut three = Cluster::empty(3);
+    for (number, max_ttl) in [(0, minutes(2)), (1, minutes(2)), (2, minutes(1))] {
+        three.nodes[number].propose(process(number), 1, max_ttl).unwrap();
+        three.nodes[number].admit(process(number), 1, 5).unwrap();
+    }
+    // One restarts empty while the other one that grants for two minutes is away.
+    three.nodes[1].forget();
+    three.nodes[1].restart(process(101));
+    three.down = vec![0];
+    let mut admission = Admission::new(at(10), 3, minutes(1), None);
+    (10..75).for_each(|second| three.run(at(second), &mut admission));
+    assert_eq!(admission.member(at(75), 1), Member::Waiting(Duration::ZERO), "too few were heard");
+    three.down.clear();
+    let second = three.until_admitted(75, &mut admission, 1).unwrap();
+    assert!(second >= 75 + 120, "{second}");
 }

@@ -74,6 +74,12 @@ impl<K: Ord + Clone> Node<K> {
         Some(Lease { attempt, counter: Token::new(record.counter)?, remaining })
     }
 
+    /// A lock's counter, while it is remembered.
+    pub fn counter(&self, now: Now, lock: &K) -> Option<Token> {
+        let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns)?;
+        Token::new(record.counter)
+    }
+
     /// The high-water mark and the longest ttl; from an admitted node only.
     pub fn high(&self, process: ProcessId) -> Result<(u64, Duration), Refusal> {
         self.admitted(process).map(|marker| (self.high, marker.max_ttl))

@@ -22,6 +22,7 @@ local function enqueue(key, rec, ask)
   end
   local ticket = NOW
   local last = redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
+  if rec.waits and not last then beside(key, ':q') end
   if last and tonumber(last) >= ticket then ticket = tonumber(last) + 1 end
   redis.call('ZADD', queue, string.format('%.0f', ticket), ask.member)
   redis.call('PEXPIRE', queue, life)
@@ -34,7 +35,7 @@ local function ended(key, rec, attempt)
   if rec and not rec.tombs then return false end
   local over = redis.call('ZSCORE', key .. ':t', attempt)
   if over then return tonumber(over) > NOW end
-  if rec and redis.call('EXISTS', key .. ':t') == 0 then rec.tombs = false end
+  if rec and not beside(key, ':t') then rec.tombs = false end
   return false
 end
 

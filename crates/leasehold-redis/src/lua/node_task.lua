@@ -1,7 +1,8 @@
 -- One step of an admission. KEYS: the node's own key. ARGV: one of
 --   P nonce(16) max_ttl_ms(8)   propose: a marker that waits, unless this process has one already
 --   H                           say how high the counters have grown; from an admitted node only
---   A nonce(16) floor(16)       admit, if the marker is still the one that was proposed
+--   A nonce(16) [floor(16)]     admit, if the marker is still the one that was proposed; counters
+--                               start above floor, or above the server's clock
 -- Answer: the node's key as it is then; nothing, where there is no marker of this process
 -- | W not admitted | X not ours | V of a newer version
 local sub, call = string.sub, redis.call
@@ -30,6 +31,7 @@ end
 if not mine then return '' end
 if sub(node, 44, 59) == sub(arg, 2, 17) then
   local high, floor = sub(node, 68, 83), sub(arg, 18, 33)
+  if floor == '' then floor = string.format('%010d%06d', unpack(call('TIME'))) end
   node = 'N1A' .. sub(node, 4, 67) .. (floor > high and floor or high)
   call('SET', key, node)
 end

@@ -74,15 +74,42 @@ local function entry(member)
   }
 end
 
-local function head(key) return redis.call('ZRANGE', key .. ':q', '0', '0')[1] end
+-- True when a key beside the record is there. While a slot of a cluster is moved they may lie apart:
+-- this fails then, where a look at the one alone would find nothing.
+local function beside(key, at) return redis.call('EXISTS', key, key .. at) == 2 end
 
+-- Of a queue that the record knows of.
+local function head(key)
+  local first = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
+  if not first then beside(key, ':q') end
+  return first
+end
+
+local function channel(attempt) return 'leasehold:c:' .. string.sub(attempt, 1, 16) end
+
+-- True when somebody hears it at this server. In a cluster others may hear it at any other node, so
+-- what is said counts as heard: none of it may be taken back.
 local function publish(attempt, message)
-  return redis.call('PUBLISH', 'leasehold:c:' .. string.sub(attempt, 1, 16), message) > 0
+  return redis.call('PUBLISH', channel(attempt), message) > 0
+end
+
+-- False when its client is known not to listen at this server.
+local function listens(attempt)
+  local answer = redis.pcall('PUBSUB', 'NUMSUB', channel(attempt))
+  -- Without the right nobody knows; then an offer lapses by itself.
+  return answer.err ~= nil or answer[2] ~= 0
 end
 
 local function expire(rec)
   if rec.state == 'H' or rec.state == 'O' then rec.lost = rec.base end
   rec.state = 'F'
+end
+
+-- Takes somebody out of the queue.
+local function leave_line(key, rec, member)
+  redis.call('ZREM', key .. ':q', member)
+  -- An error says that it is not here: it has just been used up, and its slot is being moved.
+  rec.waits = redis.pcall('EXISTS', key .. ':q') == 1
 end
 
 -- Makes a waiter (or an ask) the holder. False when no token is left.
@@ -93,10 +120,7 @@ local function grant(key, rec, who, state, ms)
   rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
   rec.base, rec.top = digits(base), digits(top)
   rec.ends, rec.since = digits(NOW + ms * 1000), NOW_TEXT
-  if rec.waits then
-    redis.call('ZREM', key .. ':q', who.member)
-    rec.waits = redis.call('EXISTS', key .. ':q') == 1
-  end
+  if rec.waits then leave_line(key, rec, who.member) end
   return true
 end
 
@@ -117,9 +141,9 @@ local function tell_next(key, rec, caller)
   end
 end
 
--- Gives a free lock to the first waiter that can be reached; the caller needs no push. Writes the
--- record before it publishes, since a push without a grant would be a lie. Stays free when nobody
--- is left, or no token.
+-- Gives a free lock to the first waiter that listens here; the caller needs no push. The others are
+-- dropped, and told to come again should they listen elsewhere: a grant is said to one alone, and
+-- after the record is written. Stays free when nobody is left, or no token.
 local function hand_on(key, rec, caller)
   local handed = false
   while rec.waits and not handed do
@@ -133,18 +157,16 @@ local function hand_on(key, rec, caller)
       if not grant(key, rec, who, 'H', who.ttl) then break end
       handed = true
       write(key, rec)
-    else
-      local before = {}
-      for field, value in pairs(rec) do before[field] = value end
+    elseif listens(who.attempt) then
       local ms = math.min(OFFER, who.ttl)
       if not grant(key, rec, who, 'O', ms) then break end
+      handed = true
       write(key, rec)
-      local message = 'G' .. who.attempt .. rec.base .. rec.top .. NOW_TEXT
-        .. string.format('%08d', ms) .. (rec.waits and 'w' or '-') .. key
-      handed = publish(who.attempt, message)
-      if not handed then
-        for field, value in pairs(before) do rec[field] = value end
-      end
+      publish(who.attempt, 'G' .. who.attempt .. rec.base .. rec.top .. NOW_TEXT
+        .. string.format('%08d', ms) .. (rec.waits and 'w' or '-') .. key)
+    else
+      leave_line(key, rec, next)
+      publish(who.attempt, 'N' .. who.attempt .. '0000000000' .. key)
     end
   end
   if not handed then write(key, rec) end
@@ -157,7 +179,8 @@ local function guarded(step, key, arg)
   if ok then return answer end
   local why = type(answer) == 'table' and answer.err or tostring(answer)
   -- What concerns every key is for everybody to hear: rights, memory, roles.
-  for _, all in ipairs({ "can't run this command", 'NOPERM', 'OOM', 'READONLY', 'MISCONF' }) do
+  for _, all in ipairs({ "can't run this command", 'NOPERM', 'OOM', 'READONLY', 'MISCONF',
+    'non local key' }) do
     if string.find(why, all, 1, true) then error(answer) end
   end
   return 'XF'

@@ -10,8 +10,9 @@ local function verdict_on_the_past(rec, base)
 end
 
 -- Remembers an attempt that is to be refused.
-local function bury(key, attempt)
+local function bury(key, rec, attempt)
   local tombs = key .. ':t'
+  if rec and rec.tombs then beside(key, ':t') end
   redis.call('ZREMRANGEBYSCORE', tombs, '-inf', NOW_TEXT)
   redis.call('ZADD', tombs, digits(NOW + TOMBSTONE * 1000), attempt)
   redis.call('PEXPIRE', tombs, string.format('%d', TOMBSTONE))
@@ -29,11 +30,11 @@ local function release(key, arg)
   if member ~= '' and (not rec or rec.waits) then
     was_first = head(key) == member
     if redis.call('ZREM', key .. ':q', member) == 1 and rec then
-      rec.waits, dirty = redis.call('EXISTS', key .. ':q') == 1, true
+      rec.waits, dirty = redis.pcall('EXISTS', key .. ':q') == 1, true
     end
   end
   if flags >= 4 then
-    bury(key, attempt)
+    bury(key, rec, attempt)
     if rec and not rec.tombs then rec.tombs, dirty = true, true end
   end
   if not rec then return verdict_on_the_past(rec, base) end

@@ -2,37 +2,42 @@
 -- them or once for each.
 -- Answer: one letter each in one string, R renewed, L lost; or one R for all.
 local RETENTION = 3600000000
-local sub, byte, call, form = string.sub, string.byte, redis.call, string.format
-local HELD, OFFERED = byte('HO', 1, 2)
-local answers, leases, lost = {}, ARGV[1], false
 -- Records are read so many at a time: more of them at once take longer each.
 local STEP = 64
-local records
+-- Each piece of text that is made costs, and so does each call.
+local sub, call, form = string.sub, redis.call, string.format
+local leases, count, answers = ARGV[1], #KEYS, nil
 -- What is the same for neighbours in a batch is written once.
 local ttl_seen, ends, ends_text, least
-for i = 1, #KEYS do
-  local at = (i - 1) % STEP
-  if at == 0 then records = call('MGET', unpack(KEYS, i, math.min(i + STEP - 1, #KEYS))) end
-  local key, r, answer = KEYS[i], records[at + 1], 'L'
-  if r and sub(r, 37, 84) == sub(leases, 48 * i - 47, 48 * i) then
-    local was, state, start = sub(r, 101, 116), byte(r, 35), sub(r, 1, 18)
-    if was > NOW_TEXT and (state == HELD or state == OFFERED) and sub(start, 1, 2) == 'L1' then
-      local ttl = ARGV[i + 1] or ARGV[2]
-      if ttl ~= ttl_seen then
-        ttl_seen, ends = ttl, NOW_TEXT + ttl * 1000
-        ends_text = digits(ends)
-        least = 'L1' .. ends_text
+for first = 1, count, STEP do
+  local last = math.min(first + STEP - 1, count)
+  local records = call('MGET', unpack(KEYS, first, last))
+  for i = first, last do
+    local key, r, renewed = KEYS[i], records[i - first + 1], false
+    if r and sub(r, 37, 84) == sub(leases, 48 * i - 47, 48 * i) then
+      local was, state, start = sub(r, 101, 116), sub(r, 35, 35), sub(r, 1, 18)
+      renewed = was > NOW_TEXT and (state == 'H' or state == 'O') and start > 'L1' and start < 'L2'
+      if renewed then
+        local ttl = ARGV[i + 1] or ARGV[2]
+        if ttl ~= ttl_seen then
+          ttl_seen, ends = ttl, NOW_TEXT + ttl * 1000
+          ends_text = digits(ends)
+          least = 'L1' .. ends_text
+        end
+        if state == 'O' then call('SETRANGE', key, '34', 'H') end
+        if ends_text > was then call('SETRANGE', key, '100', ends_text) end
+        if start < least then
+          call('SETRANGE', key, '2', digits(ends + RETENTION))
+          call('PEXPIRE', key, form('%.0f', (ends + 2 * RETENTION - NOW_TEXT) / 1000))
+        end
       end
-      if state == OFFERED then call('SETRANGE', key, '34', 'H') end
-      if ends_text > was then call('SETRANGE', key, '100', ends_text) end
-      if start < least then
-        call('SETRANGE', key, '2', digits(ends + RETENTION))
-        call('PEXPIRE', key, form('%.0f', (ends + 2 * RETENTION - NOW_TEXT) / 1000))
-      end
-      answer = 'R'
+    end
+    if not renewed then
+      answers = answers or {}
+      answers[i] = 'L'
     end
   end
-  if answer == 'L' then lost = true end
-  answers[i] = answer
 end
-return lost and table.concat(answers) or 'R'
+if not answers then return 'R' end
+for i = 1, count do answers[i] = answers[i] or 'R' end
+return table.concat(answers)

@@ -11,7 +11,7 @@ use super::wire::Failure;
 const FAR_MS: u64 = 10_000;
 
 /// A field of `INFO`.
-pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = info.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
 }

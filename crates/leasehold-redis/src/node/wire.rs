@@ -14,6 +14,11 @@ use crate::supervisor::{Line, Live, Order, Supervisor, send};
 
 /// A connection on which an answer takes longer than this is given up.
 const BROKEN_AFTER: Duration = Duration::from_secs(1);
+/// Whoever wakes so much later than it wanted to was kept from running; what was to be read meanwhile
+/// is given so many moments.
+const STALL: Duration = Duration::from_millis(10);
+const MOMENT: Duration = Duration::from_millis(5);
+const MOMENTS: u32 = 3;
 /// What a server says before it begins: nothing was done.
 const REFUSALS: &[&str] = &[
     "BUSY",
@@ -125,15 +130,25 @@ impl Wire {
         let mut connection = live.connection.clone();
         let mut calling = Box::pin(async move { send(&mut connection, &command).await });
         let limit = until.remaining(self.now());
-        match tokio::time::timeout(limit, &mut calling).await {
-            Ok(answer) => answer.map_err(|error| self.sort(error, live.epoch)),
-            Err(_elapsed) => {
-                // A server may be slower than our patience; one that is silent for long is gone.
-                tokio::spawn(late(calling, self.orders.clone(), live.epoch));
-                let what = format!("the server did not answer in {limit:?}");
-                Err(Failure::Unknown(Error::new(ErrorKind::Unavailable, what)))
+        let (mut due, mut moments) = (until, 0);
+        loop {
+            let left = due.remaining(self.now());
+            if let Ok(answer) = tokio::time::timeout(left, &mut calling).await {
+                return answer.map_err(|error| self.sort(error, live.epoch));
             }
+            let now = self.now();
+            let late = Duration::from_nanos(now.steady_ns.saturating_sub(due.steady_ns()));
+            if late <= STALL || moments == MOMENTS {
+                break;
+            }
+            // It was we who were kept from running: the answer may lie here unread.
+            due = Deadline::after(now, MOMENT);
+            moments += 1;
         }
+        // A server may be slower than our patience; one that is silent for long is gone.
+        tokio::spawn(late(calling, self.orders.clone(), live.epoch));
+        let what = format!("the server did not answer in {limit:?}");
+        Err(Failure::Unknown(Error::new(ErrorKind::Unavailable, what)))
     }
 
     fn sort(&self, error: RedisError, epoch: u64) -> Failure {

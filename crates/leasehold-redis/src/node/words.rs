@@ -1,5 +1,6 @@
 //! What goes into a node's scripts and comes out of them, byte by byte as `docs/quorum.md` says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::proto::quorum::{Marker, Op, ProcessId, Refusal, Reply};
@@ -16,67 +17,90 @@ use crate::script::Script;
 
 /// Bytes of a lock's record before its tail's length.
 const FIXED: usize = 149;
+/// Bytes of what every step says.
+const HEAD: usize = 49;
 /// What the fields of times have room for, in ms.
 const LONGEST: u64 = 99_999_999;
+/// How long after its last lease a lock is known.
+const HOUR_US: u64 = 3_600_000_000;
 
-/// The call of the script for some steps.
+/// The call of the script for some steps, on different locks: what all of them say the same is
+/// written once.
 pub(super) fn command(script: &Script, node: &str, keys: &Keys, steps: &[&Step]) -> Cmd {
-    let mut command = Cmd::with_capacity(4 + 2 * steps.len(), 128 + 256 * steps.len());
+    let mut command = Cmd::with_capacity(6 + 2 * steps.len(), 256 + 128 * steps.len());
     command.arg("EVALSHA").arg(script.hash()).arg(1 + steps.len()).arg(node);
-    let mut text = String::with_capacity(256);
+    let mut text = String::with_capacity(128 + HEAD * steps.len());
     for step in steps {
         text.clear();
         keys.push(&step.name, &mut text);
         command.arg(&text);
     }
-    for step in steps {
+    text.clear();
+    steps.iter().for_each(|step| push_head(&mut text, step));
+    command.arg(&text);
+    let mut saying = steps.iter().filter(|step| says(step).is_some());
+    let once = saying.next().is_none_or(|one| saying.all(|other| alike(one, other)));
+    let said = |step: &&&Step| !once || says(step).is_some();
+    for step in steps.iter().filter(said).take(if once { 1 } else { usize::MAX }) {
         text.clear();
-        push_step(&mut text, step);
+        push_says(&mut text, step);
         command.arg(&text);
     }
     command
 }
 
-fn push_step(text: &mut String, step: &Step) {
-    let origin = |text: &mut String| {
-        let written = step.origin.written(tail);
-        // It has no part in the protocol: what does not fit is left out.
-        text.push_str(if written.len() <= 4 + TAIL { written } else { "0000" });
+/// `op(1) attempt(32) token(16)`.
+fn push_head(text: &mut String, step: &Step) {
+    let (letter, attempt, token) = match step.op {
+        Op::Acquire { attempt, proposal, .. } => ('A', attempt, proposal.get()),
+        Op::Commit { attempt, token, .. } => ('C', attempt, token.get()),
+        Op::Renew { attempt, token, .. } => ('R', attempt, token.get()),
+        Op::Release { attempt } => ('E', attempt, 0),
     };
+    text.push(letter);
+    push_attempt(text, attempt);
+    push_number(text, token, 16);
+}
+
+/// What a step says besides: a commit its `from`, others a ttl and a flag, a release nothing.
+fn says(step: &Step) -> Option<(u64, bool)> {
     match step.op {
-        Op::Acquire { attempt, ttl, proposal } => {
-            text.push('A');
-            push_attempt(text, attempt);
-            push_number(text, ms(ttl), 8);
-            push_number(text, proposal.get(), 16);
-            text.push(if step.wait { '1' } else { '0' });
-            origin(text);
-        }
-        Op::Commit { attempt, from, token } => {
-            text.push('C');
-            push_attempt(text, attempt);
-            push_number(text, from.get(), 16);
-            push_number(text, token.get(), 16);
-        }
-        Op::Renew { attempt, ttl, token, heal } => {
-            text.push('R');
-            push_attempt(text, attempt);
-            push_number(text, ms(ttl), 8);
-            push_number(text, token.get(), 16);
-            text.push(if heal { '1' } else { '0' });
-            origin(text);
-        }
-        Op::Release { attempt } => {
-            text.push('E');
-            push_attempt(text, attempt);
-        }
+        Op::Acquire { ttl, .. } => Some((ms(ttl), step.wait)),
+        Op::Renew { ttl, heal, .. } => Some((ms(ttl), heal)),
+        Op::Commit { from, .. } => Some((from.get(), false)),
+        Op::Release { .. } => None,
     }
 }
 
-/// The replies to `count` steps.
-pub(super) fn replies(answer: &str, count: usize) -> Vec<Reply> {
-    if answer == "W" {
-        return vec![Reply::Refused(Refusal::NotAdmitted); count];
+/// True when two steps say the same. Two commits rarely do.
+fn alike(one: &Step, other: &Step) -> bool {
+    let commits = |step: &Step| matches!(step.op, Op::Commit { .. });
+    says(one) == says(other)
+        && !commits(one)
+        && !commits(other)
+        && (Arc::ptr_eq(&one.origin, &other.origin) || one.origin == other.origin)
+}
+
+/// `ttl_ms(8) flag(1) length(4) tail`, or of a commit `from(16)`.
+fn push_says(text: &mut String, step: &Step) {
+    let Some((number, flag)) = says(step) else { return };
+    if let Op::Commit { .. } = step.op {
+        return push_number(text, number, 16);
+    }
+    push_number(text, number, 8);
+    text.push(if flag { '1' } else { '0' });
+    let written = step.origin.written(tail);
+    // It has no part in the protocol: what does not fit is left out.
+    text.push_str(if written.len() <= 4 + TAIL { written } else { "0000" });
+}
+
+/// The replies to these steps.
+pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<Reply> {
+    let count = steps.len();
+    match answer {
+        "W" => return vec![Reply::Refused(Refusal::NotAdmitted); count],
+        "F" => return steps.iter().map(|step| wanted(step.op)).collect(),
+        _ => {}
     }
     let replies: Vec<Reply> = answer.split('\n').map(reply).collect();
     match replies.as_slice() {
@@ -84,6 +108,16 @@ pub(super) fn replies(answer: &str, count: usize) -> Vec<Reply> {
         [Reply::Refused(Refusal::Unfit)] => vec![Reply::Refused(Refusal::Unfit); count],
         all if all.len() == count => replies,
         _ => vec![Reply::Unknown; count],
+    }
+}
+
+/// The reply to a step that has what it asked for.
+fn wanted(op: Op) -> Reply {
+    match op {
+        Op::Acquire { proposal, .. } => Reply::Granted(proposal),
+        Op::Commit { .. } => Reply::Committed,
+        Op::Renew { .. } => Reply::Renewed,
+        Op::Release { .. } => Reply::Released,
     }
 }
 
@@ -154,11 +188,12 @@ pub(super) fn propose(nonce: u64, max_ttl: Duration) -> String {
     format!("P{nonce:016x}{:08}", ms(max_ttl))
 }
 
-pub(super) fn admit(nonce: u64, floor: u64) -> String {
-    format!("A{nonce:016x}{:016}", floor.min(Token::MAX.get()))
+pub(super) fn admit(nonce: u64, floor: Option<u64>) -> String {
+    let floor = floor.map(|floor| format!("{:016}", floor.min(Token::MAX.get())));
+    format!("A{nonce:016x}{}", floor.unwrap_or_default())
 }
 
-/// Who has a lock, from its record.
+/// Who has a lock, or had it last, from its record.
 pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLease>> {
     let record = match record {
         Value::Nil => return Ok(None),
@@ -169,17 +204,18 @@ pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLe
         return Err(foreign(if is_newer(&record, 'Q') { b'V' } else { b'F' }, key));
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
-    let ends = number(field(101, 117)?)?;
-    if ends <= now {
+    let ends = number(field(53, 69)?)?;
+    // Nobody has had it, or so long ago that the record is as if it had never been.
+    if number(field(117, 133)?)? == 0 || number(field(69, 85)?)?.saturating_add(HOUR_US) <= now {
         return Ok(None);
     }
     let length = number(field(149, 153)?)? as usize;
     let tail = record.get(153..153 + length).unwrap_or_default();
     Ok(Some(NodeLease {
-        holder: reply::holder(reply::attempt(field(53, 85)?)?, tail),
-        counter: reply::token(field(85, 101)?)?,
+        holder: reply::holder(reply::attempt(field(85, 117)?)?, tail),
+        counter: reply::token(field(117, 133)?)?,
         since_unix_ms: number(field(133, 149)?)? / 1000,
-        remaining: Duration::from_micros(ends - now),
+        remaining: Duration::from_micros(ends.saturating_sub(now)),
     }))
 }
 

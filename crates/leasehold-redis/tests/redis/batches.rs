@@ -1,6 +1,7 @@
 //! Requests of many tasks in one script call: each hears its own answer.
 
-use leasehold_core::{ErrorKind, Guard, Lock};
+use leasehold_conformance::until;
+use leasehold_core::{Client, ErrorKind, Guard};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{Test, connect, ms, plain, secs, test};
@@ -46,9 +47,13 @@ async fn everybody_in_a_batch_hears_its_own_answer() {
     drop(taken);
 }
 
-/// A task that waits for the lock, in line.
-async fn waits(lock: Lock) -> JoinHandle<Guard> {
+/// A task that waits for the lock, behind those who do already: in the line of its own process, or
+/// in the server's queue.
+async fn waits(client: &Client, in_line: &impl Fn() -> usize, count: usize) -> JoinHandle<Guard> {
+    let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    until("it stands in line", || async { in_line() == count }).await.unwrap();
+    // Longer than others outside wait while a lock goes on in a process.
     tokio::time::sleep(ms(100)).await;
     waiting
 }
@@ -59,12 +64,20 @@ async fn those_outside_are_heard_of_with_the_grant() {
     let lock = client.lock("a");
     let holder = lock.acquire().await.unwrap();
     // Ours stand in line between two others.
-    let first = waits(lock.clone()).await;
-    let second = waits(lock.clone()).await;
-    let before = waits(connect(&server.url()).await.lock("a")).await;
+    let ours = || client.usage().waiting;
+    let outside = || {
+        let queue = server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap();
+        queue.integer().unwrap() as usize
+    };
+    let first = waits(&client, &ours, 1).await;
+    let second = waits(&client, &ours, 2).await;
+    let other = connect(&server.url()).await;
+    let before = waits(&other, &outside, 1).await;
     holder.release().await.unwrap();
     let before = before.await.unwrap();
-    let after = waits(connect(&server.url()).await.lock("a")).await;
+    // The first of ours has taken its place there.
+    let other = connect(&server.url()).await;
+    let after = waits(&other, &outside, 2).await;
     before.release().await.unwrap();
     let first = first.await.unwrap();
     tokio::time::sleep(ms(50)).await;

@@ -4,16 +4,21 @@
 #![allow(clippy::unwrap_used)]
 
 mod batches;
+mod cluster;
 mod connection;
+mod crowd;
 mod holes;
 mod late;
 mod leaving;
 mod list;
 mod messages;
+mod mute;
 mod node;
 mod quorum;
 mod refused;
+mod replicas;
 mod scripts;
+mod sentinel;
 mod server;
 mod side;
 mod soak;
@@ -22,24 +27,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{RedisServer, Settings, required};
+use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_conformance::runner::{self, Test};
+use leasehold_conformance::{test, until};
 use leasehold_core::{Client, Error, StoreUrl};
-use libtest_mimic::{Arguments, Trial};
 
 /// Counts what is in use, for those who must leave nothing behind.
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
-
-/// A test in a runtime of its own.
-type Test = (&'static str, fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>);
-
-/// A row of a table of tests.
-macro_rules! test {
-    ($name:ident) => {
-        (stringify!($name), || Box::pin($name()))
-    };
-}
-use test;
 
 fn main() -> ExitCode {
     if let Some(role) = soak::Role::told() {
@@ -48,8 +43,6 @@ fn main() -> ExitCode {
     if let Some(store) = leaving::told() {
         return leaving::play(&store);
     }
-    let arguments = Arguments::from_args();
-    let missing = !RedisServer::is_present() && !required("redis");
     let groups = [
         ("messages", messages::TESTS),
         ("batches", batches::TESTS),
@@ -60,30 +53,19 @@ fn main() -> ExitCode {
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
         ("quorum", quorum::TESTS),
+        ("quorum", quorum::faults::TESTS),
+        ("quorum", quorum::refused::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
+        ("mute", mute::TESTS),
+        ("sentinel", sentinel::TESTS),
+        ("cluster", cluster::TESTS),
+        ("replicas", replicas::TESTS),
         ("leaving", leaving::TESTS),
         ("soak", soak::TESTS),
     ];
     let limit = Duration::from_secs(90) + soak::duration();
-    let mut trials = Vec::new();
-    for (group, tests) in groups {
-        for &(name, test) in tests {
-            let run = move || {
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .enable_all()
-                    .build()?;
-                let limited = async { tokio::time::timeout(limit, test()).await };
-                let done = runtime.block_on(limited);
-                runtime.shutdown_timeout(Duration::from_secs(5));
-                done.map_err(|_| format!("not done within {limit:?}"))?;
-                Ok(())
-            };
-            trials.push(Trial::test(format!("{group}::{name}"), run).with_ignored_flag(missing));
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    runner::run(Needs::Redis, limit, &groups)
 }
 
 async fn try_connect(url: &str) -> Result<Client, Error> {
@@ -93,6 +75,50 @@ async fn try_connect(url: &str) -> Result<Client, Error> {
 
 async fn connect(url: &str) -> Client {
     try_connect(url).await.unwrap()
+}
+
+/// The rights that `docs/redis.md` names.
+const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
+    +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
+    +zrem +zrange +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+
+/// A lock is taken, waited for, handed on by a push, renewed, looked at, ended by force and forgotten.
+async fn everything_works(url: &str) {
+    let (one, two) = (connect(url).await, connect(url).await);
+    let held = one.lock("all/1").ttl(secs(60)).renew_after(ms(200)).acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = two.lock("all/1").ttl(secs(60));
+        async move { lock.acquire_within(secs(30)).await }
+    });
+    until("it stands in line", || async {
+        one.lock("all/1").status().await.unwrap().waiters.unwrap().len() == 1
+    })
+    .await
+    .unwrap();
+    let before = held.deadline();
+    until("it is renewed", || async { held.deadline() != before }).await.unwrap();
+    let token = held.token();
+    held.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.token() > token);
+    let names: Vec<String> = (2..40).map(|number| format!("all/{number:02}")).collect();
+    for name in &names {
+        two.lock(name).acquire().await.unwrap().release().await.unwrap();
+    }
+    let listed = one.list("all/", 1000).await.unwrap();
+    let listed: Vec<&str> = listed.iter().map(|status| status.name.as_str()).collect();
+    assert_eq!(listed[0], "all/02");
+    assert_eq!(listed.len(), 1 + names.len());
+    let forced = one.lock("all/1").force_release(next.token()).await.unwrap();
+    assert_eq!(forced, leasehold_core::backend::Forced::Ended);
+    next.release().await.unwrap_err();
+}
+
+/// How many scripts a server was asked to run: each request of ours is one.
+fn calls(server: &RedisServer) -> u64 {
+    let info = server.admin(&["INFO", "commandstats"]).unwrap().text();
+    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
 fn plain() -> RedisServer {

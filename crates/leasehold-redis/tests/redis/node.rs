@@ -13,9 +13,12 @@ use leasehold_sim::shrink;
 use crate::scripts::seeds;
 use crate::{Test, test};
 use server::Server;
-use steps::{Step, random};
+use steps::{Step, Task, Value, random};
 
-pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_node_say_the_same_in_random_steps)];
+pub(crate) const TESTS: &[Test] = &[
+    test!(the_scripts_and_the_node_say_the_same_in_random_steps),
+    test!(what_is_not_ours_stays_as_it_is_and_fails_no_other_step),
+];
 
 /// Steps of one seed.
 const STEPS: usize = 200;
@@ -38,10 +41,21 @@ async fn the_scripts_and_the_node_say_the_same_in_random_steps() {
     }
     println!("seeds {:?}: {seen:?}", seeds());
     // A test that never meets an answer says nothing about it.
-    for answer in "GBECMRHNLDTPUW!".chars() {
+    for answer in "FGBECMRHNLDTPUW!".chars() {
         let times = seen.get(&answer).copied().unwrap_or_default();
         assert!(times > 0, "no answer was {answer}: {seen:?}");
     }
+}
+
+async fn what_is_not_ours_stays_as_it_is_and_fails_no_other_step() {
+    let mut server = Server::start();
+    let mut expected = expected::Expected::new(0, &mut server);
+    for task in [Task::Propose(1, 60_000), Task::Admit(1, Value::Clock(-1000))] {
+        expected.compare(&mut server, &[Step::Task(task, false)]).unwrap();
+    }
+    server.make_foreign();
+    assert_eq!(expected.acquire_all(&mut server), ["G", "X", "X", "V", "G"]);
+    assert_eq!(server.foreign(), "1 strange Q2");
 }
 
 /// What is not the same, if anything. Counts the answers by their first letter.

@@ -1,5 +1,8 @@
 //! Locks over a majority of real servers that stop, restart, forget, refuse and are full.
 
+pub(crate) mod faults;
+pub(crate) mod refused;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +30,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(scripts_that_were_flushed_are_loaded_again_and_applied_once),
     test!(loading_and_demoted_nodes_have_no_vote),
     test!(what_is_not_ours_is_left_alone_and_harms_no_other),
-    test!(nodes_that_cannot_take_part_are_refused_with_what_to_do),
     test!(the_status_names_the_holder_and_force_ends_its_lease),
 ];
 
@@ -136,8 +138,13 @@ async fn a_waiter_is_woken_by_the_release() {
     };
     assert!(!servers.0.iter().any(published));
     guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
-    assert!(servers.0.iter().all(published), "each node has told the waiter, once");
+    let next = waiting.await.unwrap().unwrap();
+    // The slowest node may do it later than the majority that the waiter has asked again.
+    until("each node has told the waiter", || async { servers.0.iter().all(published) })
+        .await
+        .unwrap();
+    next.release().await.unwrap();
+    assert!(servers.0.iter().all(published), "once");
 }
 
 async fn a_first_start_needs_init() {
@@ -334,37 +341,6 @@ async fn what_is_not_ours_is_left_alone_and_harms_no_other() {
         good += usize::from(task.await.unwrap());
     }
     assert_eq!(good, 63);
-}
-
-async fn nodes_that_cannot_take_part_are_refused_with_what_to_do() {
-    let (servers, url) = Servers::founded(3).await;
-    let client = connect(&url).await;
-    let error = client.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
-    assert!(error.to_string().contains("3s is more than the 2s"), "{error}");
-    let address = servers.0[0].address().to_string();
-    let twice = url.replace("redlock://", &format!("redlock://localhost:{},", servers.0[0].port()));
-    let error = try_connect(&twice).await.unwrap_err();
-    assert!(error.to_string().contains("same server"), "{error}");
-
-    let evicts = RedisServer::start(Settings::new().max_memory(1 << 30, "allkeys-lru")).unwrap();
-    let replica = RedisServer::start(Settings::new().replica_of(&servers.0[1])).unwrap();
-    let cluster = RedisServer::start(Settings::new().cluster()).unwrap();
-    let locked = RedisServer::start(Settings::new().password("s3cret")).unwrap();
-    for (server, says) in [
-        (&evicts, "set maxmemory-policy noeviction"),
-        (&replica, "name its master"),
-        (&cluster, "cluster-enabled"),
-        (&locked, "password"),
-    ] {
-        let url = url.replace(&address, &server.address().to_string());
-        let error = try_connect(&url).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported), "{error}");
-        assert!(error.to_string().contains(says), "{error}");
-        assert!(error.to_string().contains(&server.address().to_string()), "{error}");
-    }
-    let wrong = url.replace(&address, &format!("u:s3cret@{address}"));
-    let error = try_connect(&wrong).await.unwrap_err();
-    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
 }
 
 async fn the_status_names_the_holder_and_force_ends_its_lease() {

@@ -1,9 +1,13 @@
 //! Servers that cannot be used and input that is not allowed: said clearly, and nothing changed.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
 use leasehold_conformance::kit::{Certificates, Proxy, RedisServer, Settings};
-use leasehold_conformance::until;
+use leasehold_conformance::{says, until};
 use leasehold_core::backend::{Backend, Origin};
-use leasehold_core::{Client, Error, ErrorKind};
+use leasehold_core::{Client, ErrorKind};
 
 use crate::side::Side;
 use crate::{Test, connect, plain, secs, test, try_connect};
@@ -13,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_demoted_server_is_left_for_the_one_that_its_name_leads_to),
     test!(a_node_of_a_cluster_is_refused),
     test!(a_sentinel_is_refused),
+    test!(a_server_older_than_the_scripts_need_is_refused),
     test!(a_database_that_is_not_there_is_refused),
     test!(an_expired_certificate_is_refused),
     test!(a_certificate_of_another_authority_is_refused),
@@ -27,21 +32,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(who_releases_is_not_told_what_the_next_one_is_refused),
 ];
 
-/// The kind, and words that must stand in the text.
-#[track_caller]
-fn says(error: &Error, kind: ErrorKind, words: &[&str]) {
-    let text = error.to_string();
-    assert_eq!(error.kind(), kind, "{text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is not in {text:?}");
-    }
-}
-
 async fn a_replica_is_refused() {
     let master = plain();
     let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
     let error = try_connect(&replica.url()).await.unwrap_err();
-    says(&error, ErrorKind::Refused, &["replica", "name its master"]);
+    says(&error, ErrorKind::Refused, &["replica", "name its master", "redis+sentinel:"]);
 }
 
 async fn a_demoted_server_is_left_for_the_one_that_its_name_leads_to() {
@@ -64,7 +59,7 @@ async fn a_demoted_server_is_left_for_the_one_that_its_name_leads_to() {
 async fn a_node_of_a_cluster_is_refused() {
     let node = RedisServer::start(Settings::new().cluster()).unwrap();
     let error = try_connect(&node.url()).await.unwrap_err();
-    says(&error, ErrorKind::Unsupported, &["cluster", "name a server that is none"]);
+    says(&error, ErrorKind::Unsupported, &["cluster", "redis+cluster://HOST:PORT"]);
 }
 
 async fn a_sentinel_is_refused() {
@@ -72,7 +67,46 @@ async fn a_sentinel_is_refused() {
     let settings = Settings::new().sentinel("main", &master, 1);
     let sentinel = RedisServer::start(settings).unwrap();
     let error = try_connect(&sentinel.url()).await.unwrap_err();
-    says(&error, ErrorKind::Unsupported, &["Sentinel", "name the server it watches"]);
+    says(&error, ErrorKind::Unsupported, &["Sentinel", "redis+sentinel://HOST:PORT/MASTER-NAME"]);
+}
+
+/// Speaks like a server of this version; gives back what it was asked, a command a line.
+fn pretend(version: &'static str) -> (String, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(Mutex::new(String::new()));
+    let heard = asked.clone();
+    std::thread::spawn(move || {
+        let says = |key: &str, value: &str| {
+            format!("${}\r\n{key}\r\n${}\r\n{value}\r\n", key.len(), value.len())
+        };
+        let hello = [("version", version), ("mode", "standalone"), ("role", "master")];
+        let hello: String = hello.iter().map(|(key, value)| says(key, value)).collect();
+        for stream in listener.incoming() {
+            let (mut stream, mut some) = (stream.unwrap(), [0; 4096]);
+            while let Ok(count @ 1..) = stream.read(&mut some) {
+                let text = String::from_utf8_lossy(&some[..count]).into_owned();
+                for command in text.split('*').skip(1) {
+                    let words = command.split("\r\n").skip(2).step_by(2);
+                    let words = words.collect::<Vec<_>>().join(" ");
+                    let is_hello = words.starts_with("HELLO");
+                    *heard.lock().unwrap() += &format!("{words}\n");
+                    let answer = if is_hello { format!("%3\r\n{hello}") } else { "+OK\r\n".into() };
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            }
+        }
+    });
+    (url, asked)
+}
+
+async fn a_server_older_than_the_scripts_need_is_refused() {
+    let (url, asked) = pretend("6.2.14");
+    let error = try_connect(&url).await.unwrap_err();
+    says(&error, ErrorKind::Unsupported, &["Redis 6.2.14", "7.0 or newer"]);
+    let asked = asked.lock().unwrap();
+    let harmless = |line: &str| line.starts_with("HELLO") || line.starts_with("CLIENT ");
+    assert!(asked.lines().count() > 0 && asked.lines().all(harmless), "{asked}");
 }
 
 async fn a_database_that_is_not_there_is_refused() {
@@ -251,7 +285,7 @@ async fn what_does_not_fit_into_its_field_is_refused() {
     end.then = Some(long.clone().into());
     says(&side.release(&end).await.unwrap_err(), ErrorKind::Invalid, &["tokens"]);
     let origin = Origin::new("host", 1, Some("x".repeat(10_000)));
-    (long.tokens, long.origin) = (16, std::sync::Arc::new(origin));
+    (long.tokens, long.origin) = (16, Arc::new(origin));
     says(&side.backend.acquire(long).await.unwrap_err(), ErrorKind::Invalid, &["metadata"]);
     assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
     let longest = side.ask(secs(24 * 3600));

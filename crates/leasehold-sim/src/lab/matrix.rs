@@ -181,7 +181,9 @@ pub fn markdown(cells: &[Cell]) -> String {
     out.push_str(
         "\nA clock that jumps ends leases before their time, so nobody promises exclusion then: with \
          five nodes one jump is harmless unless the holder has a bare majority at that moment. \
-         Tokens stay unique and in order, and a resource that checks them loses nothing.\n",
+         Tokens stay unique and in order, and a resource that checks them loses nothing. Those of \
+         `single-strict` rest on the node's own clock where it has forgotten its data: they are in \
+         order unless that clock is set back at the same time.\n",
     );
     out
 }

@@ -89,7 +89,7 @@ impl Keeper {
                 .propose(process, nonce, max_ttl)
                 .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
             Task::Admit { process, nonce, floor } => target
-                .admit(process, nonce, floor)
+                .admit(process, nonce, floor.unwrap_or_else(|| at(tick).unix_us()))
                 .map_or_else(TaskReply::Refused, TaskReply::Marker),
             Task::High { process } => {
                 let process = bound.filter(|_| only).unwrap_or(process);

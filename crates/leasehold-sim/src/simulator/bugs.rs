@@ -21,6 +21,8 @@ pub enum Bug {
     RecoveryBeforeWaiting,
     /// It asks too few of the others.
     RecoveryFromTooFew,
+    /// A single node that has forgotten starts at the clock of whoever admits it.
+    FloorOfAClient,
     /// A release does not compare the owner.
     ReleaseComparesNothing,
     /// The lease gets its end by a second request.

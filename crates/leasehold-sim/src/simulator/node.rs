@@ -121,7 +121,8 @@ impl Server {
     }
 
     /// Does something for an admission.
-    pub(super) fn task(&mut self, task: Task) -> TaskReply {
+    pub(super) fn task(&mut self, time: u64, task: Task) -> TaskReply {
+        let now = self.clock.read(time);
         match task {
             Task::Look => TaskReply::Look(self.node.look()),
             Task::Propose { process, nonce, max_ttl } => self
@@ -130,7 +131,7 @@ impl Server {
                 .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
             Task::Admit { process, nonce, floor } => self
                 .node
-                .admit(process, nonce, floor)
+                .admit(process, nonce, floor.unwrap_or_else(|| now.unix_us()))
                 .map_or_else(TaskReply::Refused, TaskReply::Marker),
             Task::High { process } => {
                 self.node.high(process).map_or_else(TaskReply::Refused, |(high, max_ttl)| {
@@ -161,8 +162,10 @@ impl Server {
             {
                 Op::Release { attempt: lease.attempt }
             }
-            // One server proposes its own time; a durable one counts.
-            (_, Op::Acquire { attempt, ttl, .. }, _) if self.setup.nodes() == 1 => {
+            // One server without admission proposes its own time; a durable one counts.
+            (_, Op::Acquire { attempt, ttl, .. }, _)
+                if self.setup.nodes() == 1 && !self.setup.admission() =>
+            {
                 let own = match self.setup.memory() {
                     Memory::Everything => 1,
                     _ => now.unix_us(),

@@ -213,6 +213,16 @@ fn recovery_from_too_few_nodes_is_found() {
 }
 
 #[test]
+fn a_floor_from_a_clients_clock_is_found() {
+    let apart = |seed| Plan {
+        bug: Some(Bug::FloorOfAClient),
+        skew: 30 * SECOND,
+        ..plan(Setup::SingleStrict, Trouble::Restart, seed)
+    };
+    found(Broken::Tokens, &[71, 88, 119], apart);
+}
+
+#[test]
 fn a_release_that_does_not_compare_the_owner_is_found() {
     found(
         Broken::Exclusion,
@@ -223,7 +233,7 @@ fn a_release_that_does_not_compare_the_owner_is_found() {
 
 #[test]
 fn set_if_absent_and_then_expire_is_found() {
-    found(Broken::Orphan, &[2, 17, 24], drawn(Bug::SetThenExpire, Setup::Single, Trouble::Network));
+    found(Broken::Orphan, &[2, 17, 27], drawn(Bug::SetThenExpire, Setup::Single, Trouble::Network));
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Fence {
             return Ok(());
         }
         let resource = String::from_utf8_lossy(resource).into_owned();
-        Err(Stale { resource, offered: token, highest })
+        Err(Stale::new(resource, token, highest))
     }
 
     /// The largest token seen for `resource`; `None` when it has seen none, or it is forgotten.

@@ -19,7 +19,8 @@
 //! | a value in Redis | `redis::RedisFence::set_if_newer` | `fence-redis` |
 //! | a value in Redis, and no token at hand | `redis::RedisFence::set_if_owner`: equality only, knows no order | `fence-redis` |
 //! | an HTTP service | `http::FenceLayer`, header `Leasehold-Token` | `fence-http` |
-//! | a row in SQL | `UPDATE ... WHERE fence <= $token` in the write itself | |
+//! | a row in SQL, which has a column for it | `sql::RowFence::check`, in the transaction of the write | `postgres`, `mysql`, `sqlite` |
+//! | anything that is written in a SQL transaction | `sql::FenceTable::check` | the same |
 //!
 //! Three rules hold for all of them:
 //!
@@ -36,7 +37,12 @@ pub mod http;
 mod memory;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
-mod stale;
+/// Fenced rows in PostgreSQL, MySQL, MariaDB and SQLite: the token is checked in the transaction
+/// that writes.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub mod sql {
+    pub use leasehold_sql::rows::{Engine, FenceTable, RowFence, failure};
+}
 
+pub use leasehold_core::{Fenced, Stale};
 pub use memory::Fence;
-pub use stale::{Fenced, Stale};

@@ -6,11 +6,14 @@ mod http;
 mod owner;
 mod paused;
 mod redis;
-mod server;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::redis::aio::MultiplexedConnection;
+use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_conformance::runner;
 use libtest_mimic::{Arguments, Trial};
 
 /// No test takes longer than this; one that does hangs.
@@ -27,7 +30,7 @@ macro_rules! trials {
                 let left_out = server.is_none();
                 trial(concat!(stringify!($redis), "::", stringify!($name)), async move {
                     let server = server.unwrap();
-                    $redis::$name(server.connect().await, server).await;
+                    $redis::$name(connect(&server).await, server).await;
                 })
                 .with_ignored_flag(left_out)
             },)*
@@ -37,7 +40,8 @@ macro_rules! trials {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let server = server::start();
+    let is_missing = Needs::Redis.is_missing();
+    let server = (!is_missing).then(|| Arc::new(RedisServer::start(Settings::new()).unwrap()));
     let trials = trials!(server.clone(),
         plain: [
             paused::a_paused_holders_late_write_is_refused_in_memory,
@@ -73,11 +77,10 @@ fn main() -> ExitCode {
 }
 
 fn trial(name: &str, test: impl Future<Output = ()> + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let done = runtime.block_on(async { tokio::time::timeout(LIMIT, test).await });
-        runtime.shutdown_background();
-        done.map_err(|_| format!("not done within {LIMIT:?}").into())
-    })
+    runner::trial(name, LIMIT, || test)
+}
+
+async fn connect(server: &RedisServer) -> MultiplexedConnection {
+    let client = ::redis::Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
 }

@@ -7,7 +7,7 @@ use leasehold::fence::redis::{Owned, RedisFence};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection as Connection;
 
-use crate::server::Server;
+use leasehold_conformance::kit::RedisServer;
 
 const FENCE: RedisFence = RedisFence::new();
 
@@ -29,7 +29,10 @@ async fn value(redis: &mut Connection, key: &str) -> Option<String> {
     redis.get(key).await.unwrap()
 }
 
-pub(crate) async fn a_claimed_key_stops_the_owner_before(mut redis: Connection, _: Arc<Server>) {
+pub(crate) async fn a_claimed_key_stops_the_owner_before(
+    mut redis: Connection,
+    _: Arc<RedisServer>,
+) {
     let (earlier, later) = holders().await;
     let nobody = set(&mut redis, "stops", "x", earlier).await;
     assert_eq!(nobody, Owned::NotOwner { owner: None });
@@ -46,7 +49,7 @@ pub(crate) async fn a_claimed_key_stops_the_owner_before(mut redis: Connection, 
 
 pub(crate) async fn a_late_writer_passes_until_the_new_owner_has_claimed(
     mut redis: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     let (earlier, later) = holders().await;
     FENCE.claim(&mut redis, "early", earlier).await.unwrap();
@@ -59,7 +62,7 @@ pub(crate) async fn a_late_writer_passes_until_the_new_owner_has_claimed(
 
 pub(crate) async fn a_late_claim_passes_and_locks_the_later_owner_out(
     mut redis: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     let (earlier, later) = holders().await;
     FENCE.claim(&mut redis, "order", later).await.unwrap();

@@ -11,7 +11,8 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::oneshot;
 
-use crate::server::Server;
+use crate::connect;
+use leasehold_conformance::kit::RedisServer;
 
 /// Two holders of one lock. The first has its whole runtime stopped, its renewal too, until the
 /// second has written; then its own write goes out, without another look at the guard.
@@ -66,7 +67,7 @@ pub(crate) async fn a_paused_holders_late_write_is_refused_in_memory() {
 
 pub(crate) async fn a_paused_holders_late_write_is_refused_by_redis(
     mut connection: MultiplexedConnection,
-    server: Arc<Server>,
+    server: Arc<RedisServer>,
 ) {
     let mut writer = connection.clone();
     let (first, second) = story(
@@ -76,7 +77,7 @@ pub(crate) async fn a_paused_holders_late_write_is_refused_by_redis(
             assert_eq!(set.await.unwrap(), Fenced::Written);
         },
         async move |guard: &Guard| {
-            let mut own = server.connect().await;
+            let mut own = connect(&server).await;
             let set = RedisFence::new().set_if_newer(&mut own, "paused", "first", guard.token());
             let stale = set.await.unwrap().into_result().unwrap_err();
             assert_eq!((stale.resource.as_str(), stale.offered), ("paused", guard.token()));

@@ -9,7 +9,8 @@ use leasehold::{ErrorKind, Token};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection as Connection;
 
-use crate::server::Server;
+use crate::connect;
+use leasehold_conformance::kit::{RedisServer, Settings};
 
 const FENCE: RedisFence = RedisFence::new();
 
@@ -30,7 +31,7 @@ async fn get(connection: &mut Connection, key: &str) -> (Option<String>, Option<
     (got.value.map(|value| String::from_utf8(value).unwrap()), got.token.map(Token::get))
 }
 
-pub(crate) async fn an_older_token_changes_nothing(mut redis: Connection, _: Arc<Server>) {
+pub(crate) async fn an_older_token_changes_nothing(mut redis: Connection, _: Arc<RedisServer>) {
     let key = "user:{42}:older";
     assert_eq!(get(&mut redis, key).await, (None, None));
     assert_eq!(set(&mut redis, key, "a", 34).await, Fenced::Written);
@@ -43,7 +44,7 @@ pub(crate) async fn an_older_token_changes_nothing(mut redis: Connection, _: Arc
 
 pub(crate) async fn tokens_compare_as_numbers_over_the_whole_range(
     mut redis: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     let max = Token::MAX.get();
     let rising = [1, 2, 9, 10, 99, 100, 999, 1000, 1 << 32, 1 << 52, max - 2, max - 1, max];
@@ -56,10 +57,13 @@ pub(crate) async fn tokens_compare_as_numbers_over_the_whole_range(
     }
 }
 
-pub(crate) async fn of_concurrent_writers_the_last_token_stays(_: Connection, server: Arc<Server>) {
+pub(crate) async fn of_concurrent_writers_the_last_token_stays(
+    _: Connection,
+    server: Arc<RedisServer>,
+) {
     let mut writers = Vec::new();
     for writer in 0..8_u64 {
-        let mut redis = server.connect().await;
+        let mut redis = connect(&server).await;
         writers.push(tokio::spawn(async move {
             for round in 0..100 {
                 let mine = 1 + round * 8 + (writer + round) % 8;
@@ -78,15 +82,15 @@ pub(crate) async fn of_concurrent_writers_the_last_token_stays(_: Connection, se
     for writer in writers {
         writer.await.unwrap();
     }
-    let mut redis = server.connect().await;
+    let mut redis = connect(&server).await;
     assert_eq!(get(&mut redis, "many").await, (Some("800".into()), Some(800)));
 }
 
 pub(crate) async fn flushed_scripts_are_sent_again_and_applied_once(
     mut redis: Connection,
-    server: Arc<Server>,
+    server: Arc<RedisServer>,
 ) {
-    let mut other = server.connect().await;
+    let mut other = connect(&server).await;
     for number in 1..=20 {
         let flush = redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut other).await;
         flush.unwrap();
@@ -95,7 +99,7 @@ pub(crate) async fn flushed_scripts_are_sent_again_and_applied_once(
     assert_eq!(get(&mut redis, "flush").await.1, Some(20));
 }
 
-pub(crate) async fn the_token_outlives_its_value(mut redis: Connection, _: Arc<Server>) {
+pub(crate) async fn the_token_outlives_its_value(mut redis: Connection, _: Arc<RedisServer>) {
     let fence = FENCE.ttl(Duration::from_millis(50)).retention(Duration::from_secs(600));
     let written = fence.set_if_newer(&mut redis, "short", "x", token(34)).await.unwrap();
     assert_eq!(written, Fenced::Written);
@@ -119,7 +123,10 @@ pub(crate) async fn the_token_outlives_its_value(mut redis: Connection, _: Arc<S
     assert_eq!(get(&mut redis, "short").await, (Some("z".into()), Some(34)));
 }
 
-pub(crate) async fn a_deleted_value_is_not_brought_back(mut redis: Connection, _: Arc<Server>) {
+pub(crate) async fn a_deleted_value_is_not_brought_back(
+    mut redis: Connection,
+    _: Arc<RedisServer>,
+) {
     assert_eq!(set(&mut redis, "gone", "x", 34).await, Fenced::Written);
     let late = FENCE.delete_if_newer(&mut redis, "gone", token(33)).await.unwrap();
     assert_eq!(highest(late), 34);
@@ -135,7 +142,7 @@ pub(crate) async fn a_deleted_value_is_not_brought_back(mut redis: Connection, _
 
 pub(crate) async fn an_announced_token_refuses_before_the_first_write(
     mut redis: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     assert_eq!(set(&mut redis, "told", "x", 33).await, Fenced::Written);
     let told = FENCE.announce(&mut redis, "told", token(34)).await.unwrap();
@@ -146,7 +153,7 @@ pub(crate) async fn an_announced_token_refuses_before_the_first_write(
     assert_eq!(get(&mut redis, "told").await, (Some("x".into()), Some(34)));
 }
 
-pub(crate) async fn a_foreign_fence_is_left_as_it_is(mut redis: Connection, _: Arc<Server>) {
+pub(crate) async fn a_foreign_fence_is_left_as_it_is(mut redis: Connection, _: Arc<RedisServer>) {
     // Unpadded, empty, no digits, too long, and larger than any token.
     for foreign in ["34", "", "000000000000003x", "00000000000000034", "9999999999999999"] {
         let () = redis.set("{odd}:fence", foreign).await.unwrap();
@@ -167,11 +174,11 @@ pub(crate) async fn a_foreign_fence_is_left_as_it_is(mut redis: Connection, _: A
 
 pub(crate) async fn a_full_server_refuses_a_value_and_lets_it_be_deleted(
     _: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     // A server of its own: the others go on writing.
-    let server = crate::server::start().unwrap();
-    let mut redis = server.connect().await;
+    let server = RedisServer::start(Settings::new()).unwrap();
+    let mut redis = connect(&server).await;
     assert_eq!(set(&mut redis, "full", "x", 33).await, Fenced::Written);
     let mut config = redis::cmd("CONFIG");
     config.arg("SET").arg("maxmemory").arg("1").exec_async(&mut redis).await.unwrap();
@@ -185,7 +192,7 @@ pub(crate) async fn a_full_server_refuses_a_value_and_lets_it_be_deleted(
 
 pub(crate) async fn an_older_value_is_taken_over_and_read_by_plain_get(
     mut redis: Connection,
-    _: Arc<Server>,
+    _: Arc<RedisServer>,
 ) {
     let () = redis.set("plain", "before").await.unwrap();
     assert_eq!(get(&mut redis, "plain").await, (Some("before".into()), None));

@@ -9,13 +9,16 @@ use tokio::sync::oneshot;
 use super::Driver;
 use super::cases::{Case, in_round};
 use super::run::Run;
-use crate::backend::{Answer, Ask, Grant, Term};
+use crate::backend::{Answer, Ask, Event, Grant, Term};
 use crate::quorum::explain;
 use crate::{Error, Result};
 
 /// For so long nodes must be without a marker before nobody asks them any more: each is looked at
 /// every second.
 const SURE: Duration = Duration::from_secs(3);
+
+/// Once the wait of a single node is over, it votes after a few round trips.
+const ADMITTED: Duration = Duration::from_millis(20);
 
 type Asker = oneshot::Sender<Result<Answer>>;
 
@@ -50,7 +53,9 @@ impl Driver {
             asker.send(Err(error)).ok();
             return;
         }
-        self.waits.asked(&ask.name);
+        if ask.wait {
+            self.waits.asked(&ask.name);
+        }
         let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl));
         let terms = Terms {
             attempt: in_round(ask.attempt, round),
@@ -124,17 +129,25 @@ impl Driver {
         self.seen.note(now, &run.name, denied.seen);
         let Some(client) = run.client.take() else { return };
         let waits = run.waits;
-        let answer = match denied.why {
-            Why::Busy | Why::Contended => {
-                if waits {
-                    self.waits.refused(&run.name, denied.tally.granted);
-                }
-                Ok(Answer::Busy { ask_again: None })
+        if waits {
+            let (granted, jitter) = (denied.tally.granted, fastrand::u64(..));
+            if self.waits.refused(now, &run.name, granted, jitter) {
+                self.sink.send(Event::Freed { name: run.name.clone() });
             }
+        }
+        let answer = match denied.why {
+            Why::Busy | Why::Contended => Ok(Answer::Busy { ask_again: None }),
             Why::TooLate => Err(explain::too_late(run.asked, now)),
             Why::Unavailable => {
                 let granted = format!("granted by {}", denied.tally.granted);
-                Err(self.unavailable(now, number, &granted))
+                let error = self.unavailable(now, number, &granted);
+                match self.steward.outlook(now) {
+                    Outlook::Later(left) => Ok(Answer::Later {
+                        ask_again: left.max(ADMITTED),
+                        why: error.message().to_owned(),
+                    }),
+                    _ => Err(error),
+                }
             }
         };
         let round = match self.cases.get(client) {

@@ -16,31 +16,42 @@ pub(super) struct Renewals {
     asker: oneshot::Sender<Vec<Result<Renewed>>>,
 }
 
+/// One lease of a batch, and its place there.
+#[derive(Debug)]
+pub(super) struct Renewing {
+    batch: usize,
+    place: usize,
+    lease: Renewal,
+}
+
 impl Driver {
     pub(super) fn renew(
         &mut self,
-        now: Now,
         leases: Vec<Renewal>,
         asker: oneshot::Sender<Vec<Result<Renewed>>>,
     ) {
-        // What is not held is lost. One more is open until all have been begun.
+        // What is not held is lost. One more is open until all stand in line.
         let verdicts = leases.iter().map(|_| Ok(Renewed::Lost)).collect();
-        let batch = self.renewals.insert(Renewals { verdicts, open: 1, asker });
-        for (place, lease) in leases.into_iter().enumerate() {
-            let Some(Case::Held { run, .. }) = self.cases.get(lease.attempt) else { continue };
-            let number = *run;
-            // One that was not answered yet counts no more.
-            self.not_renewed(now, number);
-            let Some(run) = self.runs.get_mut(number) else { continue };
-            run.renewal = Some((batch, place));
-            run.asked = now;
-            run.machine.renew(now, lease.ttl);
-            if let Some(renewals) = self.renewals.get_mut(batch) {
-                renewals.open += 1;
-            }
-            self.pump(now, number);
-        }
+        let open = leases.len() + 1;
+        let batch = self.renewals.insert(Renewals { verdicts, open, asker });
+        let one = |(place, lease)| Renewing { batch, place, lease };
+        self.renewing.extend(leases.into_iter().enumerate().map(one));
         self.close_one(batch);
+    }
+
+    /// Time limits begin with this, as those of an acquire do.
+    pub(super) fn renew_one(&mut self, now: Now, Renewing { batch, place, lease }: Renewing) {
+        let number = match self.cases.get(lease.attempt) {
+            Some(Case::Held { run, .. }) => *run,
+            _ => return self.close_one(batch),
+        };
+        // One that was not answered yet counts no more.
+        self.not_renewed(now, number);
+        let Some(run) = self.runs.get_mut(number) else { return self.close_one(batch) };
+        run.renewal = Some((batch, place));
+        run.asked = now;
+        run.machine.renew(now, lease.ttl);
+        self.pump(now, number);
     }
 
     /// The verdict on the renewal of a run, if one is waited for.

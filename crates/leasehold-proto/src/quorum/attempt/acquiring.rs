@@ -13,7 +13,9 @@ impl Attempt {
         // it by themselves.
         let most = now.unix_us().saturating_add(AHEAD.as_micros() as u64 / 2);
         let seen = if self.seen > most { 0 } else { self.seen };
-        let proposal = seen.max(now.unix_us()).saturating_add(1).min(Token::MAX.get());
+        // What a single node forgets it makes up for by its own clock: nothing may lead it ahead of that.
+        let wall = if self.seats.len() == 1 { 0 } else { now.unix_us() };
+        let proposal = seen.max(wall).saturating_add(1).min(Token::MAX.get());
         let Some(proposal) = Token::new(proposal) else { return };
         for node in 0..self.seats.len() {
             let op = Op::Acquire { attempt: self.terms.attempt, ttl: self.ttl, proposal };

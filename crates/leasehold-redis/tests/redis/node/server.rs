@@ -82,6 +82,20 @@ impl Server {
         self.admin.receive().unwrap()
     }
 
+    /// Puts a list, another string and a record of a newer version under the keys of locks 1 to 3.
+    pub(super) fn make_foreign(&mut self) {
+        self.admin.call(&["RPUSH", &key(1), "strange"]).unwrap();
+        self.admin.call(&["SET", &key(2), "strange"]).unwrap();
+        self.admin.call(&["SET", &key(3), "Q2"]).unwrap();
+    }
+
+    /// What is there of them.
+    pub(super) fn foreign(&mut self) -> String {
+        let length = self.admin.call(&["LLEN", &key(1)]).unwrap().integer().unwrap();
+        let [second, third] = [2, 3].map(|lock| self.get(&key(lock)).unwrap_or_default());
+        format!("{length} {second} {third}")
+    }
+
     /// The node's own record.
     pub(super) fn node(&mut self) -> Option<String> {
         self.get(NODE)

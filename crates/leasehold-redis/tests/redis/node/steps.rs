@@ -4,7 +4,7 @@
 use leasehold_sim::Dice;
 
 /// How many locks there are.
-pub(super) const LOCKS: usize = 3;
+pub(super) const LOCKS: usize = 5;
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
@@ -99,11 +99,11 @@ fn step(dice: &mut Dice, seed: u64) -> Step {
             _ => dice.roll(3_000) as i64,
         }),
         14..92 => Step::Do {
-            lock: [0, 0, 0, 0, 1, 2][dice.roll(6) as usize],
+            lock: [0, 0, 0, 0, 1, 2, 3, 4][dice.roll(8) as usize],
             attempt: 1 + dice.roll(5) as u32,
             what: what(dice),
             stale: dice.one_in(40),
-            joined: dice.one_in(2),
+            joined: !dice.one_in(4),
         },
         92..97 => Step::Task(task(dice), dice.one_in(10)),
         97 if dice.one_in(3) => Step::Restart,
@@ -117,13 +117,15 @@ fn what(dice: &mut Dice) -> What {
     let ttl = match dice.roll(20) {
         0 => 60_000,
         1 => 60_001,
+        2..12 => 5_000,
         _ => 10 + dice.roll(30_000) as u32,
     };
     match dice.roll(10) {
         0..4 => What::Acquire(ttl, value(dice), dice.one_in(3)),
         4 => What::Commit(Value::Last(0), Value::Last(dice.roll(5) as i64)),
         5 => What::Commit(value(dice), value(dice)),
-        6 | 7 => What::Renew(ttl, value(dice), dice.one_in(2)),
+        6 => What::Renew(ttl, value(dice), dice.one_in(2)),
+        7 => What::Renew(ttl, Value::Last(0), dice.one_in(2)),
         _ => What::Release,
     }
 }
@@ -141,15 +143,30 @@ fn task(dice: &mut Dice) -> Task {
     match dice.roll(60) {
         0..25 => Task::Propose(nonce, [60_000, 60_000, 20_000, 90_000][dice.roll(4) as usize]),
         25..32 => Task::High,
-        32 => Task::UseUp(nonce),
+        32..36 => Task::UseUp(nonce),
         _ => Task::Admit(nonce, value(dice)),
     }
 }
 
-/// The steps in groups of one call each.
-pub(super) fn calls(steps: &[Step]) -> impl Iterator<Item = &[Step]> {
-    steps.chunk_by(|one, next| match (one, next) {
-        (Step::Do { stale, .. }, Step::Do { stale: same, joined: true, .. }) => stale == same,
-        _ => false,
-    })
+/// The steps in groups of one call each: never two on one lock.
+pub(super) fn calls(steps: &[Step]) -> Vec<&[Step]> {
+    let mut locks = 0;
+    let joined = |one: &Step, next: &Step| match (one, next) {
+        (
+            Step::Do { lock: before, stale, .. },
+            Step::Do { lock, stale: same, joined: true, .. },
+        ) => {
+            locks |= 1 << before;
+            if stale == same && locks & (1 << lock) == 0 {
+                return true;
+            }
+            locks = 0;
+            false
+        }
+        _ => {
+            locks = 0;
+            false
+        }
+    };
+    steps.chunk_by(joined).collect()
 }

@@ -1,6 +1,6 @@
 //! The links of a run: what is sent, what a node does with it, and what comes back.
 
-use leasehold_proto::quorum::{Admission, Member, Op, Refusal, Reply, TaskReply};
+use leasehold_proto::quorum::{Admission, Member, Op, Refusal, Reply, Task, TaskReply};
 
 use super::{Happens, Order, Parcel, World, owner_of};
 use crate::simulator::trace::What;
@@ -105,7 +105,18 @@ impl World<'_> {
                 Parcel::Reply(attempt, request, reply)
             }
             Order::Task(serial, task) => {
-                let reply = self.nodes[node].task(task);
+                let task = match (self.plan.bug, task, self.clients.get(client)) {
+                    (
+                        Some(Bug::FloorOfAClient),
+                        Task::Admit { process, nonce, .. },
+                        Some(client),
+                    ) => {
+                        let floor = Some(client.clock.read(self.time).unix_us());
+                        Task::Admit { process, nonce, floor }
+                    }
+                    _ => task,
+                };
+                let reply = self.nodes[node].task(self.time, task);
                 Parcel::Done(node, serial, self.recovered(node, reply))
             }
             Order::Listen => {

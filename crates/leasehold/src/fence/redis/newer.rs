@@ -121,7 +121,7 @@ impl RedisFence {
             return Ok(Fenced::Written);
         }
         let resource = String::from_utf8_lossy(key).into_owned();
-        Ok(Fenced::Stale(Stale { resource, offered: token, highest }))
+        Ok(Fenced::Stale(Stale::new(resource, token, highest)))
     }
 }
 

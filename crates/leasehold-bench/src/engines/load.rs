@@ -1,0 +1,126 @@
+//! What is measured of an engine, whoever drives it: pairs, hand-offs, and the way there and back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::Result;
+use crate::measure::median;
+use crate::pairs::{Sample, Times, Worker, drive};
+use crate::store::Place;
+
+/// Clients that one lock goes to and fro between.
+const CLIENTS: usize = 2;
+/// How often the way there and back is measured.
+const ROUND_TRIPS: usize = 200;
+
+/// A client of an engine.
+pub(super) trait Engine: Sized + Send + Sync + 'static {
+    /// One task's way to one lock.
+    type Taker: Taker;
+
+    /// Connects.
+    fn open(place: &Place) -> impl Future<Output = Result<Self>> + Send;
+
+    /// For the lock of this name.
+    fn taker(&self, name: String) -> Self::Taker;
+
+    /// The cheapest question that the server answers; false where there is no server to ask.
+    fn ask(&mut self) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Ends it.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}
+
+/// One task's way to one lock.
+pub(super) trait Taker: Send + 'static {
+    /// Takes it; waits while somebody else has it.
+    fn acquire(&mut self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Gives it back.
+    fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    pub(super) pairs: Sample,
+    /// Times in a second that the lock went from one task to another.
+    pub(super) handoffs_per_s: f64,
+    /// Median of the times there and back, in microseconds.
+    pub(super) round_trip_us: Option<f64>,
+}
+
+/// Measures all of it.
+pub(super) async fn figures<E: Engine>(
+    place: &Place,
+    tasks: usize,
+    times: Times,
+) -> Result<Figures> {
+    let mut client = E::open(place).await?;
+    let round_trip_us = round_trip_us(&mut client).await?;
+    let alone = (0..tasks).map(|task| Alone(client.taker(place.name(task)))).collect();
+    let pairs = drive(alone, times, place.server_pids()).await?;
+    let mut clients = vec![client];
+    while clients.len() < CLIENTS {
+        clients.push(E::open(place).await?);
+    }
+    // Of tasks that stand one behind the other, each is another client's.
+    let last = Arc::new(AtomicUsize::new(usize::MAX));
+    let one_of_many = |number: usize| OneOfMany {
+        taker: clients[number % CLIENTS].taker(place.name(tasks)),
+        number,
+        last: last.clone(),
+    };
+    let many = (0..CLIENTS * tasks).map(one_of_many).collect();
+    let handoffs_per_s = drive(many, times, place.server_pids()).await?.per_s;
+    for client in clients {
+        client.close().await;
+    }
+    Ok(Figures { pairs, handoffs_per_s, round_trip_us })
+}
+
+async fn round_trip_us<E: Engine>(client: &mut E) -> Result<Option<f64>> {
+    let mut trips = Vec::with_capacity(ROUND_TRIPS);
+    for _ in 0..ROUND_TRIPS {
+        let start = Instant::now();
+        if !client.ask().await? {
+            return Ok(None);
+        }
+        trips.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(Some(median(&trips)))
+}
+
+/// A task that has a lock of its own.
+struct Alone<T>(T);
+
+impl<T: Taker> Worker for Alone<T> {
+    async fn pair(&mut self) -> Result<()> {
+        self.0.acquire().await?;
+        self.0.release().await
+    }
+}
+
+/// A task that wants the lock of all.
+struct OneOfMany<T> {
+    taker: T,
+    number: usize,
+    /// Who had it last.
+    last: Arc<AtomicUsize>,
+}
+
+impl<T: Taker> Worker for OneOfMany<T> {
+    /// Takes and gives back until it came from another: only that counts.
+    async fn pair(&mut self) -> Result<()> {
+        loop {
+            self.taker.acquire().await?;
+            let before = self.last.swap(self.number, Ordering::Relaxed);
+            self.taker.release().await?;
+            if before != self.number {
+                return Ok(());
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+}

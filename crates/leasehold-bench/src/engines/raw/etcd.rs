@@ -1,0 +1,74 @@
+//! etcd: a key under a lease, put if it is not there; who has to wait watches it until it is deleted.
+
+use etcd_client::{Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, WatchOptions};
+
+use crate::Result;
+use crate::engines::load::{Engine, Taker};
+use crate::store::Place;
+
+/// Longer than is measured, so that nothing has to be kept alive.
+const TTL_S: i64 = 600;
+
+pub(super) struct Keys {
+    client: Client,
+    lease: i64,
+}
+
+impl Engine for Keys {
+    type Taker = Key;
+
+    async fn open(place: &Place) -> Result<Self> {
+        let server = place.url.strip_prefix("etcd://").ok_or("an etcd: URL is needed")?;
+        let mut client = Client::connect([server], None).await?;
+        let lease = client.lease_grant(TTL_S, None).await?.id();
+        Ok(Self { client, lease })
+    }
+
+    fn taker(&self, name: String) -> Key {
+        Key { client: self.client.clone(), lease: self.lease, key: format!("raw/{name}") }
+    }
+
+    async fn ask(&mut self) -> Result<bool> {
+        self.client.get("raw", None).await?;
+        Ok(true)
+    }
+
+    async fn close(self) {}
+}
+
+pub(super) struct Key {
+    client: Client,
+    lease: i64,
+    key: String,
+}
+
+impl Taker for Key {
+    async fn acquire(&mut self) -> Result<()> {
+        loop {
+            let absent = Compare::create_revision(self.key.as_str(), CompareOp::Equal, 0);
+            let options = PutOptions::new().with_lease(self.lease);
+            let put = TxnOp::put(self.key.as_str(), "", Some(options));
+            let answer = self.client.txn(Txn::new().when([absent]).and_then([put])).await?;
+            if answer.succeeded() {
+                return Ok(());
+            }
+            let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+            let since = WatchOptions::new().with_start_revision(revision + 1);
+            let mut events = self.client.watch(self.key.as_str(), Some(since)).await?;
+            'gone: while let Some(answer) = events.message().await? {
+                for event in answer.events() {
+                    if event.event_type() == EventType::Delete {
+                        break 'gone;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        match self.client.delete(self.key.as_str(), None).await?.deleted() {
+            1 => Ok(()),
+            _ => Err("somebody else has taken our key".into()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Filters that know what was never added: in this process, in Redis, and over a window of time.
+//!
+//! A filter is made for a number of items and an error rate: the share of items that were never
+//! added for which it says [`Answer::Maybe`] all the same, once that number was added. It never says
+//! [`Answer::Absent`] of an item that was added. It takes 9.6 bits an item at 1 %, 14.4 at 0.1 %.
+//!
+//! ```
+//! use leasehold_cache::bloom::{Answer, Local};
+//!
+//! let filter = Local::new(1_000_000, 0.01)?;
+//! filter.add("user/42");
+//! assert_eq!(filter.check("user/42"), Answer::Maybe);
+//! assert_eq!(filter.check("user/43"), Answer::Absent);
+//! # Ok::<_, leasehold_cache::Error>(())
+//! ```
+//!
+//! # The algorithm
+//!
+//! The same in every process and version, so that other languages can read and write the filter of
+//! [`Redis`]. All numbers are unsigned, of 64 bits, and wrap.
+//!
+//! ```text
+//! h1 = XXH64(item, seed 0)                 h2 = XXH64(item, seed 1)
+//! g(i) = mix(h1 + i * h2)                  mix is fmix64 of MurmurHash3
+//! shard = g(0) * shards >> 64              (the product has 128 bits)
+//! bit i = g(i) * bits >> 64                i = 1 to hashes; bits: of one shard
+//! ```
+//!
+//! That is double hashing ("Less Hashing, Same Performance", A. Kirsch and M. Mitzenmacher, 2006) on
+//! 64 bits, mixed before it is brought down to the filter's size: without that, a small filter with
+//! a low error rate answers wrongly more often than its size says.
+//!
+//! Of `n` items at rate `p`: `hashes` is log2(1/p), rounded to whichever side needs fewer bits, 1 to
+//! 64; `bits` is `-hashes * n / ln(1 - p^(1/hashes))`, rounded up.
+
+mod local;
+mod rebuild;
+mod redis;
+mod rotating;
+mod shape;
+mod store;
+
+pub use local::Local;
+pub use rebuild::Rebuild;
+pub use redis::{Builder, Redis};
+pub use rotating::{Rotating, RotatingBuilder};
+pub use shape::Stats;
+
+/// What a filter says of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// It was never added.
+    Absent,
+    /// It was added, or looks like what was.
+    Maybe,
+    /// The filter cannot be asked, or does not know all that was added. Go on as with `Maybe`.
+    Unavailable,
+}

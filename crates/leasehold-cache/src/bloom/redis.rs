@@ -1,0 +1,285 @@
+//! A filter in Redis that all processes share.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+
+use super::rebuild::Rebuild;
+use super::shape::{Hashed, Shape};
+use super::store::{Header, SHARD_BITS, Store};
+use super::{Answer, Stats};
+use crate::builder::word;
+use crate::{Error, ErrorKind, Result};
+
+/// A Bloom filter in Redis. A question, or what is added, is one `BITFIELD`, also of many items that
+/// lie in one shard; nothing runs on the server but that.
+///
+/// | key | what it holds |
+/// |---|---|
+/// | `{prefix:name}` | a hash: `v` (1), `current`, and while it is rebuilt `next`: `epoch bits shards hashes` |
+/// | `{prefix:name}:EPOCH:SHARD` | a stamp of 8 bytes, then the bits |
+///
+/// Each command reads the stamp as well. So a filter that was evicted, flushed, lost in a failover or
+/// replaced by another is never taken for an empty one: the answer is [`Answer::Unavailable`] until a
+/// new one is there ([`rebuild`](Self::rebuild)). What a stamp does not show is that Redis came back with
+/// older data (a snapshot after a crash, a replica that lagged): rebuild it then too.
+///
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) store: Store,
+    /// As this process knows it; the stamps tell when it is not so any more.
+    header: RwLock<Option<Header>>,
+}
+
+/// Settings of a [`Redis`] filter.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    name: String,
+    prefix: String,
+    items: u64,
+    error_rate: f64,
+    create: bool,
+    redis_limit: Duration,
+}
+
+impl Redis {
+    /// A filter of this name (as a cache's) for so many items and this error rate (more than 0, less
+    /// than 1).
+    pub fn builder(name: &str, items: u64, error_rate: f64) -> Builder {
+        let (name, prefix) = (name.to_owned(), "leasehold-bloom".to_owned());
+        let redis_limit = Duration::from_millis(500);
+        Builder { name, prefix, items, error_rate, create: false, redis_limit }
+    }
+
+    /// What the filter says of an item.
+    pub async fn check(&self, item: impl AsRef<[u8]>) -> Answer {
+        let answers = self.check_many(&[item]).await;
+        answers.first().copied().unwrap_or(Answer::Unavailable)
+    }
+
+    /// What it says of many, in their order; the commands go in one flight.
+    pub async fn check_many(&self, items: &[impl AsRef<[u8]>]) -> Vec<Answer> {
+        if items.is_empty() {
+            return Vec::new();
+        }
+        let hashed: Vec<Hashed> = items.iter().map(|item| Hashed::of(item.as_ref())).collect();
+        let mut answers = vec![Answer::Unavailable; items.len()];
+        // Another may have taken its place since we looked.
+        for _ in 0..2 {
+            let Ok(header) = self.header().await else { break };
+            let Some(current) = &header.current else {
+                self.forget(&header);
+                continue;
+            };
+            match self.inner.store.check(current, &hashed).await {
+                Ok(Some(there)) => {
+                    let answer = |there| if there { Answer::Maybe } else { Answer::Absent };
+                    answers = there.into_iter().map(answer).collect();
+                    break;
+                }
+                Ok(None) => self.forget(&header),
+                Err(_) => break,
+            }
+        }
+        answers
+    }
+
+    /// Adds an item. Of what shall be found by a filter in front of a database: before the commit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`]: Redis is not reached, or the filter is gone; the item may have
+    /// been added.
+    pub async fn add(&self, item: impl AsRef<[u8]>) -> Result<()> {
+        self.add_many(&[item]).await
+    }
+
+    /// Adds many; the commands go in one flight.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub async fn add_many(&self, items: &[impl AsRef<[u8]>]) -> Result<()> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let hashed: Vec<Hashed> = items.iter().map(|item| Hashed::of(item.as_ref())).collect();
+        let store = &self.inner.store;
+        for _ in 0..3 {
+            let header = self.header().await?;
+            let mut current = None;
+            if let Some(generation) = &header.current {
+                current = store.add(generation, &hashed).await?.all(generation);
+                if current.is_none() {
+                    store.discard(generation).await?;
+                }
+            }
+            if current == Some(false) {
+                return Ok(());
+            }
+            // It is rebuilt, or lost.
+            if let Some(next) = &header.next {
+                match store.add(next, &hashed).await?.all(next) {
+                    Some(false) => return Ok(()),
+                    // It is the current one by now, and rebuilt again.
+                    Some(true) => {}
+                    None => {
+                        store.discard(next).await?;
+                        store.give_up(&header).await?;
+                    }
+                }
+            }
+            self.forget(&header);
+        }
+        Err(gone())
+    }
+
+    /// How full it is. Counts all bits on the server, some megabytes at a time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`].
+    pub async fn stats(&self) -> Result<Stats> {
+        let header = self.header().await?;
+        self.inner.store.stats(header.current.as_ref().ok_or_else(gone)?).await
+    }
+
+    /// Begins to build it anew, empty, for so many items and this error rate, beside the one that
+    /// is used until [`Rebuild::swap`]. From now on what is added goes into both.
+    ///
+    /// Read what is to be in it after this returns. What was added before, and is committed only
+    /// later, is missed: wait for the longest transaction first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] as [`Builder::open`]; [`ErrorKind::Unavailable`], also while
+    /// another rebuild is under way (one that is given up is forgotten after an hour).
+    pub async fn rebuild(&self, items: u64, error_rate: f64) -> Result<Rebuild> {
+        let shape = Shape::split(items, error_rate, SHARD_BITS)?;
+        let inner = &self.inner;
+        let next = inner.store.make(shape, items, error_rate).await?;
+        let header = inner.store.header().await?;
+        match inner.store.begin(header.as_ref(), &next).await {
+            Ok(true) => {
+                *self.inner.known() = None;
+                Ok(Rebuild::new(self.clone(), header, next, items))
+            }
+            failed => {
+                inner.store.remove(&next).await?;
+                let busy = "another rebuild is under way, or has just ended";
+                Err(failed.err().unwrap_or_else(|| Error::new(ErrorKind::Unavailable, busy)))
+            }
+        }
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    async fn header(&self) -> Result<Header> {
+        if let Some(header) = self.inner.known().clone() {
+            return Ok(header);
+        }
+        let header = self.inner.store.header().await?.ok_or_else(gone)?;
+        *self.inner.known() = Some(header.clone());
+        Ok(header)
+    }
+
+    fn forget(&self, header: &Header) {
+        let mut known = self.inner.known();
+        if known.as_ref() == Some(header) {
+            *known = None;
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn known(&self) -> std::sync::RwLockWriteGuard<'_, Option<Header>> {
+        self.header.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("stem", &self.store.stem()).finish_non_exhaustive()
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Unavailable, "the filter is gone, or not all of it is there: rebuild it")
+}
+
+impl Builder {
+    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.to_owned();
+        self
+    }
+
+    /// How long Redis may take to answer. Default 500 ms.
+    pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
+        self.redis_limit = redis_limit;
+        self
+    }
+
+    /// Makes the filter, empty, if there is none: says that nothing exists yet that it should know.
+    /// Default false.
+    ///
+    /// For the first start, or where nothing is lost by a wrong [`Answer::Absent`]. A program that always
+    /// asks for it takes a filter that was lost for an empty one: after a flush, or a failover to an
+    /// empty server, all that exists is absent.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens the filter on the Redis server of `url`. Where there is none, it answers
+    /// [`Answer::Unavailable`] until it is [rebuilt](Redis::rebuild), unless it is to be
+    /// [created](Self::create).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for settings that are not allowed, and for a filter that is too large:
+    /// a shard holds 2^32 bits in one string of 512 MB, there are 64 shards at most, and the
+    /// server must have room. [`ErrorKind::Foreign`] when under the key lies what is no filter, or
+    /// one of another version or size. [`ErrorKind::Unavailable`].
+    pub async fn open(self, url: &str) -> Result<Redis> {
+        let Self { items, error_rate, create, .. } = self;
+        let shape = Shape::split(items, error_rate, SHARD_BITS)?;
+        let store = self.store(url)?;
+        let found = match store.header().await? {
+            None if create => {
+                let made = store.make(shape, items, error_rate).await?;
+                Some(store.publish(&made).await?)
+            }
+            None => {
+                store.fits(shape, items, error_rate).await?;
+                None
+            }
+            found => found,
+        };
+        let current = found.as_ref().and_then(|header| header.current.as_ref());
+        if let Some(other) = current.filter(|current| current.shape != shape) {
+            let told = |Shape { bits, shards, hashes }: Shape| {
+                format!("{shards} shards of {bits} bits with {hashes} hashes")
+            };
+            let (stem, other, asked) = (store.stem(), told(other.shape), told(shape));
+            let what = format!(
+                "the filter {stem} has {other}; items {items} at error_rate {error_rate} make {asked}: \
+                 open it as it was made, or rebuild it"
+            );
+            return Err(Error::new(ErrorKind::Foreign, what));
+        }
+        let header = RwLock::new(found);
+        Ok(Redis { inner: Arc::new(Inner { store, header }) })
+    }
+
+    fn store(&self, url: &str) -> Result<Store> {
+        word("name", &self.name)?;
+        word("prefix", &self.prefix)?;
+        let stem = format!("{{{}:{}}}", self.prefix, self.name);
+        Store::new(url, stem, self.redis_limit, Clock::system())
+    }
+}

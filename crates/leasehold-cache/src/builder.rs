@@ -1,0 +1,262 @@
+//! Settings of a cache, checked before anything is done with them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use redis::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cache::{Cache, Inner};
+use crate::filter::{Filter, Gate};
+use crate::{Codec, Error, Result};
+
+/// What a reader may see while a write is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The value before or after the write, from any replica. With a level in the process.
+    #[default]
+    Eventual,
+    /// A `get` that begins after `committed` has returned sees the write: while a write is under
+    /// way the loader is told to read the primary, nothing is kept in the process, and no load is
+    /// shared with who asked before.
+    Strong,
+}
+
+/// How a [`Cache`] behaves. Every default is a choice for a service with some hundred processes and
+/// loads of milliseconds.
+#[derive(Clone, Debug)]
+pub struct Builder<K: ?Sized, V> {
+    pub(crate) settings: Settings,
+    clock: Clock,
+    types: PhantomData<fn(&K) -> V>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) prefix: String,
+    pub(crate) ttl: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) null_ttl: Duration,
+    pub(crate) stale_for: Duration,
+    pub(crate) soft_limit: Duration,
+    pub(crate) hard_limit: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) mode: Mode,
+    pub(crate) replica_lag: Duration,
+    pub(crate) write_hold: Duration,
+    pub(crate) local_size: usize,
+    pub(crate) local_ttl: Duration,
+    pub(crate) down_ttl: Duration,
+    pub(crate) max_loads: usize,
+    pub(crate) early: f64,
+    pub(crate) redis_limit: Duration,
+    pub(crate) max_value: usize,
+    pub(crate) codec: Codec,
+    pub(crate) gate: Gate,
+    #[cfg(feature = "compression")]
+    pub(crate) compress_from: Option<usize>,
+}
+
+const MS: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+macro_rules! knobs {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        $($(#[$doc])*
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.settings.$name = $name;
+            self
+        })*
+    };
+}
+
+impl<K: ?Sized, V> Builder<K, V> {
+    pub(crate) fn new(name: &str) -> Self {
+        let settings = Settings {
+            name: name.to_owned(),
+            prefix: "leasehold-cache".to_owned(),
+            ttl: Duration::from_secs(300),
+            jitter: 0.1,
+            null_ttl: Duration::from_secs(30),
+            stale_for: Duration::from_secs(60),
+            soft_limit: 100 * MS,
+            hard_limit: Duration::from_secs(5),
+            lease: Duration::from_secs(10),
+            mode: Mode::Eventual,
+            replica_lag: Duration::ZERO,
+            write_hold: Duration::from_secs(30),
+            local_size: 10_000,
+            local_ttl: Duration::from_secs(60),
+            down_ttl: Duration::from_secs(1),
+            max_loads: 64,
+            early: 1.0,
+            redis_limit: 500 * MS,
+            max_value: 8 << 20,
+            codec: Codec::default(),
+            gate: Gate::default(),
+            #[cfg(feature = "compression")]
+            compress_from: None,
+        };
+        Self { settings, clock: Clock::system(), types: PhantomData }
+    }
+
+    knobs! {
+        /// How long an entry is fresh; 10 ms to 30 days. Default 5 minutes.
+        ttl: Duration,
+        /// By how much of it the ttl is shortened at random, so that what was filled together does
+        /// not end together; 0 to 0.9. Default 0.1.
+        jitter: f64,
+        /// How long it is remembered that a value does not exist; as `ttl`. Default 30 seconds.
+        null_ttl: Duration,
+        /// How long after its ttl an entry may be served while it is loaded anew, or when that
+        /// fails; up to 30 days, zero for never. Default one minute.
+        stale_for: Duration,
+        /// How long a reader waits for a fresh value when it has a stale one. Default 100 ms.
+        soft_limit: Duration,
+        /// How long a reader waits at all. Default 5 seconds.
+        hard_limit: Duration,
+        /// How long one load may keep others from loading; a longer load does not fill. When its
+        /// process dies, others wait that long. 10 ms to a day, default 10 seconds.
+        lease: Duration,
+        /// What a reader may see while a write is under way. Default [`Mode::Eventual`].
+        mode: Mode,
+        /// How far the replicas that loaders read are behind, at most: so long after a write
+        /// nothing is filled. Up to a day, default zero (loaders read the primary).
+        replica_lag: Duration,
+        /// How long a write may take from `begin_write` to the commit, and how long nothing is
+        /// filled when the writer dies. 10 ms to a day, default 30 seconds.
+        write_hold: Duration,
+        /// Entries kept in the process; zero for none. Default 10,000.
+        local_size: usize,
+        /// How long they are kept there at most. Default one minute.
+        local_ttl: Duration,
+        /// How long the process goes on with a loaded value while Redis is down. Default a second.
+        down_ttl: Duration,
+        /// Loads under way in this process at most; at least 1. Default 64.
+        max_loads: usize,
+        /// How eagerly entries are loaded anew before they end: the beta of XFetch, 0 (never) to
+        /// 100. Default 1.
+        early: f64,
+        /// How long Redis may take to answer. Default 500 ms.
+        redis_limit: Duration,
+        /// The longest encoded value in bytes; longer ones are not cached. Default 8 MiB.
+        max_value: usize,
+        /// How values are written. Default [`Codec::Postcard`].
+        codec: Codec,
+    }
+
+    /// Keys whose text is not so have no value: a `get` of one answers `None` at once. Default: any.
+    pub fn only_keys(mut self, form: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.gate.form = Some(Arc::new(form));
+        self
+    }
+
+    /// What knows of keys that they have no value: a `get` of one answers `None`, and asks neither
+    /// Redis for an entry nor a loader. Add a key to it before its row is committed. Default: none.
+    pub fn filter(mut self, filter: impl Into<Filter>) -> Self {
+        self.settings.gate.filter = Some(filter.into());
+        self
+    }
+
+    /// What keys in Redis begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-cache`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.settings.prefix = prefix.to_owned();
+        self
+    }
+
+    /// Encoded values of so many bytes or more are compressed. Default: never.
+    #[cfg(feature = "compression")]
+    pub fn compress_from(mut self, bytes: usize) -> Self {
+        self.settings.compress_from = Some(bytes);
+        self
+    }
+
+    /// Opens the cache on the Redis server of `url` (`redis://[user:password@]host[:port][/db]`,
+    /// `rediss://…`, `unix:/path`). Redis need not be up: while it is down, values are loaded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed,
+    /// or outside a tokio runtime.
+    pub fn open(self, url: &str) -> Result<Cache<K, V>>
+    where
+        V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+    {
+        self.settings.check()?;
+        Inner::start(self.settings, client(url)?, self.clock)
+            .map(|inner| Cache::new(Arc::clone(&inner)))
+    }
+}
+
+/// A client for this URL, inside a runtime; not connected yet.
+pub(crate) fn client(url: &str) -> Result<Client> {
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Error::invalid("no tokio runtime here: open it inside one"));
+    }
+    // With two providers in a build, as the engines of locks bring them, none is the default.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    // The URL may hold a password, and the library's error may repeat it.
+    Client::open(url).map_err(|_| {
+        Error::invalid("Redis URL: write redis://host:port/db, rediss://host or unix:/path")
+    })
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        word("name", &self.name)?;
+        word("prefix", &self.prefix)?;
+        let spans = [
+            ("ttl", self.ttl, 10 * MS, 30 * DAY),
+            ("null_ttl", self.null_ttl, 10 * MS, 30 * DAY),
+            ("stale_for", self.stale_for, Duration::ZERO, 30 * DAY),
+            ("soft_limit", self.soft_limit, Duration::ZERO, DAY),
+            ("hard_limit", self.hard_limit, MS, DAY),
+            ("lease", self.lease, 10 * MS, DAY),
+            ("replica_lag", self.replica_lag, Duration::ZERO, DAY),
+            ("write_hold", self.write_hold, 10 * MS, DAY),
+            ("local_ttl", self.local_ttl, Duration::ZERO, 30 * DAY),
+            ("down_ttl", self.down_ttl, Duration::ZERO, DAY),
+            ("redis_limit", self.redis_limit, MS, DAY),
+        ];
+        for (name, value, least, most) in spans {
+            if value < least || value > most {
+                let what = format!("{name} is {value:?}; allowed is {least:?} to {most:?}");
+                return Err(Error::invalid(what));
+            }
+        }
+        for (name, value, most) in [("jitter", self.jitter, 0.9), ("early", self.early, 100.0)] {
+            if !(0.0..=most).contains(&value) {
+                return Err(Error::invalid(format!("{name} is {value}; allowed is 0 to {most}")));
+            }
+        }
+        if self.max_loads == 0 || self.max_loads > tokio::sync::Semaphore::MAX_PERMITS {
+            return Err(Error::invalid(format!("max_loads is {}; at least 1", self.max_loads)));
+        }
+        Ok(())
+    }
+
+    /// How long an entry that is filled now stays fresh; `dice` is uniform in 0 to 1.
+    pub(crate) fn fresh(&self, null: bool, dice: f64) -> Duration {
+        let ttl = if null { self.null_ttl } else { self.ttl };
+        ttl.mul_f64(1.0 - self.jitter * dice).max(MS)
+    }
+
+    /// How long it may be served after that.
+    pub(crate) fn stale(&self, null: bool) -> Duration {
+        if null { Duration::ZERO } else { self.stale_for }
+    }
+}
+
+/// A part of keys that must not end a hash tag, and that people can read.
+pub(crate) fn word(field: &str, text: &str) -> Result<()> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(allowed) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{field} is {text:?}; allowed are 1 to 64 letters, digits, '_', '.' and '-'"
+    )))
+}

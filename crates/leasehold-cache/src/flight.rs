@@ -1,0 +1,230 @@
+//! Single flight: of the tasks of a process that miss the same key, one loads and all get what it got.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::{Error, ErrorKind, Result};
+
+/// What a flight brought.
+#[derive(Clone, Debug)]
+pub(crate) struct Flown<V> {
+    /// A value, or that there is none.
+    pub(crate) outcome: Result<Option<V>>,
+    /// Those who came by then may have it: what was written later it does not know. By the steady
+    /// clock; [`ALL`] and [`NOBODY`] besides the one who leads.
+    pub(crate) for_before_ns: u64,
+}
+
+/// Everybody who joined may have it.
+pub(crate) const ALL: u64 = u64::MAX;
+/// Only who leads, and those who do not mind.
+pub(crate) const NOBODY: u64 = 0;
+
+type Landing<V> = watch::Receiver<Option<Flown<V>>>;
+type ByKey<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
+
+/// The flights under way, by key.
+pub(crate) struct Flights<V>(Arc<Mutex<ByKey<Landing<V>>>>);
+
+impl<V> Clone for Flights<V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<V> Default for Flights<V> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+/// The part of one who asks.
+pub(crate) enum Part<V> {
+    /// Load, and tell by [`Lead::land`].
+    Lead(Lead<V>, Follow<V>),
+    /// Somebody does.
+    Follow(Follow<V>),
+}
+
+/// A flight that this task flies. Dropped without landing, all who follow are told that it failed.
+pub(crate) struct Lead<V> {
+    flights: Flights<V>,
+    key: Box<str>,
+    landing: watch::Sender<Option<Flown<V>>>,
+}
+
+/// A flight that somebody flies.
+pub(crate) struct Follow<V>(Landing<V>);
+
+impl<V: Clone> Flights<V> {
+    /// Joins the flight for `key`, or begins one.
+    pub(crate) fn join(&self, key: &str) -> Part<V> {
+        let mut flights = self.lock();
+        if let Some(landing) = flights.get(key) {
+            return Part::Follow(Follow(landing.clone()));
+        }
+        let (landing, receiver) = watch::channel(None);
+        flights.insert(key.into(), receiver.clone());
+        let lead = Lead { flights: self.clone(), key: key.into(), landing };
+        Part::Lead(lead, Follow(receiver))
+    }
+
+    /// The value has changed: who asks from now on begins a flight of his own.
+    pub(crate) fn detach(&self, key: &str) {
+        self.lock().remove(key);
+    }
+}
+
+impl<V> Flights<V> {
+    fn lock(&self) -> MutexGuard<'_, ByKey<Landing<V>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Lead<V> {
+    /// Tells everybody.
+    pub(crate) fn land(self, outcome: Result<Option<V>>, for_before_ns: u64) {
+        self.close();
+        self.landing.send_replace(Some(Flown { outcome, for_before_ns }));
+    }
+
+    /// What is loaded.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Who asks from now on does not join.
+    pub(crate) fn close(&self) {
+        let mut flights = self.flights.lock();
+        let ours = |landing: &Landing<V>| landing.same_channel(&self.landing.subscribe());
+        if flights.get(&self.key).is_some_and(ours) {
+            flights.remove(&self.key);
+        }
+    }
+}
+
+impl<V> Drop for Lead<V> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<V: Clone> Follow<V> {
+    /// What the flight brought.
+    pub(crate) async fn landed(mut self) -> Flown<V> {
+        let flown = self.0.wait_for(Option::is_some).await.ok().and_then(|flown| flown.clone());
+        flown.unwrap_or_else(|| Flown { outcome: Err(gone()), for_before_ns: ALL })
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Load, "the loader panicked, or its runtime has ended")
+}
+
+/// Those who wait until somebody elsewhere has filled a key, with how many they are.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes(Mutex<ByKey<(usize, Arc<Notify>)>>);
+
+/// A place among them; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Wake<'a> {
+    wakes: &'a Wakes,
+    key: &'a str,
+    notify: Arc<Notify>,
+}
+
+impl Wakes {
+    /// To be taken before Redis is asked, so that no fill is missed.
+    pub(crate) fn register<'a>(&'a self, key: &'a str) -> Wake<'a> {
+        let mut wakes = self.lock();
+        let (count, notify) = wakes.entry(key.into()).or_default();
+        *count += 1;
+        Wake { wakes: self, key, notify: notify.clone() }
+    }
+
+    /// The key was filled, or given back, or may be loaded by others now.
+    pub(crate) fn wake(&self, key: &str) {
+        if let Some((_, notify)) = self.lock().get(key) {
+            notify.notify_waiters();
+        }
+    }
+
+    /// Something may have been missed.
+    pub(crate) fn wake_all(&self) {
+        for (_, notify) in self.lock().values() {
+            notify.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByKey<(usize, Arc<Notify>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake<'_> {
+    /// The next time that the key is filled, from the moment of this call.
+    pub(crate) fn next(&self) -> tokio::sync::futures::OwnedNotified {
+        self.notify.clone().notified_owned()
+    }
+}
+
+impl Drop for Wake<'_> {
+    fn drop(&mut self) {
+        let mut wakes = self.wakes.lock();
+        if let Some((count, _)) = wakes.get_mut(self.key) {
+            *count -= 1;
+            if *count == 0 {
+                wakes.remove(self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_leads_and_all_get_what_it_got() {
+        let flights = Flights::<u32>::default();
+        let Part::Lead(lead, own) = flights.join("k") else { panic!("nobody flies yet") };
+        let Part::Follow(follow) = flights.join("k") else { panic!("somebody flies") };
+        lead.land(Ok(Some(7)), ALL);
+        assert_eq!(own.landed().await.outcome.unwrap(), Some(7));
+        assert_eq!(follow.landed().await.outcome.unwrap(), Some(7));
+        assert!(matches!(flights.join("k"), Part::Lead(..)), "it has landed");
+    }
+
+    #[tokio::test]
+    async fn who_asks_after_a_change_does_not_get_what_was_loaded_before() {
+        let flights = Flights::<u32>::default();
+        let Part::Lead(old, _) = flights.join("k") else { panic!("nobody flies yet") };
+        flights.detach("k");
+        let Part::Lead(new, own) = flights.join("k") else { panic!("the old one is detached") };
+        old.land(Ok(Some(1)), ALL);
+        assert!(matches!(flights.join("k"), Part::Follow(_)), "the old one removed the new one");
+        new.land(Ok(Some(2)), ALL);
+        assert_eq!(own.landed().await.outcome.unwrap(), Some(2));
+    }
+
+    #[tokio::test]
+    async fn a_flight_that_is_dropped_is_an_error_and_the_next_begins_anew() {
+        let flights = Flights::<u32>::default();
+        let Part::Lead(lead, own) = flights.join("k") else { panic!("nobody flies yet") };
+        drop(lead);
+        assert_eq!(own.landed().await.outcome.unwrap_err().kind(), ErrorKind::Load);
+        assert!(matches!(flights.join("k"), Part::Lead(..)));
+    }
+
+    #[test]
+    fn wakes_leave_nothing_behind() {
+        let wakes = Wakes::default();
+        let (one, two) = (wakes.register("k"), wakes.register("k"));
+        drop(one);
+        assert_eq!(wakes.lock().len(), 1);
+        drop(two);
+        assert_eq!(wakes.lock().len(), 0);
+    }
+}

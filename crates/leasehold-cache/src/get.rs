@@ -1,0 +1,409 @@
+//! Reading: this process, Redis, and a load that all who miss share.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_core::proto::Deadline;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::SemaphorePermit;
+
+use crate::builder::Mode;
+use crate::cache::{Cache, Found, Inner, Key, text};
+use crate::early;
+use crate::entry::Entry;
+use crate::flight::{ALL, Flown, Lead, NOBODY, Part};
+use crate::local::Note;
+use crate::remote::Answer;
+use crate::write::token;
+use crate::{BoxError, Error, ErrorKind, Result};
+
+/// How long a task that waits for somebody's load asks again without having been told: while
+/// messages are heard, and while they are not.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(25));
+
+/// What a loader is told.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Load {
+    /// Where to read.
+    pub source: Source,
+}
+
+/// Where a loader may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The primary, or a replica that is no further behind than `replica_lag`.
+    Any,
+    /// The primary alone: a write is under way or was a moment ago.
+    Primary,
+}
+
+type Loading<V> = std::pin::Pin<Box<dyn Future<Output = Result<Option<V>, BoxError>> + Send>>;
+/// A loader as a flight carries it.
+type Loader<V> = Box<dyn FnOnce(Load) -> Loading<V> + Send>;
+
+/// Why a value is loaded past the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    Held,
+    Foreign,
+    Down,
+}
+
+impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Cache<K, V> {
+    /// The value of `key`; `None` when there is no such value. `load` is called when neither this
+    /// process nor Redis has it, and by one of all who ask at the same time; it runs in a task of
+    /// its own, so that a load goes on, and fills, when its caller is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a key that is not allowed; [`ErrorKind::Load`] when the loader
+    /// failed, [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] when there was no value within
+    /// the hard time limit, each only when there is no stale value to give either. Redis being down is no error.
+    pub async fn get<F, L, E>(&self, key: &K, load: F) -> Result<Option<V>>
+    where
+        F: FnOnce(Load) -> L + Send + 'static,
+        L: Future<Output = Result<Option<V>, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let key = text(key)?;
+        let inner = &self.inner;
+        let gate = &inner.settings.gate;
+        if !gate.has_form(&key, &inner.counters) {
+            // Who asks in a loop lets others run.
+            tokio::task::consume_budget().await;
+            return Ok(None);
+        }
+        let now = inner.clock.now();
+        if let Some((kept, true)) = inner.local.as_ref().and_then(|local| local.get(&key, now)) {
+            inner.counters.local_hits.add();
+            tokio::task::consume_budget().await;
+            let found = Found {
+                value: kept.value,
+                id: kept.id,
+                soft_unix_ms: kept.soft_unix_ms,
+                load_us: kept.load_us,
+            };
+            if kept.load_us > 0 && inner.is_due(&found, now.unix_ms()) {
+                inner.refresh(&key, found.clone(), boxed(load));
+            }
+            return Ok(found.value);
+        }
+        if gate.filter.is_some() && gate.absent(&[&key], &inner.counters).await == [true] {
+            tokio::task::consume_budget().await;
+            return Ok(None);
+        }
+        let note = inner.note(&key);
+        let answer = inner.remote.get(&key).await;
+        let answered = answer.is_ok();
+        let found = answer.ok().flatten().and_then(|bytes| inner.read(&bytes));
+        let stale = match found {
+            Some(found) if found.soft_unix_ms > now.unix_ms() => {
+                inner.counters.remote_hits.add();
+                inner.keep(&key, note, &found);
+                if inner.is_due(&found, now.unix_ms()) {
+                    inner.refresh(&key, found.clone(), boxed(load));
+                }
+                return Ok(found.value);
+            }
+            Some(found) => Some(found),
+            None => None,
+        };
+        inner.counters.misses.add();
+        inner.fetch(&key, stale, answered, boxed(load)).await
+    }
+}
+
+fn boxed<V, F, L, E>(load: F) -> Loader<V>
+where
+    F: FnOnce(Load) -> L + Send + 'static,
+    L: Future<Output = Result<Option<V>, E>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    Box::new(|how| {
+        let loading = load(how);
+        Box::pin(async { loading.await.map_err(Into::into) })
+    })
+}
+
+impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
+    fn is_due(&self, found: &Found<V>, now_ms: u64) -> bool {
+        let dice = 1.0 - fastrand::f64();
+        early::is_due(now_ms, found.soft_unix_ms, found.load_us, self.settings.early, dice)
+    }
+
+    /// Begins to load anew what is still served, unless somebody in this process does.
+    fn refresh(self: &Arc<Self>, key: &str, seen: Found<V>, load: Loader<V>) {
+        if let Part::Lead(lead, _) = self.flights.join(key) {
+            tokio::spawn(fly(Arc::clone(self), lead, load, Some(seen)));
+        }
+    }
+
+    /// Waits for a flight, one's own or that of others; a stale value shortens the wait: the entry
+    /// that Redis has, or what this process has kept. Where Redis has `answered` that there is none,
+    /// only if every invalidation since was heard.
+    async fn fetch(
+        self: &Arc<Self>,
+        key: &str,
+        stale: Option<Found<V>>,
+        answered: bool,
+        load: Loader<V>,
+    ) -> Result<Option<V>> {
+        let start = self.clock.now();
+        let stand_in = || match &stale {
+            Some(found) => Some(found.value.clone()),
+            None => self.stale(key, self.clock.now(), answered),
+        };
+        let limit = match stand_in() {
+            Some(_) => self.settings.soft_limit.min(self.settings.hard_limit),
+            None => self.settings.hard_limit,
+        };
+        let flown = self
+            .clock
+            .within(Some(Deadline::after(start, limit)), self.join(key, stale.clone(), load));
+        let failed = match flown.await {
+            Some(Ok(value)) => return Ok(value),
+            Some(Err(error)) => error,
+            None => Error::new(
+                ErrorKind::Timeout,
+                format!("no value within {limit:?}; the load goes on"),
+            ),
+        };
+        match stand_in() {
+            Some(value) => {
+                self.counters.stale.add();
+                Ok(value)
+            }
+            None => Err(failed),
+        }
+    }
+
+    async fn join(
+        self: &Arc<Self>,
+        key: &str,
+        stale: Option<Found<V>>,
+        load: Loader<V>,
+    ) -> Result<Option<V>> {
+        let came = self.clock.now().steady_ns;
+        loop {
+            match self.flights.join(key) {
+                Part::Lead(lead, own) => {
+                    tokio::spawn(fly(Arc::clone(self), lead, load, stale));
+                    return own.landed().await.outcome;
+                }
+                Part::Follow(flight) => {
+                    let Flown { outcome, for_before_ns } = flight.landed().await;
+                    // It may not know of a write that was over when we came.
+                    if came <= for_before_ns || self.settings.mode == Mode::Eventual {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gets the value from Redis or from the loader. The second: for whom it holds of those who
+    /// joined ([`Flown::for_before_ns`]).
+    async fn bring(
+        &self,
+        key: &str,
+        lead: &Lead<V>,
+        load: Loader<V>,
+        mut seen: Option<Found<V>>,
+    ) -> (Result<Option<V>>, u64) {
+        let token = token();
+        let wake = self.wakes.register(key);
+        loop {
+            let seen_id = seen.as_ref().map(|seen| seen.id);
+            let note = self.note(key);
+            let mut told = pin!(wake.next());
+            told.as_mut().enable();
+            let (lease, asked) = (self.settings.lease, self.clock.now());
+            match self.remote.acquire(key, &token, lease, seen_id).await {
+                Ok(Answer::Won) => {
+                    return self.load_and_fill(Fill::new(key, &token, note), load, seen).await;
+                }
+                Ok(Answer::Fresh(bytes)) => match self.read(&bytes) {
+                    // It is to be loaded anew.
+                    Some(found) if found.soft_unix_ms <= asked.unix_ms() => seen = Some(found),
+                    Some(found) => {
+                        self.keep(key, note, &found);
+                        return (Ok(found.value), asked.steady_ns);
+                    }
+                    None => return self.past(key, lead, load, Past::Foreign).await,
+                },
+                Ok(Answer::Held) => return self.past(key, lead, load, Past::Held).await,
+                Ok(Answer::Foreign) => return self.past(key, lead, load, Past::Foreign).await,
+                Err(_) => {
+                    let brought = self.past(key, lead, load, Past::Down).await;
+                    // It may have been ours: others shall not wait for it.
+                    let _ = self.remote.fill(key, &token, b"", Duration::ZERO).await;
+                    return brought;
+                }
+                Ok(Answer::Busy(left)) => {
+                    if let Some(seen) = seen {
+                        self.counters.stale.add();
+                        return (Ok(seen.value), NOBODY);
+                    }
+                    let hears = self.hearing.load(Ordering::SeqCst);
+                    let pause = if hears { ASK_AGAIN.0 } else { ASK_AGAIN.1 };
+                    let pause = pause.min(left + Duration::from_millis(1));
+                    tokio::select! {
+                        () = told => {}
+                        () = self.clock.sleep(pause) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn load_and_fill(
+        &self,
+        fill: Fill<'_>,
+        load: Loader<V>,
+        seen: Option<Found<V>>,
+    ) -> (Result<Option<V>>, u64) {
+        let loaded = match self.permit().await {
+            Ok(_permit) => self.timed(load(Load { source: Source::Any }), Ok).await,
+            Err(error) => Err(error),
+        };
+        let (value, load_us) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                // Whoever waits may try.
+                let _ = self.remote.fill(fill.key, fill.token, b"", Duration::ZERO).await;
+                return match seen {
+                    // Only for who had seen it: a write may have come since.
+                    Some(seen) => {
+                        self.counters.stale.add();
+                        (Ok(seen.value), NOBODY)
+                    }
+                    None => (Err(error), ALL),
+                };
+            }
+        };
+        let asked = self.clock.now().steady_ns;
+        let filled = self.fill(&fill, value.as_ref(), load_us).await;
+        (Ok(value), if filled { asked } else { NOBODY })
+    }
+
+    /// Puts a loaded value into Redis and keeps it here, unless it is refused.
+    pub(crate) async fn fill(&self, fill: &Fill<'_>, value: Option<&V>, load_us: u32) -> bool {
+        let Fill { key, token, note } = *fill;
+        let id = fastrand::u64(..).to_be_bytes();
+        let (payload, compressed) = match self.payload(value) {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::warn!(cache = self.settings.name, key, %error, "a value is not cached");
+                let _ = self.remote.fill(key, token, b"", Duration::ZERO).await;
+                return false;
+            }
+        };
+        let null = value.is_none();
+        let fresh = self.settings.fresh(null, fastrand::f64());
+        let soft_unix_ms = self.clock.now().unix_ms() + fresh.as_millis() as u64;
+        let entry = Entry { null, compressed, id, soft_unix_ms, load_us, payload: &payload };
+        let ttl = fresh + self.settings.stale(null);
+        match self.remote.fill(key, token, &entry.write(), ttl).await {
+            Ok(true) => {
+                let value = value.cloned();
+                self.keep(key, note, &Found { value, id, soft_unix_ms, load_us });
+                true
+            }
+            Ok(false) => {
+                self.counters.refused_fills.add();
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Loads and fills nothing.
+    async fn past(
+        &self,
+        key: &str,
+        lead: &Lead<V>,
+        load: Loader<V>,
+        why: Past,
+    ) -> (Result<Option<V>>, u64) {
+        self.counters.bypasses.add();
+        let permit = match self.permit().await {
+            Ok(permit) => permit,
+            Err(error) => return (Err(error), ALL),
+        };
+        let strong = self.settings.mode == Mode::Strong;
+        if strong {
+            // Those who ask from now on may know of a write that this load does not see.
+            lead.close();
+        }
+        let source = if strong { Source::Primary } else { Source::Any };
+        let note = self.note(key);
+        let loaded = self.timed(load(Load { source }), Ok).await;
+        drop(permit);
+        match loaded {
+            Ok((value, load_us)) => {
+                if why == Past::Down {
+                    self.keep_alone(key, note, value.clone(), load_us);
+                }
+                (Ok(value), ALL)
+            }
+            Err(error) => (Err(error), ALL),
+        }
+    }
+
+    /// One load, and how long it took in microseconds.
+    pub(crate) async fn timed<T, U, E: Into<BoxError>>(
+        &self,
+        loading: impl Future<Output = Result<T, E>>,
+        check: impl FnOnce(T) -> Result<U>,
+    ) -> Result<(U, u32)> {
+        self.counters.loads.add();
+        let start = self.clock.now().steady_ns;
+        let loaded = loading.await.map_err(|error| Error::load(error.into())).and_then(check);
+        if loaded.is_err() {
+            self.counters.failed_loads.add();
+        }
+        let took = self.clock.now().steady_ns.saturating_sub(start) / 1_000;
+        Ok((loaded?, u32::try_from(took).unwrap_or(u32::MAX)))
+    }
+
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>> {
+        let limit = self.settings.hard_limit;
+        let deadline = Deadline::after(self.clock.now(), limit);
+        let permit = self.clock.within(Some(deadline), self.loads.acquire()).await;
+        permit.and_then(Result::ok).ok_or_else(|| {
+            let most = self.settings.max_loads;
+            let what = format!("{most} loads (max_loads) were under way for {limit:?}");
+            Error::new(ErrorKind::Overloaded, what)
+        })
+    }
+}
+
+/// A fill that was won.
+#[derive(Clone, Copy)]
+pub(crate) struct Fill<'a> {
+    key: &'a str,
+    token: &'a str,
+    note: Option<Note>,
+}
+
+impl<'a> Fill<'a> {
+    /// Under the lease `token`; what was noted before it was asked for.
+    pub(crate) fn new(key: &'a str, token: &'a str, note: Option<Note>) -> Self {
+        Self { key, token, note }
+    }
+}
+
+/// One flight, in a task of its own.
+async fn fly<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
+    inner: Arc<Inner<V>>,
+    lead: Lead<V>,
+    load: Loader<V>,
+    seen: Option<Found<V>>,
+) {
+    let key = lead.key().to_owned();
+    let (outcome, for_before_ns) = inner.bring(&key, &lead, load, seen).await;
+    lead.land(outcome, for_before_ns);
+}

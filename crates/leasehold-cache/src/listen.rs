@@ -1,0 +1,91 @@
+//! Hears what others have written or filled, on a connection of its own.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Client, Msg, RedisError};
+
+use crate::remote::channel;
+
+/// How often the connection is tried, so that a dead one is noticed within twice this.
+const PING: Duration = Duration::from_secs(1);
+/// Pauses between attempts to connect: the first and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Who is told. Dropped, the listening ends.
+pub(crate) trait Listener: Send + Sync + 'static {
+    /// Somebody has written, or is about to write, the value of this key.
+    fn invalidated(&self, key: &str);
+    /// Somebody has filled this key, or given it up.
+    fn filled(&self, key: &str);
+    /// From now on all is heard; or nothing is, until told otherwise.
+    fn hears(self: &Arc<Self>, hears: bool);
+}
+
+/// Listens for as long as there is somebody to tell.
+pub(crate) async fn listen<L: Listener>(client: Client, stem: String, clock: Clock, to: Weak<L>) {
+    let mut pause = PAUSES.0;
+    while to.strong_count() > 0 {
+        let connected = async {
+            let (mut sink, stream) = client.get_async_pubsub().await?.split();
+            sink.subscribe(channel(&stem)).await?;
+            Ok::<_, RedisError>((sink, stream))
+        };
+        match tokio::time::timeout(PING, connected).await {
+            Ok(Ok((sink, stream))) => {
+                pause = PAUSES.0;
+                let Some(listener) = to.upgrade() else { return };
+                listener.hears(true);
+                drop(listener);
+                hear(sink, stream, &clock, &to).await;
+                if let Some(listener) = to.upgrade() {
+                    listener.hears(false);
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the cache does not hear of invalidations"),
+            Err(_) => tracing::debug!("the cache does not hear of invalidations: no answer"),
+        }
+        clock.sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Passes on what comes, until the connection ends or does not answer.
+async fn hear<L: Listener>(
+    mut sink: PubSubSink,
+    mut stream: PubSubStream,
+    clock: &Clock,
+    to: &Weak<L>,
+) {
+    use futures_util::StreamExt;
+    let pings = async {
+        loop {
+            clock.sleep(PING).await;
+            let pong = tokio::time::timeout(PING, sink.ping::<redis::Value>()).await;
+            if !matches!(pong, Ok(Ok(_))) || to.strong_count() == 0 {
+                return;
+            }
+        }
+    };
+    let messages = async {
+        while let Some(message) = stream.next().await {
+            let Some(listener) = to.upgrade() else { return };
+            tell(&listener, &message);
+        }
+    };
+    tokio::select! {
+        () = pings => {}
+        () = messages => {}
+    }
+}
+
+fn tell<L: Listener>(listener: &Arc<L>, message: &Msg) {
+    let text = std::str::from_utf8(message.get_payload_bytes()).ok();
+    match text.and_then(|text| text.split_at_checked(1)) {
+        Some(("I", key)) => listener.invalidated(key),
+        Some(("F", key)) => listener.filled(key),
+        _ => tracing::warn!("the cache heard something that it does not understand"),
+    }
+}

@@ -1,0 +1,75 @@
+//! The outbox of a database that is known by its URL.
+
+use futures_util::future::BoxFuture;
+use leasehold::rows::{self, Engine, Visit};
+use sqlx::Pool;
+
+use super::relay::Relay;
+use super::settings::RelayBuilder;
+use super::table::Outbox;
+use crate::{Error, Result};
+
+/// A database by its URL: `postgres://…`, `mysql://…` or `sqlite:/path`, with the options that the
+/// URLs of stores have for the connection.
+#[derive(Clone, Debug)]
+pub struct Database(rows::Database);
+
+impl Database {
+    /// Nothing is connected to yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood, or whose
+    /// database is not built in.
+    pub fn open(url: &str) -> Result<Self> {
+        rows::Database::open(url).map(Self).map_err(Error::database)
+    }
+
+    /// As [`Relay::builder`].
+    pub fn relay(&self, outbox: &Outbox) -> RelayBuilder {
+        self.0.clone().visit(Builder(outbox))
+    }
+
+    /// As [`Outbox::create`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says.
+    pub async fn create(&self, outbox: &Outbox) -> Result<()> {
+        self.0.clone().visit(Create(outbox)).await
+    }
+
+    /// As [`Outbox::statements`].
+    pub fn statements(&self, outbox: &Outbox) -> Vec<String> {
+        self.0.clone().visit(Statements(outbox))
+    }
+}
+
+struct Builder<'a>(&'a Outbox);
+
+impl Visit for Builder<'_> {
+    type Output = RelayBuilder;
+
+    fn visit<E: Engine>(self, pool: Pool<E>) -> Self::Output {
+        // The pool keeps no statements, and would leave each one behind at the server.
+        Relay::builder(&self.0.clone().persistent(false), &pool)
+    }
+}
+
+struct Create<'a>(&'a Outbox);
+
+impl<'a> Visit for Create<'a> {
+    type Output = BoxFuture<'a, Result<()>>;
+
+    fn visit<E: Engine>(self, pool: Pool<E>) -> Self::Output {
+        Box::pin(async move { self.0.create(&pool).await })
+    }
+}
+
+struct Statements<'a>(&'a Outbox);
+
+impl Visit for Statements<'_> {
+    type Output = Vec<String>;
+
+    fn visit<E: Engine>(self, _: Pool<E>) -> Self::Output {
+        self.0.statements::<E>()
+    }
+}

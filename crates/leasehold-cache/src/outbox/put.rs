@@ -1,0 +1,72 @@
+//! Writing invalidations into an outbox, in the transaction of the change that they belong to.
+
+use std::time::Duration;
+
+use leasehold::rows::{Engine, Statement};
+use sqlx::Transaction;
+
+use super::bell;
+use super::table::{COLUMNS, Outbox};
+use crate::cache::{Cache, Key};
+use crate::write::texts;
+use crate::{Error, Result};
+
+/// Rows in one statement: the databases bound the number of values.
+const PAGE: usize = 1_000;
+
+impl<K: Key + ?Sized, V> Cache<K, V> {
+    /// Has the values of `keys` removed once this transaction has committed: by a row for each in the
+    /// outbox, which a [`Relay`](super::Relay) works off, also when this process has died by then. A
+    /// transaction that is rolled back leaves nothing. Redis is not asked, and need not be up.
+    ///
+    /// Readers see the change once the relay has come by, usually within milliseconds; to be faster,
+    /// call [`invalidate`](Cache::invalidate) after the commit too. As with that, a reader that has
+    /// loaded before the change may fill until then; [`begin_write`](Cache::begin_write) before
+    /// the transaction keeps it from that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a key that is not allowed;
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says, such as that
+    /// there is no such table. Roll the transaction back then.
+    pub async fn invalidate_in_tx<E: Engine>(
+        &self,
+        outbox: &Outbox,
+        transaction: &mut Transaction<'_, E>,
+        keys: &[&K],
+    ) -> Result<()> {
+        let texts = texts(keys)?;
+        let (cache, lag) = (self.inner.remote.stem(), self.inner.settings.replica_lag);
+        put(outbox, transaction, cache, &texts, lag).await
+    }
+}
+
+async fn put<E: Engine>(
+    outbox: &Outbox,
+    transaction: &mut Transaction<'_, E>,
+    cache: &str,
+    keys: &[String],
+    hold: Duration,
+) -> Result<()> {
+    let hold_ms = i64::try_from(hold.as_millis()).unwrap_or(i64::MAX);
+    for page in keys.chunks(PAGE) {
+        // In one statement with the news of it, where there is any.
+        let rings = outbox.notify && bell::is_there::<E>();
+        let begin = if rings { "WITH put AS (INSERT INTO " } else { "INSERT INTO " };
+        let mut insert = Statement::<E>::new(begin).name(&outbox.table);
+        insert = insert.words(" (").words(COLUMNS).words(") VALUES ");
+        for (at, key) in page.iter().enumerate() {
+            insert = insert.words(if at == 0 { "(" } else { ", (" });
+            insert = insert.text(cache).words(", ").text(key).words(", ").integer(hold_ms);
+            // Due at once, whatever the clock says later.
+            insert = insert.words(", ").words(E::NOW_US).words(", 0, 0)");
+        }
+        if rings {
+            insert =
+                insert.words(") SELECT pg_notify('").words(bell::CHANNEL).words("', '')::text");
+        }
+        // A statement for each number of keys is not worth keeping.
+        let persistent = outbox.persistent && page.len() == 1;
+        insert.run(transaction, persistent).await.map_err(Error::database)?;
+    }
+    Ok(())
+}

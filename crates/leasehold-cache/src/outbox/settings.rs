@@ -1,0 +1,118 @@
+//! Settings of a relay, checked before anything is done with them.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::rows::Engine;
+use leasehold_core::clock::Clock;
+use sqlx::Pool;
+
+use super::redis::RedisTransport;
+use super::relay::Relay;
+use super::rows::{Rows, Table};
+use super::table::Outbox;
+use super::transport::Transport;
+use crate::{Error, Result};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How a [`Relay`] behaves.
+#[derive(Clone)]
+pub struct RelayBuilder {
+    rows: Arc<dyn Rows>,
+    settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) batch: usize,
+    pub(super) poll: Duration,
+    pub(super) claim: Duration,
+    pub(super) tries: u32,
+}
+
+impl RelayBuilder {
+    pub(super) fn new<E: Engine>(outbox: &Outbox, pool: &Pool<E>) -> Self {
+        let rows = Arc::new(Table { outbox: outbox.clone(), pool: pool.clone() });
+        let settings =
+            Settings { batch: 256, poll: 200 * MS, claim: Duration::from_secs(30), tries: 10 };
+        Self { rows, settings }
+    }
+
+    /// Rows that are taken at a time, 1 to 1,000. Default 256.
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.settings.batch = batch;
+        self
+    }
+
+    /// How often it looks for rows while there are none, 10 ms to a minute. Default 200 ms. On
+    /// PostgreSQL it is woken besides.
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.settings.poll = poll;
+        self
+    }
+
+    /// For how long nobody else gets the rows of a batch: when a relay dies in the middle of one,
+    /// another waits so long. 1 s to an hour, default 30 seconds.
+    pub fn claim(mut self, claim: Duration) -> Self {
+        self.settings.claim = claim;
+        self
+    }
+
+    /// How often a row may be refused before it is parked, 1 to 1,000. Default 10: after a second, two,
+    /// four, and so on, 8 minutes in all. A server that is not there refuses nothing.
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.settings.tries = tries;
+        self
+    }
+
+    /// A relay to the Redis server of `url`, as [`Builder::open`](crate::Builder::open) takes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or
+    /// outside a tokio runtime.
+    pub fn open(self, url: &str) -> Result<Relay> {
+        self.settings.check()?;
+        let transport = RedisTransport::open(url)?;
+        self.to(transport)
+    }
+
+    /// A relay to somebody else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.
+    pub fn to(self, transport: impl Transport) -> Result<Relay> {
+        self.settings.check()?;
+        Ok(Relay::new(self.rows, Arc::new(transport), self.settings, Clock::system()))
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        let second = 1_000 * MS;
+        in_range("batch", self.batch, 1..=1_000)?;
+        in_range("tries", self.tries, 1..=1_000)?;
+        in_range("poll", self.poll, 10 * MS..=60 * second)?;
+        in_range("claim", self.claim, second..=3_600 * second)
+    }
+}
+
+fn in_range<T: PartialOrd + fmt::Debug>(
+    name: &str,
+    value: T,
+    allowed: RangeInclusive<T>,
+) -> Result<()> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = (allowed.start(), allowed.end());
+    Err(Error::invalid(format!("{name} is {value:?}; allowed is {least:?} to {most:?}")))
+}
+
+impl fmt::Debug for RelayBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}

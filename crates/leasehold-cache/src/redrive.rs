@@ -1,0 +1,201 @@
+//! Invalidations that Redis may have lost are made again: those that failed, and, when a connection
+//! was lost, all of a while ago, since the server that comes back may not know of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::{Deadline, Now};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cache::Inner;
+use crate::remote::Step;
+use crate::write::token;
+
+/// Keys remembered at most; the oldest are forgotten first.
+const MOST: usize = 10_000;
+/// Keys tried at a time.
+pub(crate) const PAGE: usize = 256;
+/// Pauses between two tries: the first and the longest.
+pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// What was written a while ago, oldest first.
+#[derive(Debug)]
+pub(crate) struct Recent<T = String>(Mutex<VecDeque<(Deadline, T)>>);
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Recent<T> {
+    /// Remembers these for `span`.
+    pub(crate) fn note(&self, clock: &Clock, span: Duration, keys: &[T]) {
+        let now = clock.now();
+        let mut recent = self.lock();
+        while recent.front().is_some_and(|(until, _)| until.has_passed(now)) {
+            recent.pop_front();
+        }
+        let until = Deadline::after(now, span);
+        recent.extend(keys.iter().map(|key| (until, key.clone())));
+        let surplus = recent.len().saturating_sub(MOST);
+        recent.drain(..surplus);
+    }
+
+    /// Those that are not long ago.
+    pub(crate) fn keys(&self, clock: &Clock) -> Vec<T> {
+        let now = clock.now();
+        let lasting = |(until, _): &&(Deadline, T)| !until.has_passed(now);
+        self.lock().iter().filter(lasting).map(|(_, key)| key.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Deadline, T)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
+    /// Makes what was invalidated a while ago invalid once more.
+    pub(crate) fn redrive_recent(self: &Arc<Self>) {
+        let keys = self.recent.keys(&self.clock);
+        if !keys.is_empty() {
+            self.redrive(keys);
+        }
+    }
+
+    /// Invalidates these until it has succeeded, or the cache is dropped, or they would not be in
+    /// Redis any more.
+    pub(crate) fn redrive(self: &Arc<Self>, keys: Vec<String>) {
+        let settings = &self.settings;
+        let longest = (settings.ttl + settings.stale_for).max(settings.null_ttl);
+        let until = Deadline::after(self.clock.now(), longest);
+        if !self.owed.add(keys, until) {
+            return;
+        }
+        let (inner, clock) = (Arc::downgrade(self), self.clock.clone());
+        tokio::spawn(async move {
+            let (token, mut pause) = (token(), PAUSES.0);
+            while let Some(inner) = inner.upgrade() {
+                let page = inner.owed.page(clock.now());
+                if page.is_empty() {
+                    return;
+                }
+                let keys: Vec<String> = page.iter().map(|(key, _)| key.clone()).collect();
+                let lag = inner.settings.replica_lag;
+                let (_, failed, _) = inner.try_step(&keys, &token, |_| Step::Committed(lag)).await;
+                inner.owed.done(&page, &failed);
+                drop(inner);
+                if !failed.is_empty() {
+                    clock.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        });
+    }
+
+    /// Ends holds that nobody has the token of any more, as far as Redis can be reached: a beginning
+    /// that was not answered may have been carried out.
+    pub(crate) fn end_holds(self: &Arc<Self>, keys: Vec<String>, token: String) {
+        let inner = Arc::downgrade(self);
+        let clock = self.clock.clone();
+        let end = Deadline::after(clock.now(), self.settings.write_hold);
+        tokio::spawn(async move {
+            let (mut keys, mut pause) = (keys, PAUSES.0);
+            while let Some(inner) = inner.upgrade().filter(|_| !end.has_passed(clock.now())) {
+                let step = |_| Step::Committed(Duration::ZERO);
+                (_, keys, _) = inner.try_step(&keys, &token, step).await;
+                if keys.is_empty() {
+                    return;
+                }
+                drop(inner);
+                clock.sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        });
+    }
+}
+
+/// Invalidations that failed, each until when it matters. One task works them off.
+#[derive(Debug, Default)]
+pub(crate) struct Owed(Mutex<HashMap<String, Deadline>>);
+
+impl Owed {
+    /// Adds these; true when there were none, so that somebody must begin to work them off. Of more
+    /// than [`MOST`] the surplus is let go of, with a warning.
+    fn add(&self, keys: Vec<String>, until: Deadline) -> bool {
+        let mut owed = self.lock();
+        let idle = owed.is_empty();
+        for key in keys {
+            if owed.len() >= MOST && !owed.contains_key(&key) {
+                tracing::warn!(key, "too many invalidations are owed; this one is not tried again");
+                continue;
+            }
+            owed.insert(key, until);
+        }
+        idle && !owed.is_empty()
+    }
+
+    /// Some of those that still matter; the others are forgotten.
+    fn page(&self, now: Now) -> Vec<(String, Deadline)> {
+        let mut owed = self.lock();
+        owed.retain(|_, until| !until.has_passed(now));
+        owed.iter().take(PAGE).map(|(key, until)| (key.clone(), *until)).collect()
+    }
+
+    /// These were tried, and those failed. What was added anew meanwhile stays.
+    fn done(&self, page: &[(String, Deadline)], failed: &[String]) {
+        let mut owed = self.lock();
+        for (key, until) in page {
+            if !failed.contains(key) && owed.get(key) == Some(until) {
+                owed.remove(key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Deadline>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::clock::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_worked_off_once_each_and_no_longer_than_it_matters() {
+        let (clock, owed) = (ManualClock::new(), Owed::default());
+        let soon = Deadline::after(clock.clock().now(), Duration::from_secs(1));
+        let late = Deadline::after(clock.clock().now(), Duration::from_secs(9));
+        assert!(owed.add(vec!["a".into(), "b".into()], soon), "somebody must begin");
+        assert!(!owed.add(vec!["a".into()], late), "somebody has begun");
+        let page = owed.page(clock.clock().now());
+        assert_eq!(page.len(), 2);
+        owed.add(vec!["b".into()], late);
+        owed.done(&page, &[]);
+        assert_eq!(owed.page(clock.clock().now()), [("b".to_owned(), late)], "added meanwhile");
+        clock.advance(Duration::from_secs(9));
+        assert!(owed.page(clock.clock().now()).is_empty());
+        let many = (0..2 * MOST).map(|at| at.to_string()).collect();
+        assert!(owed.add(many, Deadline::after(clock.clock().now(), Duration::from_secs(1))));
+        assert_eq!(owed.lock().len(), MOST);
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten_and_no_more_than_the_most_is_kept() {
+        let (clock, recent) = (ManualClock::new(), Recent::default());
+        recent.note(&clock.clock(), Duration::from_secs(1), &["a".into()]);
+        clock.advance(Duration::from_millis(600));
+        recent.note(&clock.clock(), Duration::from_secs(1), &["b".into()]);
+        assert_eq!(recent.keys(&clock.clock()), ["a", "b"]);
+        clock.advance(Duration::from_millis(600));
+        assert_eq!(recent.keys(&clock.clock()), ["b"]);
+        let many: Vec<String> = (0..MOST).map(|at| at.to_string()).collect();
+        recent.note(&clock.clock(), Duration::from_secs(1), &many);
+        assert_eq!(recent.keys(&clock.clock()), many);
+    }
+}

@@ -1,0 +1,127 @@
+//! What is refused, and what is a miss.
+
+use leasehold_cache::{Builder, Cache, ErrorKind};
+
+use super::{Database, Test, ms, open, quiet, secs, server, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(settings_that_are_not_allowed_are_named),
+    test!(keys_that_are_not_allowed_are_refused),
+    test!(foreign_values_are_left_alone),
+    test!(entries_of_other_versions_are_left_alone),
+    test!(a_value_that_is_too_large_is_not_cached),
+    test!(a_value_of_another_type_is_a_miss),
+    test!(a_password_is_never_shown),
+];
+
+type Settings = fn(Builder<str, u64>) -> Builder<str, u64>;
+
+async fn settings_that_are_not_allowed_are_named() {
+    let wrong: [(&str, Settings); 8] = [
+        ("ttl", |builder| builder.ttl(ms(0))),
+        ("null_ttl", |builder| builder.null_ttl(secs(86_400 * 31))),
+        ("jitter", |builder| builder.jitter(1.0)),
+        ("jitter", |builder| builder.jitter(f64::NAN)),
+        ("early", |builder| builder.early(-1.0)),
+        ("lease", |builder| builder.lease(ms(1))),
+        ("max_loads", |builder| builder.max_loads(0)),
+        ("prefix", |builder| builder.prefix("a}b")),
+    ];
+    for (field, wrong) in wrong {
+        let error = wrong(quiet()).open("redis://127.0.0.1:1").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+    for name in ["", "a b", "a:b", &"n".repeat(65)] {
+        let error = Cache::<str, u64>::builder(name).open("redis://127.0.0.1:1").unwrap_err();
+        assert!(error.to_string().starts_with("name"), "{error}");
+    }
+    for url in ["", "http://a", "redis://:pa ss@", "nonsense"] {
+        assert_eq!(quiet().open(url).unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+    }
+}
+
+async fn keys_that_are_not_allowed_are_refused() {
+    let (server, database) = (server(), Database::default());
+    let cache = open(&server);
+    for key in [String::new(), "k".repeat(513), "a\nb".into()] {
+        let error = cache.get(&key, |_| async { Ok::<_, String>(Some(1)) }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(cache.invalidate(&[&key]).await.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    for key in ["k".repeat(512), "{a}b}".into(), "ключ / 键".into()] {
+        database.commit(&key, 1);
+        for _ in 0..2 {
+            assert_eq!(database.get(&cache, &key).await, Some(1));
+        }
+        cache.invalidate(&[&key]).await.unwrap();
+    }
+    assert_eq!(cache.stats().remote_hits, 3);
+}
+
+async fn foreign_values_are_left_alone() {
+    let (server, database) = (server(), Database::default());
+    let cache = open(&server);
+    database.commit("k", 1);
+    let key = "{leasehold-cache:test:k}";
+    for make in [vec!["SET", key, "somebody's"], vec!["RPUSH", key, "a", "b"]] {
+        server.admin(&["DEL", key]).unwrap();
+        server.admin(&make).unwrap();
+        let before = server.admin(&["DUMP", key]).unwrap();
+        for _ in 0..3 {
+            assert_eq!(database.get(&cache, "k").await, Some(1));
+        }
+        assert_eq!(server.admin(&["DUMP", key]).unwrap(), before);
+    }
+    assert_eq!((cache.stats().remote_hits, cache.stats().bypasses), (0, 6));
+}
+
+async fn entries_of_other_versions_are_left_alone() {
+    let (server, database) = (server(), Database::default());
+    let cache = open(&server);
+    database.commit("k", 1);
+    server.admin(&["SET", "{leasehold-cache:test:k}", "L2 of a newer program"]).unwrap();
+    assert_eq!(database.get(&cache, "k").await, Some(1));
+    let there = server.admin(&["GET", "{leasehold-cache:test:k}"]).unwrap();
+    assert_eq!(there, leasehold_conformance::kit::Value::Bytes(b"L2 of a newer program".to_vec()));
+}
+
+async fn a_value_that_is_too_large_is_not_cached() {
+    let server = server();
+    let cache: Cache<str, String> =
+        Cache::builder("large").max_value(100).open(&server.url()).unwrap();
+    for _ in 0..2 {
+        let got = cache.get("k", |_| async { Ok::<_, String>(Some("x".repeat(200))) }).await;
+        assert_eq!(got.unwrap().unwrap().len(), 200);
+    }
+    assert_eq!((cache.stats().loads, cache.stats().remote_hits), (2, 0));
+    let write = cache.begin_write(&["k"]).await.unwrap();
+    let error = write.committed_with(&[Some("x".repeat(200))]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("max_value"), "{error}");
+}
+
+async fn a_value_of_another_type_is_a_miss() {
+    let (server, database) = (server(), Database::default());
+    let texts: Cache<str, (String, bool)> = Cache::builder("test").open(&server.url()).unwrap();
+    let text = ("a text that is no number".repeat(9), true);
+    let loaded = text.clone();
+    texts.get("k", |_| async { Ok::<_, String>(Some(loaded)) }).await.unwrap();
+    database.commit("k", 1);
+    let cache: Cache<str, (u64, bool, f64, String)> =
+        Cache::builder("test").open(&server.url()).unwrap();
+    let got =
+        cache.get("k", |_| async { Ok::<_, String>(Some((1, true, 0.5, String::new()))) }).await;
+    assert_eq!(got.unwrap(), Some((1, true, 0.5, String::new())));
+}
+
+async fn a_password_is_never_shown() {
+    let url = "redis://user:secret-word@127.0.0.1:1";
+    let cache = quiet().redis_limit(ms(200)).open(url).unwrap();
+    let error = cache.invalidate(&["k"]).await.unwrap_err();
+    let shown = format!(
+        "{cache:?} {error:?} {error} {:?}",
+        quiet().open("redis://user:secret-word@[").unwrap_err()
+    );
+    assert!(!shown.contains("secret-word"), "{shown}");
+}

@@ -1,0 +1,136 @@
+//! The cache on a real Redis server: races, crowds, failures, bad input.
+
+// A set-up that fails is a failed test.
+#![allow(clippy::unwrap_used)]
+
+mod bitmap;
+mod bloom;
+mod crowd;
+mod down;
+mod input;
+mod many;
+mod once;
+mod races;
+mod recipes;
+mod stress;
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_cache::{Builder, Cache};
+use leasehold_conformance::kit::{Needs, RedisServer, Settings, Value};
+use leasehold_conformance::runner::{self, Test};
+use leasehold_conformance::test;
+use tokio::sync::oneshot;
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+fn main() -> ExitCode {
+    let groups = [
+        ("bitmap", bitmap::TESTS),
+        ("bloom", bloom::TESTS),
+        ("crowd", crowd::TESTS),
+        ("down", down::TESTS),
+        ("input", input::TESTS),
+        ("many", many::TESTS),
+        ("once", once::TESTS),
+        ("races", races::TESTS),
+        ("recipes", recipes::TESTS),
+        ("stress", stress::TESTS),
+    ];
+    runner::run(Needs::Redis, LIMIT, &groups)
+}
+
+fn server() -> RedisServer {
+    RedisServer::start(Settings::new()).unwrap()
+}
+
+/// Settings under which nothing happens by time or chance alone, and every process asks Redis.
+fn quiet() -> Builder<str, u64> {
+    let builder = Cache::builder("test").jitter(0.0).early(0.0).local_size(0);
+    builder.ttl(Duration::from_secs(600)).redis_limit(Duration::from_secs(10)).hard_limit(secs(30))
+}
+
+/// One process's cache.
+fn open(server: &RedisServer) -> Cache<str, u64> {
+    quiet().open(&server.url()).unwrap()
+}
+
+fn exists(server: &RedisServer, key: &str) -> bool {
+    server.admin(&["EXISTS", key]).unwrap() != Value::Integer(0)
+}
+
+/// Waits until `condition` holds.
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(ms(1)).await;
+    }
+    panic!("did not happen: {what}");
+}
+
+/// Rows with their values, as a database has them; reads are counted.
+#[derive(Clone, Debug, Default)]
+struct Database(Arc<Rows>);
+
+#[derive(Debug, Default)]
+struct Rows {
+    values: Mutex<HashMap<String, u64>>,
+    reads: AtomicU64,
+}
+
+impl Database {
+    fn commit(&self, key: &str, value: u64) {
+        self.0.values.lock().unwrap().insert(key.into(), value);
+    }
+
+    fn read(&self, key: &str) -> Option<u64> {
+        self.0.reads.fetch_add(1, Ordering::SeqCst);
+        self.0.values.lock().unwrap().get(key).copied()
+    }
+
+    fn reads(&self) -> u64 {
+        self.0.reads.load(Ordering::SeqCst)
+    }
+
+    /// The value as `cache` says.
+    async fn get(&self, cache: &Cache<str, u64>, key: &str) -> Option<u64> {
+        let (database, row) = (self.clone(), key.to_owned());
+        cache.get(key, move |_| async move { Ok::<_, String>(database.read(&row)) }).await.unwrap()
+    }
+
+    /// Begins a load that has read, and returns when told to: (has read, go on, what it got).
+    async fn slow(
+        &self,
+        cache: &Cache<str, u64>,
+        key: &'static str,
+    ) -> (oneshot::Sender<()>, tokio::task::JoinHandle<Option<u64>>) {
+        let (has_read, read) = oneshot::channel();
+        let (go, going) = oneshot::channel();
+        let (database, cache) = (self.clone(), cache.clone());
+        let task = tokio::spawn(async move {
+            let load = move |_| async move {
+                let value = database.read(key);
+                has_read.send(()).unwrap();
+                let _ = going.await;
+                Ok::<_, String>(value)
+            };
+            cache.get(key, load).await.unwrap()
+        });
+        read.await.unwrap();
+        (go, task)
+    }
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

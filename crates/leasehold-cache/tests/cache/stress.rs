@@ -1,0 +1,185 @@
+//! Readers and writers at random: at rest, no cache says anything but the database.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_cache::{Cache, Mode, Source};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Test, ms, quiet, server, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(nothing_stale_at_rest),
+    test!(nothing_stale_at_rest_behind_replicas),
+    test!(nothing_stale_at_rest_with_killed_writers),
+    test!(nothing_stale_at_rest_with_restarts),
+    test!(strong_readers_see_what_was_committed_before_they_asked),
+];
+
+const KEYS: usize = 8;
+const READERS: usize = 12;
+const WRITERS: usize = 3;
+
+/// One row with its history, so that a replica can be read as it was a while ago.
+#[derive(Debug, Default)]
+struct Row {
+    history: Mutex<Vec<(Instant, u64)>>,
+    /// The last value whose writer was told that all is done.
+    told: AtomicU64,
+}
+
+impl Row {
+    fn commit(&self) -> u64 {
+        let mut history = self.history.lock().unwrap();
+        let value = history.last().map_or(0, |(_, value)| *value) + 1;
+        history.push((Instant::now(), value));
+        value
+    }
+
+    fn now(&self) -> u64 {
+        self.history.lock().unwrap().last().map_or(0, |(_, value)| *value)
+    }
+
+    fn a_while_ago(&self, lag: Duration) -> u64 {
+        let history = self.history.lock().unwrap();
+        history.iter().rev().find(|(at, _)| at.elapsed() >= lag).map_or(0, |(_, value)| *value)
+    }
+
+    fn told(&self) -> u64 {
+        self.told.load(Ordering::SeqCst)
+    }
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Plan {
+    lag: Duration,
+    kills: bool,
+    restarts: bool,
+    mode: Mode,
+}
+
+async fn nothing_stale_at_rest() {
+    run(Plan::default()).await;
+}
+
+async fn nothing_stale_at_rest_behind_replicas() {
+    run(Plan { lag: ms(50), ..Plan::default() }).await;
+}
+
+async fn nothing_stale_at_rest_with_killed_writers() {
+    run(Plan { kills: true, ..Plan::default() }).await;
+}
+
+async fn nothing_stale_at_rest_with_restarts() {
+    run(Plan { restarts: true, ..Plan::default() }).await;
+}
+
+async fn strong_readers_see_what_was_committed_before_they_asked() {
+    run(Plan { lag: ms(50), mode: Mode::Strong, ..Plan::default() }).await;
+}
+
+async fn run(plan: Plan) {
+    let mut server = server();
+    let open = |at: usize| -> Cache<str, u64> {
+        let builder =
+            quiet().mode(plan.mode).write_hold(ms(500)).lease(ms(500)).redis_limit(ms(400));
+        // Half of the processes keep values themselves. Replicas are a little better than promised.
+        let builder = builder
+            .local_size((at % 2) * 100)
+            .replica_lag(plan.lag + ms(10) * u32::from(!plan.lag.is_zero()));
+        builder.open(&server.url()).unwrap()
+    };
+    let caches: Arc<Vec<_>> = Arc::new((0..4).map(open).collect());
+    let rows: Arc<Vec<Row>> = Arc::new((0..KEYS).map(|_| Row::default()).collect());
+    let (over, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = JoinSet::new();
+    for reader in 0..READERS {
+        let (caches, rows, over, reads) =
+            (caches.clone(), rows.clone(), over.clone(), reads.clone());
+        tasks.spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                let key = fastrand::usize(..KEYS);
+                let least = rows[key].told();
+                let seen = read(&caches[reader % caches.len()], &rows, key, plan.lag).await;
+                reads.fetch_add(1, Ordering::SeqCst);
+                if plan.mode == Mode::Strong {
+                    assert!(seen >= Some(least), "{seen:?} after {least} was committed");
+                }
+            }
+        });
+    }
+    for writer in 0..WRITERS {
+        let (caches, rows, over) = (caches.clone(), rows.clone(), over.clone());
+        tasks.spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                write(&caches[writer % caches.len()], &rows, plan).await;
+                tokio::time::sleep(ms(fastrand::u64(0..3))).await;
+            }
+        });
+    }
+    for _ in 0..3 {
+        tokio::time::sleep(ms(600)).await;
+        if plan.restarts {
+            server.restart_empty().unwrap();
+        }
+    }
+    over.store(true, Ordering::SeqCst);
+    tasks.join_all().await;
+    assert!(reads.load(Ordering::SeqCst) > 100, "{reads:?}");
+    // Holds of the killed and the replicas' lag have passed, and what is under way has ended.
+    tokio::time::sleep(ms(1_500) + plan.lag).await;
+    for (at, cache) in caches.iter().enumerate() {
+        for key in 0..KEYS {
+            let seen = read(cache, &rows, key, plan.lag).await;
+            assert_eq!(seen, Some(rows[key].now()), "process {at}, key {key}: {:?}", cache.stats());
+        }
+    }
+}
+
+async fn read(
+    cache: &Cache<str, u64>,
+    rows: &Arc<Vec<Row>>,
+    key: usize,
+    lag: Duration,
+) -> Option<u64> {
+    let rows = rows.clone();
+    let load = move |load: leasehold_cache::Load| async move {
+        let value = match load.source {
+            Source::Primary => rows[key].now(),
+            Source::Any => rows[key].a_while_ago(lag),
+        };
+        tokio::time::sleep(ms(fastrand::u64(0..4))).await;
+        Ok::<_, String>(Some(value))
+    };
+    cache.get(&format!("key {key}"), load).await.ok().flatten()
+}
+
+/// One write, in one of the ways that there are; a killed writer stops anywhere.
+async fn write(cache: &Cache<str, u64>, rows: &[Row], plan: Plan) {
+    let key = fastrand::usize(..KEYS);
+    let text = format!("key {key}");
+    let Ok(write) = cache.begin_write(&[text.as_str()]).await else { return };
+    if plan.kills && fastrand::u8(..20) == 0 {
+        return;
+    }
+    tokio::time::sleep(ms(fastrand::u64(0..3))).await;
+    // A program looks before it commits.
+    if write.remaining() < ms(200) {
+        let _ = write.rolled_back().await;
+        return;
+    }
+    let value = rows[key].commit();
+    if plan.kills && fastrand::u8(..20) == 0 {
+        return;
+    }
+    let done = match fastrand::u8(..3) {
+        0 => write.committed_with(&[Some(value)]).await.map(drop),
+        _ => write.committed().await,
+    };
+    if done.is_ok() {
+        rows[key].told.fetch_max(value, Ordering::SeqCst);
+    }
+}

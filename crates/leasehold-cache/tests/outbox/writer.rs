@@ -1,0 +1,65 @@
+//! A process that commits a change, says so, and does nothing more: it is there to be killed.
+
+use std::process::{ExitCode, Stdio};
+
+use leasehold_cache::Cache;
+use leasehold_cache::outbox::Outbox;
+use leasehold_conformance::kit::Process;
+use leasehold_sql::rows::Database;
+use sqlx::Pool;
+
+use crate::database::Talk;
+
+/// The URLs of the database and of Redis, and the value.
+const ASKED: &str = "LEASEHOLD_TEST_WRITER";
+
+pub(crate) fn is_asked_for() -> bool {
+    std::env::var_os(ASKED).is_some()
+}
+
+/// Starts one, and returns when it has committed.
+pub(crate) fn start(
+    database: &str,
+    redis: &str,
+    directory: &std::path::Path,
+    value: i64,
+) -> Process {
+    let said = directory.join(format!("said-{value}"));
+    let out = std::fs::File::create(&said).unwrap();
+    let process = Process::start(&std::env::current_exe().unwrap(), |command| {
+        command.env(ASKED, format!("{database} {redis} {value}"));
+        command.stdin(Stdio::null()).stdout(out);
+    })
+    .unwrap();
+    leasehold_conformance::kit::wait("it has committed", || {
+        std::fs::read_to_string(&said).is_ok_and(|said| said.contains("committed"))
+    })
+    .unwrap();
+    process
+}
+
+pub(crate) fn main() -> ExitCode {
+    let asked = std::env::var(ASKED).unwrap();
+    let [database, redis, value] = asked.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let cache = crate::cache(redis);
+        match Database::open(database).unwrap() {
+            Database::Postgres(pool) => commit(&pool, &cache, value).await,
+            Database::MySql(pool) => commit(&pool, &cache, value).await,
+            Database::Sqlite(pool) => commit(&pool, &cache, value).await,
+            _ => unreachable!(),
+        }
+        println!("committed");
+        std::future::pending::<()>().await;
+    });
+    ExitCode::SUCCESS
+}
+
+async fn commit<E: Talk>(pool: &Pool<E>, cache: &Cache<str, i64>, value: &str) {
+    let mut tx = pool.begin().await.unwrap();
+    let update = format!("UPDATE stock SET amount = {value} WHERE item = 1");
+    E::exec(&mut tx, &update).await.unwrap();
+    cache.invalidate_in_tx(&Outbox::new(), &mut tx, &["1"]).await.unwrap();
+    tx.commit().await.unwrap();
+}

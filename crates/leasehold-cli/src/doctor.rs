@@ -1,0 +1,111 @@
+//! `leasehold doctor`: what can hurt locks on a store, the worst first.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+use leasehold::StoreUrl;
+use leasehold::doctor::{Examined, Finding, Severity, Unseen, examine};
+use serde_json::{Value, json};
+
+use crate::advice::Advice;
+use crate::cli::{DoctorArgs, Globals};
+use crate::config::Config;
+use crate::failure::{Failure, code as codes};
+use crate::{foreign, locate, say};
+
+/// Prints what was found; the code says the worst of it.
+pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, Failure> {
+    let url = match &args.url {
+        Some(url) => url.clone(),
+        None => {
+            locate::store_url(globals.store.as_deref(), &Config::load(globals.config.as_deref())?)?
+        }
+    };
+    let examined = examine(&url).await.map_err(|error| Advice::for_store(&url).on(error))?;
+    if args.json {
+        say::answer(format_args!("{}\n", foreign::json(&object(&examined))))?;
+    } else {
+        let store = StoreUrl::parse(&url).map(|url| url.to_string()).unwrap_or_default();
+        say::answer(text(&store, &examined, globals.quiet))?;
+    }
+    Ok(code(&examined))
+}
+
+fn code(examined: &Examined) -> u8 {
+    match examined.worst() {
+        Some(Severity::Problem) => codes::PROBLEM,
+        Some(Severity::Warning) => codes::WARNING,
+        Some(Severity::Note) | None => 0,
+    }
+}
+
+fn word(severity: Severity) -> (&'static str, Style) {
+    match severity {
+        Severity::Problem => ("problem", AnsiColor::Red.on_default().bold()),
+        Severity::Warning => ("warning", AnsiColor::Yellow.on_default().bold()),
+        Severity::Note => ("note", Style::new().bold()),
+    }
+}
+
+/// For people; when quiet, without what needs no change.
+fn text(store: &str, examined: &Examined, quiet: bool) -> String {
+    let mut text = String::new();
+    for finding in &examined.findings {
+        if !quiet || finding.severity > Severity::Note {
+            add(&mut text, finding);
+        }
+    }
+    for Unseen { place, what, why } in examined.unseen.iter().filter(|_| !quiet) {
+        let (what, why) = (foreign::clean(what), foreign::clean(why));
+        let _ = writeln!(text, "not seen  {}: {what}\n          {why}", foreign::clean(place));
+    }
+    let count = |severity| examined.findings.iter().filter(|f| f.severity == severity).count();
+    if !quiet {
+        let [problems, warnings, notes] =
+            [Severity::Problem, Severity::Warning, Severity::Note].map(count);
+        let unseen = examined.unseen.len();
+        let _ = writeln!(
+            text,
+            "{store}: {problems} problem{}, {warnings} warning{}, {notes} note{}, {unseen} not seen",
+            plural(problems),
+            plural(warnings),
+            plural(notes)
+        );
+    }
+    text
+}
+
+fn add(text: &mut String, finding: &Finding) {
+    let (word, style) = word(finding.severity);
+    let line = |part: &str| foreign::clean(part);
+    let (place, what) = (line(&finding.place), line(&finding.what));
+    let _ = writeln!(text, "{style}{word:<8}{style:#}  {place}: {what} [{}]", finding.id);
+    let _ = writeln!(text, "          {}", line(&finding.why));
+    if !finding.change.is_empty() {
+        let _ = writeln!(text, "          do: {}", line(&finding.change));
+    }
+}
+
+fn plural(number: usize) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+fn object(examined: &Examined) -> Value {
+    let finding = |finding: &Finding| {
+        json!({
+            "severity": word(finding.severity).0,
+            "id": finding.id,
+            "place": finding.place,
+            "what": finding.what,
+            "why": finding.why,
+            "change": finding.change,
+        })
+    };
+    let unseen =
+        |Unseen { place, what, why }: &Unseen| json!({ "place": place, "what": what, "why": why });
+    json!({
+        "worst": examined.worst().map(|severity| word(severity).0),
+        "findings": examined.findings.iter().map(finding).collect::<Vec<_>>(),
+        "unseen": examined.unseen.iter().map(unseen).collect::<Vec<_>>(),
+    })
+}

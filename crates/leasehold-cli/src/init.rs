@@ -1,0 +1,26 @@
+//! `leasehold init`: makes the tables of a store that needs some.
+
+use crate::advice::Advice;
+use crate::cli::{Globals, InitArgs};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::locate;
+use crate::say::{self, Voice};
+
+/// Makes what is missing, or prints how it would be made.
+pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
+    let config = Config::load(globals.config.as_deref())?;
+    let url = locate::store_url(globals.store.as_deref(), &config)?;
+    let failed = |error| Advice::for_store(&url).on(error);
+    if args.print {
+        let statements = leasehold::init_statements(&url).map_err(failed)?;
+        let text: String = statements.iter().map(|statement| format!("{statement};\n")).collect();
+        say::answer(text)?;
+        return Ok(0);
+    }
+    match leasehold::init(&url).await.map_err(failed)? {
+        true => voice.note("the tables are there"),
+        false => voice.note("this store needs nothing to be made"),
+    }
+    Ok(0)
+}

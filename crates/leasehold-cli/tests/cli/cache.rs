@@ -1,0 +1,103 @@
+//! `leasehold cache`: the outbox table is made, and what lies in it is delivered to Redis.
+
+use leasehold_conformance::kit::{Postgres, RedisServer, Settings, Value, required};
+use nix::sys::signal::Signal;
+
+use crate::support::{Place, until};
+
+/// An entry, as the cache names it.
+const ENTRY: &str = "{leasehold-cache:users:42}";
+
+fn row(database: &Postgres) {
+    let columns = "cache, name, hold_ms, queued_us, due_us, tries";
+    let values = "'leasehold-cache:users', '42', 0, 0, 0, 0";
+    let insert = format!("INSERT INTO leasehold_cache_outbox ({columns}) VALUES ({values})");
+    database.sql(&insert).unwrap();
+}
+
+fn is_cached(redis: &RedisServer) -> bool {
+    redis.admin(&["EXISTS", ENTRY]).unwrap() == Value::Integer(1)
+}
+
+#[test]
+fn the_relay_delivers_what_is_in_the_outbox() {
+    if !Postgres::is_present() && !required("postgres") {
+        eprintln!("SKIPPED: postgres is not installed");
+        return;
+    }
+    if !RedisServer::is_present() && !required("redis") {
+        eprintln!("SKIPPED: redis-server is not installed");
+        return;
+    }
+    let place = Place::new();
+    let database = Postgres::start(&[]).unwrap();
+    let mut redis = RedisServer::start(Settings::new()).unwrap();
+    let (url, store) = (database.url(), redis.url());
+    let relay = ["--store", &store, "cache", "relay", "--database", &url, "--json"];
+    let once = [&relay[..], &["--once"]].concat();
+
+    let done = place.run(&once);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(done.err.contains("leasehold cache init"), "{done:?}");
+    let init = ["cache", "init", "--database", &url];
+    let done = place.run(&[&init[..], &["--print"]].concat());
+    assert!(done.out.contains("CREATE TABLE IF NOT EXISTS \"leasehold_cache_outbox\""), "{done:?}");
+    assert_eq!(place.run(&once).code, 69, "printing has made the table");
+    for _ in 0..2 {
+        assert_eq!(place.run(&init).code, 0);
+    }
+
+    redis.admin(&["SET", ENTRY, "old"]).unwrap();
+    row(&database);
+    let done = place.run(&once);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(!is_cached(&redis));
+    let object: serde_json::Value = serde_json::from_str(done.out.trim()).unwrap();
+    assert!(object["delivered"] == 1 && object["oldest_ms"] == 0, "{object}");
+
+    // While Redis is down, the row stays.
+    redis.kill();
+    row(&database);
+    assert_eq!(place.run(&once).code, 69);
+    redis.start_again().unwrap();
+    redis.admin(&["SET", ENTRY, "old"]).unwrap();
+    let running = place.start(&[&relay[..], &["--interval", "50ms"]].concat());
+    until("the row is delivered", || !is_cached(&redis));
+    redis.admin(&["SET", ENTRY, "old"]).unwrap();
+    row(&database);
+    until("the next is delivered too", || !is_cached(&redis));
+    running.send(Signal::SIGTERM);
+    let done = running.end();
+    assert_eq!(done.code, 0, "{done:?}");
+    let last: serde_json::Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["delivered"], 2, "{done:?}");
+    assert_eq!(database.sql("SELECT COUNT(*) FROM leasehold_cache_outbox").unwrap(), "0");
+}
+
+#[test]
+fn what_the_relay_cannot_use_is_named() {
+    let place = Place::new();
+    let database = format!("sqlite:{}", place.path("shop.db").display());
+    let redis = "redis://127.0.0.1:1";
+    for (arguments, says) in [
+        (&["--database", &database][..], "--store redis://host:port"),
+        (&["--database", "nonsense", "--store", redis], "--database"),
+        (&["--database", "redis://h", "--store", redis], "--database"),
+        (&["--database", "postgres://h/app?schema=shop", "--store", redis], "schema"),
+        (&["--database", "postgres://h/app?listen=off", "--store", redis], "listen"),
+        (&["--database", "sqlite:/x?create=no", "--store", redis], "create"),
+        (&["--database", "sqlite:/x?prefix=a", "--store", redis], "prefix"),
+        (&["--database", &database, "--store", redis, "--table", "a b"], "table"),
+        (&["--database", &database, "--store", redis, "--batch", "0"], "batch"),
+        (&["--database", &database, "--store", redis, "--poll", "1ms"], "poll"),
+        (&["--store", redis], "--database"),
+    ] {
+        let done = place.run(&[&["cache", "relay"], arguments].concat());
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains(says), "{says}: {done:?}");
+    }
+    // A wrong path makes no database.
+    let done = place.run(&["cache", "relay", "--database", &database, "--store", redis, "--once"]);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(!place.path("shop.db").exists());
+}

@@ -1,0 +1,239 @@
+//! `leasehold doctor`: each thing that hurts locks is named, and nothing else.
+
+mod databases;
+mod ensembles;
+mod topologies;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use leasehold_conformance::kit::{ClockShim, Needs, RedisServer, Settings};
+use serde_json::Value;
+
+use crate::support::Place;
+
+/// The rights that docs/redis.md lists.
+const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
+    +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
+    +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+
+/// A server of our own; `None`, and a word, where none is installed and none is required.
+fn server(settings: Settings) -> Option<RedisServer> {
+    if Needs::Redis.is_skipped() {
+        return None;
+    }
+    Some(RedisServer::start(settings).unwrap())
+}
+
+/// As a server for locks should be.
+fn sound() -> Settings {
+    Settings::new().append_only()
+}
+
+/// The exit code, and what was found.
+#[track_caller]
+fn doctor(url: &str) -> (i32, Value) {
+    let done = Place::new().run(&["doctor", "--json", "--store", url]);
+    let found = serde_json::from_str(&done.out);
+    (done.code, found.unwrap_or_else(|error| panic!("{error}: {done:?}")))
+}
+
+/// `severity id` of each finding.
+fn ids(found: &Value) -> Vec<String> {
+    let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+    let all = found["findings"].as_array().unwrap().iter();
+    all.map(|one| format!("{} {}", word(one, "severity"), word(one, "id"))).collect()
+}
+
+/// This is found, and nothing besides.
+#[track_caller]
+fn finds(url: &str, code: i32, wanted: &[&str]) -> Value {
+    let (got, found) = doctor(url);
+    assert_eq!(
+        (ids(&found), got),
+        (wanted.iter().map(|&one| one.into()).collect(), code),
+        "{found:#}"
+    );
+    for finding in found["findings"].as_array().unwrap() {
+        for part in ["place", "what", "why"] {
+            assert!(!finding[part].as_str().unwrap().is_empty(), "{finding}");
+        }
+    }
+    found
+}
+
+#[test]
+fn a_sound_server_is_0_and_keeps_no_trace() {
+    let Some(server) = server(sound()) else { return };
+    let found = finds(&server.url(), 0, &[]);
+    assert_eq!(found["worst"], Value::Null);
+    assert!(found["unseen"].as_array().unwrap().is_empty(), "{found:#}");
+    assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
+    let done = Place::new().run(&["doctor", &server.url()]);
+    assert_eq!(done.code, 0);
+    assert!(done.out.contains("0 problems, 0 warnings"), "{done:?}");
+    assert_eq!(Place::new().run(&["doctor", "-q", &server.url()]).out, "");
+}
+
+#[test]
+fn an_eviction_policy_is_a_problem() {
+    let Some(server) = server(sound().max_memory(64 << 20, "volatile-lru")) else { return };
+    let found = finds(&server.url(), 2, &["problem eviction"]);
+    assert!(found["findings"][0]["change"].as_str().unwrap().contains("noeviction"));
+}
+
+#[test]
+fn a_server_that_saves_nothing_or_not_at_once_is_named() {
+    let Some(server) = server(Settings::new()) else { return };
+    finds(&server.url(), 1, &["warning persistence"]);
+    finds(
+        &format!("{}?admission=strict", server.url()),
+        2,
+        &["problem no-votes", "note persistence"],
+    );
+    for (policy, code, wanted) in
+        [("everysec", 0, "note appendfsync"), ("no", 1, "warning appendfsync")]
+    {
+        server.admin(&["CONFIG", "SET", "appendonly", "yes"]).unwrap();
+        server.admin(&["CONFIG", "SET", "appendfsync", policy]).unwrap();
+        finds(&server.url(), code, &[wanted]);
+    }
+}
+
+#[test]
+fn a_replica_is_a_problem_and_so_is_its_masters_lack_of_others() {
+    let Some(master) = server(sound()) else { return };
+    let replica = RedisServer::start(sound().replica_of(&master)).unwrap();
+    let (code, found) = doctor(&replica.url());
+    assert_eq!(code, 2);
+    assert!(ids(&found).contains(&"problem replica".to_owned()), "{found:#}");
+    assert!(found["findings"][0]["change"].as_str().unwrap().contains("name"), "{found:#}");
+    drop(replica);
+    master.admin(&["CONFIG", "SET", "min-replicas-to-write", "2"]).unwrap();
+    let (code, found) = doctor(&master.url());
+    assert_eq!(code, 2);
+    assert!(ids(&found).contains(&"problem min-replicas".to_owned()), "{found:#}");
+}
+
+#[test]
+fn a_clock_five_seconds_off_is_a_warning() {
+    let Some(server) = server(sound()) else { return };
+    drop(server);
+    let shim = ClockShim::build().unwrap();
+    let server = RedisServer::start(shim.on(sound())).unwrap();
+    for (offset, says) in [(5.0, "5.0 s ahead of ours"), (-5.0, "5.0 s behind ours")] {
+        shim.set_offset(offset).unwrap();
+        let found = finds(&server.url(), 1, &["warning clock"]);
+        assert!(found["findings"][0]["what"].as_str().unwrap().contains(says), "{found:#}");
+    }
+    shim.set_offset(0.3).unwrap();
+    finds(&server.url(), 0, &[]);
+}
+
+#[test]
+fn each_right_that_is_missing_is_named_and_what_could_not_be_seen() {
+    let settings = sound()
+        .user("app", RIGHTS)
+        .user("blind", &RIGHTS.replace("+pubsub|numsub ", ""))
+        .user("deaf", &RIGHTS.replace("+subscribe ", ""))
+        .user("alone", &RIGHTS.replace("+zadd ", ""))
+        .user("elsewhere", &RIGHTS.replace("~leasehold:*", "~app:*"));
+    let Some(server) = server(settings) else { return };
+    let url = |user: &str| server.url().replace("redis://", &format!("redis://{user}:s3cret@"));
+    let unseen = |found: &Value| found["unseen"].as_array().unwrap().len();
+    let found = finds(&url("app"), 0, &[]);
+    assert!(unseen(&found) >= 3, "{found:#}");
+    assert!(found.to_string().contains("allow +info") && !found.to_string().contains("s3cret"));
+    let found = finds(&url("deaf"), 1, &["warning right-to-push"]);
+    assert!(found["findings"][0]["what"].as_str().unwrap().contains("SUBSCRIBE"), "{found:#}");
+    finds(&url("blind"), 1, &["warning right-to-count"]);
+    finds(&url("alone"), 2, &["problem right-to-queue"]);
+    finds(&url("elsewhere"), 2, &["problem right-to-record", "problem right-to-queue"]);
+    let wrong = server.url().replace("redis://", "redis://app:wr0ng@");
+    let found = finds(&wrong, 2, &["problem refused"]);
+    assert!(!found.to_string().contains("wr0ng"));
+}
+
+#[test]
+fn what_connect_refuses_is_a_finding() {
+    let Some(node) = server(sound().cluster()) else { return };
+    let (code, found) = doctor(&node.url());
+    assert_eq!(
+        (code, ids(&found).contains(&"problem cluster-node".into())),
+        (2, true),
+        "{found:#}"
+    );
+    let master = RedisServer::start(sound()).unwrap();
+    let sentinel = RedisServer::start(Settings::new().sentinel("main", &master, 1)).unwrap();
+    let (code, found) = doctor(&sentinel.url());
+    assert_eq!((code, ids(&found).contains(&"problem sentinel".into())), (2, true), "{found:#}");
+}
+
+#[test]
+fn a_full_a_slow_and_a_busy_server_are_named() {
+    let Some(server) = server(sound()) else { return };
+    server.admin(&["DEBUG", "SLEEP", "0.15"]).unwrap();
+    let found = finds(&server.url(), 1, &["warning slow-commands"]);
+    assert!(found["findings"][0]["what"].as_str().unwrap().contains("DEBUG with"), "{found:#}");
+    server.admin(&["SLOWLOG", "RESET"]).unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    finds(&server.url(), 2, &["problem commands-fail", "warning memory"]);
+    server.admin(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    let busy = server.make_busy().unwrap();
+    let found = finds(&server.url(), 2, &["problem commands-fail"]);
+    assert!(found["findings"][0]["what"].as_str().unwrap().contains("busy"), "{found:#}");
+    assert!(found["unseen"].to_string().contains("busy"), "{found:#}");
+    drop(busy);
+}
+
+#[test]
+fn nobody_there_is_69_and_a_wrong_url_125() {
+    let Some(mut server) = server(sound()) else { return };
+    let url = server.url();
+    server.kill();
+    let place = Place::new();
+    assert_eq!(place.run(&["doctor", "--store", &url]).code, 69);
+    assert_eq!(place.run(&["doctor", "nonsense:"]).code, 125);
+    let done = place.run(&["doctor", "memory:"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.out.contains("[one-process]"), "{done:?}");
+}
+
+#[test]
+fn a_quorum_is_looked_at_as_a_whole() {
+    let Some(first) = server(sound()) else { return };
+    let others = [0, 1].map(|_| RedisServer::start(sound()).unwrap());
+    let servers = [&first, &others[0], &others[1]];
+    let places = servers.map(|server| server.address().to_string()).join(",");
+    let url = format!("redlock://{places}?max-ttl=1s&node-limit=500ms");
+    finds(&url, 2, &["problem no-votes", "warning one-host"]);
+    assert_eq!(Place::new().run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
+    finds(&url, 1, &["warning one-host"]);
+    others[0].admin(&["FLUSHALL"]).unwrap();
+    finds(&url, 1, &["warning one-host", "warning node-out"]);
+    let twins = format!("redlock://{places},localhost:{}?node-limit=500ms", first.port());
+    let (code, found) = doctor(&twins);
+    assert_eq!((code, ids(&found).contains(&"problem twin".into())), (2, true), "{found:#}");
+    drop(others);
+    let (code, found) = doctor(&url);
+    assert_eq!((code, ids(&found).contains(&"problem no-majority".into())), (2, true), "{found:#}");
+}
+
+#[test]
+fn a_directory_is_looked_at_and_left_as_it_is() {
+    let place = Place::new();
+    let store = place.store();
+    let shown = |code: i32| {
+        let done = place.run(&["doctor"]);
+        assert_eq!(done.code, code, "{done:?}");
+        done.out
+    };
+    assert!(shown(0).contains("[absent]"));
+    assert!(!place.path("store").exists());
+    assert_eq!(place.run(&["run", "a", "true"]).code, 0);
+    assert!(shown(0).contains(&format!("{store}: 0 problems, 0 warnings")));
+    fs::set_permissions(place.path("store"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(shown(1).contains("[mode]"));
+    place.write("store/locks/a.json", "{");
+    assert!(shown(2).contains("[damaged]"));
+}

@@ -1,0 +1,43 @@
+//! Databases of our own: PostgreSQL, the same behind a pooler in transaction mode, MariaDB, SQLite.
+
+use leasehold_conformance::kit::{MariaDb, Needs, PgBouncer, Postgres};
+
+use crate::subjects::{Setup, by_url};
+
+/// The servers, for as long as the tests run.
+#[derive(Default)]
+pub(crate) struct Databases {
+    _pooler: Option<PgBouncer>,
+    _postgres: Option<Postgres>,
+    _mariadb: Option<MariaDb>,
+}
+
+pub(crate) fn add(setup: &mut Setup) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("locks.db");
+    setup.subjects.push(by_url("sqlite", format!("sqlite:{}", file.display())));
+    setup.directories.push(directory);
+    if !Needs::Postgres.is_missing() {
+        let server = Postgres::start(&["max_connections=400"]).unwrap();
+        setup.subjects.push(by_url("postgres", server.url()));
+        if !Needs::Pooler.is_missing() {
+            let pooler = PgBouncer::start(&server, 8).unwrap();
+            // Both run at once, with the same names: tables of its own.
+            let url = format!("{}?prefix=pooled", pooler.url());
+            setup.subjects.push(by_url("postgres-pgbouncer", url));
+            setup.databases._pooler = Some(pooler);
+        } else {
+            setup.missing.push("postgres-pgbouncer");
+        }
+        setup.databases._postgres = Some(server);
+    } else {
+        setup.missing.extend(["postgres", "postgres-pgbouncer"]);
+    }
+    if !Needs::MySql.is_missing() {
+        let server = MariaDb::start(&["--max-connections=400"]).unwrap();
+        setup.subjects.push(by_url("mysql", server.url()));
+        setup.databases._mariadb = Some(server);
+    } else {
+        setup.missing.push("mysql");
+    }
+}

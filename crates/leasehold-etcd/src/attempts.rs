@@ -1,0 +1,215 @@
+//! What became of each attempt of this client: the one place where an acquire meets its release.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::{Ask, Verdict};
+use leasehold_core::clock::Clock;
+use leasehold_core::{AttemptId, Deadline, Now};
+
+use crate::lease::Lease;
+
+/// How long the end of an attempt is remembered, for an acquire that arrives late and for a
+/// release that is repeated; and how many ends are.
+const REMEMBER: Duration = Duration::from_secs(300);
+const REMEMBER_COUNT: usize = 16_384;
+
+/// Cheap to clone; clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempts {
+    all: Arc<Mutex<All>>,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    live: HashMap<AttemptId, Live>,
+    ended: HashMap<AttemptId, Verdict>,
+    /// When which end may be forgotten.
+    order: VecDeque<(Deadline, AttemptId)>,
+}
+
+/// An attempt that has not been ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    /// The seconds that its leases are asked for.
+    pub(crate) asked: i64,
+    pub(crate) lease: Option<Lease>,
+    /// When the lease was last asked to live on, and did.
+    pub(crate) alive: Now,
+    /// Create revision of its key: its place in the line.
+    pub(crate) created: Option<i64>,
+    /// Key and create revision of the one before it in the line.
+    pub(crate) before: Option<(Vec<u8>, i64)>,
+    /// It was granted, so that the line is not looked at any more.
+    pub(crate) held: bool,
+    /// The request that puts its key was sent more than once: one may still be on its way.
+    pub(crate) resent: bool,
+    /// Asks that were sent and not answered.
+    pub(crate) open: u32,
+    /// Its release was sent, perhaps more than once.
+    pub(crate) ending: u32,
+}
+
+impl Attempts {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { all: Arc::default(), clock }
+    }
+
+    /// An ask is about to be sent; `None` when its attempt has been ended.
+    pub(crate) fn begin(&self, ask: &Ask, asked: i64) -> Option<Live> {
+        let mut all = self.all();
+        if all.ended.contains_key(&ask.attempt) {
+            return None;
+        }
+        let live = all.live.entry(ask.attempt).or_insert_with(|| Live { asked, ..Live::default() });
+        if live.ending > 0 {
+            return None;
+        }
+        live.open += 1;
+        Some(live.clone())
+    }
+
+    /// Changes an attempt that has not been ended meanwhile; `None` if it has.
+    pub(crate) fn change<T>(
+        &self,
+        attempt: AttemptId,
+        change: impl FnOnce(&mut Live) -> T,
+    ) -> Option<T> {
+        self.all().live.get_mut(&attempt).filter(|live| live.ending == 0).map(change)
+    }
+
+    /// Nothing of an attempt is on the server; what is left here, unless something that was sent
+    /// for it may still arrive there.
+    pub(crate) fn forget(&self, attempt: AttemptId) -> Option<Live> {
+        let mut all = self.all();
+        let forgets = |live: &Live| live.open == 0 && live.ending == 0 && live.created.is_none();
+        match all.live.get(&attempt).is_some_and(forgets) {
+            true => all.live.remove(&attempt),
+            false => None,
+        }
+    }
+
+    /// A release is about to be sent: what is known of its attempt, or how it was ended.
+    pub(crate) fn end(&self, attempt: AttemptId) -> Result<Live, Verdict> {
+        let mut all = self.all();
+        if let Some(verdict) = all.ended.get(&attempt) {
+            return Err(*verdict);
+        }
+        let Some(live) = all.live.get_mut(&attempt) else {
+            all.ended.insert(attempt, Verdict::Gone);
+            self.remember(&mut all, attempt);
+            return Err(Verdict::Gone);
+        };
+        live.ending += 1;
+        let live = live.clone();
+        if live.ending == 1 {
+            self.remember(&mut all, attempt);
+        }
+        Ok(live)
+    }
+
+    /// The release was answered.
+    pub(crate) fn ended(&self, attempt: AttemptId, verdict: Verdict) {
+        let mut all = self.all();
+        if all.live.remove(&attempt).is_some() {
+            all.ended.insert(attempt, verdict);
+        }
+    }
+
+    /// True while it holds and nobody has begun to release it.
+    pub(crate) fn holds(&self, attempt: AttemptId) -> bool {
+        self.all().live.get(&attempt).is_some_and(|live| live.held && live.ending == 0)
+    }
+
+    /// The leases of those that wait.
+    pub(crate) fn waiting(&self) -> Vec<Lease> {
+        let all = self.all();
+        all.live.values().filter(|live| !live.held).filter_map(|live| live.lease).collect()
+    }
+
+    /// Notes when the end of an attempt may be forgotten, answered or not; and forgets others.
+    fn remember(&self, all: &mut All, attempt: AttemptId) {
+        let now = self.clock.now();
+        while all.order.len() >= REMEMBER_COUNT
+            || all.order.front().is_some_and(|(until, _)| until.has_passed(now))
+        {
+            if let Some((_, oldest)) = all.order.pop_front() {
+                all.ended.remove(&oldest);
+                all.live.remove(&oldest);
+            }
+        }
+        all.order.push_back((Deadline::after(now, REMEMBER), attempt));
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold_core::backend::{Mode, Origin};
+    use leasehold_core::clock::ManualClock;
+    use leasehold_core::{ClientId, Name};
+
+    use super::*;
+
+    fn ask(number: u32) -> Ask {
+        Ask {
+            name: Name::new("a").unwrap(),
+            attempt: AttemptId::new(ClientId::from_bits(1), number, 0),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(30),
+            wait: false,
+            fair: true,
+            tokens: 1,
+            origin: Arc::new(Origin::new("host", 1, None)),
+        }
+    }
+
+    #[test]
+    fn what_has_begun_to_end_is_not_asked_for_again() {
+        let hand = ManualClock::new();
+        let attempts = Attempts::new(hand.clock());
+        let ask = ask(1);
+        assert!(attempts.begin(&ask, 30).is_some());
+        assert_eq!(attempts.end(ask.attempt).unwrap().ending, 1);
+        assert!(attempts.begin(&ask, 30).is_none());
+        assert!(attempts.change(ask.attempt, |_| ()).is_none(), "an ask that is under way");
+        assert_eq!(attempts.end(ask.attempt).unwrap().ending, 2);
+        attempts.ended(ask.attempt, Verdict::Released);
+        attempts.ended(ask.attempt, Verdict::Lost);
+        assert_eq!(attempts.end(ask.attempt).unwrap_err(), Verdict::Released);
+        assert!(attempts.begin(&ask, 30).is_none());
+    }
+
+    #[test]
+    fn a_lease_is_not_free_while_an_ask_is_open() {
+        let attempts = Attempts::new(ManualClock::new().clock());
+        let ask = ask(1);
+        attempts.begin(&ask, 30).unwrap();
+        assert!(attempts.forget(ask.attempt).is_none());
+        attempts.change(ask.attempt, |live| live.open -= 1);
+        assert!(attempts.forget(ask.attempt).is_some());
+        assert!(attempts.forget(ask.attempt).is_none());
+    }
+
+    #[test]
+    fn ends_are_forgotten_in_time_answered_or_not() {
+        let hand = ManualClock::new();
+        let attempts = Attempts::new(hand.clock());
+        for number in 0..2 {
+            attempts.begin(&ask(number), 30).unwrap();
+            attempts.end(ask(number).attempt).unwrap();
+        }
+        attempts.ended(ask(0).attempt, Verdict::Released);
+        hand.advance(REMEMBER);
+        assert_eq!(attempts.end(ask(2).attempt).unwrap_err(), Verdict::Gone);
+        let all = attempts.all();
+        assert_eq!((all.live.len(), all.ended.len(), all.order.len()), (0, 1, 1));
+    }
+}

@@ -1,0 +1,235 @@
+//! The streams on which all leases of a client are kept alive: one, or a few where there is much to do.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::{Cause, sort};
+use crate::members::Members;
+
+/// How long opening the stream may take.
+const OPEN: Duration = Duration::from_secs(2);
+
+/// A member that does not lead passes keep-alives on, one by one for each stream. Above this many under
+/// way on all streams before it, the next stream is used.
+const CROWD: usize = 64;
+const STREAMS: usize = 8;
+
+/// What came of keeping a lease alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It lasts so many seconds from when this was asked, said the leader of this term.
+    Alive { secs: i64, term: u64 },
+    /// It has ended.
+    Gone,
+}
+
+type Answer = oneshot::Sender<Result<Kept>>;
+
+struct Order {
+    lease: i64,
+    answer: Answer,
+}
+
+/// Keeps leases alive; a stream is opened at the first, and again when it has broken. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    streams: Arc<[Stream]>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    orders: mpsc::UnboundedSender<Order>,
+    under_way: AtomicUsize,
+}
+
+/// One that is under way on a stream, until it is dropped.
+struct UnderWay<'a>(&'a Stream);
+
+impl<'a> UnderWay<'a> {
+    fn on(stream: &'a Stream) -> Self {
+        stream.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(stream)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Keeper {
+    /// Starts the tasks, in the runtime where this is called; they end with the last clone.
+    pub(crate) fn start(members: &Members, clock: &Clock) -> Self {
+        let stream = |_| {
+            let (orders, receiver) = mpsc::unbounded_channel();
+            let (members, clock) = (members.clone(), clock.clone());
+            let task = Task { members, clock, orders: receiver, waiting: Waiting::default() };
+            tokio::spawn(task.run());
+            Stream { orders, under_way: AtomicUsize::new(0) }
+        };
+        Self { streams: (0..STREAMS).map(stream).collect() }
+    }
+
+    /// The first that is not crowded, else the emptiest.
+    fn stream(&self) -> Option<&Stream> {
+        let load = |stream: &&Stream| stream.under_way.load(Ordering::Relaxed);
+        let quiet = self.streams.iter().find(|stream| load(stream) < CROWD);
+        quiet.or_else(|| self.streams.iter().min_by_key(load))
+    }
+
+    /// Asks for a lease to be kept alive. No answer comes from a server that is silent: limit it.
+    pub(crate) async fn keep(&self, lease: i64) -> Result<Kept> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Error::new(ErrorKind::Closed, "the runtime of the connection has ended");
+        let stream = self.stream().ok_or_else(gone)?;
+        let _under_way = UnderWay::on(stream);
+        stream.orders.send(Order { lease, answer }).map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+struct Task {
+    members: Members,
+    clock: Clock,
+    orders: mpsc::UnboundedReceiver<Order>,
+    waiting: Waiting,
+}
+
+/// Who waits for the answer about a lease, first come first.
+#[derive(Default)]
+struct Waiting(Mutex<HashMap<i64, VecDeque<Answer>>>);
+
+impl Waiting {
+    fn add(&self, order: Order) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(order.lease).or_default().push_back(order.answer);
+    }
+
+    fn answer(&self, lease: i64, kept: Kept) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(line) = all.get_mut(&lease) else { return };
+        if let Some(answer) = line.pop_front() {
+            answer.send(Ok(kept)).ok();
+        }
+        if line.is_empty() {
+            all.remove(&lease);
+        }
+    }
+
+    fn fail(&self, error: &Error) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for answer in all.into_values().flatten() {
+            answer.send(Err(error.clone())).ok();
+        }
+    }
+}
+
+impl Task {
+    async fn run(mut self) {
+        while let Some(order) = self.orders.recv().await {
+            if order.answer.is_closed() {
+                continue; // Nobody waits any more.
+            }
+            match self.open(order.lease).await {
+                Ok((index, keeper, responses)) => {
+                    let error = self.serve(index, order, keeper, responses).await;
+                    self.waiting.fail(&error);
+                }
+                Err((Cause::NoLease, _)) => drop(order.answer.send(Ok(Kept::Gone))),
+                Err((_, error)) => drop(order.answer.send(Err(error))),
+            }
+        }
+    }
+
+    /// Opens the stream with a lease, as it must be.
+    async fn open(
+        &self,
+        lease: i64,
+    ) -> Result<(usize, LeaseKeeper, LeaseKeepAliveStream), (Cause, Error)> {
+        let limit = Deadline::after(self.clock.now(), OPEN);
+        let mut at = None;
+        let opening = async {
+            let (index, client) = self.members.current().await?;
+            at = Some(index);
+            let (keeper, responses) = client.lease_client().keep_alive(lease).await?;
+            Ok((index, keeper, responses))
+        };
+        let opened = self.clock.within(Some(limit), opening).await;
+        let failed = match opened {
+            Some(Ok(opened)) => return Ok(opened),
+            Some(Err(error)) => sort(error),
+            None => {
+                let what = "the server did not answer in time";
+                (Cause::Unsure, Error::new(ErrorKind::Unavailable, what))
+            }
+        };
+        if let Some(index) = at.filter(|_| failed.0 != Cause::NoLease) {
+            self.members.move_on(index);
+        }
+        Err(failed)
+    }
+
+    /// Serves orders until the stream ends or another member is talked to.
+    async fn serve(
+        &mut self,
+        index: usize,
+        first: Order,
+        mut keeper: LeaseKeeper,
+        mut responses: LeaseKeepAliveStream,
+    ) -> Error {
+        let Self { orders, waiting, members, .. } = self;
+        let up = async {
+            let mut next = Some(first);
+            while let Some(order) = next.take() {
+                if !order.answer.is_closed() {
+                    keeper.id = order.lease;
+                    waiting.add(order);
+                    if let Err(error) = keeper.keep_alive().await {
+                        return sort(error).1;
+                    }
+                }
+                next = orders.recv().await;
+            }
+            Error::new(ErrorKind::Closed, "the connection was closed")
+        };
+        let down = async {
+            loop {
+                match responses.message().await {
+                    Ok(Some(response)) => waiting.answer(response.id(), kept(&response)),
+                    Ok(None) => {
+                        let what = "the server has ended the stream of keep-alives";
+                        return Error::new(ErrorKind::Unavailable, what);
+                    }
+                    Err(error) => return sort(error).1,
+                }
+            }
+        };
+        tokio::select! {
+            error = up => error,
+            error = down => {
+                members.move_on(index);
+                error
+            }
+            () = members.moved(index) => {
+                Error::new(ErrorKind::Unavailable, "another member is talked to now")
+            }
+        }
+    }
+}
+
+fn kept(response: &LeaseKeepAliveResponse) -> Kept {
+    match response.ttl() {
+        secs if secs > 0 => {
+            Kept::Alive { secs, term: response.header().map_or(0, |header| header.raft_term()) }
+        }
+        _ => Kept::Gone,
+    }
+}

@@ -1,0 +1,181 @@
+//! What people see of a lock: who holds it, and who waits.
+
+use std::time::Duration;
+
+use etcd_client::{GetOptions, GetResponse, KeyValue, SortOrder, SortTarget};
+use futures_util::StreamExt;
+use leasehold_core::backend::{Ask, Holder, Origin, State, Status, Waiter};
+use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::{Engine, LIMIT};
+
+/// Waiters that are named; the rest is counted.
+const NAMED: usize = 100;
+/// Keys in one answer.
+const PAGE: i64 = 500;
+/// Locks whose leases are asked for at once.
+const AT_ONCE: usize = 32;
+
+/// The value of a key, as JSON.
+#[derive(Debug, Deserialize, Serialize)]
+struct Person {
+    host: String,
+    pid: u32,
+    /// When it asked, by its own clock: milliseconds since the Unix epoch.
+    since: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<String>,
+}
+
+/// The value of the key of an ask.
+pub(crate) fn write(ask: &Ask, unix_ms: u64) -> Vec<u8> {
+    let holder = ask.origin.holder(ask.attempt);
+    let Holder { host, pid, metadata, .. } = holder;
+    let person = Person { host, pid, since: unix_ms, metadata };
+    serde_json::to_vec(&person).unwrap_or_default()
+}
+
+/// One who holds or waits.
+struct Entry {
+    created: i64,
+    lease: i64,
+    person: Option<(Holder, u64)>,
+}
+
+impl Entry {
+    fn read(kv: &KeyValue, attempt: AttemptId) -> Self {
+        let person = serde_json::from_slice(kv.value()).ok().map(|person: Person| {
+            let Person { host, pid, since, metadata } = person;
+            (Origin::new(host, pid, metadata).holder(attempt), since)
+        });
+        Self { created: kv.create_revision(), lease: kv.lease(), person }
+    }
+}
+
+/// One lock.
+pub(crate) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
+    let (first, end) = engine.keys.lock(name);
+    let limit = 1 + NAMED as i64;
+    let options = GetOptions::new()
+        .with_range(end)
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(limit);
+    let found = get(engine, first, options).await?;
+    let entries = found.kvs().iter().map(|kv| {
+        let (_, attempt) = engine.keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
+        Ok(Entry::read(kv, attempt))
+    });
+    let entries = entries.collect::<Result<Vec<Entry>>>()?;
+    let all = usize::try_from(found.count()).unwrap_or(entries.len());
+    Ok(describe(engine, name.clone(), entries, all).await)
+}
+
+/// Key and create revision of the one that holds a lock.
+pub(crate) async fn first(engine: &Engine, name: &Name) -> Result<Option<(Vec<u8>, i64)>> {
+    let (first, end) = engine.keys.lock(name);
+    let options = GetOptions::new()
+        .with_range(end)
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_keys_only()
+        .with_limit(1);
+    let found = get(engine, first, options).await?;
+    let Some(kv) = found.kvs().first() else { return Ok(None) };
+    engine.keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
+    Ok(Some((kv.key().to_vec(), kv.create_revision())))
+}
+
+/// A key in the line of a lock that no lock has written: it counts there, and nobody ends it.
+fn foreign(key: &[u8]) -> Error {
+    let key = String::from_utf8_lossy(key);
+    let what = format!(
+        "the key {key:?} stands in the line of the lock and is none of ours; delete it, or choose \
+         another prefix"
+    );
+    Error::new(ErrorKind::Foreign, what)
+}
+
+/// The locks whose names start with `names`, in order, `limit` at most.
+pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<Vec<Status>> {
+    let (mut from, end) = engine.keys.locks(names);
+    let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
+    loop {
+        let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
+        let found = get(engine, from, options).await?;
+        for kv in found.kvs() {
+            // Keys of somebody else below our prefix are no locks.
+            let Some((name, attempt)) = engine.keys.read(kv.key()) else { continue };
+            let entry = Entry::read(kv, attempt);
+            match locks.last_mut() {
+                Some((last, entries)) if *last == name => entries.push(entry),
+                _ => locks.push((name, vec![entry])),
+            }
+        }
+        match found.kvs().last() {
+            // The keys of a lock stand together: one more lock than wanted, and those are complete.
+            Some(last) if found.more() && locks.len() <= limit => {
+                from = last.key().to_vec();
+                from.push(0);
+            }
+            _ => break,
+        }
+    }
+    locks.truncate(limit);
+    let each = locks.into_iter().map(|(name, mut entries)| async move {
+        entries.sort_by_key(|entry| entry.created);
+        let all = entries.len();
+        entries.truncate(1 + NAMED);
+        describe(engine, name, entries, all).await
+    });
+    Ok(futures_util::stream::iter(each).buffered(AT_ONCE).collect().await)
+}
+
+async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) -> Status {
+    let more_waiters = all.saturating_sub(entries.len());
+    let mut entries = entries.into_iter();
+    let mut status = Status {
+        name,
+        state: State::Free,
+        holder: None,
+        token: None,
+        since_unix_ms: None,
+        remaining: None,
+        waiters: None,
+        more_waiters,
+        note: None,
+    };
+    if let Some(holder) = entries.next() {
+        status.state = State::Held;
+        status.token = u64::try_from(holder.created).ok().and_then(Token::new);
+        status.remaining = remaining(engine, holder.lease).await;
+        match holder.person {
+            Some((person, since)) => {
+                (status.holder, status.since_unix_ms) = (Some(person), Some(since));
+            }
+            None => status.note = Some("the holder's key says nothing of its holder".to_owned()),
+        }
+    }
+    let waiter = |entry: Entry| {
+        let (holder, since_unix_ms) = entry.person?;
+        Some(Waiter { holder, since_unix_ms })
+    };
+    status.waiters = Some(entries.filter_map(waiter).collect());
+    status
+}
+
+/// How long a lease lasts without renewal; `None` if that is not known.
+async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
+    let ask = |client: etcd_client::Client| async move {
+        client.lease_client().time_to_live(lease, None).await
+    };
+    let left = engine.members.call(LIMIT, ask).await.ok()?.value.ttl();
+    Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
+}
+
+async fn get(engine: &Engine, first: Vec<u8>, options: GetOptions) -> Result<GetResponse> {
+    let ask = |client: etcd_client::Client| {
+        let (first, options) = (first.clone(), options.clone());
+        async move { client.kv_client().get(first, Some(options)).await }
+    };
+    Ok(engine.members.call(LIMIT, ask).await?.value)
+}

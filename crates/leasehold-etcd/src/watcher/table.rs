@@ -1,0 +1,80 @@
+//! What is watched: by number on the stream, and by attempt.
+
+use std::collections::HashMap;
+
+use leasehold_core::{AttemptId, Name};
+
+/// What is to be watched.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    pub(super) name: Name,
+    /// The key, and the revision at which it was last known to be there.
+    pub(super) key: Vec<u8>,
+    pub(super) revision: i64,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The one before in the line: when it goes, it is time to ask.
+    Before,
+    /// The key of a lock that is held: when it goes, the lock is lost.
+    Own,
+}
+
+/// Watches by their number on the stream and by attempt; each attempt has one at most.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    by_number: HashMap<i64, (AttemptId, Watched)>,
+    by_attempt: HashMap<AttemptId, i64>,
+    /// The last number that was given; none is given twice.
+    last: i64,
+}
+
+impl Table {
+    /// Notes a watch; its number.
+    pub(super) fn add(&mut self, attempt: AttemptId, watched: Watched) -> i64 {
+        self.last += 1;
+        self.by_attempt.insert(attempt, self.last);
+        self.by_number.insert(self.last, (attempt, watched));
+        self.last
+    }
+
+    /// Forgets an attempt's watch; its number, if there was one.
+    pub(super) fn remove(&mut self, attempt: AttemptId) -> Option<i64> {
+        let number = self.by_attempt.remove(&attempt)?;
+        self.by_number.remove(&number);
+        Some(number)
+    }
+
+    /// Forgets the watch of a number: whose it was, and of what.
+    pub(super) fn take(&mut self, number: i64) -> Option<(AttemptId, Watched)> {
+        let (attempt, watched) = self.by_number.remove(&number)?;
+        self.by_attempt.remove(&attempt);
+        Some((attempt, watched))
+    }
+
+    /// Whether an attempt watches this key already.
+    pub(super) fn watches(&self, attempt: AttemptId, key: &[u8]) -> bool {
+        let number = self.by_attempt.get(&attempt);
+        let watched = number.and_then(|number| self.get(*number));
+        watched.is_some_and(|watched| watched.key == key)
+    }
+
+    pub(super) fn get(&self, number: i64) -> Option<&Watched> {
+        self.by_number.get(&number).map(|(_, watched)| watched)
+    }
+
+    /// The numbers of all, in no order.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i64> + '_ {
+        self.by_number.keys().copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+
+    pub(super) fn last(&self) -> i64 {
+        self.last
+    }
+}

@@ -1,0 +1,238 @@
+//! The task behind a watcher: one stream for all watches of a client, opened again when it breaks.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use etcd_client::WatchResponse;
+use leasehold_core::backend::Event;
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::Backoff;
+use leasehold_core::{AttemptId, Deadline};
+use tokio::sync::mpsc;
+
+use super::Order;
+use super::heard::{Ears, Then};
+use super::stream::{Request, Stream};
+use super::table::{Table, Watched, What};
+
+/// A lock that is held for less is not watched: that would cost as much as the lock itself.
+const SETTLED: Duration = Duration::from_secs(1);
+/// A stream that has something to watch is asked this often whether it lives, and has as long to
+/// answer: a stopped member says nothing by itself.
+const PROBE: Duration = Duration::from_secs(3);
+/// First and longest pause between two openings of the stream.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+pub(super) struct Task {
+    ears: Ears,
+    clock: Clock,
+    orders: mpsc::UnboundedReceiver<Order>,
+    watched: Table,
+    /// Numbers of watches that are to be made on a stream that was opened again.
+    unmade: VecDeque<i64>,
+    /// What came while something was sent.
+    heard: VecDeque<WatchResponse>,
+    /// Own keys, and when they are to be watched.
+    later: VecDeque<(Deadline, AttemptId, Watched)>,
+    /// When the stream is asked whether it lives.
+    probe_at: Option<Deadline>,
+    /// It was, and has said nothing since.
+    probed: bool,
+}
+
+/// What comes next.
+enum Step {
+    Send(Request),
+    Nothing,
+    /// The stream is of no use any more.
+    Broken,
+    /// Nobody can give orders any more.
+    Over,
+}
+
+impl Task {
+    pub(super) fn new(ears: Ears, clock: Clock, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+        Self {
+            ears,
+            clock,
+            orders,
+            watched: Table::default(),
+            unmade: VecDeque::new(),
+            heard: VecDeque::new(),
+            later: VecDeque::new(),
+            probe_at: None,
+            probed: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let mut stream: Option<Stream> = None;
+        let mut broken = false;
+        loop {
+            if stream.is_none() && !self.watched.is_empty() {
+                stream = self.open().await;
+                match &stream {
+                    None => {
+                        broken = true;
+                        self.ears.say(Event::Broken);
+                        self.clock.sleep(pauses.next(self.watched.last() as u64)).await;
+                        // Who has gone meanwhile need not be watched.
+                        while let Ok(order) = self.orders.try_recv() {
+                            self.handle(order);
+                        }
+                        continue;
+                    }
+                    Some(_) if std::mem::take(&mut broken) => self.ears.say(Event::Reset),
+                    Some(_) => {}
+                }
+            }
+            let step = self.step(stream.as_mut()).await;
+            let sent = match (step, &mut stream) {
+                (Step::Over, _) => return,
+                (Step::Broken, _) => false,
+                (Step::Nothing, Some(_)) => {
+                    pauses.reset();
+                    true
+                }
+                (Step::Send(request), Some(stream)) => {
+                    stream.send(request, &self.watched, &mut self.heard, &self.clock).await
+                }
+                (_, None) => true,
+            };
+            if !sent {
+                stream = None;
+                broken = true;
+                self.ears.say(Event::Broken);
+                self.clock.sleep(pauses.next(self.watched.last() as u64)).await;
+            }
+        }
+    }
+
+    /// Opens the stream with the oldest watch; the others are made on it one by one.
+    async fn open(&mut self) -> Option<Stream> {
+        let first = self.watched.numbers().min()?;
+        let watched = self.watched.get(first)?;
+        let stream = Stream::open(&self.ears.members, &self.clock, first, watched).await?;
+        self.probed = false;
+        self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));
+        self.heard.clear();
+        self.unmade = self.watched.numbers().filter(|number| *number != first).collect();
+        Some(stream)
+    }
+
+    /// Waits for whatever comes next, and notes it.
+    async fn step(&mut self, stream: Option<&mut Stream>) -> Step {
+        if let Some(response) = self.heard.pop_front() {
+            return self.hear(&response);
+        }
+        let unmade = stream.is_some() && !self.unmade.is_empty();
+        let due = self.later.front().map(|(due, ..)| *due);
+        let probe_at = self.probe_at.filter(|_| stream.is_some() && !self.watched.is_empty());
+        let index = stream.as_ref().map(|stream| stream.index);
+        let (clock, members) = (self.clock.clone(), self.ears.members.clone());
+        let at = |moment: Option<Deadline>| {
+            let clock = clock.clone();
+            async move {
+                match moment {
+                    Some(moment) => clock.sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        let response = async {
+            match stream {
+                Some(stream) => stream.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let moved = async {
+            match index {
+                Some(index) => members.moved(index).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            response = response => match response {
+                Some(response) => self.hear(&response),
+                None => self.give_up(index),
+            },
+            () = moved => Step::Broken,
+            () = at(due) => self.watch_settled(),
+            order = self.orders.recv() => match order {
+                Some(order) => self.handle(order),
+                None => Step::Over,
+            },
+            () = std::future::ready(()), if unmade => match self.unmade.pop_front() {
+                Some(number) => Step::Send(Request::Create { number, instead: None }),
+                None => Step::Nothing,
+            },
+            () = at(probe_at) => match std::mem::replace(&mut self.probed, true) {
+                true => self.give_up(index),
+                false => {
+                    self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));
+                    Step::Send(Request::Probe)
+                }
+            },
+        }
+    }
+
+    fn hear(&mut self, response: &WatchResponse) -> Step {
+        self.probed = false;
+        match self.ears.hear(response, &mut self.watched) {
+            Then::Nothing => Step::Nothing,
+            Then::Cancel(number) => Step::Send(Request::Cancel(number)),
+            Then::Broken => Step::Broken,
+        }
+    }
+
+    /// The stream has ended, or is silent.
+    fn give_up(&self, index: Option<usize>) -> Step {
+        if let Some(index) = index {
+            self.ears.members.move_on(index);
+        }
+        Step::Broken
+    }
+
+    fn handle(&mut self, order: Order) -> Step {
+        match order {
+            Order::Watch(attempt, watched) if watched.what == What::Own => {
+                let due = Deadline::after(self.clock.now(), SETTLED);
+                self.later.push_back((due, attempt, watched));
+                // It stands before nobody now.
+                self.leave(attempt)
+            }
+            Order::Watch(attempt, watched) if self.watched.watches(attempt, &watched.key) => {
+                Step::Nothing
+            }
+            Order::Watch(attempt, watched) => self.watch(attempt, watched),
+            Order::Leave(attempt) => self.leave(attempt),
+        }
+    }
+
+    fn watch(&mut self, attempt: AttemptId, watched: Watched) -> Step {
+        // What is still there goes: the end of its key may not have been heard yet.
+        let instead = self.watched.remove(attempt);
+        Step::Send(Request::Create { number: self.watched.add(attempt, watched), instead })
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> Step {
+        match self.watched.remove(attempt) {
+            Some(number) => Step::Send(Request::Cancel(number)),
+            None => Step::Nothing,
+        }
+    }
+
+    fn watch_settled(&mut self) -> Step {
+        let now = self.clock.now();
+        while self.later.front().is_some_and(|(due, ..)| due.has_passed(now)) {
+            if let Some((_, attempt, watched)) = self.later.pop_front()
+                && self.ears.attempts.holds(attempt)
+            {
+                return self.watch(attempt, watched);
+            }
+        }
+        Step::Nothing
+    }
+}

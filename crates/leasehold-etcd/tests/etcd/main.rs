@@ -1,0 +1,104 @@
+//! What happens on real etcd servers when members, streams, leases, processes and permissions fail.
+
+// A set-up that fails is a failed test.
+#![allow(clippy::unwrap_used)]
+
+mod leases;
+mod members;
+mod refused;
+mod streams;
+mod waiters;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
+use leasehold_conformance::runner::{self, Test};
+use leasehold_conformance::{holder, test, until};
+use leasehold_core::backend::{Ask, Mode, Origin};
+use leasehold_core::{AttemptId, Client, ClientBuilder, ClientId, Error, Name, StoreUrl};
+
+/// No test takes longer; one that does hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    if let Some(code) = holder::played(async |url| try_connect(&url).await) {
+        return code;
+    }
+    let groups = [
+        ("leases", leases::TESTS),
+        ("members", members::TESTS),
+        ("refused", refused::TESTS),
+        ("streams", streams::TESTS),
+        ("waiters", waiters::TESTS),
+    ];
+    runner::run(Needs::Etcd, LIMIT, &groups)
+}
+
+async fn try_connect(url: &str) -> Result<Client, Error> {
+    let backend = leasehold_etcd::connect(StoreUrl::parse(url)?).await?;
+    ClientBuilder::new(Arc::new(backend)).patience(secs(30)).build()
+}
+
+async fn connect(url: &str) -> Client {
+    try_connect(url).await.unwrap()
+}
+
+fn server() -> EtcdServer {
+    EtcdServer::start(EtcdSettings::new()).unwrap()
+}
+
+fn ensemble() -> Vec<EtcdServer> {
+    EtcdServer::start_all(3, &EtcdSettings::new()).unwrap()
+}
+
+fn url_of(members: &[EtcdServer]) -> String {
+    let places: Vec<String> = members.iter().map(EtcdServer::place).collect();
+    format!("etcd://{}", places.join(","))
+}
+
+/// A client of etcd itself, for what operators do.
+async fn operator(server: &EtcdServer) -> etcd_client::Client {
+    etcd_client::Client::connect([server.plain_url()], None).await.unwrap()
+}
+
+/// An ask of a new attempt that waits, for a backend without the client before it.
+fn ask(name: &str, client: u64, sequence: u32, ttl: Duration) -> Ask {
+    Ask {
+        name: Name::new(name).unwrap(),
+        attempt: AttemptId::new(ClientId::from_bits(client), sequence, 0),
+        mode: Mode::Exclusive,
+        ttl,
+        wait: true,
+        fair: true,
+        tokens: 1,
+        origin: Arc::new(Origin::new("host", 1, None)),
+    }
+}
+
+/// Waits until so many keys are watched at a server.
+async fn watched(server: &EtcdServer, count: usize) {
+    until(&format!("{count} keys are watched"), || async {
+        server.metric("etcd_debugging_mvcc_watcher_total").unwrap() == count as f64
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until a server has no lease any more.
+async fn no_lease(operator: &etcd_client::Client) {
+    until("no lease is left", || async {
+        operator.clone().leases().await.unwrap().leases().is_empty()
+    })
+    .await
+    .unwrap();
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

@@ -1,0 +1,314 @@
+//! What can hurt locks in a directory, found out without changing anything in it.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::doctor::Examined;
+use leasehold_core::{ErrorKind, Result, filesystem};
+use nix::sys::statfs::{Statfs, statfs};
+use nix::unistd::{AccessFlags, access, geteuid};
+
+use super::directory::Directory;
+use super::escape::unescape;
+use super::lockfile::{is_absent, look};
+use super::record::Record;
+
+/// Less room than this is worth a word, in bytes and in files.
+const ROOM: (u64, u64) = (16 << 20, 1000);
+/// A record this far ahead of the clock was written before the clock went back, in milliseconds.
+const AHEAD_MS: u64 = 1000;
+/// Names of files that are shown; more are counted.
+const SHOWN: usize = 3;
+
+/// Looks at the directory at this path, whether or not it is there yet.
+///
+/// # Errors
+/// None at the moment: what cannot be looked at is said in the answer.
+pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
+    let mut examined = Examined::at(format!("file:{}", root.display()));
+    let there = root.ancestors().find(|path| path.exists()).unwrap_or(root);
+    match statfs(there) {
+        Ok(found) => look_at_file_system(&mut examined, &found),
+        Err(error) => examined.unseen("the type of the file system", error.to_string()),
+    }
+    if there == root {
+        look_at_directory(&mut examined, root, clock);
+    } else {
+        let what = "the directory is not there yet";
+        match access(there, AccessFlags::W_OK | AccessFlags::X_OK) {
+            Ok(()) => examined.note(
+                "absent",
+                what,
+                "the first client makes it, with mode 0700; until then there is little to look at",
+                "",
+            ),
+            Err(_) => examined.problem(
+                "absent",
+                what,
+                format!("and this user may not make it in {}", there.display()),
+                "have it made for this user alone, with mode 0700, or choose another directory",
+            ),
+        }
+    }
+    Ok(examined)
+}
+
+fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
+    // The type is signed on some systems; its 32 bits are what counts.
+    let f_type = found.filesystem_type().0 as u32;
+    if let Some(kind) = filesystem::refused(f_type) {
+        examined.problem(
+            "network-file-system",
+            format!("it is on a file system of type {kind}"),
+            "this machine does not decide alone about locks there: another machine's crash or cache \
+             may, so that clients refuse it",
+            "choose a directory on a local disk, or a server as store",
+        );
+    }
+    if filesystem::forgets(f_type) {
+        examined.note(
+            "forgets",
+            "it is in memory (tmpfs)",
+            "a restart of the machine takes the tokens away; the wall clock alone then keeps later \
+             tokens above those that were given",
+            "choose a directory on a disk where the clock may go back over a restart",
+        );
+    }
+    let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
+    let files = found.files_free();
+    // File systems that make inodes as they need them report none at all.
+    let few_files = found.files() > 0 && files < ROOM.1;
+    if bytes < ROOM.0 || few_files {
+        examined.warning(
+            "room",
+            format!("there is room for {} KiB and {files} files", bytes / 1024),
+            "a lock is granted when its record is on the disk; on a full one it is refused",
+            "free some space",
+        );
+    }
+}
+
+fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {
+    let meta = match fs::metadata(root) {
+        Ok(meta) => meta,
+        Err(error) => return examined.unseen("owner and mode", error.to_string()),
+    };
+    if !meta.is_dir() {
+        return examined.problem(
+            "no-directory",
+            "it is no directory",
+            "locks are files in a directory",
+            "choose another path",
+        );
+    }
+    match Directory::seen(root) {
+        Ok(directory) => {
+            look_at_owner(examined, root, &meta);
+            look_at_content(examined, root, &directory, clock);
+        }
+        Err(error) if error.kind() == ErrorKind::Foreign => examined.problem(
+            "foreign",
+            error.message(),
+            "clients refuse it, so that they do not spoil what is somebody else's",
+            "choose an empty or a new directory",
+        ),
+        Err(error) => examined.refused(&error),
+    }
+}
+
+fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
+    let (owner, ours) = (meta.uid(), geteuid().as_raw());
+    if owner != ours {
+        examined.warning(
+            "owner",
+            format!("it belongs to user {owner}, and we are user {ours}"),
+            "files that one user makes there are closed to the other (mode 0600), so that one of them \
+             is refused in the middle of its work",
+            "give each user a directory of its own, or share a server",
+        );
+    }
+    if meta.mode() & 0o077 != 0 {
+        examined.warning(
+            "mode",
+            format!("others than its owner have rights on it (mode {:04o})", meta.mode() & 0o7777),
+            "whoever can remove a lock's file can end its lease, and whoever can read sees who holds what",
+            format!("chmod 700 {}", root.display()),
+        );
+    }
+    if access(root, AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+        examined.problem(
+            "not-writable",
+            "this user may not write in it",
+            "a lock is held by a file that its holder writes",
+            "give this user write access, or choose another directory",
+        );
+    }
+}
+
+fn look_at_content(examined: &mut Examined, root: &Path, directory: &Directory, clock: &Clock) {
+    if let Err(error) = look(&root.join("format")) {
+        examined.problem(
+            "no-locks",
+            format!("the kernel's locks cannot be used there: {error}"),
+            "a lock is the kernel's lock on a file",
+            "choose a directory on another file system",
+        );
+    }
+    match strange_files(root) {
+        Ok(strange) if strange.is_empty() => {}
+        Ok(strange) => examined.warning(
+            "strange-files",
+            format!("there are files that are not of a lock: {}", shown(&strange)),
+            "who else writes there may also remove what is ours, and with it a lock and its token",
+            "move them away, and find out who made them",
+        ),
+        Err(error) => examined.unseen("the files in it", error.to_string()),
+    }
+    look_at_records(examined, directory, clock);
+}
+
+fn look_at_records(examined: &mut Examined, directory: &Directory, clock: &Clock) {
+    let stems = match directory.stems() {
+        Ok(stems) => stems,
+        Err(error) => return examined.unseen("the records of locks", error.message()),
+    };
+    let now = clock.now();
+    let (mut ahead, mut damaged) = (Vec::new(), Vec::new());
+    for stem in stems {
+        match Record::read_any(&directory.record_of(&stem)) {
+            Ok(Some(record)) => {
+                let token_ms = record.token().map_or(0, |token| token.get() / 1000);
+                let newest = record.since_unix_ms().max(token_ms);
+                if newest > now.unix_ms() + AHEAD_MS {
+                    ahead.push(record.name().to_owned());
+                }
+            }
+            Ok(None) => {}
+            Err(_) => damaged.push(unescape(&stem).map_or(stem, |name| name.as_str().to_owned())),
+        }
+    }
+    if !ahead.is_empty() {
+        examined.warning(
+            "clock",
+            format!("records are ahead of this machine's clock, those of {}", shown(&ahead)),
+            "the clock has gone back since; the files keep the tokens in order, but once they are \
+             removed a token could come twice",
+            "set the clock (NTP), and leave these files until it has passed them",
+        );
+    }
+    if !damaged.is_empty() {
+        examined.problem(
+            "damaged",
+            format!("records cannot be read, those of {}", shown(&damaged)),
+            "these locks are refused until somebody looks at them: a guess could give a token twice",
+            "see `leasehold status NAME` for each",
+        );
+    }
+}
+
+/// Names in the directory, and among the locks, that are not ours.
+fn strange_files(root: &Path) -> std::io::Result<Vec<String>> {
+    let mut strange = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let draft = name.starts_with(".leasehold-") && name.ends_with(".tmp");
+        if !draft && name != "format" && name != "locks" {
+            strange.push(name);
+        }
+    }
+    let locks = match fs::read_dir(root.join("locks")) {
+        Err(error) if is_absent(&error) => return Ok(strange),
+        locks => locks?,
+    };
+    for entry in locks {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let stem =
+            name.rsplit_once('.').filter(|(_, end)| ["lock", "json", "tmp", "wait"].contains(end));
+        if !stem.is_some_and(|(stem, _)| stem.contains('~') || unescape(stem).is_some()) {
+            strange.push(format!("locks/{name}"));
+        }
+    }
+    strange.sort();
+    Ok(strange)
+}
+
+/// The first few, and how many more.
+fn shown(names: &[String]) -> String {
+    let few: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => few.join(", "),
+        more => format!("{} and {more} more", few.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use leasehold_core::clock::ManualClock;
+
+    use super::*;
+
+    fn ids(root: &Path, clock: &Clock) -> Vec<&'static str> {
+        let examined = examine(root, clock).unwrap();
+        assert!(examined.unseen.is_empty(), "{examined:?}");
+        let found = examined.findings.iter().map(|finding| finding.id);
+        // What depends on the machine that the test runs on.
+        found.filter(|id| !["forgets", "room"].contains(id)).collect()
+    }
+
+    fn made() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        Directory::open(&root).unwrap();
+        (dir, root)
+    }
+
+    #[test]
+    fn a_sound_directory_has_nothing_to_be_said_of_and_stays_as_it_is() {
+        let (dir, root) = made();
+        let clock = Clock::system();
+        let before = fs::metadata(&root).unwrap().modified().unwrap();
+        assert!(ids(&root, &clock).is_empty());
+        assert_eq!(fs::metadata(&root).unwrap().modified().unwrap(), before);
+        let absent = dir.path().join("not/there");
+        assert_eq!(ids(&absent, &clock), ["absent"]);
+        assert!(!absent.exists());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_directory_is_found() {
+        let (_dir, root) = made();
+        let clock = Clock::system();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(root.join("locks/notes.txt"), "").unwrap();
+        fs::write(root.join("locks/a.json"), "{").unwrap();
+        assert_eq!(ids(&root, &clock), ["mode", "strange-files", "damaged"]);
+        fs::write(root.join("format"), "leasehold-file 9\n").unwrap();
+        assert_eq!(ids(&root, &clock), ["foreign"]);
+        let (_dir, root) = made();
+        let file = root.join("a-file");
+        fs::write(&file, "").unwrap();
+        assert!(ids(&file, &clock).contains(&"no-directory"));
+    }
+
+    #[test]
+    fn records_ahead_of_the_clock_tell_that_it_went_back() {
+        use leasehold_core::backend::Holder;
+        use leasehold_core::{AttemptId, ClientId, Name, Token};
+
+        let (_dir, root) = made();
+        let hand = ManualClock::new();
+        let now = hand.clock().now();
+        let name = Name::new("a").unwrap();
+        let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
+        let holder = Holder { attempt, host: "here".into(), pid: 7, metadata: None };
+        let record = Record::new(&name, Token::new(5).unwrap(), &holder, None, now);
+        record.write(&Directory::seen(&root).unwrap().files(&name)).unwrap();
+        assert!(ids(&root, &hand.clock()).is_empty());
+        hand.step_wall(-60);
+        assert_eq!(ids(&root, &hand.clock()), ["clock"]);
+    }
+}

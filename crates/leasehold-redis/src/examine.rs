@@ -1,0 +1,106 @@
+//! What can hurt locks on Redis: one server, one that sentinels watch, a cluster, or the nodes of a
+//! quorum.
+
+mod cluster;
+mod doors;
+mod health;
+mod patient;
+mod quorum;
+mod rights;
+mod sentinel;
+
+use leasehold_core::doctor::Examined;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use redis::Client;
+
+use crate::key::Keys;
+use crate::quorum::parse;
+use crate::topology::{Source, Store, What};
+use patient::{Found, Patient};
+
+/// What a server is for, which decides what matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It keeps the locks alone.
+    Single,
+    /// The master that sentinels name.
+    Watched,
+    /// A master of a cluster.
+    Cluster,
+    /// One of the nodes of a quorum, which has no vote after it may have forgotten leases.
+    Node,
+}
+
+/// Looks at the servers that a URL names, as far as its user may. Nothing is locked, and no key is
+/// changed: rights to write are tried on a key that is not there.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when nobody
+/// answers.
+pub async fn examine(mut url: StoreUrl) -> Result<Examined> {
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: examine inside one"));
+    }
+    if let Some((addresses, _, limit)) = parse(&mut url)? {
+        return quorum::examine(&addresses, limit).await;
+    }
+    let Store { what, prefix, place, replicas } = Store::parse(url)?;
+    match what {
+        What::One(Source::Watched(sentinels)) => {
+            sentinel::examine(&sentinels, &place, &prefix, replicas.is_some()).await
+        }
+        What::One(source) => {
+            let client = source.client().await?;
+            Ok(examine_server(&client, &place, &prefix, Part::Single).await?.examined)
+        }
+        What::Cluster(seeds) => cluster::examine(&seeds, replicas.is_some()).await,
+    }
+}
+
+/// One server.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when nobody answers; one who refuses is a finding.
+async fn examine_server(client: &Client, place: &str, prefix: &str, part: Part) -> Result<Found> {
+    let mut patient = match Patient::reach(client, place).await {
+        Ok(patient) => patient,
+        Err(error) => return refused(place, error),
+    };
+    patient.look_at_kind(part).await;
+    patient.measure().await;
+    health::look(&mut patient, part).await;
+    rights::look(&mut patient, &Keys::new(prefix), part).await;
+    doors::look(&mut patient, client).await;
+    Ok(patient.into_found())
+}
+
+/// Who is refused has found something; nobody there is an error.
+fn refused(place: &str, error: Error) -> Result<Found> {
+    if error.kind() == ErrorKind::Unavailable {
+        return Err(error);
+    }
+    let mut examined = Examined::at(place);
+    examined.refused(&error);
+    Ok(Found { examined, ..Found::default() })
+}
+
+/// What a failover costs where one is meant to happen.
+fn failover(examined: &mut Examined, acknowledged: bool) {
+    let why = "replication is asynchronous: a replica that is promoted may not have heard of the last \
+               grants, and lets in a second holder";
+    match acknowledged {
+        false => examined.note(
+            "failover",
+            "a grant counts before any replica has it",
+            why,
+            "add replicas=majority to the URL, and fence the resource",
+        ),
+        true => examined.note(
+            "failover",
+            "a grant counts when replicas have acknowledged it",
+            "fewer grants are lost in a failover, not none: the replica that is promoted need not be \
+             one of those",
+            "fence the resource",
+        ),
+    }
+}

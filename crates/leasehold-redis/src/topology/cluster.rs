@@ -1,0 +1,173 @@
+//! A cluster: a link to each master, requests sent to whoever serves their slot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::Backoff;
+use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use redis::{Cmd, Value};
+
+use super::Place;
+use super::masters::Masters;
+use super::redirect::{Redirect, redirect};
+use super::seeds::Seeds;
+use super::slot::slot;
+use crate::key::Keys;
+use crate::link::Link;
+use crate::script::Scripts;
+use crate::supervisor::Listener;
+
+/// Pauses while a node says that it cannot serve a slot now.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+/// Redirects that are followed without a pause.
+const REDIRECTS: u32 = 3;
+
+/// The masters of a cluster. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster(Arc<Masters>);
+
+/// What a request needs of the connection that it goes out on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Our channel is subscribed there: it may wait there.
+    Subscription,
+    /// It is waited for.
+    Connection,
+    /// Without it the request fails at once.
+    Now,
+}
+
+impl Cluster {
+    /// Connects to all masters, so that a caller hears what is wrong at once.
+    pub(crate) async fn start(
+        seeds: Seeds,
+        keys: Keys,
+        scripts: Arc<Scripts>,
+        clock: Clock,
+    ) -> Result<Self> {
+        Ok(Self(Masters::start(seeds, keys, scripts, clock).await?))
+    }
+
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.0.scripts
+    }
+
+    /// The slot of a key.
+    pub(crate) fn slot(key: &str) -> u16 {
+        slot(key.as_bytes())
+    }
+
+    /// How many replicas the master of a slot is known to have.
+    pub(crate) fn replicas(&self, slot: u16) -> usize {
+        self.0.owners.borrow().owner(slot).map_or(0, |owner| owner.replicas)
+    }
+
+    /// A link to each master.
+    pub(crate) fn masters(&self) -> Result<Vec<Link>> {
+        let owners = self.0.owners.borrow().clone();
+        owners.owners.iter().map(|owner| self.0.link(&owner.place)).collect()
+    }
+
+    pub(crate) fn is_mute(&self) -> bool {
+        self.0.is_mute()
+    }
+
+    /// Has pushes to our channel heard, on each master and on those to come.
+    pub(crate) fn subscribe(&self, channel: String, listener: Arc<dyn Listener>) {
+        self.0.subscribe(channel, listener);
+    }
+
+    /// Runs a command at the node that serves a slot, wherever that moves meanwhile. It is sent
+    /// again only after an answer, so that none of it can come late: to say that nothing was done, or
+    /// that a script has stopped in its middle, which the same attempt then goes through anew. With
+    /// one `after` it, as [`Link::run_between`].
+    pub(crate) async fn run(
+        &self,
+        slot: u16,
+        command: &Cmd,
+        after: Option<&Cmd>,
+        limit: Duration,
+        need: Need,
+    ) -> Result<Value> {
+        let until = Deadline::after(self.0.clock.now(), limit);
+        let mut owners = self.0.owners.subscribe();
+        let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let (mut elsewhere, mut redirects) = (None::<Place>, 0);
+        loop {
+            let left = until.remaining(self.0.clock.now());
+            let known = owners.borrow_and_update().clone();
+            let asking = elsewhere.is_some();
+            let outcome = match elsewhere
+                .take()
+                .or_else(|| known.owner(slot).map(|owner| owner.place.clone()))
+            {
+                None => Err(unserved(slot)),
+                Some(place) => {
+                    let link = self.0.link(&place)?;
+                    let ready = async {
+                        match need {
+                            // Another node than was thought: there may be no connection to it yet.
+                            Need::Now if redirects > 0 => link.connected(left).await,
+                            Need::Subscription => link.subscribed(left).await,
+                            Need::Connection => link.connected(left).await,
+                            Need::Now => Ok(()),
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        ready = ready => ready.map(|()| (place, link)),
+                        Ok(()) = owners.changed() => continue,
+                    }
+                }
+            };
+            let (place, outcome) = match outcome {
+                Err(error) => (None, Err(error)),
+                Ok((place, link)) => {
+                    let left = until.remaining(self.0.clock.now());
+                    let before = asking.then(|| redis::cmd("ASKING"));
+                    let outcome = match (&before, after) {
+                        (None, None) => link.run(command, left).await,
+                        _ => link.run_between(before.as_ref(), command, after, left).await,
+                    };
+                    (Some(place), outcome)
+                }
+            };
+            let Err(error) = outcome else { return outcome };
+            let here = |mut to: Place| {
+                if to.0.is_empty()
+                    && let Some(place) = &place
+                {
+                    to.0.clone_from(&place.0);
+                }
+                to
+            };
+            match redirect(&error) {
+                Some(Redirect::Moved(slot, to)) => self.0.give(slot, here(to)),
+                Some(Redirect::Ask(to)) => elsewhere = Some(here(to)),
+                Some(Redirect::Soon) => self.0.look_soon(),
+                None => {
+                    if !error.kind().is_certain() {
+                        self.0.look_soon();
+                    }
+                    if place.is_some() || need == Need::Now {
+                        return Err(error);
+                    }
+                }
+            }
+            redirects += 1;
+            if redirects > REDIRECTS || redirect(&error).is_none_or(|it| it == Redirect::Soon) {
+                let pause = pauses.next(fastrand::u64(..)).max(PAUSES.0);
+                if pause >= until.remaining(self.0.clock.now()) {
+                    return Err(error);
+                }
+                self.0.clock.sleep(pause).await;
+            }
+        }
+    }
+}
+
+fn unserved(slot: u16) -> Error {
+    let what = format!("no node of the cluster serves slot {slot} at the moment");
+    Error::new(ErrorKind::Unavailable, what)
+}

@@ -1,0 +1,250 @@
+//! The masters of a cluster: a link to each, and who serves which slots, looked at now and then.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_core::Result;
+use leasehold_core::clock::Clock;
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::discover::{LIMIT, cluster_nodes, discover, text};
+use super::nodes::Owners;
+use super::once::Once;
+use super::seeds::{Maker, Seeds};
+use super::{Place, Source, shown};
+use crate::key::Keys;
+use crate::link::Link;
+use crate::script::Scripts;
+use crate::supervisor::{Listener, Order, Supervisor};
+
+/// Who serves what is looked at anew so often; more often while a node is away.
+const LOOK: Duration = Duration::from_secs(10);
+const LOOK_SOON: Duration = Duration::from_millis(300);
+/// Between two looks, whatever the reason.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Shared by all who use the cluster.
+#[derive(Debug)]
+pub(super) struct Masters {
+    seeds: Vec<Place>,
+    maker: Maker,
+    keys: Keys,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) clock: Clock,
+    pub(super) owners: watch::Sender<Arc<Owners>>,
+    nodes: Mutex<Nodes>,
+    /// To look now who serves what.
+    look: Arc<Notify>,
+    once: Once,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    links: HashMap<Place, Link>,
+    subscription: Option<(String, Arc<dyn Listener>)>,
+}
+
+impl Masters {
+    /// Connects to all masters, so that a caller hears what is wrong at once.
+    pub(super) async fn start(
+        seeds: Seeds,
+        keys: Keys,
+        scripts: Arc<Scripts>,
+        clock: Clock,
+    ) -> Result<Arc<Self>> {
+        let owners = discover(&seeds.hosts, &seeds.maker).await?;
+        owners.check()?;
+        let masters = Self {
+            seeds: seeds.hosts,
+            maker: seeds.maker,
+            keys,
+            scripts,
+            clock,
+            owners: watch::Sender::new(Arc::new(owners.clone())),
+            nodes: Mutex::default(),
+            look: Arc::default(),
+            once: Once::default(),
+        };
+        let connecting = owners.owners.iter().map(|owner| masters.connect(&owner.place));
+        let serves = |place: &Place| owners.serving().any(|owner| owner.place == *place);
+        let mut errors = Vec::new();
+        for (owner, link) in owners.owners.iter().zip(join_all(connecting).await) {
+            match link {
+                Ok(link) => drop(masters.nodes().links.insert(owner.place.clone(), link)),
+                Err(error) if serves(&owner.place) && error.kind().is_certain() => {
+                    return Err(error);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.len() == owners.owners.len()
+            && let Some(error) = errors.pop()
+        {
+            return Err(error);
+        }
+        tracing::debug!(masters = %owners.places(), "connected to a cluster");
+        let masters = Arc::new(masters);
+        tokio::spawn(look_again(Arc::downgrade(&masters), masters.look.clone()));
+        Ok(masters)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects to a node now.
+    async fn connect(&self, (host, port): &Place) -> Result<Link> {
+        let source = Source::Node(self.maker.client(host, *port)?);
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
+        let line = Supervisor::start(source, scripts.clone(), clock.clone(), receiver).await?;
+        let link = Link::new(line, orders, scripts, self.keys.clone(), clock);
+        crate::connect::look(&link).await?;
+        Ok(link)
+    }
+
+    /// The link to a node; if there is none, one that begins to connect.
+    pub(super) fn link(self: &Arc<Self>, place: &Place) -> Result<Link> {
+        let mut nodes = self.nodes();
+        if let Some(link) = nodes.links.get(place) {
+            return Ok(link.clone());
+        }
+        let source = Source::Node(self.maker.client(&place.0, place.1)?);
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
+        let line = Supervisor::start_later(source, scripts.clone(), clock.clone(), receiver);
+        let link = Link::new(line, orders, scripts, self.keys.clone(), clock);
+        self.subscribe_at(&nodes, &link);
+        nodes.links.insert(place.clone(), link.clone());
+        Ok(link)
+    }
+
+    /// Has pushes to our channel heard, on each master and on those to come.
+    pub(super) fn subscribe(self: &Arc<Self>, channel: String, listener: Arc<dyn Listener>) {
+        let mut nodes = self.nodes();
+        nodes.subscription = Some((channel, listener));
+        nodes.links.values().for_each(|link| self.subscribe_at(&nodes, link));
+    }
+
+    pub(super) fn is_mute(&self) -> bool {
+        self.nodes().links.values().any(Link::is_mute)
+    }
+
+    fn subscribe_at(self: &Arc<Self>, nodes: &Nodes, link: &Link) {
+        let Some((channel, listener)) = &nodes.subscription else { return };
+        let ear = Ear { cluster: Arc::downgrade(self), listener: listener.clone() };
+        link.order(Order::Subscribe(channel.clone(), Arc::new(ear)));
+    }
+
+    /// A node has said that another one has a slot.
+    pub(super) fn give(&self, slot: u16, place: Place) {
+        self.look_soon();
+        let mut owners = Owners::clone(&self.owners.borrow());
+        if owners.owner(slot).is_none_or(|owner| owner.place != place) {
+            tracing::debug!(slot, node = %shown(&place), "a slot has moved");
+            owners.give(slot, place);
+            self.install(owners);
+        }
+    }
+
+    /// Something has happened: who serves what may have changed.
+    pub(super) fn look_soon(&self) {
+        self.look.notify_one();
+    }
+
+    fn install(&self, owners: Owners) {
+        self.owners.send_replace(Arc::new(owners));
+        let subscription = self.nodes().subscription.clone();
+        if let Some((_, listener)) = subscription {
+            listener.moved();
+        }
+    }
+
+    /// Asks all nodes that can be reached who serves what; if none can, those of the URL.
+    async fn look(self: &Arc<Self>) -> Result<()> {
+        let links: Vec<(Place, Link)> =
+            self.nodes().links.iter().map(|(place, link)| (place.clone(), link.clone())).collect();
+        let asking = links.iter().map(|((host, _), link)| async move {
+            let answer = link.command(&cluster_nodes(), LIMIT).await.ok()?;
+            Some((host.clone(), text(answer).ok()?))
+        });
+        let answers: Vec<_> = join_all(asking).await.into_iter().flatten().collect();
+        let owners = match answers.is_empty() {
+            true => discover(&self.seeds, &self.maker).await?,
+            false => Owners::read(&answers, self.maker.tls())?,
+        };
+        let needed = |place: &Place| owners.owners.iter().any(|owner| owner.place == *place);
+        self.nodes().links.retain(|place, _| needed(place));
+        if !owners.is_as(&self.owners.borrow()) {
+            tracing::info!(masters = %owners.places(), "the slots of the cluster have moved");
+            self.install(owners.clone());
+        }
+        // Before one of them says anything to us.
+        for owner in &owners.owners {
+            self.link(&owner.place)?;
+        }
+        Ok(())
+    }
+
+    /// True while a master has no connection.
+    fn is_partial(&self) -> bool {
+        let owners = self.owners.borrow().clone();
+        let nodes = self.nodes();
+        let up = |place: &Place| nodes.links.get(place).is_some_and(Link::is_up);
+        !owners.owners.iter().all(|owner| up(&owner.place))
+    }
+}
+
+/// Hears one node.
+#[derive(Debug)]
+struct Ear {
+    cluster: Weak<Masters>,
+    listener: Arc<dyn Listener>,
+}
+
+impl Listener for Ear {
+    fn message(&self, payload: &[u8]) {
+        let Some(cluster) = self.cluster.upgrade() else { return };
+        // By whichever way it comes first: who serves the slot may change meanwhile.
+        if cluster.once.is_first(payload, cluster.clock.now()) {
+            self.listener.message(payload);
+        }
+    }
+
+    fn subscribed(&self) {
+        self.listener.subscribed();
+    }
+
+    fn broken(&self) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.look_soon();
+        }
+        self.listener.broken();
+    }
+
+    fn moved(&self) {
+        self.listener.moved();
+    }
+}
+
+/// Looks who serves what, now and then and when there is a reason, for as long as somebody cares.
+async fn look_again(cluster: Weak<Masters>, look: Arc<Notify>) {
+    loop {
+        let Some(masters) = cluster.upgrade() else { return };
+        let pause = if masters.is_partial() { LOOK_SOON } else { LOOK };
+        let clock = masters.clock.clone();
+        drop(masters);
+        tokio::select! {
+            () = look.notified() => {}
+            () = clock.sleep(pause) => {}
+        }
+        let Some(masters) = cluster.upgrade() else { return };
+        if let Err(error) = masters.look().await {
+            tracing::debug!(%error, "no node says who serves which slots");
+        }
+        drop(masters);
+        clock.sleep(PAUSE).await;
+    }
+}

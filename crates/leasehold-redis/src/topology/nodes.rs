@@ -1,0 +1,269 @@
+//! What nodes say of their cluster: who serves which slots.
+
+use std::collections::{HashMap, HashSet};
+
+use leasehold_core::{Error, ErrorKind, Result};
+
+use super::slot::SLOTS;
+use super::{Place, shown};
+use crate::error::strange;
+
+/// A node that serves slots, or might.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) place: Place,
+    /// Where two nodes claim a slot, the larger one has it.
+    epoch: u64,
+    /// Replicas that are known, whether they are there or not.
+    pub(super) replicas: usize,
+}
+
+/// Who serves which slots, as far as is known.
+#[derive(Clone, Debug)]
+pub(super) struct Owners {
+    pub(super) owners: Vec<Owner>,
+    /// For each slot a number in `owners`, or nobody's.
+    slots: Vec<u16>,
+    /// The epoch with which each was claimed.
+    claims: Vec<u64>,
+}
+
+/// Nobody's number.
+const NOBODY: u16 = u16::MAX;
+
+impl Owners {
+    /// From the answers to `CLUSTER NODES`, each with the host that gave it. Where they differ, the
+    /// newest claim counts, as it does among the nodes. By their names, where certificates have them.
+    pub(super) fn read(answers: &[(String, String)], by_name: bool) -> Result<Self> {
+        let (slots, claims) = (vec![NOBODY; SLOTS], vec![0; SLOTS]);
+        let mut all = Self { owners: Vec::new(), slots, claims };
+        for (host, text) in answers {
+            all.add(host, text, by_name)?;
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, asked: &str, text: &str, by_name: bool) -> Result<()> {
+        let mut replicas: HashMap<&str, usize> = HashMap::new();
+        for fields in text.lines().map(fields) {
+            if let [_, _, flags, master, ..] = fields.as_slice()
+                && flags.contains("slave")
+            {
+                *replicas.entry(master).or_default() += 1;
+            }
+        }
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let fields = fields(line);
+            let [id, address, flags, _, _, _, epoch, _, slots @ ..] = fields.as_slice() else {
+                return Err(strange(line));
+            };
+            let slots: Vec<&&str> = slots.iter().filter(|slots| !slots.starts_with('[')).collect();
+            // A master without slots may get some: its pushes must be heard from then on.
+            let away = |why| flags.contains(why);
+            let empty = slots.is_empty();
+            if away("slave") || empty && ["fail", "handshake", "noaddr"].into_iter().any(away) {
+                continue;
+            }
+            let place = place(address, asked, by_name)?;
+            let replicas = replicas.get(id).copied().unwrap_or_default();
+            let epoch = epoch.parse().map_err(|_| strange(line))?;
+            let number = self.number(Owner { place, epoch, replicas });
+            for slots in slots {
+                self.claim(slots, number, epoch).ok_or_else(|| strange(line))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its number, with what is newest of it.
+    fn number(&mut self, owner: Owner) -> u16 {
+        let known = self.owners.iter().position(|known| known.place == owner.place);
+        let at = known.unwrap_or_else(|| {
+            self.owners.push(owner.clone());
+            self.owners.len() - 1
+        });
+        if self.owners[at].epoch < owner.epoch {
+            self.owners[at] = owner;
+        }
+        at as u16
+    }
+
+    /// `5` or `0-5460`.
+    fn claim(&mut self, slots: &str, number: u16, epoch: u64) -> Option<()> {
+        let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        let slots = self.slots.get_mut(first..=last)?.iter_mut();
+        for (slot, claim) in slots.zip(self.claims.get_mut(first..=last)?) {
+            if *slot == NOBODY || *claim < epoch {
+                (*slot, *claim) = (number, epoch);
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<&Owner> {
+        let number = *self.slots.get(usize::from(slot))?;
+        self.owners.get(usize::from(number)).filter(|_| number != NOBODY)
+    }
+
+    /// Gives one slot to a node; how many replicas it has is not known yet, so as many as before.
+    pub(super) fn give(&mut self, slot: u16, place: Place) {
+        let replicas = self.owner(slot).map_or(0, |owner| owner.replicas);
+        let number = self.number(Owner { place, epoch: 0, replicas });
+        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
+            *slot = number;
+        }
+    }
+
+    /// Refuses a cluster in which nobody serves some of the slots.
+    pub(super) fn check(&self) -> Result<()> {
+        let without = |slot: &u16| *slot == NOBODY;
+        let count = self.slots.iter().filter(|slot| without(slot)).count();
+        let Some(first) = self.slots.iter().position(without) else { return Ok(()) };
+        let what = format!(
+            "no node of the cluster serves {count} of its {SLOTS} slots, slot {first} for one; \
+             look at CLUSTER NODES, and give them to nodes (redis-cli --cluster fix)"
+        );
+        Err(Error::new(ErrorKind::Refused, what))
+    }
+
+    /// Those that serve slots.
+    pub(super) fn serving(&self) -> impl Iterator<Item = &Owner> {
+        let numbers: HashSet<u16> = self.slots.iter().copied().collect();
+        let numbered = self.owners.iter().zip(0..);
+        numbered.filter(move |(_, number)| numbers.contains(number)).map(|(owner, _)| owner)
+    }
+
+    /// Whether there are the same masters, and each slot is served by the same one with as many
+    /// replicas.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let places = |all: &Self| -> HashSet<Place> {
+            all.owners.iter().map(|owner| owner.place.clone()).collect()
+        };
+        let alike = |one: &Owner, other: &Owner| {
+            (&one.place, one.replicas) == (&other.place, other.replicas)
+        };
+        let same = (0..SLOTS as u16).all(|slot| match (self.owner(slot), other.owner(slot)) {
+            (Some(one), Some(other)) => alike(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        });
+        same && places(self) == places(other)
+    }
+
+    pub(super) fn places(&self) -> String {
+        self.owners.iter().map(|owner| shown(&owner.place)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn fields(line: &str) -> Vec<&str> {
+    line.split_ascii_whitespace().collect()
+}
+
+/// `host:port@bus[,name[,key=value]...]`. A node that does not know its own address has left it out.
+fn place(address: &str, asked: &str, by_name: bool) -> Result<Place> {
+    let mut parts = address.split(',');
+    let at = parts.next().and_then(|at| at.split('@').next()).unwrap_or_default();
+    let name = parts.next().filter(|name| by_name && !name.is_empty() && !name.contains('='));
+    let (host, port) = at.rsplit_once(':').ok_or_else(|| strange(address))?;
+    // 0 of a node whose address is not known.
+    let port = port.parse().map_err(|_error| strange(address))?;
+    let host = name.unwrap_or(if host.is_empty() { asked } else { host });
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "\
+aa 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460 [7->-bb]
+bb 10.0.0.2:7000@17000,name master - 0 1 2 connected 5461-10922 16383
+cc 10.0.0.3:7000@17000 master,fail - 0 1 3 connected 10923-16382
+dd 10.0.0.4:7000@17000 slave cc 0 1 3 connected
+ee :0@0 master,noaddr - 0 1 0 disconnected
+";
+
+    fn read(texts: &[&str]) -> Owners {
+        let answers: Vec<_> = texts.iter().map(|text| ("h".into(), (*text).into())).collect();
+        Owners::read(&answers, false).unwrap()
+    }
+
+    fn owner(owners: &Owners, slot: usize) -> &str {
+        &owners.owners[usize::from(owners.slots[slot])].place.0
+    }
+
+    #[test]
+    fn slots_replicas_and_gaps_are_understood() {
+        let mut owners = read(&[OLD]);
+        owners.check().unwrap();
+        assert_eq!(
+            [0, 5460, 5461, 16382, 16383].map(|slot| owner(&owners, slot)),
+            ["10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.2"]
+        );
+        assert_eq!(owners.owners.iter().map(|owner| owner.replicas).sum::<usize>(), 1);
+        owners.give(5, ("10.0.0.9".into(), 1));
+        assert_eq!((owner(&owners, 5), owner(&owners, 6)), ("10.0.0.9", "10.0.0.1"));
+        assert!(owners.is_as(&owners.clone()) && !owners.is_as(&read(&[OLD])));
+        let gap = read(&["aa :7000@17000 myself,master - 0 0 1 connected 1-16382\n"]);
+        let error = gap.check().unwrap_err().to_string();
+        assert!(error.contains("2 of its 16384 slots, slot 0"), "{error}");
+        assert_eq!(gap.places(), "h:7000");
+    }
+
+    #[test]
+    fn nodes_have_names_and_addresses_of_any_form() {
+        for (address, by_name, host, port) in [
+            ("10.0.0.1:7000@17000", true, "10.0.0.1", 7000),
+            ("10.0.0.1:7000@17000,name", true, "name", 7000),
+            ("10.0.0.1:7000@17000,name", false, "10.0.0.1", 7000),
+            ("10.0.0.1:7000@17000,,shard-id=aa", true, "10.0.0.1", 7000),
+            ("::1:7000@17000", false, "::1", 7000),
+            (":7000@17000", true, "asked", 7000),
+        ] {
+            assert_eq!(place(address, "asked", by_name).unwrap(), (host.to_owned(), port));
+        }
+    }
+
+    #[test]
+    fn the_newest_claim_counts_whoever_is_asked_first() {
+        let new = OLD
+            .replace("slave cc 0 1 3 connected", "master - 0 1 4 connected 10923-16382")
+            .replace("3 connected 10923-16382", "3 connected");
+        for answers in [[OLD, new.as_str()], [new.as_str(), OLD]] {
+            assert_eq!(owner(&read(&answers), 16382), "10.0.0.4");
+        }
+    }
+
+    #[test]
+    fn a_claim_counts_by_its_own_epoch() {
+        // It had the slot long ago, as an old node says, and has got newer ones since.
+        let old = "aa 10.0.0.1:1@2 master - 0 0 1 connected 7\n\
+            bb 10.0.0.2:1@2 master - 0 0 2 connected\n";
+        let new = "aa 10.0.0.1:1@2 master - 0 0 3 connected 8\n\
+            bb 10.0.0.2:1@2 master - 0 0 2 connected 7\n";
+        for answers in [[old, new], [new, old]] {
+            let all = read(&answers);
+            assert_eq!([7, 8].map(|slot| owner(&all, slot)), ["10.0.0.2", "10.0.0.1"]);
+        }
+    }
+
+    #[test]
+    fn a_master_without_slots_is_known_and_serves_nothing() {
+        let masters = |text: &str| {
+            let all = read(&[text]);
+            (all.owners.len(), all.serving().count())
+        };
+        let empty = "ff 10.0.0.6:7000@17000 master - 0 1 5 connected\n";
+        assert_eq!(masters(OLD), (3, 3));
+        assert_eq!(masters(&format!("{OLD}{empty}")), (4, 3));
+        assert_eq!(masters(&format!("{OLD}{}", empty.replace("master", "master,fail?"))), (3, 3));
+        assert!(!read(&[OLD]).is_as(&read(&[OLD, empty])));
+    }
+
+    #[test]
+    fn nonsense_is_an_error_and_no_panic() {
+        for text in ["aa", "aa h:1 master - 0 0 1 connected 5-99999", "aa h master - 0 0 x c 1"] {
+            assert!(Owners::read(&[("h".into(), text.into())], false).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The way from a lock's name to the server that keeps it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Name, Result};
+use redis::{Cmd, Value};
+
+use super::cluster::{Cluster, Need};
+use super::sentinel::Sentinels;
+use crate::error::strange;
+use crate::key::Keys;
+use crate::link::Link;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::script::Scripts;
+use crate::supervisor::{Listener, Order};
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// One server for all locks, or a cluster.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// With the sentinels that name it, if any do.
+    One(Link, Option<Arc<Sentinels>>),
+    Cluster(Cluster),
+}
+
+impl Route {
+    pub(crate) fn scripts(&self) -> &Scripts {
+        match self {
+            Self::One(link, _) => link.scripts(),
+            Self::Cluster(cluster) => cluster.scripts(),
+        }
+    }
+
+    /// Where pushes go: our channel, and who listens.
+    pub(crate) fn subscribe(&self, channel: String, listener: Arc<dyn Listener>) {
+        match self {
+            Self::One(link, _) => link.order(Order::Subscribe(channel, listener)),
+            Self::Cluster(cluster) => cluster.subscribe(channel, listener),
+        }
+    }
+
+    /// True when a request that is to wait needs not be kept back any more. In a cluster it is kept
+    /// back on its way, since that may change.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        match self {
+            Self::One(link, _) => link.is_subscribed(),
+            Self::Cluster(_) => true,
+        }
+    }
+
+    pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
+        match self {
+            Self::One(link, _) => link.subscribed(limit).await,
+            Self::Cluster(_) => Ok(()),
+        }
+    }
+
+    /// Whoever waits must ask again: a server cannot push.
+    pub(crate) fn is_mute(&self) -> bool {
+        match self {
+            Self::One(link, _) => link.is_mute(),
+            Self::Cluster(cluster) => cluster.is_mute(),
+        }
+    }
+
+    /// Sends one request.
+    pub(crate) async fn send(&self, keys: &Keys, request: Request) -> Result<Reply> {
+        match self {
+            Self::One(link, _) => link.send(request).await,
+            Self::Cluster(cluster) => {
+                let waits = request.ask().is_some_and(|ask| ask.wait);
+                let need = if waits { Need::Subscription } else { Need::Connection };
+                let command = crate::link::alone(cluster.scripts(), &request, keys);
+                let slot = Cluster::slot(&keys.of(request.name()));
+                let answer = cluster.run(slot, &command, None, request.limit, need).await?;
+                crate::link::answered(&request, answer, keys)
+            }
+        }
+    }
+
+    /// Runs a script's command for a lock, and for others that [go along](Self::together) with it.
+    pub(crate) async fn run(&self, key: &str, command: &Cmd, limit: Duration) -> Result<Value> {
+        match self {
+            Self::One(link, _) => link.run(command, limit).await,
+            Self::Cluster(cluster) => {
+                cluster.run(Cluster::slot(key), command, None, limit, Need::Now).await
+            }
+        }
+    }
+
+    /// The same, with a WAIT on the same connection; both answers.
+    pub(crate) async fn run_replicated(
+        &self,
+        key: &str,
+        command: &Cmd,
+        wait: &Cmd,
+        limit: Duration,
+    ) -> Result<Value> {
+        match self {
+            Self::One(link, _) => link.run_between(None, command, Some(wait), limit).await,
+            Self::Cluster(cluster) => {
+                let slot = Cluster::slot(key);
+                cluster.run(slot, command, Some(wait), limit, Need::Connection).await
+            }
+        }
+    }
+
+    /// How many replicas the server of a key is known to have: those that the sentinels or the
+    /// cluster know, whether they are there or not; of a single server those that are there.
+    pub(crate) async fn replicas(&self, key: &str) -> Result<usize> {
+        match self {
+            Self::One(_, Some(sentinels)) => Ok(sentinels.replicas()),
+            Self::One(link, _) => {
+                let Value::Array(role) = link.command(&redis::cmd("ROLE"), LIMIT).await? else {
+                    return Err(strange("ROLE"));
+                };
+                let Some(Value::Array(replicas)) = role.get(2) else { return Ok(0) };
+                Ok(replicas.len())
+            }
+            Self::Cluster(cluster) => Ok(cluster.replicas(Cluster::slot(key))),
+        }
+    }
+
+    /// Sorts things by what may stand in one call: their numbers, in groups.
+    pub(crate) fn together<'a>(
+        &self,
+        keys: &Keys,
+        names: impl ExactSizeIterator<Item = &'a Name>,
+    ) -> Vec<Vec<usize>> {
+        match self {
+            Self::One(..) => vec![(0..names.len()).collect()],
+            Self::Cluster(_) => {
+                let slots = names.map(|name| Cluster::slot(&keys.of(name)));
+                let mut by_slot: Vec<(u16, usize)> = slots.zip(0..).collect();
+                by_slot.sort_unstable();
+                let groups = by_slot.chunk_by(|one, next| one.0 == next.0);
+                groups.map(|group| group.iter().map(|(_, number)| *number).collect()).collect()
+            }
+        }
+    }
+
+    /// All servers that keep locks.
+    pub(crate) fn all(&self) -> Result<Vec<Link>> {
+        match self {
+            Self::One(link, _) => Ok(vec![link.clone()]),
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Several hosts in one URL, and clients of the servers that are found through them.
+
+use std::fmt;
+
+use leasehold_core::{Result, StoreUrl};
+use redis::{Client, ConnectionAddr};
+
+use crate::address::{Common, Login, OPTIONS, host_and_port, invalid, is_tls, split_db};
+
+/// Makes clients of servers that are found by others: as whom to connect, and how.
+#[derive(Clone)]
+pub(crate) struct Maker {
+    common: Common,
+    login: Login,
+    tls: bool,
+}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Maker").field("tls", &self.tls).finish_non_exhaustive()
+    }
+}
+
+impl Maker {
+    /// The client of one server.
+    pub(crate) fn client(&self, host: &str, port: u16) -> Result<Client> {
+        let host = host.to_owned();
+        let addr = match self.tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        Ok(self.common.address(addr, self.login.clone(), String::new())?.client)
+    }
+
+    pub(crate) fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The same by another way in.
+    pub(crate) fn with_login(&self, user: Option<String>, password: Option<String>) -> Self {
+        let mut maker = self.clone();
+        (maker.common.user, maker.common.password_file) = (None, None);
+        (maker.common.db, maker.login) = (None, Login { user, password, db: None });
+        maker
+    }
+
+    pub(crate) fn without_tls(mut self) -> Self {
+        (self.tls, self.common.certificates) = (false, None);
+        self
+    }
+}
+
+/// What a URL says that names several hosts of one store: `//[user[:password]@]host[:port],...[/rest]`.
+#[derive(Debug)]
+pub(crate) struct Seeds {
+    pub(crate) hosts: Vec<(String, u16)>,
+    /// What stands after the last host.
+    pub(crate) rest: Option<String>,
+    pub(crate) db: Option<String>,
+    pub(crate) maker: Maker,
+    pub(crate) prefix: String,
+    pub(crate) place: String,
+}
+
+impl Seeds {
+    /// Takes what every URL may have; `options` were taken before.
+    pub(crate) fn parse(mut url: StoreUrl, port: u16, options: &[&str]) -> Result<Self> {
+        let common = Common::take(&mut url)?;
+        url.finish(&[OPTIONS, options].concat())?;
+        let (places, rest) = split_db(url.place());
+        let places = places
+            .strip_prefix("//")
+            .ok_or_else(|| invalid(format!("no hosts; write {}://one,two,three", url.scheme())))?;
+        let (login, places) = match places.rsplit_once('@') {
+            Some((login, places)) => (Login::parse(login)?, places),
+            None => (Login::default(), places),
+        };
+        let hosts = places.split(',').map(|text| host_and_port(text, port));
+        Ok(Self {
+            hosts: hosts.collect::<Result<_>>()?,
+            rest: rest.map(str::to_owned),
+            db: common.db.clone(),
+            prefix: common.prefix.clone(),
+            place: url.to_string(),
+            maker: Maker { common, login, tls: is_tls(url.scheme()) },
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Lists of nodes that make no quorum: refused when connecting, with the node and what to do.
+
+use leasehold_conformance::kit::{Proxy, RedisServer, Settings};
+use leasehold_core::{Error, ErrorKind};
+
+use super::{Servers, connect, try_connect};
+use crate::{Test, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_ttl_above_the_longest_of_the_nodes_is_refused),
+    test!(one_server_under_two_addresses_is_refused),
+    test!(one_node_that_cannot_take_part_is_refused_with_what_to_do),
+    test!(one_node_with_other_credentials_is_named_and_they_are_not),
+    test!(an_even_number_of_nodes_is_warned_of),
+    test!(a_majority_that_nobody_answers_for_is_refused_and_a_minority_warned_of),
+];
+
+#[track_caller]
+fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text:?}");
+    }
+}
+
+/// The same nodes, with another in the place of the last one.
+fn with_last(servers: &Servers, other: &str) -> String {
+    let last = servers.0.last().unwrap().address().to_string();
+    servers.url("max-ttl=2s&node-limit=200ms").replace(&last, other)
+}
+
+async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
+    let (_servers, url) = Servers::founded(3).await;
+    let error = connect(&url).await.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["ttl: 3s is more than the 2s", "--max-ttl"]);
+}
+
+async fn one_server_under_two_addresses_is_refused() {
+    let (servers, _) = Servers::founded(3).await;
+    let proxy = Proxy::start(&servers.0[0]).unwrap();
+    for other in [format!("localhost:{}", servers.0[0].port()), proxy.address().to_string()] {
+        let error = try_connect(&with_last(&servers, &other)).await.unwrap_err();
+        let first = servers.0[0].address().to_string();
+        let parts = [&other, "is the same server as", &first, "each listed once"];
+        says(&error, ErrorKind::Invalid, &parts);
+    }
+}
+
+async fn one_node_that_cannot_take_part_is_refused_with_what_to_do() {
+    let (servers, _) = Servers::founded(3).await;
+    let first = &servers.0[0];
+    for (settings, kind, what_to_do) in [
+        (
+            Settings::new().max_memory(1 << 30, "allkeys-lru"),
+            ErrorKind::Refused,
+            "set maxmemory-policy noeviction",
+        ),
+        (Settings::new().replica_of(first), ErrorKind::Refused, "name its master"),
+        (Settings::new().cluster(), ErrorKind::Unsupported, "cluster-enabled"),
+        (Settings::new().sentinel("main", first, 1), ErrorKind::Unsupported, "Sentinel"),
+        (Settings::new().password("s3cret"), ErrorKind::Refused, "the server wants a password"),
+    ] {
+        let server = RedisServer::start(settings).unwrap();
+        let place = server.address().to_string();
+        let error = try_connect(&with_last(&servers, &place)).await.unwrap_err();
+        says(&error, kind, &[&place, what_to_do]);
+    }
+}
+
+async fn one_node_with_other_credentials_is_named_and_they_are_not() {
+    let (servers, _) = Servers::founded(3).await;
+    let locked = RedisServer::start(Settings::new().password("s3cret")).unwrap();
+    let place = locked.address().to_string();
+    for secret in ["default:wr0ng", "nobody:wr0ng"] {
+        let url = with_last(&servers, &format!("{secret}@{place}"));
+        let error = try_connect(&url).await.unwrap_err();
+        says(&error, ErrorKind::Refused, &[&place, "wrong user or password"]);
+        assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error:?}");
+    }
+    // Those of one node are its own.
+    let url = with_last(&servers, &format!("default:s3cret@{place}"));
+    let client = connect(&url).await;
+    client.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap().release().await.unwrap();
+}
+
+async fn an_even_number_of_nodes_is_warned_of() {
+    let (_servers, url) = Servers::founded(4).await;
+    let client = connect(&url).await;
+    let warned = |text: &String| text.contains("4 nodes bear no more failures (1) than 3");
+    assert!(client.warnings().iter().any(warned), "{:?}", client.warnings());
+}
+
+async fn a_majority_that_nobody_answers_for_is_refused_and_a_minority_warned_of() {
+    let (mut servers, url) = Servers::founded(3).await;
+    let place = |servers: &Servers, number: usize| servers.0[number].address().to_string();
+    servers.0[2].kill();
+    let client = connect(&url).await;
+    let silent = format!("{} does not answer", place(&servers, 2));
+    assert!(client.warnings().contains(&silent), "{:?}", client.warnings());
+    servers.0[1].kill();
+    let error = try_connect(&url).await.unwrap_err();
+    let parts = ["1 of 3 nodes answer, 2 must", &place(&servers, 1), &place(&servers, 2)];
+    says(&error, ErrorKind::Unavailable, &parts);
+}

@@ -1,0 +1,182 @@
+//! Three real sentinels: a master that dies, one that comes back, and what can be wrong with them.
+
+use leasehold_conformance::kit::{Certificates, RedisSentinels, RedisServer, Settings, wait};
+use leasehold_conformance::{says, until};
+use leasehold_core::ErrorKind;
+
+use crate::crowd::Crowd;
+use crate::{Test, calls, connect, everything_works, plain, secs, test, try_connect};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_killed_master_is_followed_by_fifty_clients),
+    test!(a_holder_keeps_its_lock_over_a_failover),
+    test!(a_master_that_was_stopped_is_left_before_it_goes_on),
+    test!(sentinels_that_are_away_or_of_another_mind_are_outvoted),
+    test!(what_is_wrong_with_sentinels_is_said),
+    test!(passwords_and_tls_of_servers_and_sentinels),
+];
+
+fn three() -> RedisSentinels {
+    RedisSentinels::start(Settings::new(), Settings::new()).unwrap()
+}
+
+async fn a_killed_master_is_followed_by_fifty_clients() {
+    let mut all = three();
+    let crowd = Crowd::start(&all.url(), 50, &["a".to_owned()]).await;
+    crowd.go_on(200).await;
+    crowd.stay().await;
+    all.servers[0].kill();
+    let new = all.master_after(0).unwrap();
+    crowd.leave();
+    crowd.go_on(200).await;
+    // It believes that it is the master still, until a sentinel tells it.
+    all.servers[0].start_again().unwrap();
+    crowd.go_on(200).await;
+    // Sentinels look at it for eight seconds before they tell it.
+    wait("the old master follows the new one", || {
+        all.servers[0].info("role").is_ok_and(|role| role == "slave")
+    })
+    .unwrap();
+    let seen = crowd.stop().await;
+    println!("sentinel, master killed under 50 clients: {seen:?}");
+    assert_eq!(calls(&all.servers[0]), 0, "the old master was used");
+    assert!(calls(&all.servers[new]) > 0);
+    // What the replica had not heard of is one grant at the most: there is one lock.
+    assert!(seen.overlaps <= 1, "{seen:?}");
+    assert_eq!(seen.fallen, 0, "{seen:?}");
+}
+
+async fn a_holder_keeps_its_lock_over_a_failover() {
+    let mut all = three();
+    let (holder, other) = (connect(&all.url()).await, connect(&all.url()).await);
+    let guard = holder.lock("a").ttl(secs(60)).renew_after(secs(1)).acquire().await.unwrap();
+    let replica = &all.servers[1];
+    until("the replica has it", || async {
+        replica.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer() == Some(1)
+    })
+    .await
+    .unwrap();
+    let waiting = tokio::spawn({
+        let lock = other.lock("a").ttl(secs(60));
+        async move { lock.acquire_within(secs(60)).await }
+    });
+    all.servers[0].kill();
+    let new = all.master_after(0).unwrap();
+    until("the waiter stands in line at the new master", || async {
+        let queue = all.servers[new].admin(&["ZCARD", "leasehold:{a}:q"]);
+        queue.is_ok_and(|queue| queue.integer() == Some(1))
+    })
+    .await
+    .unwrap();
+    until("the holder is there too", || async { holder.lock("a").status().await.is_ok() })
+        .await
+        .unwrap();
+    assert!(guard.is_valid());
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.token() > token);
+    next.release().await.unwrap();
+}
+
+async fn a_master_that_was_stopped_is_left_before_it_goes_on() {
+    let all = three();
+    let client = connect(&all.url()).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let before = calls(&all.servers[0]);
+    all.servers[0].stop().unwrap();
+    let new = all.master_after(0).unwrap();
+    // By a sentinel's word alone: it sends nothing.
+    until("the client has gone there", || async {
+        let channels = all.servers[new].admin(&["PUBSUB", "CHANNELS", "leasehold:c:*"]).unwrap();
+        channels.items().len() == 1
+    })
+    .await
+    .unwrap();
+    // For some seconds it takes itself for the master, and the old connection was never closed.
+    all.servers[0].go_on().unwrap();
+    assert_eq!(all.servers[0].info("role").unwrap(), "master");
+    let guard = client.lock("a").acquire().await.unwrap();
+    assert_eq!(calls(&all.servers[0]), before, "the old master was asked");
+    let held = all.servers[new].admin(&["GETRANGE", "leasehold:{a}", "34", "34"]).unwrap();
+    assert_eq!(held.text(), "H");
+    guard.release().await.unwrap();
+}
+
+async fn sentinels_that_are_away_or_of_another_mind_are_outvoted() {
+    let mut all = three();
+    let stranger = plain();
+    let settings = Settings::new().sentinel(RedisSentinels::NAME, &stranger, 2);
+    let other = RedisServer::start(settings).unwrap();
+    let more = |list: String| format!("redis+sentinel://{}/{}", list, RedisSentinels::NAME);
+    let known = |n: usize| all.sentinels[n].address().to_string();
+    let works = |url: String| async move {
+        connect(&url).await.lock("a").acquire().await.unwrap().release().await.unwrap();
+    };
+    works(more(format!("{},{},{}", other.address(), known(0), known(1)))).await;
+    assert_eq!(stranger.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
+    let split = more(format!("{},{}", other.address(), known(0)));
+    let error = try_connect(&split).await.unwrap_err();
+    says(&error, ErrorKind::Unavailable, &["do not agree", &other.address().to_string()]);
+    all.sentinels[0].kill();
+    works(all.url()).await;
+    all.sentinels[1].stop().unwrap();
+    works(all.url()).await;
+    all.sentinels[2].kill();
+    let error = try_connect(&all.url()).await.unwrap_err();
+    says(&error, ErrorKind::Unavailable, &["no sentinel names the master"]);
+}
+
+async fn what_is_wrong_with_sentinels_is_said() {
+    let all = three();
+    let places = all.place().replace("/main", "");
+    let error = try_connect(&format!("redis+sentinel://{places}/other")).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["\"other\"", "sentinel monitor"]);
+    let error = try_connect(&format!("redis+sentinel://{places}")).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["no master name"]);
+    let server = format!("redis+sentinel://{}/main", all.servers[0].address());
+    says(&try_connect(&server).await.unwrap_err(), ErrorKind::Unsupported, &["no Sentinel"]);
+    let error = try_connect(&format!("{}?admission=strict", all.url())).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["unknown option \"admission\"", "replicas"]);
+    let error = try_connect(&format!("{}?sentinel-tls=maybe", all.url())).await.unwrap_err();
+    says(&error, ErrorKind::Invalid, &["sentinel-tls", "on or off"]);
+}
+
+/// What `docs/redis.md` names for a sentinel's user.
+const WATCHER: &str = "on >w4tch resetchannels &+switch-master -@all +sentinel|master +subscribe \
+    +hello +auth +ping";
+
+async fn passwords_and_tls_of_servers_and_sentinels() {
+    let certificates = Certificates::make().unwrap();
+    let servers = Settings::new().tls(&certificates).tls_between().user("app", crate::RIGHTS);
+    let servers = servers.line("user default off");
+    let sentinels = Settings::new().tls(&certificates).tls_between().user("watcher", WATCHER);
+    let sentinels = sentinels.line("user default off");
+    let all = RedisSentinels::start(servers, sentinels).unwrap();
+    let tls = format!(
+        "tls-ca={}&tls-cert={}&tls-key={}",
+        certificates.authority().display(),
+        certificates.client().display(),
+        certificates.client_key().display()
+    );
+    let file = all.servers[0].data().join("password");
+    std::fs::write(&file, "w4tch\n").unwrap();
+    let url = |login: &str, password: &str| {
+        let place = all.place();
+        format!("rediss+sentinel://{login}@{place}?sentinel-user=watcher&{password}&{tls}")
+    };
+    let right = format!("sentinel-password-file={}", file.display());
+    everything_works(&url("app:s3cret", &right)).await;
+    everything_works(&url("app:s3cret", "sentinel-password=w4tch")).await;
+    for (login, password, word) in [
+        ("app:s3cret", "sentinel-password=wr0ng", "sentinel"),
+        ("app:wr0ng", "sentinel-password=w4tch", "wrong user or password"),
+    ] {
+        let error = try_connect(&url(login, password)).await.unwrap_err();
+        says(&error, ErrorKind::Refused, &["wrong user or password", word]);
+        assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error:?}");
+    }
+    let client = connect(&url("app:s3cret", "sentinel-password=w4tch")).await;
+    let shown = format!("{client:?} {}", client.place());
+    assert!(!shown.contains("w4tch") && !shown.contains("s3cret"), "{shown}");
+}

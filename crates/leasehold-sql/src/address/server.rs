@@ -1,0 +1,126 @@
+//! Where a server is, and as whom to go there, as a URL says it.
+
+use leasehold_core::{Error, Result, StoreUrl};
+
+use super::invalid;
+
+/// Where a server is, and as whom to go there.
+#[derive(Default)]
+pub(super) struct Server {
+    pub(super) host: String,
+    pub(super) port: Option<u16>,
+    pub(super) socket: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: Option<String>,
+    pub(super) tls: Option<String>,
+    pub(super) authority: Option<String>,
+    pub(super) identity: Option<(String, String)>,
+}
+
+impl Server {
+    pub(super) fn take(url: &mut StoreUrl, example: &str) -> Result<Self> {
+        let none = || invalid(format!("no host; write {example}"));
+        // With two providers in a build, as other engines bring them, none is the default.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let socket = url.take("socket");
+        let rest = url.place().strip_prefix("//").ok_or_else(none)?;
+        let (login, rest) = match rest.rsplit_once('@') {
+            Some((login, rest)) => (login, rest),
+            None => ("", rest),
+        };
+        let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, password) = StoreUrl::login(login)?;
+        let database = StoreUrl::decoded(database)?;
+        let (host, port) = StoreUrl::host_and_port(place)?;
+        if host.is_empty() && socket.is_none() {
+            return Err(none());
+        }
+        if database.is_none() {
+            return Err(invalid(format!("no database; write {example}")));
+        }
+        let password = StoreUrl::password(url.take("password-file").as_deref(), password)?;
+        let identity = match (url.take("tls-cert"), url.take("tls-key")) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => {
+                readable(&cert, "tls-cert")?;
+                readable(&key, "tls-key")?;
+                Some((cert, key))
+            }
+            _ => return Err(invalid("tls-cert and tls-key go together; one is missing".into())),
+        };
+        let authority = url.take("tls-ca").or_else(|| url.take("sslrootcert"));
+        if let Some(authority) = &authority {
+            readable(authority, "tls-ca")?;
+        }
+        // As libpq writes it.
+        let tls = match (url.take("tls"), url.take("sslmode").as_deref()) {
+            (None, Some("disable")) => Some("off".to_owned()),
+            (None, Some("allow")) => Some("prefer".to_owned()),
+            (None, Some("verify-full")) => Some("verify".to_owned()),
+            (None, Some(mode)) => Some(mode.to_owned()),
+            (Some(_), Some(_)) => return Err(invalid("tls and sslmode; set one".into())),
+            (tls, None) => tls,
+        };
+        if tls.as_deref() == Some("off") && (authority.is_some() || identity.is_some()) {
+            return Err(invalid("tls=off with certificates; leave one out".into()));
+        }
+        // It would not be looked at, and nobody names one for that.
+        if matches!(tls.as_deref(), Some("prefer" | "require")) && authority.is_some() {
+            return Err(invalid("tls-ca goes with tls=verify-ca or tls=verify".into()));
+        }
+        let user = url.take("user").or(user);
+        Ok(Self { host, port, socket, user, password, database, tls, authority, identity })
+    }
+
+    /// Who has an authority, or an identity of its own, wants to know whom it talks to.
+    pub(super) fn tls(&self) -> &str {
+        match &self.tls {
+            Some(tls) => tls,
+            None if self.authority.is_some() || self.identity.is_some() => "verify",
+            None => "prefer",
+        }
+    }
+}
+
+/// Options of a client with all that the URL says of the server. Each engine has a type of its own
+/// for them, with the same names but for the authority's.
+macro_rules! at {
+    ($server:expr, $options:expr, $authority:ident) => {{
+        let mut options = $options.host(&$server.host);
+        if let Some(socket) = &$server.socket {
+            options = options.socket(socket);
+        }
+        if let Some(user) = &$server.user {
+            options = options.username(user);
+        }
+        if let Some(password) = &$server.password {
+            options = options.password(password);
+        }
+        if let Some(database) = &$server.database {
+            options = options.database(database);
+        }
+        if let Some(authority) = &$server.authority {
+            options = options.$authority(authority);
+        }
+        if let Some((cert, key)) = &$server.identity {
+            options = options.ssl_client_cert(cert).ssl_client_key(key);
+        }
+        options
+    }};
+}
+pub(super) use at;
+
+pub(super) fn wrong_tls(tls: &str) -> Error {
+    invalid(format!("tls={tls:?}; off, prefer, require, verify-ca or verify is allowed"))
+}
+
+fn readable(path: &str, option: &str) -> Result<()> {
+    match std::fs::File::open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let what = format!("{option} {path:?} cannot be read: {error}");
+            Err(invalid(what).with_source(error))
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The `Backend` trait over the tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Renewal,
+    Renewed, Status, Term,
+};
+use leasehold_core::{ClientId, Name, Result, Token};
+use tokio::task::AbortHandle;
+
+use crate::ask;
+use crate::store::{Store, Told};
+use crate::watch::Watch;
+
+/// Bounds of the time that one call may take; within them it is a third of the ttl.
+const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// One client's connections to a database.
+#[derive(Debug)]
+pub struct SqlBackend {
+    store: Arc<Store>,
+    watch: Arc<Watch>,
+    tasks: Vec<AbortHandle>,
+    place: String,
+    capability: Capability,
+}
+
+impl SqlBackend {
+    pub(crate) fn new(watch: Arc<Watch>, tasks: Vec<AbortHandle>, place: String) -> Self {
+        let store = watch.store.clone();
+        let mut capability = Capability::new(store.tables.dialect.engine(), LeaseKind::Ttl);
+        capability.ordered = true;
+        capability.unfair = true;
+        capability.push = true;
+        capability.token_blocks = true;
+        capability.rotate = true;
+        capability.keep = true;
+        capability.list = true;
+        capability.force_release = true;
+        capability.answers_within = Some(LIMITS.1);
+        Self { store, watch, tasks, place, capability }
+    }
+
+    async fn ask(&self, ask: &Ask) -> Result<Answer> {
+        ask::fits(self.capability.engine, ask)?;
+        if ask.wait {
+            self.watch.wanted.notify_one();
+        }
+        let waits = self.watch.waits(ask.attempt);
+        let until = self.store.within(limit(ask.ttl));
+        let (answer, told) = self.store.ask(ask, waits, until).await?;
+        self.tell(&told);
+        self.note(ask, &answer);
+        Ok(answer)
+    }
+
+    /// What follows from an answer for those who look.
+    fn note(&self, ask: &Ask, answer: &Answer) {
+        match answer {
+            Answer::Queued { .. } => self.watch.enter(ask),
+            Answer::Granted(grant) => {
+                self.watch.leave(ask.attempt);
+                if grant.wanted {
+                    self.watch.note_waited_for(ask.attempt);
+                }
+                if ask.tokens > 1 && grant.term == Term::Ttl {
+                    self.watch.hold(ask.ttl);
+                }
+            }
+            Answer::Busy { .. } | Answer::Later { .. } | Answer::Ended => {
+                self.watch.leave(ask.attempt);
+            }
+        }
+    }
+
+    /// Others of this process need nobody to tell them.
+    fn tell(&self, told: &Told) {
+        if self.watch.client().is_some_and(|client| told.contains(&client)) {
+            self.watch.look();
+        }
+    }
+
+    async fn end(&self, end: &End) -> Result<Ended> {
+        ask::time_fits("keep", end.keep.unwrap_or_default())?;
+        if let Some(ask) = &end.then {
+            ask::fits(self.capability.engine, ask)?;
+        }
+        let waited_for = self.watch.end(end.attempt);
+        let until = self.store.within(LIMITS.1);
+        let (ended, told) = self.store.end(end, waited_for, until).await?;
+        if let (Some(ask), Some(answer)) = (&end.then, &ended.then) {
+            self.note(ask, answer);
+        }
+        self.tell(&told);
+        Ok(ended)
+    }
+}
+
+fn limit(ttl: Duration) -> Duration {
+    (ttl / 3).clamp(LIMITS.0, LIMITS.1)
+}
+
+impl Backend for SqlBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn attach(&self, client: ClientId, events: EventSink) {
+        self.watch.attach(client, events);
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move { self.ask(&ask).await })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        Box::pin(async move {
+            let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
+            let longest = leases.iter().map(|lease| lease.ttl).max().unwrap_or_default();
+            let answers = self.store.renew(leases, limit(shortest)).await;
+            self.watch.hold(longest);
+            answers
+        })
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(async move { self.end(&end).await })
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        Box::pin(self.store.status(name, self.store.within(LIMITS.1)))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        Box::pin(self.store.list(prefix, limit, self.store.within(LIMITS.1)))
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let until = self.store.within(LIMITS.1);
+            let (forced, told) = self.store.force(name, token, until).await?;
+            self.tell(&told);
+            Ok(forced)
+        })
+    }
+}
+
+impl Drop for SqlBackend {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}

@@ -1,0 +1,109 @@
+//! Connecting: what is wrong is said at once, and with a next step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use tokio::task::AbortHandle;
+
+use crate::address::Address;
+use crate::backend::SqlBackend;
+use crate::store::Store;
+use crate::watch::Watch;
+
+/// How often rows that nobody needs any more are removed.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// Connects to the database that a URL names, and makes the tables if they are not there.
+///
+/// | URL | database |
+/// |---|---|
+/// | `postgres://[user[:password]@]host[:port]/database` (or `postgresql:`) | PostgreSQL 12 or newer |
+/// | `mysql://[user[:password]@]host[:port]/database` (or `mariadb:`) | MySQL 8.0, MariaDB 10.6, or newer |
+/// | `sqlite:/path/to/file` | a SQLite file on this machine |
+///
+/// Options, with their defaults: see the repository's `docs/sql.md`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when the
+/// database cannot be reached; [`ErrorKind::Refused`] for credentials, rights, replicas, and tables
+/// that are missing and may not be made; [`ErrorKind::Foreign`] for tables of another version.
+pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
+    let address = Address::parse(url)?;
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: connect inside one"));
+    }
+    let store = Arc::new(Store::new(&address, Clock::system()));
+    store.prepare().await?;
+    let watch = Arc::new(Watch::new(store.clone()));
+    let mut tasks = vec![
+        tokio::spawn(watch.clone().run()).abort_handle(),
+        tokio::spawn(sweep(store)).abort_handle(),
+    ];
+    tasks.extend(listening(&watch, &address));
+    Ok(SqlBackend::new(watch, tasks, address.place))
+}
+
+/// Has the server tell those who wait, where it can and is wished to.
+#[cfg(feature = "postgres")]
+fn listening(watch: &Arc<Watch>, address: &Address) -> Option<AbortHandle> {
+    use crate::address::{Listen, Target};
+    #[allow(irrefutable_let_patterns, reason = "there may be one engine only")]
+    let Target::Postgres(options) = &address.target else { return None };
+    let options = match &address.listen {
+        Listen::Off => return None,
+        Listen::Here => (**options).clone(),
+        Listen::At(host, port) => (**options).clone().host(host).port(*port),
+    };
+    Some(tokio::spawn(crate::listen::run(watch.clone(), options)).abort_handle())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn listening(_: &Arc<Watch>, _: &Address) -> Option<AbortHandle> {
+    None
+}
+
+/// Removes what nobody needs any more, now and then.
+async fn sweep(store: Arc<Store>) {
+    // Many may have started together.
+    let first = store.stamp().unsigned_abs() % SWEEP.as_secs();
+    store.clock.sleep(Duration::from_secs(first)).await;
+    loop {
+        if let Err(error) = store.sweep().await {
+            tracing::debug!(%error, "old rows were not removed");
+        }
+        store.clock.sleep(SWEEP).await;
+    }
+}
+
+/// The statements that make the tables which a URL names, in order; nothing is connected to.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that is not understood.
+pub fn statements(url: StoreUrl) -> Result<Vec<String>> {
+    Ok(Address::parse(url)?.tables.create())
+}
+
+/// Makes the tables that are missing; it may be done again at any time.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn init(url: StoreUrl) -> Result<()> {
+    let store = Store::new(&Address::parse(url)?, Clock::system());
+    store.make(store.within(Duration::from_secs(30))).await
+}
+
+/// Removes the rows of the free locks whose names start with `names`, and says how many. They
+/// would go by themselves one to two hours after their last use, while some client is connected.
+///
+/// A row holds the tokens that have been given; without it only the database's clock keeps the next
+/// above them. For names that are never used again.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
+    let store = Store::new(&Address::parse(url)?, Clock::system());
+    store.prepare().await?;
+    store.forget(names).await
+}

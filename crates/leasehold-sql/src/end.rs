@@ -1,0 +1,104 @@
+//! Ending an attempt: one statement for a lease that nobody waits for, a step of the record else.
+
+use leasehold_core::backend::{Answer, End, Ended, Forced, Verdict};
+use leasehold_core::proto::handoff;
+use leasehold_core::{Deadline, Error, ErrorKind, Name, Result, Token};
+
+use crate::ask::{answered, question};
+use crate::pool::Lane;
+use crate::record::{Record, Tag};
+use crate::store::{Done, Store, Told};
+use crate::tables::Tables;
+
+impl Store {
+    /// Ends an attempt, and asks anew for another if that is wished; what came of it, and whom it
+    /// concerns besides. Where others are known to wait, one statement will not do.
+    pub(crate) async fn end(
+        &self,
+        end: &End,
+        waited_for: bool,
+        until: Deadline,
+    ) -> Result<(Ended, Told)> {
+        if end.then.as_ref().is_some_and(|ask| ask.name != end.name) {
+            let message = "a lock can be exchanged for itself only";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut open = false;
+        if !waited_for && self.let_go(end, until, &mut open).await? {
+            return Ok((Ended { verdict: Verdict::Released, then: None }, Told::new()));
+        }
+        let End { attempt, base, last, suspect, keep, .. } = *end;
+        let ending = handoff::End { attempt, base, last, suspect, keep };
+        let mut attempts = vec![attempt];
+        attempts.extend(end.then.as_ref().map(|ask| ask.attempt));
+        let act =
+            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
+                let now = before.now;
+                match &end.then {
+                    Some(ask) => {
+                        let next = question(ask, now.unix_us());
+                        let (verdict, answer) = machine.rotate(now, &ending, &next, reach);
+                        (verdict, Some(answer))
+                    }
+                    None => (machine.release(now, &ending, reach), None),
+                }
+            };
+        let Done { answer: (verdict, then), record, told } =
+            self.step(&end.name, &attempts, until, None, open, act).await?;
+        let verdict = match verdict {
+            handoff::Verdict::Released => Verdict::Released,
+            handoff::Verdict::Lost => Verdict::Lost,
+            handoff::Verdict::Gone => Verdict::Gone,
+            handoff::Verdict::Unknown => Verdict::Unknown,
+        };
+        let then: Option<Answer> = match (then, &end.then) {
+            (Some(answer), Some(ask)) => Some(answered(answer, ask, &record)?),
+            _ => None,
+        };
+        Ok((Ended { verdict, then }, told))
+    }
+
+    /// Frees a living lease that nobody waits for; false when it is not so simple, or when it was
+    /// done by a request that is `open`.
+    async fn let_go(&self, end: &End, until: Deadline, open: &mut bool) -> Result<bool> {
+        let (Some(base), false, None, None) = (end.base, end.suspect, end.keep, &end.then) else {
+            return Ok(false);
+        };
+        let Tables { dialect, locks, .. } = &self.tables;
+        let clock = dialect.now();
+        let name = dialect.bytes(end.name.as_str().as_bytes());
+        let attempt = dialect.bytes(&end.attempt.to_bytes());
+        let top = match end.last {
+            Some(last) => last.get().max(base.get()).to_string(),
+            None => "top".to_owned(),
+        };
+        let (stamp, base) = (self.stamp(), base.get());
+        let packet = dialect.plain(&[format!(
+            "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
+             WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
+             AND until_us > {clock} AND line = 0"
+        )]);
+        let replies = self.run_open(Lane::Usual, &packet, until, open).await?;
+        Ok(replies.first().is_some_and(|reply| reply.affected == 1))
+    }
+
+    /// Ends the lease that a token belongs to, if it is the current one.
+    pub(crate) async fn force(
+        &self,
+        name: &Name,
+        token: Token,
+        until: Deadline,
+    ) -> Result<(Forced, Told)> {
+        let act =
+            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
+                machine.force_release(before.now, token, reach)
+            };
+        let Done { answer, told, .. } = self.step(name, &[], until, None, false, act).await?;
+        let forced = match answer {
+            handoff::Forced::Ended => Forced::Ended,
+            handoff::Forced::NotHeld => Forced::NotHeld,
+            handoff::Forced::Other(token) => Forced::Other(token),
+        };
+        Ok((forced, told))
+    }
+}

@@ -1,0 +1,113 @@
+//! SQLite: the file and its directory, the file system, the journal.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use leasehold_core::doctor::Examined;
+use leasehold_core::{ErrorKind, Result, filesystem};
+use nix::sys::statfs::statfs;
+use nix::unistd::{AccessFlags, access};
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::patient::Patient;
+use super::tables;
+use crate::address::{Address, Target};
+use crate::connection::Value;
+
+/// Looks at the file, which need not be there yet and is not made.
+pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -> Result<Examined> {
+    let mut examined = Examined::at(&address.place);
+    let file = options.get_filename();
+    let directory = match file.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
+    look_at_directory(&mut examined, directory);
+    if !file.exists() {
+        examined.note(
+            "absent",
+            "the file is not there yet",
+            "the first client makes it; until then there is little to look at",
+            "",
+        );
+        return Ok(examined);
+    }
+    look_at_file(&mut examined, file);
+    let target = Target::Sqlite(Box::new(options.clone().create_if_missing(false)));
+    match Patient::reach(&target, address).await {
+        Ok(mut patient) => {
+            look_at_journal(&mut patient).await;
+            tables::look(&mut patient, address).await;
+            examined.join(patient.examined);
+        }
+        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+        Err(error) => examined.refused(&error),
+    }
+    Ok(examined)
+}
+
+fn look_at_directory(examined: &mut Examined, directory: &Path) {
+    match statfs(directory) {
+        Ok(found) => {
+            // The type is signed on some systems; its 32 bits are what counts.
+            if let Some(kind) = filesystem::refused(found.filesystem_type().0 as u32) {
+                examined.problem(
+                    "network-file-system",
+                    format!("it is on a file system of type {kind}"),
+                    "SQLite's locks do not hold there: two write at once, and the file is damaged",
+                    "choose a file on a local disk, or a server as store",
+                );
+            }
+        }
+        Err(error) => examined.unseen("the type of the file system", error.to_string()),
+    }
+    if access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+        examined.problem(
+            "not-writable",
+            format!("this user may not write in {}", directory.display()),
+            "SQLite makes its journal beside the file for every change",
+            "give this user write access to the directory",
+        );
+    }
+}
+
+fn look_at_file(examined: &mut Examined, file: &Path) {
+    if access(file, AccessFlags::R_OK | AccessFlags::W_OK).is_err() {
+        examined.problem(
+            "not-writable",
+            "this user may not read and write the file",
+            "a lock is a row in it",
+            "give this user the right",
+        );
+    }
+    match fs::metadata(file) {
+        Ok(meta) if meta.mode() & 0o007 != 0 => examined.warning(
+            "mode",
+            format!("everybody has rights on it (mode {:04o})", meta.mode() & 0o7777),
+            "whoever can write it can end leases, and whoever can read sees who holds what",
+            format!("chmod o-rwx {}", file.display()),
+        ),
+        Ok(_) => {}
+        Err(error) => examined.unseen("the file's mode", error.to_string()),
+    }
+}
+
+async fn look_at_journal(patient: &mut Patient) {
+    let asked = patient.run("PRAGMA journal_mode").await;
+    let mode = match asked {
+        Ok(replies) => replies.into_iter().find_map(|reply| reply.rows.into_iter().next()),
+        Err(fault) => return patient.examined.unseen("the journal mode", fault.error.message()),
+    };
+    let Some(Value::Bytes(mode)) = mode.and_then(|row| row.into_iter().next()) else { return };
+    let mode = String::from_utf8_lossy(&mode).to_lowercase();
+    match mode.as_str() {
+        "off" | "memory" => patient.examined.problem(
+            "journal",
+            format!("the journal mode is {mode}"),
+            "a process that is killed while it writes damages the file, and all locks with it",
+            "PRAGMA journal_mode = WAL",
+        ),
+        _ => {}
+    }
+}

@@ -1,0 +1,28 @@
+//! The SQL engines of Leasehold: a lease table in PostgreSQL, MySQL, MariaDB or SQLite, and helpers for locking rows.
+//!
+//! What is promised, how it is set up and what it costs stands in the repository's `docs/sql.md`.
+
+mod address;
+mod ask;
+mod backend;
+mod connect;
+mod connection;
+mod dialect;
+mod end;
+mod error;
+mod examine;
+#[cfg(feature = "postgres")]
+mod listen;
+mod pool;
+mod record;
+mod renew;
+pub mod rows;
+mod status;
+mod store;
+mod tables;
+mod upkeep;
+mod watch;
+
+pub use backend::SqlBackend;
+pub use connect::{connect, forget, init, statements};
+pub use examine::examine;

@@ -1,0 +1,51 @@
+//! Columns and their new values.
+
+use leasehold_core::Result;
+use sqlx::{Encode, Type};
+
+use super::engine::Engine;
+use super::name::Identifier;
+use super::statement::Statement;
+
+/// What an optimistic write puts into a row, beside the next version.
+pub struct Change<'q, E: Engine> {
+    columns: Vec<Assignment<'q, E>>,
+}
+
+/// Writes `"column" = value, ` behind a statement.
+type Assignment<'q, E> = Box<dyn FnOnce(Statement<'q, E>) -> Result<Statement<'q, E>> + Send + 'q>;
+
+impl<'q, E: Engine> Change<'q, E> {
+    /// Nothing but the version.
+    pub fn new() -> Self {
+        Self { columns: Vec::new() }
+    }
+
+    /// And this column. A name that is none is an error of the write.
+    pub fn set<T>(mut self, column: &str, value: T) -> Self
+    where
+        T: Encode<'q, E> + Type<E> + Send + 'q,
+    {
+        let column = Identifier::column("column", column);
+        self.columns.push(Box::new(move |statement| {
+            Ok(statement.name(&column?).words(" = ").value(value).words(", "))
+        }));
+        self
+    }
+
+    pub(super) fn write(self, statement: Statement<'q, E>) -> Result<Statement<'q, E>> {
+        self.columns.into_iter().try_fold(statement, |statement, column| column(statement))
+    }
+}
+
+impl<E: Engine> Default for Change<'_, E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: Engine> std::fmt::Debug for Change<'_, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Change").field("columns", &self.columns.len()).finish()
+    }
+}

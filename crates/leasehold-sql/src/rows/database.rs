@@ -1,0 +1,98 @@
+//! A database by its URL, for programs that learn which one it is when they run.
+
+use std::time::Duration;
+
+use leasehold_core::{Result, StoreUrl};
+use sqlx::Pool;
+use sqlx::pool::PoolOptions;
+
+use super::engine::Engine;
+use crate::address::{Address, Target};
+
+/// How long a connection is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Options of stores that would have no effect here.
+const TABLES: [&str; 4] = ["create", "listen", "prefix", "schema"];
+
+/// One of the databases, as connections that are made when they are used.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Database {
+    /// PostgreSQL.
+    #[cfg(feature = "postgres")]
+    Postgres(Pool<sqlx::Postgres>),
+    /// MySQL or MariaDB.
+    #[cfg(feature = "mysql")]
+    MySql(Pool<sqlx::MySql>),
+    /// SQLite.
+    #[cfg(feature = "sqlite")]
+    Sqlite(Pool<sqlx::Sqlite>),
+}
+
+/// What is to be done with a database, whichever it is.
+pub trait Visit {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<E: Engine>(self, pool: Pool<E>) -> Self::Output;
+}
+
+impl Database {
+    /// The database of a URL, with the options that URLs of stores have for the connection
+    /// (`docs/sql.md`), and none of those for its tables, inside a tokio runtime. Nothing is connected to yet, and no file is made.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that is not understood.
+    pub fn open(url: &str) -> Result<Self> {
+        let url = StoreUrl::parse(url)?;
+        let mut given = url.clone();
+        if let Some(option) = TABLES.iter().find(|option| given.take(option).is_some()) {
+            let problem = format!("{option} is for the tables of a store, and there is none here");
+            return Err(StoreUrl::invalid(problem));
+        }
+        let address = Address::parse(url)?;
+        Ok(match address.target {
+            #[cfg(feature = "postgres")]
+            Target::Postgres(connect) => {
+                Self::Postgres(options(address.pool).connect_lazy_with(*connect))
+            }
+            #[cfg(feature = "mysql")]
+            Target::MySql(connect) => {
+                let options = options::<sqlx::MySql>(address.pool);
+                let options = options.after_connect(|connection, _| {
+                    Box::pin(async move {
+                        let session = crate::address::MYSQL_SESSION;
+                        sqlx::Executor::execute(connection, session).await.map(drop)
+                    })
+                });
+                Self::MySql(options.connect_lazy_with(*connect))
+            }
+            #[cfg(feature = "sqlite")]
+            Target::Sqlite(connect) => {
+                // It is the program's own, and holds more than leases.
+                let connect = connect.create_if_missing(false);
+                let connect = connect.synchronous(sqlx::sqlite::SqliteSynchronous::Full);
+                Self::Sqlite(options(address.pool).connect_lazy_with(connect))
+            }
+        })
+    }
+
+    /// Has something done with it.
+    pub fn visit<V: Visit>(self, visitor: V) -> V::Output {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(pool) => visitor.visit(pool),
+            #[cfg(feature = "mysql")]
+            Self::MySql(pool) => visitor.visit(pool),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(pool) => visitor.visit(pool),
+        }
+    }
+}
+
+fn options<E: Engine>(most: usize) -> PoolOptions<E> {
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    PoolOptions::new().max_connections(most).acquire_timeout(PATIENCE)
+}

@@ -1,0 +1,234 @@
+//! What the databases say in different words.
+
+use std::fmt::Debug;
+
+use leasehold_core::Result;
+use sqlx::{Arguments, Database, Row};
+
+use super::failure::failure;
+
+/// PostgreSQL, MySQL (and MariaDB) or SQLite; nobody else can implement it.
+pub trait Engine: Dialect {}
+
+/// The parts of it that a program does not need.
+pub trait Dialect: Database + Debug {
+    /// What a name is put between.
+    const QUOTE: char;
+    /// One transaction writes at a time, so that there are no locks of rows, and a transaction that
+    /// has read cannot write once another has.
+    const ONE_WRITER: bool;
+    /// With one writer: makes this transaction the one, and changes nothing.
+    const TAKE_TURN: &'static str = "";
+    /// Whether `UPDATE` and `INSERT` take `RETURNING`.
+    const RETURNING: bool;
+    /// The end of an `INSERT` into a fence table whose row is there already.
+    const OR_RAISE: &'static str;
+    /// What a resource is in a fence table: equal only when all bytes are.
+    const RESOURCE: &'static str;
+    /// What the id of a row is that is saved once: equal only when all bytes are.
+    const ID: &'static str = "TEXT";
+    /// Any bytes.
+    const BYTES: &'static str;
+    /// The end of an `INSERT` that leaves rows as they are whose id is there.
+    const OR_KEEP: &'static str = " ON CONFLICT (id) DO NOTHING";
+    /// Whether a value can be an array.
+    const ARRAYS: bool = false;
+    /// What stands after the columns of a table: an engine with transactions, where there are others.
+    const TABLE_OPTIONS: &'static str = "";
+    /// A column that numbers the rows, and never gives a number twice.
+    const SERIAL: &'static str;
+    /// An index is named among the columns of its table: there is no `CREATE INDEX IF NOT EXISTS`.
+    const INDEX_INSIDE: bool = false;
+    /// The database's clock: microseconds since the Unix epoch, the same throughout a statement.
+    const NOW_US: &'static str;
+    /// Asks how long a statement waits for a lock, in units of [`PATIENCE_MS`](Self::PATIENCE_MS).
+    const PATIENCE: &'static str;
+    /// See [`PATIENCE`](Self::PATIENCE).
+    const PATIENCE_MS: u64;
+
+    /// The statement that sets it.
+    fn set_patience(units: i64) -> String;
+
+    /// Runs a statement; how many rows it matched.
+    fn run<'c, 'q>(
+        connection: &'c mut Self::Connection,
+        sql: String,
+        arguments: Self::Arguments<'q>,
+        persistent: bool,
+    ) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Runs a statement; its rows.
+    fn rows<'c, 'q>(
+        connection: &'c mut Self::Connection,
+        sql: String,
+        arguments: Self::Arguments<'q>,
+        persistent: bool,
+    ) -> impl Future<Output = Result<Vec<Self::Row>>> + Send;
+
+    /// Adds an integer to the values of a statement.
+    fn add(arguments: &mut Self::Arguments<'_>, value: i64) -> Result<()>;
+
+    /// Adds a text.
+    fn add_text<'q>(arguments: &mut Self::Arguments<'q>, value: &'q str) -> Result<()>;
+
+    /// Adds bytes.
+    fn add_bytes<'q>(arguments: &mut Self::Arguments<'q>, value: &'q [u8]) -> Result<()>;
+
+    /// Adds an array of texts, where there are [`ARRAYS`](Self::ARRAYS).
+    fn add_texts(_: &mut Self::Arguments<'_>, _: Vec<&str>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Adds an array of bytes, where there are [`ARRAYS`](Self::ARRAYS).
+    fn add_all_bytes(_: &mut Self::Arguments<'_>, _: Vec<&[u8]>) -> Result<()> {
+        Ok(())
+    }
+
+    /// An integer of a row, by the position of its column.
+    fn integer(row: &Self::Row, column: usize) -> Result<Option<i64>>;
+
+    /// A text of a row, or bytes that are one, by the position of its column.
+    fn text(row: &Self::Row, column: usize) -> Result<String>;
+}
+
+/// What is written alike for all of them, and checked by the compiler for each.
+macro_rules! talk {
+    () => {
+        async fn run<'c, 'q>(
+            connection: &'c mut Self::Connection,
+            sql: String,
+            arguments: Self::Arguments<'q>,
+            persistent: bool,
+        ) -> Result<u64> {
+            let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
+            Ok(query.execute(connection).await.map_err(failure)?.rows_affected())
+        }
+
+        async fn rows<'c, 'q>(
+            connection: &'c mut Self::Connection,
+            sql: String,
+            arguments: Self::Arguments<'q>,
+            persistent: bool,
+        ) -> Result<Vec<Self::Row>> {
+            let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
+            query.fetch_all(connection).await.map_err(failure)
+        }
+
+        fn add(arguments: &mut Self::Arguments<'_>, value: i64) -> Result<()> {
+            Arguments::add(arguments, value).map_err(sqlx::Error::Encode).map_err(failure)
+        }
+
+        fn add_text<'q>(arguments: &mut Self::Arguments<'q>, value: &'q str) -> Result<()> {
+            Arguments::add(arguments, value).map_err(sqlx::Error::Encode).map_err(failure)
+        }
+
+        fn add_bytes<'q>(arguments: &mut Self::Arguments<'q>, value: &'q [u8]) -> Result<()> {
+            Arguments::add(arguments, value).map_err(sqlx::Error::Encode).map_err(failure)
+        }
+
+        fn integer(row: &Self::Row, column: usize) -> Result<Option<i64>> {
+            row.try_get(column).map_err(failure)
+        }
+
+        fn text(row: &Self::Row, column: usize) -> Result<String> {
+            let bytes: Vec<u8> = row.try_get_unchecked(column).map_err(failure)?;
+            let decode = |error| failure(sqlx::Error::Decode(Box::new(error)));
+            String::from_utf8(bytes).map_err(decode)
+        }
+    };
+}
+
+#[cfg(feature = "postgres")]
+impl Engine for sqlx::Postgres {}
+
+#[cfg(feature = "postgres")]
+impl Dialect for sqlx::Postgres {
+    const QUOTE: char = '"';
+    const ONE_WRITER: bool = false;
+    const RETURNING: bool = true;
+    const OR_RAISE: &'static str = OR_RAISE;
+    const RESOURCE: &'static str = "TEXT";
+    const SERIAL: &'static str = "BIGSERIAL PRIMARY KEY";
+    const NOW_US: &'static str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
+    const BYTES: &'static str = "BYTEA";
+    const ARRAYS: bool = true;
+    // Shown with a unit, as an interval is.
+    const PATIENCE: &'static str =
+        "SELECT (EXTRACT(EPOCH FROM current_setting('lock_timeout')::interval) * 1000)::bigint";
+    const PATIENCE_MS: u64 = 1;
+
+    fn set_patience(units: i64) -> String {
+        format!("SELECT set_config('lock_timeout', '{units}', true)")
+    }
+
+    fn add_texts(arguments: &mut Self::Arguments<'_>, values: Vec<&str>) -> Result<()> {
+        Arguments::add(arguments, values).map_err(sqlx::Error::Encode).map_err(failure)
+    }
+
+    fn add_all_bytes(arguments: &mut Self::Arguments<'_>, values: Vec<&[u8]>) -> Result<()> {
+        Arguments::add(arguments, values).map_err(sqlx::Error::Encode).map_err(failure)
+    }
+
+    talk!();
+}
+
+#[cfg(feature = "mysql")]
+impl Engine for sqlx::MySql {}
+
+#[cfg(feature = "mysql")]
+impl Dialect for sqlx::MySql {
+    const QUOTE: char = '`';
+    const ONE_WRITER: bool = false;
+    const RETURNING: bool = false;
+    const OR_RAISE: &'static str =
+        " ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))";
+    // A text would be compared without its case and the blanks at its end.
+    const RESOURCE: &'static str = "VARBINARY(2048)";
+    const SERIAL: &'static str = "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY";
+    const INDEX_INSIDE: bool = true;
+    const NOW_US: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+    const ID: &'static str = "VARBINARY(512)";
+    const BYTES: &'static str = "LONGBLOB";
+    // `INSERT IGNORE` would also cut what is too long.
+    const OR_KEEP: &'static str = " ON DUPLICATE KEY UPDATE id = id";
+    const TABLE_OPTIONS: &'static str = " ENGINE = InnoDB";
+    const PATIENCE: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)";
+    const PATIENCE_MS: u64 = 1000;
+
+    fn set_patience(units: i64) -> String {
+        format!("SET innodb_lock_wait_timeout = {units}")
+    }
+
+    talk!();
+}
+
+#[cfg(feature = "sqlite")]
+impl Engine for sqlx::Sqlite {}
+
+#[cfg(feature = "sqlite")]
+impl Dialect for sqlx::Sqlite {
+    // In double quotes, a column that does not exist would be taken for a text.
+    const QUOTE: char = '`';
+    const ONE_WRITER: bool = true;
+    // No other statement without a table does: it begins to write, and frees a page at most, in a
+    // file that was made for that (`auto_vacuum`).
+    const TAKE_TURN: &'static str = "PRAGMA incremental_vacuum(1)";
+    const RETURNING: bool = true;
+    const OR_RAISE: &'static str = OR_RAISE;
+    const RESOURCE: &'static str = "TEXT";
+    const SERIAL: &'static str = "INTEGER PRIMARY KEY AUTOINCREMENT";
+    const NOW_US: &'static str = "(CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000)";
+    const BYTES: &'static str = "BLOB";
+    const PATIENCE: &'static str = "PRAGMA busy_timeout";
+    const PATIENCE_MS: u64 = 1;
+
+    fn set_patience(units: i64) -> String {
+        format!("PRAGMA busy_timeout = {units}")
+    }
+
+    talk!();
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+const OR_RAISE: &str = " ON CONFLICT (resource) DO UPDATE SET token = \
+    CASE WHEN kept.token > excluded.token THEN kept.token ELSE excluded.token END";

@@ -1,0 +1,249 @@
+//! Checks of fencing tokens in a program's own transaction.
+
+use std::fmt::Display;
+
+use leasehold_core::{Error, ErrorKind, Fenced, Result, Stale, Token};
+use sqlx::{Encode, Transaction, Type};
+
+use super::engine::Engine;
+use super::name::Identifier;
+use super::statement::Statement;
+
+/// Refuses tokens smaller than the largest that a row has seen, which is kept in a column of it.
+///
+/// ```no_run
+/// # use leasehold_core::{Error, Token}; use leasehold_sql::rows::{RowFence, failure};
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool, token: Token) -> Result<(), Error> {
+/// // ALTER TABLE orders ADD COLUMN fence BIGINT NOT NULL DEFAULT 0
+/// let fence = RowFence::new("orders", "id", "fence")?;
+///
+/// let mut tx = pool.begin().await.map_err(failure)?;
+/// fence.check(&mut tx, 555_i64, token).await?.into_result()?; // `Stale`: a later holder was here
+/// let paid = sqlx::query("UPDATE orders SET state = 'paid' WHERE id = 555");
+/// paid.execute(&mut *tx).await.map_err(failure)?;
+/// tx.commit().await.map_err(failure)?;
+/// # Ok(()) }
+/// ```
+///
+/// The check locks the row until the transaction ends, so that check and writes are one step, in
+/// whatever tables they are. It comes first in the transaction: what was read before it may be
+/// older than the last holder's write.
+///
+/// Two statements on MySQL and MariaDB, else one.
+#[derive(Clone, Debug)]
+pub struct RowFence {
+    table: Identifier,
+    key: Identifier,
+    fence: Identifier,
+    persistent: bool,
+}
+
+impl RowFence {
+    /// Rows of `table` whose column `key` is unique; their column `fence` is a `BIGINT`, and `NULL`
+    /// or 0 when no token has been seen.
+    ///
+    /// Names are written as the database keeps them: PostgreSQL has those that were created
+    /// without quotes in lower case.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what is no name.
+    pub fn new(table: &str, key: &str, fence: &str) -> Result<Self> {
+        Ok(Self {
+            table: Identifier::table(table)?,
+            key: Identifier::column("key", key)?,
+            fence: Identifier::column("fence", fence)?,
+            persistent: true,
+        })
+    }
+
+    /// Whether the statements stay prepared on the connection. Default: true. False behind a
+    /// pooler in transaction mode that does not know prepared statements, such as pgbouncer
+    /// before 1.21; each statement then costs a round trip more.
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Lets `token` pass unless the row with this key has seen a larger one, and keeps it there.
+    /// After [`Fenced::Stale`] the transaction has to be rolled back.
+    ///
+    /// # Errors
+    /// As [`failure`](super::failure()), and [`ErrorKind::Foreign`] when there is no such row, or
+    /// what is in the column is no token. The transaction has to be rolled back.
+    pub fn check<'q, E: Engine, K>(
+        &self,
+        transaction: &mut Transaction<'_, E>,
+        key: K,
+        token: Token,
+    ) -> impl Future<Output = Result<Fenced>> + Send
+    where
+        K: Encode<'q, E> + Type<E> + Display + Clone + Send + 'q,
+    {
+        async move {
+            let resource = format!("{} {key}", self.table);
+            let raise =
+                Statement::<E>::new("UPDATE ").name(&self.table).words(" SET ").name(&self.fence);
+            let raise =
+                raise.words(" = CASE WHEN ").name(&self.fence).words(" > ").integer(value(token));
+            let raise =
+                raise.words(" THEN ").name(&self.fence).words(" ELSE ").integer(value(token));
+            let raise = raise.words(" END WHERE ").name(&self.key).words(" = ").value(key.clone());
+            let read = || {
+                let read = Statement::<E>::new("SELECT ").name(&self.fence).words(" FROM ");
+                read.name(&self.table).words(" WHERE ").name(&self.key).words(" = ").value(key)
+            };
+            let kept = raised(transaction, raise, &self.fence, read, self.persistent).await;
+            answer::<E>(kept, resource, &self.fence, token)
+                .map_err(|error| error.during("fence", None))
+        }
+    }
+}
+
+/// Refuses tokens smaller than the largest that has been seen for a resource, in a table of its
+/// own: for rows that have no column for it, or for what is not a row at all.
+///
+/// ```no_run
+/// # use leasehold_core::{Error, Token}; use leasehold_sql::rows::{FenceTable, failure};
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool, token: Token) -> Result<(), Error> {
+/// let fence = FenceTable::new("leasehold_fences")?;
+/// fence.create(&pool).await?; // once; does nothing when it is there
+///
+/// let mut tx = pool.begin().await.map_err(failure)?;
+/// fence.check(&mut tx, "orders/555", token).await?.into_result()?;
+/// // ... the writes that this protects
+/// tx.commit().await.map_err(failure)?;
+/// # Ok(()) }
+/// ```
+///
+/// Everything else is as with [`RowFence`]. A resource stays in the table until the program deletes
+/// it, which forgets its token.
+#[derive(Clone, Debug)]
+pub struct FenceTable {
+    table: Identifier,
+    token: Identifier,
+    persistent: bool,
+}
+
+/// In bytes; indexes of the databases take no more.
+const LONGEST_RESOURCE: usize = 2048;
+
+impl FenceTable {
+    /// A table with the columns `resource` (text, the primary key) and `token` (`BIGINT`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what is no name.
+    pub fn new(table: &str) -> Result<Self> {
+        let token = Identifier::column("token", "token")?;
+        Ok(Self { table: Identifier::table(table)?, token, persistent: true })
+    }
+
+    /// As [`RowFence::persistent`].
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Makes the table unless it is there.
+    ///
+    /// # Errors
+    /// As [`failure`](super::failure()).
+    pub fn create<E: Engine>(
+        &self,
+        pool: &sqlx::Pool<E>,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            let mut connection = pool.acquire().await.map_err(super::failure)?;
+            let create = Statement::<E>::new("CREATE TABLE IF NOT EXISTS ").name(&self.table);
+            let create = create.words(" (resource ").words(E::RESOURCE);
+            let create = create.words(" NOT NULL PRIMARY KEY, token BIGINT NOT NULL)");
+            let create = create.words(E::TABLE_OPTIONS);
+            create
+                .run(&mut connection, false)
+                .await
+                .map_err(|error| error.during("create", None))?;
+            Ok(())
+        }
+    }
+
+    /// Lets `token` pass unless a larger one has been seen for `resource` (1 to 2048 bytes of text
+    /// without NUL), and keeps it. After [`Fenced::Stale`] the transaction has to be rolled back.
+    ///
+    /// # Errors
+    /// As [`RowFence::check`].
+    pub fn check<E: Engine>(
+        &self,
+        transaction: &mut Transaction<'_, E>,
+        resource: &str,
+        token: Token,
+    ) -> impl Future<Output = Result<Fenced>> + Send {
+        async move {
+            if resource.is_empty() || resource.len() > LONGEST_RESOURCE || resource.contains('\0') {
+                let problem = "resource: 1 to 2048 bytes without NUL are allowed";
+                return Err(Error::new(ErrorKind::Invalid, problem).during("fence", None));
+            }
+            // Only PostgreSQL and SQLite know `AS`, and only they need to tell old from new by it.
+            let alias = if E::RETURNING { " AS kept" } else { "" };
+            let raise = Statement::<E>::new("INSERT INTO ").name(&self.table).words(alias);
+            let raise = raise.words(" (resource, token) VALUES (").text(resource).words(", ");
+            let raise = raise.integer(value(token)).words(")").words(E::OR_RAISE);
+            let read = || {
+                let read = Statement::<E>::new("SELECT token FROM ").name(&self.table);
+                read.words(" WHERE resource = ").text(resource)
+            };
+            let kept = raised(transaction, raise, &self.token, read, self.persistent).await;
+            answer::<E>(kept, resource.to_owned(), &self.token, token)
+                .map_err(|error| error.during("fence", None))
+        }
+    }
+}
+
+/// Raises what is kept to the token, if it is smaller, and reads it.
+async fn raised<'q, E: Engine>(
+    transaction: &mut Transaction<'_, E>,
+    raise: Statement<'q, E>,
+    column: &Identifier,
+    read: impl FnOnce() -> Statement<'q, E>,
+    persistent: bool,
+) -> Result<Vec<E::Row>> {
+    if E::RETURNING {
+        return raise.words(" RETURNING ").name(column).rows(transaction, persistent).await;
+    }
+    raise.run(transaction, persistent).await?;
+    // A plain SELECT may answer from before the others' writes, and an update that changes nothing
+    // does not make the row ours.
+    read().words(" FOR UPDATE").rows(transaction, persistent).await
+}
+
+fn answer<E: Engine>(
+    kept: Result<Vec<E::Row>>,
+    resource: String,
+    column: &Identifier,
+    offered: Token,
+) -> Result<Fenced> {
+    let foreign = |problem: String| Err(Error::new(ErrorKind::Foreign, problem));
+    let kept = match kept?.as_slice() {
+        [row] => E::integer(row, 0).map_err(|error| wrong_type(column, error))?,
+        [] => return foreign(format!("there is no row {resource}: insert it before it is fenced")),
+        _ => return foreign(format!("there are many rows {resource}: the key must be unique")),
+    };
+    let token = kept.and_then(|kept| u64::try_from(kept).ok()).and_then(Token::new);
+    match token {
+        Some(kept) if kept == offered => Ok(Fenced::Written),
+        Some(highest) if highest > offered => {
+            Ok(Fenced::Stale(Stale::new(resource, offered, highest)))
+        }
+        _ => foreign(format!("{column}: holds {kept:?} for {resource}, which is no token")),
+    }
+}
+
+pub(super) fn wrong_type(column: &Identifier, error: Error) -> Error {
+    let problem = format!("{column}: make it BIGINT: {}", error.message());
+    Error::new(ErrorKind::Invalid, problem).with_source(error)
+}
+
+/// Below 2^53, and so an `i64`.
+fn value(token: Token) -> i64 {
+    i64::try_from(token.get()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,193 @@
+//! The tables as the operations use them: single statements, and steps of the hand-off record that
+//! are done again when somebody else was quicker.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::handoff;
+use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result};
+
+use crate::address::Address;
+use crate::connection::Reply;
+use crate::dialect::Packet;
+use crate::error::{Fault, What, uncertain};
+use crate::pool::{Lane, Pool};
+use crate::record::{self, Record, Tag};
+use crate::tables::Tables;
+
+/// The longest pause before a step is tried again.
+const LONGEST_PAUSE_US: u64 = 30_000;
+
+/// The database, by its tables.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) tables: Tables,
+    pub(crate) clock: Clock,
+    pub(crate) pool: Pool,
+    prefix: String,
+    pub(crate) create: bool,
+    random: RandomState,
+    drawn: AtomicU64,
+}
+
+/// Clients that something has been done for.
+pub(crate) type Told = BTreeSet<ClientId>;
+
+/// A step that was done.
+#[derive(Debug)]
+pub(crate) struct Done<A> {
+    pub(crate) answer: A,
+    pub(crate) record: Record,
+    /// Clients that the step has something to say to.
+    pub(crate) told: Told,
+}
+
+impl Store {
+    pub(crate) fn new(address: &Address, clock: Clock) -> Self {
+        let tables = address.tables.clone();
+        let prefix = tables.locks.replace('.', "_");
+        Self {
+            pool: Pool::new(address.target.clone(), address.pool, clock.clone()),
+            prefix,
+            tables,
+            clock,
+            create: address.create,
+            random: RandomState::new(),
+            drawn: AtomicU64::new(0),
+        }
+    }
+
+    /// The end of a time limit that begins now.
+    pub(crate) fn within(&self, limit: Duration) -> Deadline {
+        Deadline::after(self.clock.now(), limit)
+    }
+
+    /// A number that nobody else writes.
+    pub(crate) fn stamp(&self) -> i64 {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        (self.random.hash_one(drawn) >> 1) as i64
+    }
+
+    /// The channel on which a client is told to look.
+    pub(crate) fn channel(&self, client: ClientId) -> String {
+        format!("{}_{client}", self.prefix)
+    }
+
+    /// Sends a packet until the database is not in its own way any more.
+    pub(crate) async fn run(
+        &self,
+        lane: Lane,
+        packet: &Packet,
+        until: Deadline,
+    ) -> Result<Vec<Reply>, Fault> {
+        self.run_open(lane, packet, until, &mut false).await
+    }
+
+    /// The same; `open` becomes true when it may have been carried out without a word of it.
+    pub(crate) async fn run_open(
+        &self,
+        lane: Lane,
+        packet: &Packet,
+        until: Deadline,
+        open: &mut bool,
+    ) -> Result<Vec<Reply>, Fault> {
+        for round in 0.. {
+            match self.pool.run(lane, packet, until, open).await {
+                Err(fault) if fault.what == What::Conflict && !self.is_over(until) => {
+                    self.pause(round).await;
+                }
+                done => return done,
+            }
+        }
+        Err(Fault::late())
+    }
+
+    /// Does a step of some attempts on the record of one lock, which may be `known` already: if it
+    /// has changed since, it is read again. When a request before it is `open`, no error is a certain
+    /// one.
+    pub(crate) async fn step<A>(
+        &self,
+        name: &Name,
+        attempts: &[AttemptId],
+        until: Deadline,
+        known: Option<Record>,
+        mut open: bool,
+        act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+    ) -> Result<Done<A>> {
+        let done = self.rounds(name, attempts, until, known, act, &mut open).await;
+        done.map_err(|error| if open { uncertain(error) } else { error })
+    }
+
+    /// The rounds of a step; `open` becomes true when one of them may have been written without a
+    /// word of it.
+    async fn rounds<A>(
+        &self,
+        name: &Name,
+        attempts: &[AttemptId],
+        until: Deadline,
+        mut known: Option<Record>,
+        mut act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+        open: &mut bool,
+    ) -> Result<Done<A>> {
+        for round in 0.. {
+            let before = match known.take() {
+                Some(record) => record,
+                None => {
+                    let question = record::ask(&self.tables, name, attempts);
+                    let replies = self.run(Lane::Usual, &question, until).await?;
+                    match Record::read(&replies)? {
+                        Some(record) => record,
+                        // It was written while it was read.
+                        None if self.is_over(until) => break,
+                        None => {
+                            self.pause(round).await;
+                            continue;
+                        }
+                    }
+                }
+            };
+            let mut machine = handoff::Record::from(before.parts.clone());
+            let mut told = Told::new();
+            let answer = act(&mut machine, &before, &mut |attempt: AttemptId, _| {
+                told.insert(attempt.client());
+                true
+            });
+            let mut record = before.clone();
+            record.parts = machine.into();
+            let channels: Vec<String> = match self.tables.dialect.notifies() {
+                true => told.iter().map(|client| self.channel(*client)).collect(),
+                false => Vec::new(),
+            };
+            let stamp = self.stamp();
+            let Some(packet) = record.write(&self.tables, name, &before, stamp, &channels) else {
+                return Ok(Done { answer, record, told });
+            };
+            match self.pool.run(Lane::Usual, &packet, until, open).await {
+                Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
+                    return Ok(Done { answer, record, told });
+                }
+                Err(fault) if fault.what != What::Conflict => return Err(fault.error),
+                Ok(_) | Err(_) if self.is_over(until) => break,
+                Ok(_) | Err(_) => self.pause(round).await,
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "others were quicker each time: too many work on this lock at once",
+        ))
+    }
+
+    pub(crate) fn is_over(&self, until: Deadline) -> bool {
+        until.has_passed(self.clock.now())
+    }
+
+    /// Waits a random while that grows with the rounds.
+    pub(crate) async fn pause(&self, round: u32) {
+        let longest = (500_u64 << round.min(10)).min(LONGEST_PAUSE_US);
+        let pause = self.stamp().unsigned_abs() % longest;
+        self.clock.sleep(Duration::from_micros(pause)).await;
+    }
+}

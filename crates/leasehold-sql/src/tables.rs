@@ -1,0 +1,146 @@
+//! The tables: their names, how they are made, and which version of them this program knows.
+
+use leasehold_core::{Error, ErrorKind, Result};
+
+use crate::dialect::{Dialect, Packet};
+
+/// The version of the tables.
+pub(crate) const VERSION: i64 = 1;
+
+/// The tables' names as they stand in statements.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    pub(crate) dialect: Dialect,
+    /// One row a lock: who holds, the tokens.
+    pub(crate) locks: String,
+    /// One row for each attempt that waits.
+    pub(crate) waiters: String,
+    /// Attempts that were ended while a request of theirs may have been on its way.
+    pub(crate) ended: String,
+    /// One row: the version.
+    pub(crate) version: String,
+    /// What the names of indexes begin with.
+    prefix: String,
+}
+
+impl Tables {
+    /// Those whose names begin with `prefix`, in a schema or where the connection looks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for letters that a name may not have.
+    pub(crate) fn new(dialect: Dialect, schema: Option<&str>, prefix: &str) -> Result<Self> {
+        for (option, name) in [("prefix", Some(prefix)), ("schema", schema)] {
+            let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            let fits = |name: &str| (1..=40).contains(&name.len()) && name.chars().all(allowed);
+            if let Some(name) = name.filter(|name| !fits(name)) {
+                let message =
+                    format!("store URL: {option} {name:?}; 1 to 40 of a-z, 0-9 and _ are allowed");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        // A channel's name, at most 63 bytes, has both, what follows them, and a client.
+        if let Some(schema) = schema.filter(|schema| schema.len() + prefix.len() > 39) {
+            let message = format!(
+                "store URL: schema {schema:?} and prefix {prefix:?}; 39 letters are allowed for both"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let place = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
+        let table = |what: &str| format!("{place}{prefix}_{what}");
+        Ok(Self {
+            dialect,
+            locks: table("locks"),
+            waiters: table("waiters"),
+            ended: table("ended"),
+            version: table("version"),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// The statements that make what is missing. They may be run again at any time.
+    pub(crate) fn create(&self) -> Vec<String> {
+        let Self { dialect, locks, waiters, ended, version, prefix } = self;
+        let (key, text) = dialect.bytes_types();
+        let options = dialect.table_options();
+        let table = |name: &str, columns: &str| {
+            format!("CREATE TABLE IF NOT EXISTS {name} (\n{columns}\n){options}")
+        };
+        let index = |table: &str, what: &str, columns: &str| {
+            format!("CREATE INDEX IF NOT EXISTS {prefix}_{what} ON {table} ({columns})")
+        };
+        let mut waiting = format!(
+            "  attempt {key} NOT NULL PRIMARY KEY,\n  name {key} NOT NULL,\n  \
+             ticket BIGINT NOT NULL,\n  client BIGINT NOT NULL,\n  holder BIGINT NOT NULL,\n  \
+             ttl_us BIGINT NOT NULL,\n  tokens BIGINT NOT NULL,\n  person {text} NOT NULL,\n  \
+             asked_us BIGINT NOT NULL,\n  seen_us BIGINT NOT NULL"
+        );
+        let indexes = [
+            ("waiters_line", "name, ticket"),
+            ("waiters_client", "client"),
+            ("waiters_holder", "holder"),
+        ];
+        let mut made = vec![table(
+            locks,
+            &format!(
+                "  name {key} NOT NULL PRIMARY KEY,\n  stamp BIGINT NOT NULL,\n  \
+                 state BIGINT NOT NULL,\n  attempt {key} NOT NULL,\n  person {text} NOT NULL,\n  \
+                 base BIGINT NOT NULL,\n  top BIGINT NOT NULL,\n  lost BIGINT NOT NULL,\n  \
+                 until_us BIGINT NOT NULL,\n  since_us BIGINT NOT NULL,\n  \
+                 confirmed BIGINT NOT NULL,\n  line BIGINT NOT NULL,\n  \
+                 ended_us BIGINT NOT NULL,\n  ticket BIGINT NOT NULL"
+            ),
+        )];
+        let mut ending = format!(
+            "  attempt {key} NOT NULL PRIMARY KEY,\n  name {key} NOT NULL,\n  \
+             until_us BIGINT NOT NULL"
+        );
+        let by_name = ("ended_name", "name, until_us");
+        // MySQL knows no CREATE INDEX IF NOT EXISTS.
+        let inside = dialect.engine() == "mysql";
+        if inside {
+            for (what, columns) in indexes {
+                waiting += &format!(",\n  INDEX {prefix}_{what} ({columns})");
+            }
+            ending += &format!(",\n  INDEX {prefix}_{} ({})", by_name.0, by_name.1);
+        }
+        made.push(table(waiters, &waiting));
+        if !inside {
+            made.extend(indexes.map(|(what, columns)| index(waiters, what, columns)));
+        }
+        made.push(table(ended, &ending));
+        if !inside {
+            made.push(index(ended, by_name.0, by_name.1));
+        }
+        made.push(table(version, "  version BIGINT NOT NULL PRIMARY KEY"));
+        made.push(format!(
+            "INSERT INTO {version} (version) SELECT {VERSION} FROM (SELECT 1 AS one) AS here \
+             WHERE NOT EXISTS (SELECT 1 FROM {version})"
+        ));
+        made
+    }
+
+    /// All of them as one packet.
+    pub(crate) fn making(&self) -> Packet {
+        self.dialect.atomic(&self.create())
+    }
+
+    /// Asks for the version.
+    pub(crate) fn ask_version(&self) -> String {
+        format!("SELECT MAX(version) FROM {}", self.version)
+    }
+
+    /// Refuses tables that a newer program has made.
+    pub(crate) fn check(&self, version: i64) -> Result<()> {
+        match version == VERSION {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Foreign,
+                format!(
+                    "the tables are of version {version} (see {}), this program knows version \
+                     {VERSION}; use a program that knows it, or another prefix=NAME",
+                    self.version
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The tables themselves: looked at, made, and rid of what nobody needs any more.
+
+use std::time::Duration;
+
+use leasehold_core::{Deadline, ErrorKind, Result};
+
+use crate::error::{Fault, What};
+use crate::pool::Lane;
+use crate::record;
+use crate::store::Store;
+use crate::tables::Tables;
+
+/// How long the making of the tables may take.
+const MAKING: Duration = Duration::from_secs(30);
+/// A free lock is remembered for so long at least.
+const RETENTION: Duration = Duration::from_secs(3600);
+
+impl Store {
+    /// The database's time, in microseconds since the Unix epoch.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn time(&self) -> Result<u64> {
+        let dialect = self.tables.dialect;
+        let packet = dialect.plain(&[format!("SELECT {}", dialect.now())]);
+        let replies = self.run(Lane::Usual, &packet, self.within(MAKING)).await?;
+        let row = replies.first().and_then(|reply| reply.rows.first());
+        let time = row.and_then(|row| row.first()).map(crate::connection::Value::unsigned);
+        time.unwrap_or_else(|| Err(crate::error::strange("no time")))
+    }
+
+    /// Looks whether the tables are there and ours; makes them when that is allowed.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        let until = self.within(MAKING);
+        match self.version(until).await {
+            Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await,
+            Err(fault) => Err(fault.error),
+            Ok(version) => self.tables.check(version),
+        }
+    }
+
+    /// Makes the tables that are missing.
+    pub(crate) async fn make(&self, until: Deadline) -> Result<()> {
+        let packet = self.tables.making();
+        loop {
+            let made = self.pool.run(Lane::Usual, &packet, until, &mut false).await;
+            match (self.version(until).await, made) {
+                (Ok(version), _) => return self.tables.check(version),
+                // Two that make them at once are in each other's way.
+                (Err(_), Err(fault)) if fault.what == What::Conflict && !self.is_over(until) => {
+                    self.pause(10).await;
+                }
+                (Err(_), Err(fault)) | (Err(fault), Ok(_)) => return Err(fault.error),
+            }
+        }
+    }
+
+    async fn version(&self, until: Deadline) -> Result<i64, Fault> {
+        let packet = self.tables.dialect.plain(&[self.tables.ask_version()]);
+        let replies = self.run(Lane::Usual, &packet, until).await?;
+        let row = replies.first().and_then(|reply| reply.rows.first());
+        match row.and_then(|row| row.first()).map(crate::connection::Value::number) {
+            Some(Ok(version)) => Ok(version),
+            _ => Err(Fault::new(What::NoTable, ErrorKind::Refused, crate::error::NO_TABLE)),
+        }
+    }
+
+    /// Removes what nobody will ask for any more.
+    pub(crate) async fn sweep(&self) -> Result<()> {
+        let until = self.within(MAKING);
+        let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
+        let (clock, retention) = (dialect.now(), record::us(RETENTION));
+        let patience = record::us(record::PATIENCE);
+        for statement in [
+            format!("DELETE FROM {ended} WHERE until_us < {clock}"),
+            format!("DELETE FROM {waiters} WHERE seen_us < {clock} - {patience} - {retention}"),
+            format!(
+                "DELETE FROM {locks} WHERE until_us < {clock} - {retention} \
+                 AND ended_us < {clock} AND NOT EXISTS \
+                 (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
+            ),
+        ] {
+            self.run(Lane::Usual, &dialect.plain(&[statement]), until).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the rows of free locks whose names begin so, and says how many.
+    pub(crate) async fn forget(&self, names: &str) -> Result<u64> {
+        let Tables { dialect, locks, ended, .. } = &self.tables;
+        let clock = dialect.now();
+        let theirs = crate::status::begins(&self.tables, "name", names);
+        let packet = dialect.atomic(&[
+            format!(
+                "DELETE FROM {locks} WHERE {theirs} AND line = 0 AND ended_us < {clock} \
+                 AND (state = 0 OR until_us <= {clock})"
+            ),
+            format!("DELETE FROM {ended} WHERE {theirs} AND until_us < {clock}"),
+        ]);
+        let replies = self.run(Lane::Usual, &packet, self.within(MAKING)).await?;
+        Ok(replies.first().map_or(0, |reply| reply.affected))
+    }
+}
+
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests {
+    use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
+    use leasehold_core::StoreUrl;
+    use leasehold_core::clock::Clock;
+
+    use super::*;
+    use crate::address::Address;
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_swept_whatever_its_row_says() {
+        let place = tempfile::tempdir().unwrap();
+        sweeps(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
+        if !Needs::Postgres.is_skipped() {
+            let server = Postgres::start(&[]).unwrap();
+            sweeps(&server.url()).await;
+        }
+        if !Needs::MySql.is_skipped() {
+            let server = MariaDb::start(&[]).unwrap();
+            sweeps(&server.url()).await;
+        }
+    }
+
+    async fn sweeps(url: &str) {
+        let address = Address::parse(StoreUrl::parse(url).unwrap()).unwrap();
+        let store = Store::new(&address, Clock::system());
+        store.prepare().await.unwrap();
+        let Tables { dialect, locks, waiters, .. } = &store.tables;
+        let [left, waited_for, nothing] =
+            [&b"left"[..], b"waited for", b""].map(|b| dialect.bytes(b));
+        let lock = |name: &str| {
+            format!(
+                "INSERT INTO {locks} (name, stamp, state, attempt, person, base, top, lost, until_us, \
+                 since_us, confirmed, line, ended_us, ticket) \
+                 VALUES ({name}, 1, 0, {nothing}, {nothing}, 1, 1, 0, 1, 1, 1, 1, 1, 1)"
+            )
+        };
+        let waiter = format!(
+            "INSERT INTO {waiters} (attempt, name, ticket, client, holder, ttl_us, tokens, person, \
+             asked_us, seen_us) \
+             VALUES ({nothing}, {waited_for}, 1, 1, 1, 1, 1, {nothing}, 1, {})",
+            dialect.now()
+        );
+        let until = store.within(MAKING);
+        let made = dialect.atomic(&[lock(&left), lock(&waited_for), waiter]);
+        store.run(Lane::Usual, &made, until).await.unwrap();
+        store.sweep().await.unwrap();
+        let names = dialect.plain(&[format!("SELECT name FROM {locks}")]);
+        let replies = store.run(Lane::Usual, &names, until).await.unwrap();
+        let names = &replies.first().unwrap().rows;
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(names[0][0].bytes().unwrap(), b"waited for");
+    }
+}

@@ -1,0 +1,258 @@
+//! Looks for those who wait: whether their turn has come, and whether somebody waits for what this
+//! client holds. One packet for all of them, when the server has told us to look or the time has come.
+
+mod see;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::{Ask, Event, EventSink};
+use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
+use tokio::sync::Notify;
+
+use crate::store::Store;
+
+/// How long one look may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Where nobody tells us: the shortest and longest pause between two looks of one who waits. The
+/// pause grows with the time waited, and stays well below the time of an offer.
+const WAITING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(400));
+/// A database that is slow to answer is looked at less often: the pause is so many times what the
+/// look took, as long as that is below [`UNHURRIED`].
+const REST: u32 = 8;
+/// No pause has to be longer than this for the database's sake.
+const UNHURRIED: Duration = Duration::from_millis(10);
+/// The same for one who holds.
+const HOLDING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The pause is this part of the time waited.
+const GROWTH: u64 = 8;
+/// Where the server tells us: a look in spite of it.
+const SLOW: Duration = Duration::from_secs(5);
+/// First and longest pause after an error.
+const ERRORS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// How often those who wait are said to be alive.
+const REFRESH: Duration = Duration::from_secs(10);
+/// Names in one statement.
+const NAMES: usize = 250;
+
+/// What is looked after.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) store: Arc<Store>,
+    state: Mutex<State>,
+    bell: Notify,
+    /// The server tells us.
+    listening: AtomicBool,
+    /// Somebody has asked to wait.
+    pub(crate) wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    client: Option<(ClientId, EventSink)>,
+    waiting: HashMap<AttemptId, Name>,
+    /// Attempts of ours for whose lease others are known to wait.
+    waited_for: HashSet<AttemptId>,
+    /// When the last one began to wait.
+    waits_since: Now,
+    /// This client holds something, since and until when.
+    holds: Option<(Now, Deadline)>,
+    /// When those who wait were last said to be alive.
+    refreshed: Option<Now>,
+    broken: bool,
+}
+
+/// What a look is for.
+struct Look {
+    client: ClientId,
+    events: EventSink,
+    waiting: HashMap<AttemptId, Name>,
+    holds: bool,
+    refresh: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            state: Mutex::default(),
+            bell: Notify::new(),
+            listening: AtomicBool::new(false),
+            wanted: Notify::new(),
+        }
+    }
+
+    pub(crate) fn attach(&self, client: ClientId, events: EventSink) {
+        self.lock().client.get_or_insert((client, events));
+    }
+
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        self.lock().client.as_ref().map(|(client, _)| *client)
+    }
+
+    /// True when it waits, as far as is known here.
+    pub(crate) fn waits(&self, attempt: AttemptId) -> bool {
+        self.lock().waiting.contains_key(&attempt)
+    }
+
+    /// An attempt waits from now on.
+    pub(crate) fn enter(&self, ask: &Ask) {
+        let now = self.store.clock.now();
+        let mut state = self.lock();
+        if state.waiting.insert(ask.attempt, ask.name.clone()).is_none() {
+            state.waits_since = now;
+            drop(state);
+            self.look();
+        }
+    }
+
+    /// An attempt waits no more.
+    pub(crate) fn leave(&self, attempt: AttemptId) {
+        self.lock().waiting.remove(&attempt);
+    }
+
+    /// Others wait for the lease of this attempt.
+    pub(crate) fn note_waited_for(&self, attempt: AttemptId) {
+        self.lock().waited_for.insert(attempt);
+    }
+
+    /// An attempt ends: true when others are known to wait for its lease.
+    pub(crate) fn end(&self, attempt: AttemptId) -> bool {
+        let mut state = self.lock();
+        state.waiting.remove(&attempt);
+        state.waited_for.remove(&attempt)
+    }
+
+    /// This client has a lease for so long, and others may wait for it.
+    pub(crate) fn hold(&self, ttl: Duration) {
+        let now = self.store.clock.now();
+        let until = Deadline::after(now, ttl);
+        let mut state = self.lock();
+        let lasts = state.holds.filter(|(_, until)| !until.has_passed(now));
+        state.holds = Some(match lasts {
+            Some((since, before)) => (since, before.max(until)),
+            None => (now, until),
+        });
+        if lasts.is_none() {
+            drop(state);
+            self.bell.notify_one();
+        }
+    }
+
+    /// There may be something to see.
+    pub(crate) fn look(&self) {
+        self.bell.notify_one();
+    }
+
+    /// The server tells us from now on, or does not any more.
+    pub(crate) fn listens(&self, listening: bool) {
+        self.listening.store(listening, Ordering::Relaxed);
+        self.look();
+    }
+
+    /// Looks until nobody needs it any more.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let clock = self.store.clock.clone();
+        let mut failed = ERRORS.0;
+        let mut wake_at = None;
+        loop {
+            clock.within(wake_at, self.bell.notified()).await;
+            let Some(look) = self.begin() else {
+                wake_at = None;
+                continue;
+            };
+            let sent = clock.now();
+            let seen = self.see(&look, sent).await;
+            let now = clock.now();
+            let pause = match seen {
+                Ok(next_end) => {
+                    failed = ERRORS.0;
+                    self.recovered(&look.events);
+                    let took = now.steady_ns.saturating_sub(sent.steady_ns);
+                    self.pause(now, Duration::from_nanos(took), next_end)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "cannot look after those who wait");
+                    self.broken(&look);
+                    failed = (failed * 2).min(ERRORS.1);
+                    Some(failed)
+                }
+            };
+            wake_at = pause.map(|pause| Deadline::after(now, pause));
+        }
+    }
+
+    fn begin(&self) -> Option<Look> {
+        let now = self.store.clock.now();
+        let mut state = self.lock();
+        let (client, events) = state.client.clone()?;
+        let holds = state.holds.is_some_and(|(_, until)| !until.has_passed(now));
+        if state.waiting.is_empty() {
+            state.refreshed = None;
+        }
+        if state.waiting.is_empty() && !holds && !state.broken {
+            state.holds = None;
+            state.waited_for.clear();
+            return None;
+        }
+        let due = |last: Now| now.steady_ns.saturating_sub(last.steady_ns) >= nanos(REFRESH);
+        let refresh = match state.refreshed {
+            _ if state.waiting.is_empty() => false,
+            Some(last) => due(last),
+            None => {
+                state.refreshed = Some(now);
+                false
+            }
+        };
+        if refresh {
+            state.refreshed = Some(now);
+        }
+        let waiting = state.waiting.clone();
+        Some(Look { client, events, waiting, holds, refresh })
+    }
+
+    /// How long to wait for the bell, after a look that took so long. Clients that look by themselves
+    /// do not do so in step.
+    fn pause(&self, now: Now, took: Duration, next_end: Option<Duration>) -> Option<Duration> {
+        let state = self.lock();
+        let adaptive = |since: Now, (shortest, longest): (Duration, Duration)| {
+            let waited =
+                Duration::from_nanos(now.steady_ns.saturating_sub(since.steady_ns) / GROWTH);
+            let shortest = (took * REST).min(UNHURRIED).max(shortest);
+            let pause = waited.clamp(shortest, longest);
+            pause - pause.mul_f64(f64::from(self.store.stamp() as u8) / 1024.0)
+        };
+        let listening = self.listening.load(Ordering::Relaxed);
+        let waits = match state.waiting.is_empty() {
+            true => None,
+            false if listening => Some(SLOW),
+            false => Some(adaptive(state.waits_since, WAITING)),
+        };
+        let holds = state.holds.filter(|(_, until)| !until.has_passed(now) && !listening);
+        let holds = holds.map(|(since, _)| adaptive(since, HOLDING));
+        let next_end = next_end.map(|end| end + Duration::from_millis(1));
+        waits.into_iter().chain(holds).chain(next_end).min()
+    }
+
+    fn recovered(&self, events: &EventSink) {
+        if std::mem::replace(&mut self.lock().broken, false) {
+            events.send(Event::Reset);
+        }
+    }
+
+    fn broken(&self, look: &Look) {
+        if !std::mem::replace(&mut self.lock().broken, true) {
+            look.events.send(Event::Broken);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

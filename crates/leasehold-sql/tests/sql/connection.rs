@@ -1,0 +1,309 @@
+//! Connections that are cut, silent, or ended by the database.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Direction, MariaDb, Postgres, Proxy};
+use leasehold_conformance::until;
+use leasehold_core::ErrorKind;
+use leasehold_core::backend::{Answer, Ask, Backend, End, Renewed, State, Verdict};
+
+use crate::side::{Side, end, unheard};
+use crate::tls::{mysql_is_used_over_tls, postgres_is_used_over_tls};
+use crate::{Test, connect, ms, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_lost_reply_on_postgres_changes_nothing, Postgres),
+    test!(a_lost_reply_on_mysql_changes_nothing, MySql),
+    test!(what_may_have_been_done_is_never_refused, Postgres),
+    test!(a_request_that_arrives_late_on_postgres_does_nothing, Postgres),
+    test!(a_request_that_arrives_late_on_mysql_does_nothing, MySql),
+    test!(a_backend_that_is_terminated_costs_no_lock, Postgres),
+    test!(a_connection_that_falls_silent_ends_in_time_and_is_made_anew, Postgres),
+    test!(a_release_dropped_anywhere_leaves_no_transaction_on_postgres, Postgres),
+    test!(a_release_dropped_anywhere_leaves_no_transaction_on_mysql, MySql),
+    test!(postgres_is_used_over_tls, PostgresTls),
+    test!(mysql_is_used_over_tls, MySqlTls),
+];
+
+/// `postgres://` or `mysql://` by way of a proxy.
+fn through(url: &str, proxy: &Proxy) -> String {
+    let (login, rest) = url.rsplit_once('@').unwrap();
+    let (_, database) = rest.split_once('/').unwrap();
+    format!("{login}@{}/{database}", proxy.address())
+}
+
+async fn a_lost_reply_on_postgres_changes_nothing() {
+    let server = Postgres::start(&[]).unwrap();
+    lost_replies(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
+}
+
+async fn a_lost_reply_on_mysql_changes_nothing() {
+    let server = MariaDb::start(&[]).unwrap();
+    lost_replies(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
+}
+
+/// Each kind of request is carried out, and its reply is lost.
+async fn lost_replies(url: &str, proxy: &Proxy) {
+    let mut far = Side::connect(&through(url, proxy), 1).await;
+    let mut near = Side::connect(url, 2).await;
+    // The first use of a lock makes its row, and takes two requests.
+    let first = far.ask(secs(60));
+    let grant = far.granted(&first).await;
+    far.verdict(&end(&first, grant)).await;
+    let ask = far.ask(secs(60));
+
+    proxy.cut(Direction::ServerToClient);
+    let asking = tokio::spawn({
+        let (backend, ask) = (far.backend.clone(), ask.clone());
+        async move { backend.acquire(ask).await }
+    });
+    until("it holds", || async { near.status().await.state == State::Held }).await.unwrap();
+    let before = near.status().await;
+    proxy.kill_connections();
+    proxy.heal();
+    // Only the client knows whether it still wants it, and asks again.
+    assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    let grant = far.granted(&ask).await;
+    assert_eq!(Some(grant.tokens.base()), before.token, "the same lease and token");
+    assert_eq!(far.granted(&ask).await.tokens, grant.tokens);
+
+    // It finds that the connections were killed, and leaves one that lives.
+    far.status().await;
+    let remaining = near.status().await.remaining.unwrap();
+    proxy.cut(Direction::ServerToClient);
+    let renewing = tokio::spawn({
+        let (backend, ask) = (far.backend.clone(), ask.clone());
+        async move {
+            let (name, attempt, ttl) = (ask.name, ask.attempt, secs(600));
+            let base = grant.tokens.base();
+            let lease = leasehold_core::backend::Renewal { name, attempt, base, ttl };
+            backend.renew(&[lease]).await.remove(0)
+        }
+    });
+    until("it is renewed", || async { near.status().await.remaining.unwrap() > remaining })
+        .await
+        .unwrap();
+    proxy.kill_connections();
+    proxy.heal();
+    assert_eq!(renewing.await.unwrap().unwrap(), Renewed::Renewed);
+
+    far.status().await;
+    proxy.cut(Direction::ServerToClient);
+    let ending = tokio::spawn({
+        let (backend, end) = (far.backend.clone(), end(&ask, grant));
+        async move { backend.release(end).await }
+    });
+    until("it is released", || async { near.status().await.state == State::Free }).await.unwrap();
+    let next = near.ask(secs(60));
+    let other = near.granted(&next).await;
+    proxy.kill_connections();
+    proxy.heal();
+    assert_eq!(ending.await.unwrap().unwrap().verdict, Verdict::Released, "once, and told so");
+    assert_eq!(
+        near.renew(&next, other).await.unwrap(),
+        Renewed::Renewed,
+        "a successor was touched"
+    );
+    assert!(other.tokens.base() > grant.tokens.base());
+}
+
+/// Each time the reply to a release is lost, and what comes after it is refused: the same request
+/// sent again, or the steps that follow when that finds nothing to do.
+async fn what_may_have_been_done_is_never_refused() {
+    refused_after("ALTER ROLE app PASSWORD 'other'", "wrong user or password").await;
+    refused_after("REVOKE ALL ON leasehold_waiters FROM app", "rights").await;
+}
+
+async fn refused_after(statement: &str, part: &str) {
+    let server = Postgres::start(&[]).unwrap();
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let near = Side::connect(&server.url(), 2).await;
+    server.sql("CREATE ROLE app LOGIN PASSWORD 'app'").unwrap();
+    server.sql("GRANT ALL ON ALL TABLES IN SCHEMA public TO app").unwrap();
+    let mut far = Side::connect(&through(&server.url_as("app", "app"), &proxy), 1).await;
+    let ask = far.ask(secs(60));
+    let grant = far.granted(&ask).await;
+    proxy.cut(Direction::ServerToClient);
+    let ending = tokio::spawn({
+        let (backend, end) = (far.backend.clone(), end(&ask, grant));
+        async move { backend.release(end).await }
+    });
+    until("it is released", || async { near.status().await.state == State::Free }).await.unwrap();
+    server.sql(statement).unwrap();
+    proxy.kill_connections();
+    proxy.heal();
+    let error = ending.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains(part), "{error}");
+}
+
+async fn a_request_that_arrives_late_on_postgres_does_nothing() {
+    let server = Postgres::start(&[]).unwrap();
+    late_requests(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
+}
+
+async fn a_request_that_arrives_late_on_mysql_does_nothing() {
+    let server = MariaDb::start(&[]).unwrap();
+    late_requests(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
+}
+
+/// Each kind of request is on its way while its attempt is given up and a successor takes over.
+async fn late_requests(url: &str, proxy: &Proxy) {
+    let mut far = Side::connect(&through(url, proxy), 1).await;
+    let mut near = Side::connect(url, 2).await;
+    let first = far.ask(secs(60));
+    let grant = far.granted(&first).await;
+    let asks = [far.ask(secs(60)), far.ask(secs(60))];
+    far.status().await;
+
+    // An acquire, a renewal and a release are sent and held up.
+    let sent = proxy.bytes(Direction::ClientToServer);
+    proxy.cut(Direction::ClientToServer);
+    let mut under_way = Vec::new();
+    for ask in &asks {
+        let (backend, ask) = (far.backend.clone(), ask.clone());
+        under_way.push(tokio::spawn(async move {
+            backend.acquire(ask).await.ok();
+        }));
+    }
+    let (backend, ask) = (far.backend.clone(), first.clone());
+    under_way.push(tokio::spawn(async move {
+        let (name, attempt, ttl, base) = (ask.name, ask.attempt, ask.ttl, grant.tokens.base());
+        let lease = leasehold_core::backend::Renewal { name, attempt, base, ttl };
+        backend.renew(&[lease]).await;
+    }));
+    let (backend, ending) = (far.backend.clone(), end(&first, grant));
+    under_way.push(tokio::spawn(async move {
+        backend.release(ending).await.ok();
+    }));
+    until("each has a connection", || async { proxy.connections().len() > asks.len() + 1 })
+        .await
+        .unwrap();
+
+    // All is given up from elsewhere, and somebody else gets the lock.
+    assert_eq!(near.verdict(&end(&first, grant)).await, Verdict::Released);
+    for ask in &asks {
+        near.verdict(&End { suspect: true, ..unheard(ask) }).await;
+    }
+    let next = near.ask(secs(60));
+    let other = near.granted(&next).await;
+    under_way.iter().for_each(tokio::task::JoinHandle::abort);
+    proxy.heal();
+    until("the late requests have arrived", || async {
+        proxy.bytes(Direction::ClientToServer) > sent
+    })
+    .await
+    .unwrap();
+    until("nobody is left of them", || async { proxy.connections().is_empty() }).await.unwrap();
+    let status = near.status().await;
+    assert_eq!(status.holder.unwrap().attempt, next.attempt);
+    assert!(status.waiters.unwrap().is_empty());
+    assert_eq!(near.renew(&next, other).await.unwrap(), Renewed::Renewed);
+    assert_eq!(near.verdict(&end(&next, other)).await, Verdict::Released);
+    for ask in &asks {
+        assert_eq!(near.backend.acquire(ask.clone()).await.unwrap(), Answer::Ended);
+    }
+}
+
+async fn a_backend_that_is_terminated_costs_no_lock() {
+    let server = Postgres::start(&[]).unwrap();
+    let client = connect(&server.url()).await;
+    let other = connect(&server.url()).await;
+    let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE application_name = 'leasehold'";
+    let held = client.lock("held").ttl(secs(3)).acquire().await.unwrap();
+    let lock = other.lock("held");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("it waits", || async {
+        let status = client.lock("held").status().await;
+        status.is_ok_and(|status| status.waiters.is_some_and(|waiters| !waiters.is_empty()))
+    })
+    .await
+    .unwrap();
+    // In the midst of acquiring and releasing, again and again.
+    for round in 0..20 {
+        let lock = client.lock("busy");
+        let busy = tokio::spawn(async move {
+            for _ in 0..10 {
+                lock.acquire().await?.release().await?;
+            }
+            Ok::<_, leasehold_core::Error>(())
+        });
+        tokio::time::sleep(ms(round % 5)).await;
+        server.sql(all).unwrap();
+        busy.await.unwrap().unwrap();
+    }
+    let deadline = held.deadline();
+    until("it is renewed", || async { held.deadline() != deadline }).await.unwrap();
+    assert!(held.is_valid(), "the lease is in the table, not in the connection");
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    for name in ["held", "busy"] {
+        let status = client.lock(name).status().await.unwrap();
+        assert_eq!(status.state, State::Free, "{status:?}");
+    }
+}
+
+async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
+    let server = Postgres::start(&[]).unwrap();
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let (client, other) =
+        (connect(&through(&server.url(), &proxy)).await, connect(&server.url()).await);
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    proxy.cut_all();
+    let lock = other.lock("a");
+    let next = tokio::spawn(async move { lock.acquire().await });
+    guard.lost().await;
+    assert!(guard.remaining() > Duration::ZERO, "told too late");
+    let next = next.await.unwrap().unwrap();
+    assert!(!guard.is_valid(), "two holders");
+    assert!(next.token() > guard.token());
+    // A call ends within its limit though nobody answers.
+    assert!(client.lock("b").status().await.is_err());
+    proxy.heal();
+    until("it works again", || async { client.lock("b").status().await.is_ok() }).await.unwrap();
+    assert!(guard.release().await.is_err());
+    assert!(next.is_valid());
+    next.release().await.unwrap();
+}
+
+async fn a_release_dropped_anywhere_leaves_no_transaction_on_postgres() {
+    let server = Postgres::start(&[]).unwrap();
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    dropped_releases(&server.url(), || server.sql(open).unwrap()).await;
+}
+
+async fn a_release_dropped_anywhere_leaves_no_transaction_on_mysql() {
+    let server = MariaDb::start(&[]).unwrap();
+    let open = "SELECT COUNT(*) FROM information_schema.innodb_trx";
+    dropped_releases(&server.url(), || server.sql(open).unwrap()).await;
+}
+
+/// A release of a lease that others wait for is dropped after so many polls: `open` says how many
+/// transactions are.
+async fn dropped_releases(url: &str, open: impl Fn() -> String) {
+    let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
+    for polls in 0..40 {
+        let held = one.ask(secs(60));
+        let grant = one.granted(&held).await;
+        let waits = Ask { wait: true, ..two.ask(secs(60)) };
+        two.queued(&waits).await;
+        let mut release = one.backend.release(end(&held, grant));
+        for _ in 0..polls {
+            let woken = std::future::poll_fn(|context| {
+                Poll::Ready(release.as_mut().poll(context).is_ready())
+            });
+            if woken.await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        drop(release);
+        // Nobody's row is in the way of those who see it through, and of the next.
+        one.verdict(&end(&held, grant)).await;
+        let offered = two.pushed(&waits).await;
+        two.verdict(&end(&waits, offered)).await;
+    }
+    until("no transaction is open", || async { open() == "0" }).await.unwrap();
+}

@@ -1,0 +1,59 @@
+//! What happens on real databases when connections, servers, rights and files fail.
+
+// A set-up that fails is a failed test.
+#![allow(clippy::unwrap_used)]
+
+mod connection;
+mod kept;
+mod processes;
+mod refused;
+mod server;
+mod side;
+mod steps;
+mod tls;
+mod waiting;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::kit::Needs;
+use leasehold_conformance::runner::{self, Test};
+use leasehold_conformance::test;
+use leasehold_core::{Client, Error, StoreUrl};
+
+/// No test takes longer.
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn main() -> ExitCode {
+    if let Some(role) = processes::told() {
+        return processes::play(&role);
+    }
+    let groups = [
+        ("connection", connection::TESTS),
+        ("kept", kept::TESTS),
+        ("processes", processes::TESTS),
+        ("refused", refused::TESTS),
+        ("server", server::TESTS),
+        ("steps", steps::TESTS),
+        ("waiting", waiting::TESTS),
+    ];
+    runner::run(Needs::Nothing, LIMIT, &groups)
+}
+
+async fn try_connect(url: &str) -> Result<Client, Error> {
+    let backend = leasehold_sql::connect(StoreUrl::parse(url)?).await?;
+    Client::new(Arc::new(backend))
+}
+
+async fn connect(url: &str) -> Client {
+    try_connect(url).await.unwrap()
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

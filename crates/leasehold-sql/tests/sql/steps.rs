@@ -1,0 +1,237 @@
+//! The tables and the memory engine, which is the record of `leasehold-proto` itself, say the same in
+//! random steps: what one statement decides by itself is what the record would have decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_core::backend::{
+    Answer, Ask, Backend, End, Ended, EventSink, Forced, Grant, Mode, Origin, Renewal, State,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::{AttemptId, ClientId, Name, StoreUrl, Token};
+
+use crate::{Test, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(postgres_and_the_record_say_the_same, Postgres),
+    test!(mysql_and_the_record_say_the_same, MySql),
+    test!(sqlite_and_the_record_say_the_same, Nothing),
+];
+
+const CLIENTS: u64 = 3;
+const STEPS: usize = 30;
+const SEEDS: u64 = 60;
+/// An offer that nobody confirms ends after two seconds, and by then both must have said all.
+const LONGEST: Duration = Duration::from_millis(1500);
+
+async fn postgres_and_the_record_say_the_same() {
+    let server = Postgres::start(&[]).unwrap();
+    compare(&server.url()).await;
+}
+
+async fn mysql_and_the_record_say_the_same() {
+    let server = MariaDb::start(&[]).unwrap();
+    compare(&server.url()).await;
+}
+
+async fn sqlite_and_the_record_say_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    compare(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
+}
+
+/// One engine with its clients, and the tokens of their attempts as it has said them.
+struct Engine {
+    clients: Vec<Arc<dyn Backend>>,
+    bases: HashMap<AttemptId, Token>,
+    /// All bases that were heard of, in the order in which they were.
+    heard: Vec<Token>,
+    name: Option<Name>,
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self, sides: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(usize, Ask),
+    Renew(usize, Ask),
+    End(usize, End),
+    Force(usize, AttemptId),
+}
+
+async fn compare(url: &str) {
+    let mut clients: Vec<Arc<dyn Backend>> = Vec::new();
+    for _ in 0..CLIENTS {
+        let url = StoreUrl::parse(url).unwrap();
+        clients.push(Arc::new(leasehold_sql::connect(url).await.unwrap()));
+    }
+    let mut compared = 0;
+    for seed in 0..SEEDS {
+        let memory = MemoryStore::new();
+        let mut record = Engine::new((0..CLIENTS).map(|_| {
+            let backend: Arc<dyn Backend> = Arc::new(memory.connect());
+            backend
+        }));
+        // What is pushed is not read: both pass over nobody.
+        let mut kept = Vec::new();
+        for (number, client) in record.clients.iter().enumerate() {
+            let (sink, events) = EventSink::channel();
+            client.attach(ClientId::from_bits(number as u64 + 1), sink);
+            kept.push(events);
+        }
+        let mut tables = Engine::new(clients.iter().cloned());
+        let name = Name::new(format!("seed {seed}")).unwrap();
+        let start = Clock::system().now();
+        let mut said = Vec::new();
+        let mut difference = None;
+        for step in steps(seed, &name) {
+            let (wanted, found) = (record.take(&step).await, tables.take(&step).await);
+            said.push(format!("{step:?}\n  record: {wanted}\n  tables: {found}"));
+            if wanted != found {
+                difference = Some(said.join("\n"));
+                break;
+            }
+        }
+        let took = Clock::system().now().steady_ns - start.steady_ns;
+        if u128::from(took) < LONGEST.as_nanos() {
+            compared += 1;
+            assert!(difference.is_none(), "seed {seed}:\n{}", difference.unwrap_or_default());
+        }
+    }
+    assert!(compared > SEEDS / 4, "the machine is too slow: {compared} of {SEEDS} compared");
+}
+
+fn steps(seed: u64, name: &Name) -> Vec<Step> {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let mut known: Vec<(usize, Ask)> = Vec::new();
+    let mut sequence = seed as u32 * 1000;
+    let mut fresh = |dice: &mut Dice, client: usize| {
+        sequence += 1;
+        Ask {
+            name: name.clone(),
+            attempt: AttemptId::new(ClientId::from_bits(client as u64 + 1), sequence, 0),
+            mode: Mode::Exclusive,
+            ttl: secs(60),
+            wait: dice.throw(3) > 0,
+            fair: dice.throw(5) > 0,
+            tokens: [1, 1, 100][dice.throw(3) as usize],
+            origin: Arc::new(Origin::new("host", 1, None)),
+        }
+    };
+    let mut steps = Vec::new();
+    while steps.len() < STEPS {
+        let client = dice.throw(CLIENTS) as usize;
+        let old = match known.len() as u64 {
+            0 => None,
+            many => Some(known[dice.throw(many) as usize].clone()),
+        };
+        match (dice.throw(10), old) {
+            (0..=3, _) | (_, None) => {
+                let ask = fresh(&mut dice, client);
+                known.push((client, ask.clone()));
+                steps.push(Step::Ask(client, ask));
+            }
+            (4, Some((client, ask))) => steps.push(Step::Ask(client, ask)),
+            (5, Some((client, ask))) => steps.push(Step::Renew(client, ask)),
+            (6, Some((_, ask))) => steps.push(Step::Force(client, ask.attempt)),
+            (kind, Some((client, ask))) => {
+                let then = (kind == 7).then(|| fresh(&mut dice, client));
+                if let Some(ask) = &then {
+                    known.push((client, ask.clone()));
+                }
+                let keep = (dice.throw(8) == 0).then(|| secs(60));
+                let suspect = dice.throw(4) == 0;
+                let (name, attempt) = (ask.name, ask.attempt);
+                let then = then.map(Box::new);
+                let end = End { name, attempt, base: None, last: None, suspect, keep, then };
+                steps.push(Step::End(client, end));
+            }
+        }
+    }
+    steps
+}
+
+impl Engine {
+    fn new(clients: impl Iterator<Item = Arc<dyn Backend>>) -> Self {
+        Self { clients: clients.collect(), bases: HashMap::new(), heard: Vec::new(), name: None }
+    }
+
+    /// Takes a step, and what it and the lock's status say, with tokens by the order of their first
+    /// being heard of.
+    async fn take(&mut self, step: &Step) -> String {
+        let (client, name, answer) = match step {
+            Step::Ask(client, ask) => {
+                let answer = self.clients[*client].acquire(ask.clone()).await.unwrap();
+                (*client, &ask.name, self.answer(ask.attempt, &answer))
+            }
+            Step::Renew(client, ask) => {
+                let base = self.bases.get(&ask.attempt).copied().or(Token::new(1)).unwrap();
+                let Ask { name, attempt, ttl, .. } = ask.clone();
+                let lease = Renewal { name, attempt, base, ttl };
+                let answer = self.clients[*client].renew(&[lease]).await.remove(0).unwrap();
+                (*client, &ask.name, format!("{answer:?}"))
+            }
+            Step::End(client, end) => {
+                let base = self.bases.get(&end.attempt).copied();
+                let whole = End { base, last: base, ..end.clone() };
+                let Ended { verdict, then } = self.clients[*client].release(whole).await.unwrap();
+                let mut text = format!("{verdict:?}");
+                if let (Some(ask), Some(answer)) = (&end.then, &then) {
+                    text += &self.answer(ask.attempt, answer);
+                }
+                (*client, &end.name, text)
+            }
+            Step::Force(client, attempt) => {
+                let token = self.bases.get(attempt).copied().or(Token::new(1)).unwrap();
+                let Some(name) = self.name.clone() else { return String::new() };
+                let forced = self.clients[*client].force_release(&name, token).await.unwrap();
+                return match forced {
+                    Forced::Other(token) => format!("other {}", self.hear(token)),
+                    other => format!("{other:?}"),
+                };
+            }
+        };
+        let status = self.clients[client].status(name).await.unwrap();
+        self.name = Some(name.clone());
+        let holder =
+            status.holder.map(|holder| holder.attempt).filter(|_| status.state != State::Free);
+        let waiters: Vec<AttemptId> =
+            status.waiters.unwrap_or_default().iter().map(|waiter| waiter.holder.attempt).collect();
+        format!("{answer}; {:?} {holder:?} {waiters:?}", status.state)
+    }
+
+    fn answer(&mut self, attempt: AttemptId, answer: &Answer) -> String {
+        match answer {
+            Answer::Granted(Grant { tokens, wanted, .. }) => {
+                self.bases.insert(attempt, tokens.base());
+                let many = tokens.top().get() - tokens.base().get();
+                format!("granted {} and {many}, wanted {wanted}", self.hear(tokens.base()))
+            }
+            Answer::Queued { place, .. } => format!("queued at {place:?}"),
+            Answer::Busy { .. } => "busy".to_owned(),
+            Answer::Later { why, .. } => format!("later: {why}"),
+            Answer::Ended => "ended".to_owned(),
+        }
+    }
+
+    fn hear(&mut self, token: Token) -> usize {
+        match self.heard.iter().position(|heard| *heard == token) {
+            Some(at) => at,
+            None => {
+                assert!(self.heard.iter().all(|heard| *heard < token), "tokens went back");
+                self.heard.push(token);
+                self.heard.len() - 1
+            }
+        }
+    }
+}

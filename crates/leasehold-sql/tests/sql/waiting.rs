@@ -1,0 +1,165 @@
+//! Waiting: told at once where the server can tell, looked for where it cannot; the dead do not block.
+
+use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_conformance::until;
+use leasehold_core::backend::{Answer, Ask, Backend, Event, Renewed, State};
+
+use crate::side::{Side, end, name, unheard};
+use crate::{Test, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_connection_that_listens_is_made_anew, Postgres),
+    test!(an_outage_is_over_also_for_those_who_gave_up, Postgres),
+    test!(the_holder_is_told_that_somebody_waits_on_postgres, Postgres),
+    test!(the_holder_is_told_that_somebody_waits_on_mysql, MySql),
+    test!(the_database_s_clock_decides, Postgres),
+    test!(a_thousand_waiters_are_served_in_order, Nothing),
+    test!(a_hand_off_by_push_takes_three_round_trips, Postgres),
+];
+
+fn waits(side: &mut Side) -> Ask {
+    Ask { wait: true, ..side.ask(secs(60)) }
+}
+
+async fn a_connection_that_listens_is_made_anew() {
+    let server = Postgres::start(&[]).unwrap();
+    let (mut one, mut two) =
+        (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
+    let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    for round in 0..3 {
+        let held = one.ask(secs(60));
+        let grant = one.granted(&held).await;
+        let ask = waits(&mut two);
+        assert_eq!(two.queued(&ask).await, Some(0));
+        until("it listens", || async { server.sql(listeners).unwrap() == "1" }).await.unwrap();
+        if round > 0 {
+            let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE query LIKE 'LISTEN%'";
+            assert_eq!(server.sql(end).unwrap(), "1");
+        }
+        one.verdict(&end(&held, grant)).await;
+        let offered = two.pushed(&ask).await;
+        assert!(offered.tokens.base() > grant.tokens.top());
+        assert_eq!(two.renew(&ask, offered).await.unwrap(), Renewed::Renewed);
+        two.verdict(&end(&ask, offered)).await;
+    }
+}
+
+async fn an_outage_is_over_also_for_those_who_gave_up() {
+    let mut server = Postgres::start(&[]).unwrap();
+    let mut one = Side::connect(&server.url(), 1).await;
+    let mut two = Side::connect(&server.url(), 2).await;
+    let held = one.ask(secs(60));
+    one.granted(&held).await;
+    let ask = waits(&mut two);
+    two.queued(&ask).await;
+    server.kill();
+    while !matches!(two.events.recv().await.unwrap(), Event::Broken) {}
+    assert!(two.backend.release(unheard(&ask)).await.is_err());
+    server.start_again().unwrap();
+    while !matches!(two.events.recv().await.unwrap(), Event::Reset) {}
+}
+
+async fn the_holder_is_told_that_somebody_waits_on_postgres() {
+    let server = Postgres::start(&[]).unwrap();
+    told(&server.url()).await;
+}
+
+async fn the_holder_is_told_that_somebody_waits_on_mysql() {
+    let server = MariaDb::start(&[]).unwrap();
+    told(&server.url()).await;
+}
+
+async fn told(url: &str) {
+    let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
+    let held = Ask { tokens: 100, wait: true, ..one.ask(secs(60)) };
+    one.granted(&held).await;
+    let ask = waits(&mut two);
+    two.queued(&ask).await;
+    wanted(&mut one, &held).await;
+}
+
+/// Waits until the holder is told that somebody waits.
+async fn wanted(side: &mut Side, held: &Ask) {
+    loop {
+        match side.events.recv().await.unwrap() {
+            Event::Wanted { attempt, name: lock } if attempt == held.attempt => {
+                return assert_eq!(lock, name());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Rows are moved in time, as a clock that jumps would: the database alone says when a lease ends.
+async fn the_database_s_clock_decides() {
+    let server = Postgres::start(&[]).unwrap();
+    let (mut one, mut two) =
+        (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
+    let held = one.ask(secs(60));
+    let grant = one.granted(&held).await;
+    server.sql("UPDATE leasehold_locks SET until_us = until_us + 200000000000").unwrap();
+    let status = one.status().await;
+    assert!(status.note.is_some_and(|note| note.contains("force-release")), "a stuck lock is seen");
+    let next = two.ask(secs(60));
+    assert!(matches!(two.backend.acquire(next.clone()).await.unwrap(), Answer::Busy { .. }));
+    server.sql("UPDATE leasehold_locks SET until_us = until_us - 300000000000").unwrap();
+    assert_eq!(one.status().await.state, State::Free);
+    assert_eq!(one.renew(&held, grant).await.unwrap(), Renewed::Lost);
+    // Its clock goes back by an hour: tokens grow all the same.
+    server.sql("UPDATE leasehold_locks SET top = top + 3600000000").unwrap();
+    let other = two.granted(&next).await;
+    assert!(other.tokens.base().get() > grant.tokens.top().get() + 3_600_000_000);
+}
+
+async fn a_thousand_waiters_are_served_in_order() {
+    const WAITERS: u64 = 1000;
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", place.path().join("locks.db").display());
+    let (mut one, mut two) = (Side::connect(&url, 1).await, Side::connect(&url, 2).await);
+    let held = one.ask(secs(60));
+    let grant = one.granted(&held).await;
+    let mut asks = Vec::new();
+    for place in 0..WAITERS {
+        let ask = waits(&mut two);
+        assert_eq!(two.queued(&ask).await, Some(place));
+        asks.push(ask);
+    }
+    let status = one.status().await;
+    assert_eq!(status.waiters.unwrap().len() + status.more_waiters, WAITERS as usize);
+    one.verdict(&end(&held, grant)).await;
+    let mut last = grant.tokens.top();
+    for ask in &asks[..50] {
+        let offered = two.pushed(ask).await;
+        assert!(offered.tokens.base() > last);
+        last = offered.tokens.top();
+        two.verdict(&end(ask, offered)).await;
+    }
+    assert_eq!(two.queued(&asks[999]).await, Some(948));
+}
+
+/// From a release to the push: the record is read, and written with a word to the first in line, who
+/// looks. Each is one packet, and stands in the server's log. Something else may be looked for
+/// meanwhile, but not each time.
+async fn a_hand_off_by_push_takes_three_round_trips() {
+    const PACKET: &str = "statement: SET LOCAL lock_timeout";
+    let server = Postgres::start(&["log_statement=all"]).unwrap();
+    let (mut one, mut two) =
+        (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
+    let mut least = usize::MAX;
+    for _ in 0..5 {
+        let held = Ask { tokens: 100, wait: true, ..one.ask(secs(60)) };
+        let grant = one.granted(&held).await;
+        let ask = waits(&mut two);
+        two.queued(&ask).await;
+        wanted(&mut one, &held).await;
+        let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        until("both listen", || async { server.sql(listeners).unwrap() == "2" }).await.unwrap();
+        let before = server.log().matches(PACKET).count();
+        one.verdict(&end(&held, grant)).await;
+        let offered = two.pushed(&ask).await;
+        least = least.min(server.log().matches(PACKET).count() - before);
+        two.verdict(&end(&ask, offered)).await;
+    }
+    assert_eq!(least, 3, "{}", server.log());
+}

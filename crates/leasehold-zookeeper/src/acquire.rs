@@ -1,0 +1,252 @@
+//! Acquiring: a seat in the line, and the lock for whoever has the first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::backend::{Answer, Ask, Grant, Term};
+use leasehold_core::{Deadline, Error, ErrorKind, Now, Result, Token, TokenBlock};
+use zookeeper_client::{Error as ZkError, EventType, OneshotWatcher};
+
+use crate::book::{Begun, Lease, Seated};
+use crate::error::{foreign, from_zk, used_up};
+use crate::path::{self, Seat};
+use crate::session::Session;
+use crate::store::Store;
+use crate::{card, ending};
+
+/// Rounds in which others are faster before it is called an error.
+const ROUNDS: usize = 32;
+/// A waiter asks again after this long: watches are kept over reconnects, so it is told otherwise.
+/// That costs the server nothing while the watch is there.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// One ask under way.
+struct Asking<'a> {
+    store: &'a Arc<Store>,
+    ask: &'a Ask,
+    session: Arc<Session>,
+    /// The node of the lock.
+    lock: String,
+}
+
+/// What one look at the line comes to.
+enum Look {
+    Answer(Answer),
+    /// Things have changed: look again.
+    Again,
+}
+
+/// Answers an ask.
+pub(crate) async fn acquire(store: &Arc<Store>, ask: &Ask) -> Result<Answer> {
+    for _ in 0..ROUNDS {
+        let session = store.session()?;
+        let begun = store.book().begin(ask.attempt, &ask.name, session.number);
+        let asking = Asking { store, ask, session, lock: store.lock_path(&ask.name) };
+        let look = match begun {
+            Begun::Ended => Look::Answer(Answer::Ended),
+            Begun::Held(lease) => Look::Answer(granted(&lease, Term::Until(lease.until), false)),
+            Begun::Watching => Look::Answer(queued(None)),
+            Begun::Search => asking.search().await?,
+            Begun::New => asking.create().await?,
+            Begun::Seated(seat) => {
+                let nodes = asking.session.list(&asking.lock).await;
+                let nodes = nodes.map_err(|error| store.failed(&ask.name, error))?;
+                asking.look(seat, nodes, None).await?
+            }
+        };
+        if let Look::Answer(answer) = look {
+            return Ok(answer);
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        format!("the line of the lock changed {ROUNDS} times while it was looked at"),
+    ))
+}
+
+impl Asking<'_> {
+    /// Finds the node of a creation whose answer was lost; one of an earlier session is removed.
+    async fn search(&self) -> Result<Look> {
+        let nodes = self.session.list_now(&self.lock).await.map_err(|error| self.failed(error))?;
+        let prefix = path::prefix(self.ask.attempt);
+        for node in nodes.iter().filter(|node| node.starts_with(&prefix)) {
+            let path = format!("{}/{node}", self.lock);
+            let stat = self.session.stat(&path).await.map_err(|error| self.failed(error))?;
+            let Some(stat) = stat else { continue };
+            if stat.ephemeral_owner == self.session.id() {
+                let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
+                self.store.book().seat(self.ask.attempt, seat);
+                return Ok(Look::Again);
+            }
+            self.session.delete(&path).await.map_err(|error| self.failed(error))?;
+        }
+        self.store.book().unseat(self.ask.attempt);
+        Ok(Look::Again)
+    }
+
+    /// Takes a seat. Who does not want to wait looks first whether it is of any use, by what the
+    /// leader knows.
+    async fn create(&self) -> Result<Look> {
+        let attempt = self.ask.attempt;
+        if !self.ask.wait {
+            let nodes = self.session.list_now(&self.lock).await;
+            let nodes = nodes.map_err(|error| self.refused(error))?;
+            if !self.line(nodes).inspect_err(|_| self.store.book().forget(attempt))?.is_empty() {
+                self.store.book().forget(attempt);
+                return Ok(Look::Answer(Answer::Busy { ask_again: None }));
+            }
+        }
+        let prefix = format!("{}/{}", self.lock, path::prefix(attempt));
+        let sent = self.store.clock.now();
+        let data = card::write(&self.ask.origin);
+        let send = || self.session.send_seat(&prefix, &self.lock, data);
+        let Some(created) = self.store.book().create(attempt, send) else {
+            return Ok(Look::Answer(Answer::Ended));
+        };
+        match self.session.answer(created).await {
+            Ok(((stat, path), nodes)) => {
+                if stat.ephemeral_owner != self.session.id() {
+                    return Ok(Look::Again); // Found again, and looked at.
+                }
+                self.session.note_verified(sent);
+                let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
+                match self.store.book().seat(attempt, seat.clone()) {
+                    true => {}
+                    false => return Ok(Look::Answer(Answer::Ended)),
+                }
+                let nodes = match nodes.map_err(|error| self.failed(error)) {
+                    Ok(nodes) => nodes,
+                    Err(error) => {
+                        if error.kind().is_certain() {
+                            self.leave().await;
+                        }
+                        return Err(error);
+                    }
+                };
+                self.look(seat, nodes, Some(sent)).await
+            }
+            Err(ZkError::NoNode) => {
+                self.store.book().unseat(attempt);
+                let made = self.session.make_container(&self.lock).await;
+                made.map_err(|(error, path)| self.unusable(error, &path))?;
+                Ok(Look::Again)
+            }
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// What the line means for the one that has this seat. `sent` when it was taken just now.
+    async fn look(&self, seat: Seated, nodes: Vec<String>, sent: Option<Now>) -> Result<Look> {
+        let line = match self.line(nodes) {
+            Ok(line) => line,
+            Err(error) => {
+                self.leave().await;
+                return Err(error);
+            }
+        };
+        let ours = |other: &Seat| {
+            seat.path
+                .strip_prefix(&self.lock)
+                .is_some_and(|node| node.get(1..) == Some(&other.node))
+        };
+        let Some(place) = line.iter().position(ours) else {
+            self.store.book().unseat(self.ask.attempt);
+            return Ok(Look::Again);
+        };
+        let Some(before) = place.checked_sub(1).and_then(|before| line.get(before)) else {
+            return self.claim(seat, sent, line.len() > 1).await;
+        };
+        if !self.ask.wait {
+            self.leave().await;
+            return Ok(Look::Answer(Answer::Busy { ask_again: None }));
+        }
+        let before = format!("{}/{}", self.lock, before.node);
+        let watcher = self.session.watch(&before).await.map_err(|error| self.failed(error))?;
+        let Some(watcher) = watcher else { return Ok(Look::Again) };
+        match self.store.book().arm(self.ask.attempt, |number| self.wait_for(watcher, number)) {
+            true => Ok(Look::Answer(queued(Some(place as u64 - 1)))),
+            false => Ok(Look::Answer(Answer::Ended)),
+        }
+    }
+
+    /// Starts a task that waits for the watch to fire.
+    fn wait_for(&self, watcher: OneshotWatcher, number: u64) -> tokio::task::AbortHandle {
+        let (store, attempt) = (Arc::downgrade(self.store), self.ask.attempt);
+        let task = tokio::spawn(async move {
+            let event = watcher.changed().await;
+            if event.event_type == EventType::Session {
+                return; // The session is over: all are told to ask again.
+            }
+            if let Some(store) = store.upgrade() {
+                store.fired(attempt, number);
+            }
+        });
+        task.abort_handle()
+    }
+
+    /// The first in line has the lock, for as long as its session is known to go on.
+    async fn claim(&self, seat: Seated, sent: Option<Now>, wanted: bool) -> Result<Look> {
+        let (session, clock) = (&self.session, &self.store.clock);
+        let Some(token) = u64::try_from(seat.czxid).ok().and_then(Token::new) else {
+            self.leave().await;
+            return Err(used_up(&self.lock, seat.czxid));
+        };
+        let now = clock.now();
+        let ttl = self.ask.ttl.min(session.term());
+        let (until, from, offer) = match (sent, session.verified_until(now)) {
+            (Some(sent), _) => (session.valid_until(sent, ttl), sent, false),
+            // Whoever holds for a moment only needs no more; others renew at once.
+            (None, Some(verified)) => (verified.min(session.valid_until(now, ttl)), now, true),
+            (None, None) => {
+                let gone = session.check(&[&seat.path]).await;
+                if gone.map_err(|error| self.failed(error))?.is_some() {
+                    self.store.book().unseat(self.ask.attempt);
+                    return Ok(Look::Again);
+                }
+                (session.valid_until(now, ttl), now, false)
+            }
+        };
+        let lease = Lease { seat, token, until, ends: Deadline::after(from, ttl) };
+        if !self.store.book().hold(self.ask.attempt, lease.clone()) {
+            return Ok(Look::Answer(Answer::Ended));
+        }
+        self.store.due_at(lease.ends);
+        let term = if offer { Term::Offer(until) } else { Term::Until(until) };
+        Ok(Look::Answer(granted(&lease, term, wanted)))
+    }
+
+    /// Gives up the seat of an attempt that is not to wait, and forgets the attempt.
+    async fn leave(&self) {
+        ending::leave(self.store, &self.ask.name, self.ask.attempt).await;
+    }
+
+    fn line(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {
+        path::line(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "is there"))
+    }
+
+    fn failed(&self, error: ZkError) -> Error {
+        self.store.failed(&self.ask.name, error)
+    }
+
+    /// The error of a request that has created no node, if that is certain.
+    fn refused(&self, error: ZkError) -> Error {
+        let error = self.failed(error);
+        if error.kind().is_certain() {
+            self.store.book().forget(self.ask.attempt);
+        }
+        error
+    }
+
+    fn unusable(&self, error: ZkError, path: &str) -> Error {
+        self.store.book().forget(self.ask.attempt);
+        from_zk(error, path)
+    }
+}
+
+fn granted(lease: &Lease, term: Term, wanted: bool) -> Answer {
+    Answer::Granted(Grant { tokens: TokenBlock::single(lease.token), term, wanted })
+}
+
+fn queued(place: Option<u64>) -> Answer {
+    Answer::Queued { place, ask_again: ASK_AGAIN }
+}

@@ -1,0 +1,125 @@
+//! The `Backend` trait for ZooKeeper.
+
+use std::sync::Arc;
+
+use leasehold_core::backend::{
+    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
+    Renewal, Renewed, Status,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
+
+use crate::address::Address;
+use crate::session::Session;
+use crate::store::Store;
+use crate::{acquire, ending, keeper, renew, status};
+
+/// Locks in a ZooKeeper ensemble, by one session.
+///
+/// A lease lasts for its ttl, and no longer than half of the session's time limit without a word
+/// from the ensemble; the nodes of a process that has died go with its session. Waiters stand in
+/// line in order of arrival, and each is told when the one before it has gone. The token is the
+/// number of the transaction that created the holder's node.
+///
+/// Calls end within the session's time limit.
+#[derive(Debug)]
+pub struct ZooKeeperBackend {
+    store: Arc<Store>,
+    capability: Capability,
+}
+
+impl ZooKeeperBackend {
+    /// Runs in the runtime of the moment.
+    pub(crate) fn start(address: Address, clock: Clock, session: Session) -> Self {
+        let mut capability = Capability::new("zookeeper", LeaseKind::Ttl);
+        capability.ordered = true;
+        capability.push = true;
+        capability.list = true;
+        capability.force_release = true;
+        capability.longest_ttl = Some(session.term());
+        let (states, number) = (session.states(), session.number);
+        let store = Arc::new(Store::new(address, clock.clone(), session));
+        let keeper = tokio::spawn(keeper::run(Arc::downgrade(&store), states, number));
+        let janitor = ending::run(Arc::downgrade(&store), clock, store.bell.clone());
+        let janitor = tokio::spawn(janitor);
+        store.keep([keeper.abort_handle(), janitor.abort_handle()]);
+        Self { store, capability }
+    }
+}
+
+impl Backend for ZooKeeperBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        self.store.address.place.clone()
+    }
+
+    fn attach(&self, _client: ClientId, events: EventSink) {
+        self.store.attach(events);
+    }
+
+    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let answer = match ask.mode {
+                Mode::Exclusive => acquire::acquire(&self.store, &ask).await,
+                _ => Err(unsupported("shared mode")),
+            };
+            answer.map_err(|error| error.during("acquire", Some(&ask.name)))
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        Box::pin(async move {
+            let answers = renew::renew(&self.store, leases).await.into_iter().zip(leases);
+            let named = answers.map(|(answer, lease)| {
+                answer.map_err(|error| error.during("renew", Some(&lease.name)))
+            });
+            named.collect()
+        })
+    }
+
+    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(async move {
+            let ended = match (&end.keep, &end.then) {
+                (Some(_), _) => Err(unsupported("keep")),
+                (_, Some(_)) => Err(unsupported("then")),
+                (None, None) => ending::release(&self.store, &end).await,
+            };
+            match ended {
+                Ok(verdict) => Ok(Ended { verdict, then: None }),
+                Err(error) => Err(error.during("release", Some(&end.name))),
+            }
+        })
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        Box::pin(async move {
+            let status = status::status(&self.store, name).await;
+            status.map_err(|error| error.during("status", Some(name)))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        Box::pin(async move {
+            let listed = status::list(&self.store, prefix, limit).await;
+            listed.map_err(|error| error.during("list", None))
+        })
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let forced = status::force_release(&self.store, name, token).await;
+            forced.map_err(|error| error.during("force-release", Some(name)))
+        })
+    }
+
+    fn abandon(&self, end: &End) {
+        ending::abandon(&self.store, end);
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the zookeeper backend has no {what}"))
+}

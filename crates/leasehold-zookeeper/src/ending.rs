@@ -1,0 +1,139 @@
+//! Ending attempts: their nodes are removed, however often that has to be tried.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use leasehold_core::backend::{End, Event, Verdict};
+use leasehold_core::clock::Clock;
+use leasehold_core::{AttemptId, Deadline, Name, Result};
+use tokio::sync::Notify;
+
+use crate::error::from_zk;
+use crate::path;
+use crate::store::Store;
+
+/// What was to be removed for longer than this is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Ends an attempt, and removes its node.
+pub(crate) async fn release(store: &Store, end: &End) -> Result<Verdict> {
+    let (verdict, left) = store.book().end(store.clock.now(), end);
+    if !left {
+        return Ok(verdict);
+    }
+    let mut unfinished = Unfinished(Some(&store.bell));
+    match clear(store, end.attempt).await {
+        Ok(verdict) => {
+            unfinished.0 = None;
+            Ok(verdict)
+        }
+        // That is so, whether there is a connection to tidy up by or not.
+        Err(_) if verdict == Verdict::Lost => Ok(verdict),
+        Err(error) => Err(error),
+    }
+}
+
+/// A removal that fails, or is dropped half-way, is left to the janitor.
+struct Unfinished<'a>(Option<&'a Notify>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(bell) = self.0 {
+            bell.notify_one();
+        }
+    }
+}
+
+/// Ends an attempt that has come to nothing by itself.
+pub(crate) async fn leave(store: &Store, name: &Name, attempt: AttemptId) {
+    let (base, last, keep, then) = (None, None, None, None);
+    let end = End { name: name.clone(), attempt, base, last, suspect: false, keep, then };
+    // What fails is tried again in the background.
+    release(store, &end).await.ok();
+}
+
+/// Sends the removal of an attempt's node without waiting for the answer.
+pub(crate) fn abandon(store: &Store, end: &End) {
+    let (_, left) = store.book().end(store.clock.now(), end);
+    store.bell.notify_one();
+    let Ok(session) = store.session() else { return };
+    let left = left.then(|| store.book().clear(end.attempt)).flatten();
+    if let Some(path) = left.and_then(|(_, left)| left.path) {
+        drop(session.delete(&path));
+    }
+}
+
+/// Removes what an ended attempt has left at the server.
+async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
+    let session = store.session()?;
+    let Some((name, left)) = store.book().clear(attempt) else {
+        return Ok(store.book().cleared(attempt, false, false));
+    };
+    let lock = store.lock_path(&name);
+    let failed = |error| from_zk(error, &lock);
+    let mut found = false;
+    if let Some(path) = &left.path {
+        found |= session.delete(path).await.map_err(failed)?;
+    }
+    if left.search {
+        let prefix = path::prefix(attempt);
+        let nodes = session.list_now(&lock).await.map_err(failed)?;
+        for node in nodes.iter().filter(|node| node.starts_with(&prefix)) {
+            found |= session.delete(&format!("{lock}/{node}")).await.map_err(failed)?;
+        }
+    }
+    Ok(store.book().cleared(attempt, found, left.tried))
+}
+
+/// Runs until the store is gone: ends leases that nobody has renewed, and removes what was left.
+pub(crate) async fn run(store: Weak<Store>, clock: Clock, bell: Arc<Notify>) {
+    loop {
+        let Some(strong) = store.upgrade() else { return };
+        // What becomes due while it is looked at rings.
+        strong.note_asleep(None);
+        let wake_at = tidy(&strong);
+        strong.note_asleep(wake_at);
+        drop(strong);
+        match wake_at {
+            Some(at) => drop(clock.within(Some(at), bell.notified()).await),
+            None => bell.notified().await,
+        }
+    }
+}
+
+/// Does what is due; when to come again.
+fn tidy(store: &Arc<Store>) -> Option<Deadline> {
+    let now = store.clock.now();
+    let mut book = store.book();
+    let mut lost = book.due(now);
+    lost.retain(|attempt| book.lose(now, *attempt));
+    let mut left = book.left_behind(now, AGAIN);
+    left.extend(&lost);
+    let again = book.has_left().then(|| Deadline::after(now, AGAIN));
+    let next = book
+        .next_end()
+        .map(|at| Deadline::after(now, Duration::from_nanos(at.saturating_sub(now.steady_ns))));
+    drop(book);
+    for attempt in lost {
+        store.tell(Event::Lost { attempt });
+    }
+    for attempt in left {
+        let store = store.clone();
+        tokio::spawn(async move {
+            match clear(&store, attempt).await {
+                Err(error) if error.kind().is_certain() => {
+                    tracing::warn!(%attempt, %error, "a node may not be removed: it is left to the session's end");
+                    store.book().cleared(attempt, false, true);
+                }
+                Err(error) => {
+                    tracing::debug!(%attempt, %error, "cannot remove a node, trying again")
+                }
+                Ok(_) => {}
+            }
+        });
+    }
+    match (next, again) {
+        (Some(next), Some(again)) => Some(next.min(again)),
+        (one, other) => one.or(other),
+    }
+}

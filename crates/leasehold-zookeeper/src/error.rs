@@ -1,0 +1,74 @@
+//! What an error of ZooKeeper means for a lock: certainly not done, or unknown.
+
+use leasehold_core::{Error, ErrorKind};
+use zookeeper_client::Error as ZkError;
+
+/// Sorts an error by what is known of the request for the node `path`.
+pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
+    let (kind, what) = match &error {
+        ZkError::NoAuth => (
+            ErrorKind::Refused,
+            format!(
+                "the user may not do this at the node {path}: user or password are wrong, or its \
+                 ACL lacks the right to create, read or delete; see docs/zookeeper.md"
+            ),
+        ),
+        ZkError::AuthFailed => (
+            ErrorKind::Refused,
+            "the server does not accept the user, or wants another way to log in".to_owned(),
+        ),
+        ZkError::InvalidAcl => (
+            ErrorKind::Refused,
+            "the server knows no user for the nodes to belong to; set user and password, or acl=open"
+                .to_owned(),
+        ),
+        ZkError::QuotaExceeded => {
+            (ErrorKind::Refused, format!("the quota of a node above {path} is used up; raise it"))
+        }
+        ZkError::NoChildrenForEphemerals => return foreign(path, "is an ephemeral node"),
+        ZkError::NotReadOnly => (
+            ErrorKind::Unavailable,
+            "the server has lost its ensemble and only answers reads; waiting for a majority".into(),
+        ),
+        ZkError::BadArguments(what) => {
+            (ErrorKind::Invalid, format!("the path {path} is not allowed: {what}"))
+        }
+        ZkError::SessionExpired => (ErrorKind::Unavailable, "the session has expired".into()),
+        ZkError::Timeout => {
+            (ErrorKind::Unavailable, "the server did not answer in time".to_owned())
+        }
+        _ => (ErrorKind::Unavailable, "the connection failed".to_owned()),
+    };
+    Error::new(kind, format!("{what} ({error})")).with_source(error)
+}
+
+/// There is something at `path` that is not a lock's.
+pub(crate) fn foreign(path: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the node {path} {what}, not a lock's; choose another chroot or name, or remove it"
+        ),
+    )
+}
+
+/// The number of a transaction is too large for a token.
+pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the tokens of {path} are used up: transaction {zxid:#x} is beyond 2^53-1, which is \
+             after 2,097,151 elections; set up the ensemble anew, and let tokens at resources begin \
+             anew with it"
+        ),
+    )
+}
+
+/// There is no connection at the moment, and why none could be made, if that was tried.
+pub(crate) fn no_connection(why: Option<&str>) -> Error {
+    let mut what = "no connection to ZooKeeper at the moment; reconnecting".to_owned();
+    if let Some(why) = why {
+        what = format!("{what} fails: {why}");
+    }
+    Error::new(ErrorKind::Unavailable, what)
+}

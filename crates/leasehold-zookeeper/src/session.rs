@@ -1,0 +1,248 @@
+//! One session with ZooKeeper: its requests, and how long it is known to go on.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::drift;
+use leasehold_core::{Deadline, Now};
+use zookeeper_client::{
+    Acls, Client, CreateMode, Error as ZkError, MultiWriteError, OneshotWatcher, SessionState,
+    Stat, StateWatcher,
+};
+
+use crate::address::{Address, silence};
+
+type Result<T, E = ZkError> = std::result::Result<T, E>;
+
+/// A node that was made, and its whole path.
+type Created = (Stat, String);
+
+/// A session. It ends when the last clone of its client is dropped.
+pub(crate) struct Session {
+    client: Client,
+    clock: Clock,
+    /// Which of the sessions of this backend, from 1.
+    pub(crate) number: u64,
+    own: bool,
+    /// When the last request was sent that the ensemble has carried out in the session's name.
+    verified: Mutex<Now>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Opens one with the first server that takes it.
+    pub(crate) async fn open(address: &Address, clock: Clock, number: u64) -> Result<Self> {
+        let mut asked = address.session;
+        let (sent, client) = loop {
+            let sent = clock.now();
+            let connector = address.connector(asked).with_fail_eagerly();
+            let client = connector.connect(&address.servers()).await?;
+            let given = client.session_timeout();
+            // Where less is given, a silent server is to be given up, and pinged, that much sooner.
+            if silence(asked) <= silence(given) {
+                break (sent, client);
+            }
+            asked = given;
+        };
+        Ok(Self { client, clock, number, own: address.own, verified: Mutex::new(sent) })
+    }
+
+    /// The server's name for it, which its nodes carry.
+    pub(crate) fn id(&self) -> i64 {
+        self.client.session_id().0
+    }
+
+    /// How long a grant or renewal may promise: half of the time limit that was agreed on. Why half,
+    /// see docs/decisions/zookeeper-leases.md.
+    pub(crate) fn term(&self) -> Duration {
+        self.client.session_timeout() / 2
+    }
+
+    /// The time limit that was agreed on.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.client.session_timeout()
+    }
+
+    /// What becomes of it, as the client library says.
+    pub(crate) fn states(&self) -> StateWatcher {
+        self.client.state_watcher()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.state() == SessionState::SyncConnected
+    }
+
+    /// Notes that the ensemble has carried out a request of this session that was sent at `sent`.
+    pub(crate) fn note_verified(&self, sent: Now) {
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if sent.steady_ns > verified.steady_ns {
+            *verified = sent;
+        }
+    }
+
+    /// Until when the session goes on for certain, if that is no less than half a term from `now`.
+    pub(crate) fn verified_until(&self, now: Now) -> Option<Deadline> {
+        let verified = *self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = self.valid_until(verified, self.term());
+        (until.remaining(now) >= self.term() / 2).then_some(until)
+    }
+
+    /// Until when a lease of `ttl` is valid that a request proves which was sent at `sent`.
+    pub(crate) fn valid_until(&self, sent: Now, ttl: Duration) -> Deadline {
+        let ttl = ttl.min(self.term());
+        Deadline::after(sent, ttl.saturating_sub(drift(ttl)))
+    }
+
+    /// Waits for an answer no longer than the session would last without one.
+    pub(crate) async fn answer<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = Deadline::after(self.clock.now(), self.timeout());
+        self.clock.within(Some(limit), request).await.unwrap_or(Err(ZkError::Timeout))
+    }
+
+    /// Sends the creation of a numbered node that lasts as long as the session, and a look at all
+    /// beside it: both are on their way when this returns. The node may be there without the look.
+    pub(crate) fn send_seat<'a>(
+        &'a self,
+        prefix: &'a str,
+        parent: &'a str,
+        data: &str,
+    ) -> impl Future<Output = Result<(Created, Result<Vec<String>>)>> + Send + 'a {
+        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
+        let create = self.client.create(prefix, data.as_bytes(), &options);
+        let list = self.client.list_children(parent);
+        async move {
+            let (created, listed) = futures_util::future::join(create, list).await;
+            let (stat, number) = created?;
+            Ok(((stat, format!("{prefix}{number}")), listed))
+        }
+    }
+
+    /// Makes a node that the server removes when it has become empty, and those above it.
+    pub(crate) async fn make_container(&self, path: &str) -> Result<(), (ZkError, String)> {
+        let options = CreateMode::Container.with_acls(self.acls());
+        let mut missing = vec![path];
+        while let Some(next) = missing.last().copied() {
+            let made = self.answer(self.client.create(next, &[], &options)).await;
+            match made {
+                Ok(_) | Err(ZkError::NodeExists) => {
+                    missing.pop();
+                }
+                Err(ZkError::NoNode) => match next.rfind('/') {
+                    Some(at) if at > 0 => missing.extend(next.get(..at)),
+                    _ => return Err((ZkError::NoNode, next.to_owned())),
+                },
+                Err(error) => return Err((error, next.to_owned())),
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes under `path`, no older than this call; none if there is no such node.
+    pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>> {
+        let sync = self.client.sync(path);
+        let list = self.client.list_children(path);
+        self.answer(async {
+            let (synced, listed) = futures_util::future::join(sync, list).await;
+            synced?;
+            none_if_absent(listed)
+        })
+        .await
+    }
+
+    /// The nodes under `path`, as the server that we are connected to knows them.
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<String>> {
+        none_if_absent(self.answer(self.client.list_children(path)).await)
+    }
+
+    /// Whom a node belongs to, and who may do what with it; `None` where there is none.
+    pub(crate) async fn acl(&self, path: &str) -> Result<Option<Vec<zookeeper_client::Acl>>> {
+        match self.answer(self.client.get_acl(path)).await {
+            Ok((acl, _)) => Ok(Some(acl)),
+            Err(ZkError::NoNode) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn stat(&self, path: &str) -> Result<Option<Stat>> {
+        self.answer(self.client.check_stat(path)).await
+    }
+
+    /// A node's data and stat; `None` if it is not there, no data if they may not be read.
+    pub(crate) async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>> {
+        match self.answer(self.client.get_data(path)).await {
+            Ok(read) => Ok(Some(read)),
+            Err(ZkError::NoNode) => Ok(None),
+            Err(ZkError::NoAuth) => Ok(self.stat(path).await?.map(|stat| (Vec::new(), stat))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells when a node has gone; `None` if it is not there.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Option<OneshotWatcher>> {
+        let (stat, watcher) = self.answer(self.client.check_and_watch_stat(path)).await?;
+        Ok(stat.map(|_| watcher))
+    }
+
+    /// Removes a node; false if it is not there. On its way when this returns.
+    pub(crate) fn delete<'a>(
+        &'a self,
+        path: &str,
+    ) -> impl Future<Output = Result<bool>> + Send + 'a {
+        let sent = self.clock.now();
+        let delete = self.client.delete(path, None);
+        async move {
+            let deleted = self.answer(delete).await;
+            if deleted.is_ok() {
+                self.note_verified(sent);
+            }
+            match deleted {
+                Ok(()) => Ok(true),
+                Err(ZkError::NoNode) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// Has the ensemble carry out a transaction that finds all of these nodes there; the place of
+    /// the first that is not.
+    pub(crate) async fn check(&self, paths: &[&str]) -> Result<Option<usize>> {
+        let sent = self.clock.now();
+        let mut checks = self.client.new_multi_writer();
+        for path in paths {
+            checks.add_check_version(path, -1)?;
+        }
+        let commit = checks.commit();
+        let checked = self.answer(async {
+            match commit.await {
+                Ok(_) => Ok(None),
+                Err(MultiWriteError::OperationFailed { index, source: ZkError::NoNode }) => {
+                    Ok(Some(index))
+                }
+                Err(error) => Err(error.into()),
+            }
+        });
+        let checked = checked.await?;
+        if checked.is_none() {
+            self.note_verified(sent);
+        }
+        Ok(checked)
+    }
+
+    fn acls(&self) -> Acls<'static> {
+        if self.own { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+}
+
+fn none_if_absent(listed: Result<Vec<String>>) -> Result<Vec<String>> {
+    match listed {
+        Err(ZkError::NoNode) => Ok(Vec::new()),
+        other => other,
+    }
+}

@@ -1,0 +1,116 @@
+//! Who holds a lock and who waits, and ending a lease by hand.
+
+use futures_util::future::{join_all, try_join_all};
+use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
+use leasehold_core::{Name, Result, Token};
+use zookeeper_client::Stat;
+
+use crate::card;
+use crate::error::{foreign, from_zk, used_up};
+use crate::path::{self, Seat};
+use crate::session::Session;
+use crate::store::Store;
+
+/// Waiters that are named; of others only the number is told.
+const SHOWN: usize = 100;
+/// Locks that are looked at side by side.
+const TOGETHER: usize = 32;
+
+/// A seat in line and who has it.
+struct Seated {
+    holder: Holder,
+    stat: Stat,
+}
+
+/// Who holds a lock, and who waits for it.
+pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
+    let session = store.session()?;
+    let lock = store.lock_path(name);
+    let nodes = session.list_now(&lock).await.map_err(|error| from_zk(error, &lock))?;
+    let line = path::line(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
+    let more_waiters = line.len().saturating_sub(SHOWN + 1);
+    let shown = line.iter().take(SHOWN + 1);
+    let seats = try_join_all(shown.map(|seat| read(&session, &lock, seat))).await?;
+    // Who has gone meanwhile is left out.
+    let mut seats = seats.into_iter().flatten();
+    let holder = seats.next();
+    let waiters = seats.map(|seat| Waiter {
+        since_unix_ms: u64::try_from(seat.stat.ctime).unwrap_or_default(),
+        holder: seat.holder,
+    });
+    let waiters = waiters.collect();
+    let note = match &holder {
+        None => Some("ZooKeeper does not remember who held it"),
+        Some(seat) if seat.stat.ephemeral_owner == 0 => {
+            Some("the holder's node is no ephemeral one: it stays until somebody removes it")
+        }
+        Some(_) => None,
+    };
+    let stat = holder.as_ref().map(|seat| seat.stat);
+    Ok(Status {
+        name: name.clone(),
+        state: if holder.is_some() { State::Held } else { State::Free },
+        token: stat.and_then(|stat| token(&stat)),
+        since_unix_ms: stat.and_then(|stat| u64::try_from(stat.ctime).ok()),
+        remaining: None,
+        waiters: Some(waiters),
+        more_waiters,
+        note: note.map(str::to_owned),
+        holder: holder.map(|seat| seat.holder),
+    })
+}
+
+/// The locks that somebody holds whose names start with `prefix`.
+pub(crate) async fn list(store: &Store, prefix: &str, limit: usize) -> Result<Vec<Status>> {
+    let session = store.session()?;
+    let root = store.address.root.path();
+    let nodes = session.list_now(root).await.map_err(|error| from_zk(error, root))?;
+    let names = nodes.iter().filter_map(|node| path::unescape(node));
+    let mut names: Vec<Name> = names.filter(|name| name.as_str().starts_with(prefix)).collect();
+    names.sort();
+    let mut found = Vec::new();
+    for names in names.chunks(TOGETHER) {
+        for status in join_all(names.iter().map(|name| status(store, name))).await {
+            match status {
+                Ok(status) if status.state == State::Free => {}
+                Ok(status) if found.len() < limit => found.push(status),
+                // What is not a lock may well be under the same node.
+                Err(error) if error.kind() == leasehold_core::ErrorKind::Foreign => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(found),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Ends the lease that `token` belongs to, by removing its node.
+pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> Result<Forced> {
+    let session = store.session()?;
+    let lock = store.lock_path(name);
+    let failed = |error| from_zk(error, &lock);
+    let nodes = session.list_now(&lock).await.map_err(failed)?;
+    let line = path::line(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
+    for seat in line {
+        let path = format!("{lock}/{}", seat.node);
+        let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
+        match self::token(&stat) {
+            None => return Err(used_up(&path, stat.czxid)),
+            Some(held) if held != token => return Ok(Forced::Other(held)),
+            // A node's name never comes back: whatever else happens, this removes that lease.
+            _ if session.delete(&path).await.map_err(failed)? => return Ok(Forced::Ended),
+            _ => {}
+        }
+    }
+    Ok(Forced::NotHeld)
+}
+
+async fn read(session: &Session, lock: &str, seat: &Seat) -> Result<Option<Seated>> {
+    let path = format!("{lock}/{}", seat.node);
+    let read = session.read(&path).await.map_err(|error| from_zk(error, &path))?;
+    Ok(read.map(|(data, stat)| Seated { holder: card::read(&data, seat.attempt()), stat }))
+}
+
+fn token(stat: &Stat) -> Option<Token> {
+    u64::try_from(stat.czxid).ok().and_then(Token::new)
+}
