@@ -1,7 +1,7 @@
 //! ZooKeeper and etcd.
 
 #[cfg(feature = "etcd")]
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings};
+use leasehold_conformance::kit::{EtcdServer, EtcdSettings, wait};
 use leasehold_conformance::kit::{Needs, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
 use super::finds;
@@ -51,7 +51,13 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     let code = i32::from(!late.is_empty());
     finds(&url, code, late);
     finds(&members[0].url(), code, &[late, &["note named"][..]].concat());
-    members[2].kill();
+    // A follower, so that nobody votes while the others are looked at.
+    wait("two follow", || {
+        members.iter().filter(|one| matches!(one.leads(), Ok(false))).count() == 2
+    })
+    .unwrap();
+    let follower = members.iter().rposition(|one| !one.leads().unwrap()).unwrap();
+    members[follower].kill();
     finds(&url, 1, &[&["warning silent-member"][..], late].concat());
     let raised = serde_json::json!({ "action": "ACTIVATE", "memberID": "0", "alarm": "NOSPACE" });
     members[0].call("maintenance/alarm", &raised).unwrap();
