@@ -39,4 +39,4 @@ pub use options::OnLoss;
 pub use owner::Owner;
 pub use shared::Usage;
 pub use stale::{Fenced, Stale};
-pub use url::StoreUrl;
+pub use url::{StoreUrl, TlsFiles};

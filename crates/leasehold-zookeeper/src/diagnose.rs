@@ -90,6 +90,10 @@ fn ask(mut stream: TcpStream) -> String {
         }
         Ok(_) if said.contains("whitelist") => "it listens, but gives no session".to_owned(),
         Ok(_) => "it does not answer as ZooKeeper does; is this the port for TLS?".to_owned(),
+        // It may hang up before it has read all of our question.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            "it does not answer as ZooKeeper does; is this the port for TLS?".to_owned()
+        }
         Err(error) if is_silence(&error) => {
             "it listens, but does not answer; is this the port for TLS, or is it stopped?"
                 .to_owned()

@@ -212,7 +212,7 @@ async fn a_backend_that_is_terminated_costs_no_lock() {
     let other = connect(&server.url()).await;
     let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE application_name = 'leasehold'";
-    let held = client.lock("held").ttl(secs(3)).acquire().await.unwrap();
+    let held = client.lock("held").ttl(secs(60)).renew_after(secs(1)).acquire().await.unwrap();
     let lock = other.lock("held");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("it waits", || async {
@@ -250,7 +250,8 @@ async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
     let proxy = Proxy::opaque(server.address()).unwrap();
     let (client, other) =
         (connect(&through(&server.url(), &proxy)).await, connect(&server.url()).await);
-    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    // Told a tenth of the ttl before the deadline.
+    let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
     proxy.cut_all();
     let lock = other.lock("a");
     let next = tokio::spawn(async move { lock.acquire().await });
