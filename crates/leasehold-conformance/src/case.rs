@@ -101,14 +101,19 @@ impl Context {
         let seed = self.case.bytes().fold(u64::from(std::process::id()), |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(u64::from(byte))
         });
-        let client = ClientId::from_bits(seed << 16 | u64::from(number));
-        let (sink, events) = EventSink::channel();
-        backend.attach(client, sink);
-        Raw { backend, events, client, sequence: 0 }
+        Raw::attach(backend, seed << 16 | u64::from(number))
     }
 }
 
 impl Raw {
+    /// A connection under this client's number.
+    pub fn attach(backend: Arc<dyn Backend>, client: u64) -> Self {
+        let client = ClientId::from_bits(client);
+        let (sink, events) = EventSink::channel();
+        backend.attach(client, sink);
+        Self { backend, events, client, sequence: 0 }
+    }
+
     /// An ask for a lease by a new attempt.
     pub fn ask(&mut self, name: &Name, ttl: Duration) -> Ask {
         self.sequence += 1;
