@@ -4,7 +4,9 @@
 use leasehold_conformance::kit::{EtcdServer, EtcdSettings, wait};
 use leasehold_conformance::kit::{Needs, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
-use super::finds;
+use super::{finds, finds_in_the_end};
+#[cfg(feature = "etcd")]
+use crate::support::until;
 
 #[test]
 fn a_tiny_session_limit_and_a_server_alone_are_named() {
@@ -26,13 +28,13 @@ fn an_ensemble_is_looked_at_server_by_server() {
         return;
     }
     let mut ensemble = ZooKeeperEnsemble::start(3, &ZooKeeperSettings::new()).unwrap();
-    finds(&ensemble.url(), 0, &["note open"]);
-    finds(&ensemble.url().replace("zookeeper://", "zookeeper://u:s3cret@"), 0, &[]);
+    finds_in_the_end(&ensemble.url(), 0, &["note open"]);
+    finds_in_the_end(&ensemble.url().replace("zookeeper://", "zookeeper://u:s3cret@"), 0, &[]);
     let one = format!("zookeeper://{}", ensemble.addresses()[0]);
-    finds(&one, 0, &["note open", "note named"]);
+    finds_in_the_end(&one, 0, &["note open", "note named"]);
     let follower = (ensemble.leader().unwrap() + 1) % 3;
     ensemble.servers[follower].kill();
-    finds(&ensemble.url(), 1, &["warning silent-server", "note open"]);
+    finds_in_the_end(&ensemble.url(), 1, &["warning silent-server", "note open"]);
 }
 
 #[cfg(feature = "etcd")]
@@ -49,8 +51,8 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     let late = status["version"].as_str().unwrap().starts_with("3.4.2");
     let late: &[&str] = if late { &["warning late-revokes"] } else { &[] };
     let code = i32::from(!late.is_empty());
-    finds(&url, code, late);
-    finds(&members[0].url(), code, &[late, &["note named"][..]].concat());
+    finds_in_the_end(&url, code, late);
+    finds_in_the_end(&members[0].url(), code, &[late, &["note named"][..]].concat());
     // A follower, so that nobody votes while the others are looked at.
     wait("two follow", || {
         members.iter().filter(|one| matches!(one.leads(), Ok(false))).count() == 2
@@ -58,12 +60,13 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     .unwrap();
     let follower = members.iter().rposition(|one| !one.leads().unwrap()).unwrap();
     members[follower].kill();
-    finds(&url, 1, &[&["warning silent-member"][..], late].concat());
+    finds_in_the_end(&url, 1, &[&["warning silent-member"][..], late].concat());
     let raised = serde_json::json!({ "action": "ACTIVATE", "memberID": "0", "alarm": "NOSPACE" });
     members[0].call("maintenance/alarm", &raised).unwrap();
-    let (code, found) = super::doctor(&url);
-    assert_eq!(code, 2, "{found:#}");
-    assert!(super::ids(&found).contains(&"problem alarm".to_owned()), "{found:#}");
+    until("the alarm is named", || {
+        let (code, found) = super::doctor(&url);
+        code == 2 && super::ids(&found).contains(&"problem alarm".to_owned())
+    });
     let alone = EtcdServer::start(EtcdSettings::new()).unwrap();
     finds(&alone.url(), 1, &["warning one-member"]);
     alone.enable_users("app", "s3cret", "leasehold/").unwrap();
