@@ -29,6 +29,9 @@ const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::f
 const SLOW_POLL: Duration = Duration::from_secs(15);
 /// Attempts whose grant came too late before it is called an error.
 const ANEW: u32 = 4;
+/// Somebody whom the backend has failed asks for the last time so early that an answer which takes a
+/// quarter longer than the one before is there within the time given, and this much besides.
+const SPARE: Duration = Duration::from_millis(20);
 /// First and longest pause after an error.
 const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -351,8 +354,12 @@ impl<'a> Acquire<'a> {
                     // Unknown is not refused: the same attempt asks again until too long nothing
                     // was heard.
                     let now = clock.now();
-                    let over = until.is_some_and(|until| until.has_passed(now));
                     let waits = pursuit.ask.wait;
+                    let last = match waits {
+                        true => until.map(|until| last_ask(sent, now, self.start, until)),
+                        false => until,
+                    };
+                    let over = last.is_some_and(|last| last.has_passed(now));
                     let silence = pursuit.silent_since(sent);
                     if over && waits {
                         return Err(since(timed_out(), Some(error)));
@@ -363,8 +370,8 @@ impl<'a> Acquire<'a> {
                         return Err(error);
                     }
                     tracing::debug!(name = %self.name, %error, "no answer, asking again");
-                    let pause = Deadline::after(now, errors.next(jitter()));
-                    pursuit.ask_at = Some(pause.min(gives_up));
+                    let pause = Deadline::after(now, errors.next(jitter())).min(gives_up);
+                    pursuit.ask_at = Some(last.map_or(pause, |last| pause.min(last)));
                     continue;
                 }
             };
@@ -581,6 +588,15 @@ fn gives_up(pursuit: &Pursuit, start: Now, patience: Duration, now: Now) -> Dead
     let since = pursuit.silence.as_ref().map_or(now, |silence| silence.since);
     let later = if since.steady_ns > start.steady_ns { since } else { start };
     Deadline::after(later, patience)
+}
+
+/// When somebody who has begun at `start` and was failed from `sent` to `now` asks for the last time:
+/// what it is told shall be said within the time given, that is before `until`.
+fn last_ask(sent: Now, now: Now, start: Now, until: Deadline) -> Deadline {
+    let given = until.remaining(start);
+    let took = Duration::from_nanos(now.steady_ns.saturating_sub(sent.steady_ns));
+    let early = took.saturating_add(took / 4).saturating_add(SPARE.min(given / 10));
+    Deadline::after(start, given.saturating_sub(early.min(given / 2)))
 }
 
 fn no_answer() -> Error {

@@ -127,7 +127,8 @@ impl Lock {
     /// [`try_acquire`](Self::try_acquire) does.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] when the time is up; others as [`acquire`](Self::acquire).
+    /// [`ErrorKind::Timeout`] when the time is up, and shortly before where the backend fails and there
+    /// is no time to ask it again; others as [`acquire`](Self::acquire).
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         self.acquire_for(Some(wait)).await
     }

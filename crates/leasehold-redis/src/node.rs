@@ -28,6 +28,8 @@ use wire::{Failure, Wire};
 const TASK_LIMIT: Duration = Duration::from_millis(900);
 /// How long a question for people may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// What is said of a node where a key of ours holds something else.
+const FOREIGN: &str = "refused: a key of ours holds something else there, or a newer record";
 /// Records read by one script.
 const READ: usize = 250;
 
@@ -43,6 +45,8 @@ pub struct RedisNode {
     scripts: Mutex<Option<Arc<NodeScripts>>>,
     /// Reads records; any process may.
     leases: Script,
+    /// Why a step was refused last, as the rest of a sentence about the node.
+    refused: Mutex<Option<String>>,
 }
 
 impl RedisNode {
@@ -51,7 +55,8 @@ impl RedisNode {
         let keys = Keys::new(&address.prefix);
         let (key, place) = (keys.node(), address.place);
         let wire = Wire::start(address.client, clock);
-        Self { wire, keys, key, place, scripts: Mutex::default(), leases: Script::node_leases() }
+        let (scripts, refused) = (Mutex::default(), Mutex::default());
+        Self { wire, keys, key, place, scripts, leases: Script::node_leases(), refused }
     }
 
     fn scripts(&self, process: ProcessId) -> Arc<NodeScripts> {
@@ -112,6 +117,7 @@ impl RedisNode {
         };
         match self.call_steps(&scripts, script, &all, until).await {
             Err(failure) if failure.is_full() => {
+                self.note_refused(failure.refusal());
                 // Nothing was done; what needs no room is done all the same.
                 let rest: Vec<&Step> = all.iter().copied().filter(|step| !grants(step)).collect();
                 let mut kept = match rest.is_empty() {
@@ -128,8 +134,22 @@ impl RedisNode {
                 };
                 all.iter().map(reply).collect()
             }
-            Err(failure) => vec![failure.reply(); steps.len()],
-            Ok(replies) => replies,
+            Err(failure) => {
+                self.note_refused(failure.refusal());
+                vec![failure.reply(); steps.len()]
+            }
+            Ok(replies) => {
+                if replies.contains(&Reply::Refused(Refusal::Unfit)) {
+                    self.note_refused(Some(FOREIGN.to_owned()));
+                }
+                replies
+            }
+        }
+    }
+
+    fn note_refused(&self, why: Option<String>) {
+        if why.is_some() {
+            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
         }
     }
 
@@ -295,6 +315,11 @@ impl QuorumNode for RedisNode {
             names.truncate(limit);
             Ok(names)
         })
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.wire.down().or_else(refused)
     }
 
     fn fitness(&self) -> BoxFuture<'_, Fitness> {

@@ -5,6 +5,7 @@
 
 mod acquiring;
 mod cases;
+mod denial;
 mod ending;
 mod line;
 mod renewing;
@@ -27,7 +28,7 @@ use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
 
 use self::cases::Cases;
-use self::line::{Answered, Line, Queued, Tag};
+use self::line::{Answered, Flow, Line, Queued, Tag};
 use self::renewing::{Renewals, Renewing};
 use self::run::Run;
 use self::seen::Seen;
@@ -264,10 +265,28 @@ impl Driver {
         }
     }
 
-    /// A majority is not busy with what it was given. The others are not waited for.
+    /// A majority is not busy with what it was given: of those that vote and answer, where they are
+    /// so many. The others are not waited for.
     fn has_room(&self) -> bool {
-        let free = self.lines.iter().filter(|line| line.has_room()).count();
-        free >= majority(self.lines.len())
+        let (mut free, mut voters, mut free_voters) = (0, 0, 0);
+        for (node, line) in self.lines.iter().enumerate() {
+            let (room, votes) = (line.has_room(), self.votes(node, line));
+            free += usize::from(room);
+            voters += usize::from(votes);
+            free_voters += usize::from(room && votes);
+        }
+        let enough = majority(self.lines.len());
+        if voters >= enough { free_voters >= enough } else { free >= enough }
+    }
+
+    /// So many nodes have answered the last time that the others are not needed.
+    fn has_voters(&self) -> bool {
+        let votes = |(node, line): &(usize, &Line)| self.votes(*node, line);
+        self.lines.iter().enumerate().filter(votes).count() >= majority(self.lines.len())
+    }
+
+    fn votes(&self, node: usize, line: &Line) -> bool {
+        line.answers() && self.steward.process(node).is_some()
     }
 
     fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
@@ -307,6 +326,10 @@ impl Driver {
         if run.waits && !run.held && matches!(reply, Reply::Busy { .. }) {
             self.waits.busy(node, &run.name, run.client.is_some());
         }
+        if run.denial.is_some() {
+            self.note_late(tag.run, node, reply);
+        }
+        let Some(run) = self.runs.get_mut(tag.run) else { return };
         run.machine.handle_reply(now, node, tag.round, reply);
         self.pump(now, tag.run);
     }
@@ -325,7 +348,8 @@ impl Driver {
                 let (tag, step) = (Tag { run: number, round }, Step { name, op, wait, origin });
                 if let Some(line) = self.lines.get_mut(node) {
                     run.outstanding += 1;
-                    line.push(Queued { tag, due, hash: run.hash, step });
+                    let (limit, hash) = (run.limit, run.hash);
+                    line.push(Queued { tag, due, limit, hash, step });
                 }
             }
             match run.machine.poll_event() {
@@ -333,6 +357,7 @@ impl Driver {
                 None => break,
             }
         }
+        self.tell_denied(now, number, false);
         let Some(run) = self.runs.get_mut(number) else { return };
         if run.is_over() {
             self.runs.remove(number);
@@ -351,7 +376,7 @@ impl Driver {
                 self.held(now, number, token, until);
                 self.grants[usize::from(!at_once)].increment(1);
             }
-            Event::Denied(denied) => self.denied(now, number, &denied),
+            Event::Denied(denied) => self.note_denied(now, number, denied),
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
             Event::NotRenewed => self.not_renewed(now, number),
             Event::Lost => self.lost(now, number, true),
@@ -382,20 +407,22 @@ impl Driver {
     /// Sends what is to be sent. What cannot be is told to its machine, which may want more.
     fn flush(&mut self, now: Now) {
         loop {
+            let has_voters = self.has_voters();
             for (node, line) in self.lines.iter_mut().enumerate() {
+                let flow = line.flow(has_voters);
                 while self.moment.is_none()
                     && let Some(tag) = line.take_overdue(now)
                 {
                     self.unsent.push((node, tag, Refusal::Unfit));
                 }
                 if let Some(process) = self.steward.process(node) {
-                    while let Some(call) = line.call(now, process) {
+                    while let Some(call) = line.call(now, process, flow) {
                         self.batches.push(Box::pin(call));
                     }
-                    if !line.is_quiet() {
+                    if flow != Flow::Trickle {
                         continue;
                     }
-                } else if self.steward.asks(node) && !line.is_quiet() {
+                } else if self.steward.asks(node) && flow != Flow::Trickle {
                     continue; // It may be the same as before: known in a moment.
                 }
                 let refusal = match self.steward.member(now, node) {

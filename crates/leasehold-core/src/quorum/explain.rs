@@ -3,43 +3,107 @@
 use std::time::Duration;
 
 use leasehold_proto::Now;
-use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, majority};
+use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, Reply, Tally, majority};
 
 use super::members::{advice, describe};
 use super::steward::Steward;
 use crate::{Error, ErrorKind};
 
-/// Too few nodes have voted for an attempt; `what` they have done says how many. Names those that
-/// have not, and why; those that have not answered only if they have had their time, the `limit`.
-pub(super) fn unavailable(
-    now: Now,
-    machine: &Attempt,
-    limit: Option<Duration>,
-    what: &str,
-    steward: &Steward,
-) -> Error {
-    let refused =
-        machine.refusals().map(|(node, refusal)| (node, reason(now, node, refusal, steward)));
-    let mut reasons: Vec<(usize, String)> = refused.collect();
-    if let Some(limit) = limit {
-        let silent = format!("did not answer in {limit:?}");
-        reasons.extend(machine.silent().map(|node| (node, silent.clone())));
-    }
+/// What the nodes have said to an attempt, and what is known of them.
+pub(super) struct Report<'a> {
+    pub(super) now: Now,
+    pub(super) machine: &'a Attempt,
+    /// What the machine does not count any more.
+    pub(super) later: &'a [(usize, Reply)],
+    /// How long each node was waited for; `None` while that is not over.
+    pub(super) had_time: Option<Duration>,
+    pub(super) steward: &'a Steward,
+    /// Why a node could do nothing when it was last asked.
+    pub(super) trouble: &'a dyn Fn(usize) -> String,
+}
+
+/// Too few nodes have voted for an attempt. Says how many have, names the others with the reason,
+/// and says what helps.
+pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
+    let Report { machine, later, steward, .. } = report;
     if let Some(max_ttl) = steward.max_ttl().filter(|max_ttl| machine.ttl() > *max_ttl) {
         return ttl_too_long(machine.ttl(), max_ttl);
     }
-    reasons.sort();
-    let all = machine.nodes();
-    let mut message = format!("{what} of {all} nodes, and it takes {}", majority(all));
-    for (number, (node, reason)) in reasons.iter().enumerate() {
-        message += if number == 0 { ": " } else { ", " };
-        message += &format!("node {} {reason}", steward.place(*node));
+    let count = |is: fn(&Reply) -> bool| later.iter().filter(|(_, reply)| is(reply)).count();
+    let granted = tally.granted + count(|reply| matches!(reply, Reply::Granted(_)));
+    let busy = tally.busy + count(|reply| matches!(reply, Reply::Busy { .. }));
+    let (all, enough) = (machine.nodes(), majority(machine.nodes()));
+    let mut message = format!("granted by {granted} of {all} nodes, and it takes {enough}");
+    if busy > 0 {
+        let have = if busy == 1 { "has" } else { "have" };
+        message += &format!(" ({busy} {have} given it to somebody else)");
     }
-    if let Some(advice) = advice(steward.outlook(now)) {
-        message += "; ";
-        message += &advice;
+    message += &report.reasons("did not answer");
+    match advice(steward.outlook(report.now)) {
+        Some(advice) => message += &format!("; {advice}"),
+        None => {
+            let missing = enough.saturating_sub(granted + busy);
+            message += &format!("; it goes on by itself once {missing} of these can vote again");
+        }
     }
     Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Too few nodes have renewed a lease; names the others that were heard, or had their time.
+pub(super) fn unrenewed(report: &Report<'_>) -> Error {
+    let Report { now, machine, steward, .. } = report;
+    let (all, enough) = (machine.nodes(), majority(machine.nodes()));
+    let reasons = report.reasons("has not answered yet");
+    let mut message = format!("renewed by too few of {all} nodes, and it takes {enough}{reasons}");
+    if let Some(advice) = advice(steward.outlook(*now)) {
+        message += &format!("; {advice}");
+    }
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+impl Report<'_> {
+    /// Of each node that has not done what it was asked for why it has not; of one that was not heard
+    /// though it had no time left that it is `silent`.
+    fn reasons(&self, silent: &str) -> String {
+        let heard = |node: usize| {
+            let reply = self.later.iter().find(|(from, _)| *from == node);
+            reply.map(|(_, reply)| *reply)
+        };
+        let refusals =
+            self.machine.refusals().map(|(node, refusal)| (node, self.why(node, refusal)));
+        let mut reasons: Vec<(usize, String)> = refusals.collect();
+        for node in self.machine.silent() {
+            let reason = match (heard(node), self.had_time) {
+                (Some(Reply::Refused(refusal)), _) => self.why(node, refusal),
+                (Some(Reply::Granted(_) | Reply::Busy { .. } | Reply::Ended), _) => continue,
+                (_, Some(limit)) => format!("did not answer in {limit:?}"),
+                (_, None) => silent.to_owned(),
+            };
+            reasons.push((node, reason));
+        }
+        reasons.sort();
+        let mut text = String::new();
+        for (number, (node, reason)) in reasons.iter().enumerate() {
+            text += if number == 0 { ": " } else { ", " };
+            text += &format!("node {} {reason}", self.steward.place(*node));
+        }
+        text
+    }
+
+    /// Why a node has refused.
+    fn why(&self, node: usize, refusal: Refusal) -> String {
+        match (refusal, self.steward.member(self.now, node)) {
+            (
+                Refusal::NotAdmitted | Refusal::Unfit,
+                member @ (Member::Waiting(_) | Member::Twin(_)),
+            )
+            | (Refusal::Unfit, member @ Member::Unknown) => {
+                describe(member, |of| self.steward.place(of))
+            }
+            (Refusal::Unfit, _) => (self.trouble)(node),
+            (refusal, _) => format!("refused: {refusal}"),
+        }
+    }
 }
 
 /// Too few nodes have said what was asked, for these reasons.
@@ -60,18 +124,6 @@ pub(super) fn unreleased(machine: &Attempt, steward: &Steward) -> Error {
         places.join(", ")
     );
     Error::new(ErrorKind::Unavailable, message)
-}
-
-/// Why a node has refused.
-fn reason(now: Now, node: usize, refusal: Refusal, steward: &Steward) -> String {
-    match (refusal, steward.member(now, node)) {
-        (
-            Refusal::NotAdmitted | Refusal::Unfit,
-            member @ (Member::Waiting(_) | Member::Twin(_)),
-        )
-        | (Refusal::Unfit, member @ Member::Unknown) => describe(member, |of| steward.place(of)),
-        (refusal, _) => format!("refused: {refusal}"),
-    }
 }
 
 /// So many nodes have forgotten that only a person can help.

@@ -319,6 +319,10 @@ impl QuorumNode for Connection {
         })
     }
 
+    fn trouble(&self) -> Option<String> {
+        (self.node.state().fault == NodeFault::Stopped).then(|| "is stopped".to_owned())
+    }
+
     fn fitness(&self) -> BoxFuture<'_, Fitness> {
         Box::pin(std::future::ready(Fitness::default()))
     }

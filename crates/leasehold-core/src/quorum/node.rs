@@ -51,6 +51,12 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// The names known there that start with `prefix`, `limit` at most.
     fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
 
+    /// Why it said last that it can do nothing (`Refused(Unfit)`), as the rest of a sentence about
+    /// it: `is not connected`. `None` where that is not known.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// What keeps this node from taking part until a person changes it (it evicts keys, is a
     /// replica, refuses our password), and what they should know besides.
     fn fitness(&self) -> BoxFuture<'_, Fitness>;

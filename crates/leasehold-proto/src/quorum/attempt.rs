@@ -194,6 +194,14 @@ impl Attempt {
         self.seats.iter().enumerate().filter_map(open)
     }
 
+    /// The nodes whose answer to the acquire may still come, also after it was denied.
+    pub fn unheard(&self) -> impl Iterator<Item = usize> {
+        let open =
+            |seat: &Seat| seat.waits.is_some() && seat.vote == Vote::Silent && seat.releases == 0;
+        let open = move |(node, seat): (usize, &Seat)| open(seat).then_some(node);
+        self.seats.iter().enumerate().filter_map(open)
+    }
+
     /// The nodes that have not answered in the current round, or not in time.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
         let silent = |(node, seat): (usize, &Seat)| (seat.vote == Vote::Silent).then_some(node);

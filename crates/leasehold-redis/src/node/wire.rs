@@ -61,6 +61,16 @@ impl Failure {
         }
     }
 
+    /// What the server said when it did nothing, as the rest of a sentence about it.
+    pub(super) fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Answer(error) => {
+                Some(format!("refused: {}", from_redis(error.clone()).message()))
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn error(self) -> Error {
         match self {
             Self::Stranger => Error::new(ErrorKind::Unavailable, Refusal::Stranger.to_string()),
@@ -103,6 +113,15 @@ impl Wire {
     /// The connection, if there is one.
     pub(super) fn live(&self) -> Result<Live, Failure> {
         self.line.borrow().live().map_err(Failure::Down)
+    }
+
+    /// That there is no connection, and why none can be made, as the rest of a sentence about the node.
+    pub(super) fn down(&self) -> Option<String> {
+        match &*self.line.borrow() {
+            Line::Up(_) => None,
+            Line::Down(None) => Some("is not connected at the moment".to_owned()),
+            Line::Down(Some(cause)) => Some(format!("is not connected: {}", cause.message())),
+        }
     }
 
     /// The connection, waited for while one is being made.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
         ("quorum", quorum::TESTS),
+        ("quorum", quorum::down::TESTS),
         ("quorum", quorum::faults::TESTS),
         ("quorum", quorum::refused::TESTS),
         ("server", server::TESTS),

@@ -1,5 +1,6 @@
 //! Locks over a majority of real servers that stop, restart, forget, refuse and are full.
 
+pub(crate) mod down;
 pub(crate) mod faults;
 pub(crate) mod refused;
 

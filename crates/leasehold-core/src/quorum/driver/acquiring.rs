@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Attempt, Denied, Outlook, Terms, Why, node_limit};
+use leasehold_proto::quorum::{Attempt, Denied, Outlook, Reply, Terms, Why, node_limit};
 use leasehold_proto::{Deadline, Now, Token, TokenBlock};
 use tokio::sync::oneshot;
 
 use super::Driver;
 use super::cases::{Case, in_round};
+use super::line::Line;
 use super::run::Run;
 use crate::backend::{Answer, Ask, Event, Grant, Term};
-use crate::quorum::explain;
+use crate::quorum::explain::{self, Report};
 use crate::{Error, Result};
 
 /// For so long nodes must be without a marker before nobody asks them any more: each is looked at
@@ -75,6 +76,7 @@ impl Driver {
             asked: now,
             limit,
             held: false,
+            denial: None,
             renewal: None,
             ender: None,
             outstanding: 0,
@@ -124,7 +126,14 @@ impl Driver {
         }
     }
 
-    pub(super) fn denied(&mut self, now: Now, number: usize, denied: &Denied) {
+    /// An attempt cannot have a majority. Some nodes have said only later what they would have done.
+    pub(super) fn denied(
+        &mut self,
+        now: Now,
+        number: usize,
+        denied: &Denied,
+        later: &[(usize, Reply)],
+    ) {
         let Some(run) = self.runs.get_mut(number) else { return };
         self.seen.note(now, &run.name, denied.seen);
         let Some(client) = run.client.take() else { return };
@@ -139,8 +148,9 @@ impl Driver {
             Why::Busy | Why::Contended => Ok(Answer::Busy { ask_again: None }),
             Why::TooLate => Err(explain::too_late(run.asked, now)),
             Why::Unavailable => {
-                let granted = format!("granted by {}", denied.tally.granted);
-                let error = self.unavailable(now, number, &granted);
+                let error = self.runs.get(number).map_or_else(explain::driver_gone, |run| {
+                    self.explain(now, run, later, |report| explain::denied(report, denied.tally))
+                });
                 match self.steward.outlook(now) {
                     Outlook::Later(left) => Ok(Answer::Later {
                         ask_again: left.max(ADMITTED),
@@ -160,12 +170,31 @@ impl Driver {
         }
     }
 
-    /// Why there was no majority: who did not vote, and what can be done about it.
-    pub(super) fn unavailable(&self, now: Now, number: usize, what: &str) -> Error {
-        let Some(run) = self.runs.get(number) else { return explain::driver_gone() };
-        let over = Deadline::after(run.asked, run.limit).has_passed(now);
-        let limit = over.then_some(run.limit);
-        explain::unavailable(now, &run.machine, limit, what, &self.steward)
+    /// Why a renewal did not reach a majority: who did not take part, and what can be done about it.
+    pub(super) fn unrenewed(&self, now: Now, number: usize) -> Error {
+        match self.runs.get(number) {
+            Some(run) => self.explain(now, run, &[], explain::unrenewed),
+            None => explain::driver_gone(),
+        }
+    }
+
+    /// Says of an attempt what nodes have said to it, and what is known of them.
+    fn explain(
+        &self,
+        now: Now,
+        run: &Run,
+        later: &[(usize, Reply)],
+        say: impl FnOnce(&Report<'_>) -> Error,
+    ) -> Error {
+        let had_time = Deadline::after(run.asked, run.limit).has_passed(now);
+        say(&Report {
+            now,
+            machine: &run.machine,
+            later,
+            had_time: had_time.then_some(run.limit),
+            steward: &self.steward,
+            trouble: &|node| self.lines.get(node).map(Line::trouble).unwrap_or_default(),
+        })
     }
 
     /// What a run holds now.

@@ -14,6 +14,10 @@ type Ender = Option<oneshot::Sender<Result<Ended>>>;
 impl Driver {
     /// The nodes go on being asked to release it after the answer, as long as it may be there.
     pub(super) fn release(&mut self, now: Now, end: &End, ender: Ender) {
+        if let Some(Case::Asking { run, .. }) = self.cases.get(end.attempt) {
+            // What was denied has nothing to give back any more.
+            self.tell_denied(now, *run, true);
+        }
         let verdict = match self.cases.get(end.attempt) {
             None => {
                 let verdict = if end.base.is_none() { Verdict::Gone } else { Verdict::Unknown };

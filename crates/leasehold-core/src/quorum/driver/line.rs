@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_proto::quorum::{ProcessId, Reply};
+use leasehold_proto::quorum::{ProcessId, Refusal, Reply};
 use leasehold_proto::{Deadline, Now};
 
 use super::super::node::{QuorumNode, Step};
@@ -16,9 +16,6 @@ const BATCH: usize = 64;
 const EAGER: usize = 16;
 /// Calls under way at the most.
 const IN_FLIGHT: usize = 4;
-/// Even a step whose time is almost over is given this long.
-const LEAST: Duration = Duration::from_millis(1);
-
 /// Whose step it is: the attempt's number, and the request's round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
@@ -31,6 +28,8 @@ pub(super) struct Tag {
 pub(super) struct Queued {
     pub(super) tag: Tag,
     pub(super) due: Deadline,
+    /// How long a node is waited for, whatever of that was spent before it was sent.
+    pub(super) limit: Duration,
     /// Of its lock's name.
     pub(super) hash: u64,
     pub(super) step: Step,
@@ -44,6 +43,40 @@ pub(super) struct Answered {
     pub(super) replies: Vec<Reply>,
 }
 
+/// What the last call to a node has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pulse {
+    /// It answers.
+    Answers,
+    /// It can do nothing, and says so at once (or somebody for it): nobody listens there.
+    Unfit,
+    /// Nothing was heard. Until something is, one step at a time is tried, and the others are not
+    /// sent: a node that is gone would be owed a release for each of them.
+    Quiet,
+}
+
+/// Why a step was refused though nobody has voted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The node knows.
+    Node,
+    /// It was not sent, since the node was not heard the last time.
+    Quiet,
+    /// It was not sent, since what came before it took too long.
+    Late,
+}
+
+/// How much is sent to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// All that there is.
+    Full,
+    /// One call at a time: it was not heard the last time, and there is no majority without it.
+    Narrow,
+    /// One step at a time: it was not heard the last time, and the others are enough.
+    Trickle,
+}
+
 /// The way to one node.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -53,9 +86,9 @@ pub(super) struct Line {
     in_flight: usize,
     /// Steps in the calls that are under way.
     under_way: usize,
-    /// Nothing was heard at the last call. Until something is, one step at a time is tried, and the
-    /// others are not sent: a node that is gone would be owed a release for each of them.
-    quiet: bool,
+    pulse: Pulse,
+    /// Of the last step that was refused.
+    cause: Cause,
     /// The locks of the batch that is being made.
     locks: HashSet<u64, RandomState>,
 }
@@ -63,7 +96,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(number: usize, node: Arc<dyn QuorumNode>) -> Self {
         let (outbox, locks) = (VecDeque::new(), HashSet::default());
-        Self { number, node, outbox, in_flight: 0, under_way: 0, quiet: false, locks }
+        let (pulse, cause) = (Pulse::Answers, Cause::Node);
+        Self { number, node, outbox, in_flight: 0, under_way: 0, pulse, cause, locks }
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
@@ -75,21 +109,48 @@ impl Line {
         self.outbox.len() + self.under_way < IN_FLIGHT * BATCH
     }
 
+    /// It answered the last time, and may vote for all that is known here.
+    pub(super) fn answers(&self) -> bool {
+        self.pulse == Pulse::Answers
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
+        self.pulse == Pulse::Quiet
+    }
+
+    /// How much is sent there, where others make up a majority without it or do not.
+    pub(super) fn flow(&self, others_are_enough: bool) -> Flow {
+        match (self.is_quiet(), others_are_enough) {
+            (false, _) => Flow::Full,
+            (true, false) => Flow::Narrow,
+            (true, true) => Flow::Trickle,
+        }
+    }
+
+    /// Why it could do nothing the last time, as the rest of a sentence about it.
+    pub(super) fn trouble(&self) -> String {
+        match self.cause {
+            Cause::Node => {
+                self.node.trouble().unwrap_or_else(|| format!("refused: {}", Refusal::Unfit))
+            }
+            Cause::Quiet => "does not answer".to_owned(),
+            Cause::Late => "was not asked, being behind with what came before".to_owned(),
+        }
     }
 
     /// Takes out a step that there was no time to send.
     pub(super) fn take_overdue(&mut self, now: Now) -> Option<Tag> {
-        let first = self.outbox.front()?;
-        if !first.due.has_passed(now) {
-            return None;
-        }
-        self.outbox.pop_front().map(|queued| queued.tag)
+        // Where little is sent, what has much time keeps what has less from being sent.
+        let looks_at = if self.is_quiet() { self.outbox.len() } else { 1 };
+        let is_overdue = |queued: &Queued| queued.due.has_passed(now);
+        let at = self.outbox.iter().take(looks_at).position(is_overdue)?;
+        self.cause = if self.is_quiet() { Cause::Quiet } else { Cause::Late };
+        self.outbox.remove(at).map(|queued| queued.tag)
     }
 
     /// Takes out a step that shall not be sent.
     pub(super) fn take(&mut self) -> Option<Tag> {
+        self.cause = Cause::Quiet;
         self.outbox.pop_front().map(|queued| queued.tag)
     }
 
@@ -98,21 +159,30 @@ impl Line {
         &mut self,
         now: Now,
         process: ProcessId,
+        flow: Flow,
     ) -> Option<impl Future<Output = Answered> + Send + 'static> {
-        let (most, window) = if self.quiet { (1, 1) } else { (BATCH, IN_FLIGHT) };
+        let (most, window) = match flow {
+            Flow::Full => (BATCH, IN_FLIGHT),
+            Flow::Narrow => (BATCH, 1),
+            Flow::Trickle => (1, 1),
+        };
         let at_least = if self.in_flight == 0 { 1 } else { EAGER };
         if self.outbox.len() < at_least || self.in_flight >= window {
             return None;
         }
         let size = self.outbox.len().min(most);
         let (mut tags, mut steps) = (Vec::with_capacity(size), Vec::with_capacity(size));
-        let mut limit = LEAST;
+        let mut limit = Duration::ZERO;
         self.locks.clear();
         while steps.len() < size {
             // Two steps on one lock do not go together.
             let fits = self.outbox.front().is_some_and(|queued| self.locks.insert(queued.hash));
             let Some(queued) = fits.then(|| self.outbox.pop_front()).flatten() else { break };
-            limit = limit.max(queued.due.remaining(now));
+            // One that has waited here for long is no reason to call the node silent sooner, nor is
+            // one with much time to keep a node from others that may be back.
+            let left =
+                if flow == Flow::Narrow { Duration::ZERO } else { queued.due.remaining(now) };
+            limit = limit.max(left).max(queued.limit);
             tags.push(queued.tag);
             steps.push(queued.step);
         }
@@ -131,11 +201,17 @@ impl Line {
     pub(super) fn answered(&mut self, replies: &[Reply]) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.under_way = self.under_way.saturating_sub(replies.len());
-        let was_quiet = self.quiet;
-        self.quiet = replies.iter().all(|reply| *reply == Reply::Unknown);
-        if self.quiet != was_quiet {
-            let (node, quiet) = (self.node.place(), self.quiet);
-            tracing::debug!(node, quiet, "a node answers, or does not");
+        if replies.contains(&Reply::Refused(Refusal::Unfit)) {
+            self.cause = Cause::Node;
+        }
+        let all = |reply: Reply| replies.iter().all(|one| *one == reply);
+        let pulse = match () {
+            () if all(Reply::Unknown) => Pulse::Quiet,
+            () if all(Reply::Refused(Refusal::Unfit)) => Pulse::Unfit,
+            () => Pulse::Answers,
+        };
+        if pulse != std::mem::replace(&mut self.pulse, pulse) {
+            tracing::debug!(node = self.node.place(), ?pulse, "a node answers, or does not");
         }
     }
 }

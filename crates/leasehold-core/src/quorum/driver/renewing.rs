@@ -69,7 +69,7 @@ impl Driver {
     /// Whether it was renewed is not known.
     pub(super) fn not_renewed(&mut self, now: Now, number: usize) {
         if self.runs.get(number).is_some_and(|run| run.renewal.is_some()) {
-            self.renewed(number, Err(self.unavailable(now, number, "renewed by too few")));
+            self.renewed(number, Err(self.unrenewed(now, number)));
         }
     }
 

@@ -7,6 +7,7 @@ use leasehold_proto::quorum::Attempt;
 use leasehold_proto::{AttemptId, Deadline, Now};
 use tokio::sync::oneshot;
 
+use super::denial::Denial;
 use crate::backend::{Ended, Origin};
 use crate::{Name, Result};
 
@@ -27,6 +28,8 @@ pub(super) struct Run {
     pub(super) limit: Duration,
     /// It was held at some time.
     pub(super) held: bool,
+    /// It was denied, and who asked for it is told when the other nodes were heard.
+    pub(super) denial: Option<Box<Denial>>,
     /// The renewal that waits for its verdict: which batch, and the place in it.
     pub(super) renewal: Option<(usize, usize)>,
     /// Who waits for its end.

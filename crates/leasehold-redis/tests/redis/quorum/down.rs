@@ -1,0 +1,114 @@
+//! Nodes that are silent, stopped, slow or gone cost a majority of the others nothing.
+//!
+//! Each node may take five seconds for a step here. Whoever waits for one that does not answer is
+//! late by that for each step, whatever the machine.
+
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Proxy, RedisServer};
+use leasehold_conformance::until;
+use leasehold_core::quorum::Founding;
+use leasehold_core::{Client, ErrorKind};
+use tokio::task::JoinSet;
+
+use super::{Servers, connect, init};
+use crate::{Test, ms, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(nobody_waits_for_a_node_that_is_silent),
+    test!(nobody_waits_for_a_node_that_is_stopped),
+    test!(nobody_waits_for_a_node_that_is_slow),
+    test!(nobody_waits_for_two_nodes_that_are_gone),
+    test!(when_three_nodes_are_gone_the_error_says_so_of_each),
+];
+
+/// Time enough for all pairs, and for less than a fifth of them if each waited for one node once.
+const ENOUGH: Duration = Duration::from_secs(60);
+const TASKS: usize = 16;
+const PAIRS: usize = 4;
+
+/// Five servers, the first behind a proxy.
+async fn five() -> (Servers, Proxy, String) {
+    let servers = Servers::start(5);
+    let proxy = Proxy::start(servers.0[0].address()).unwrap();
+    let mut places = vec![proxy.address().to_string()];
+    places.extend(servers.0[1..].iter().map(|server| server.address().to_string()));
+    let url = format!("redlock://{}?max-ttl=60s&node-limit=5s", places.join(","));
+    init(&url, Founding::Vouched).await;
+    (servers, proxy, url)
+}
+
+/// Many tasks take a lock of their own and give it back, again and again.
+async fn pairs(client: &Client) {
+    let mut tasks = JoinSet::new();
+    for number in 0..TASKS {
+        let lock = client.lock(format!("lock/{number}")).ttl(secs(60));
+        tasks.spawn(async move {
+            for _ in 0..PAIRS {
+                lock.acquire().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+    let all = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
+    tokio::time::timeout(ENOUGH, all).await.expect("somebody waits for those who do not answer");
+}
+
+async fn nobody_waits_for_a_node_that_is_silent() {
+    let (_servers, proxy, url) = five().await;
+    let client = connect(&url).await;
+    pairs(&client).await;
+    proxy.cut_all();
+    pairs(&client).await;
+    proxy.heal();
+    pairs(&client).await;
+}
+
+async fn nobody_waits_for_a_node_that_is_stopped() {
+    let (servers, _proxy, url) = five().await;
+    let client = connect(&url).await;
+    servers.0[1].stop().unwrap();
+    pairs(&client).await;
+    servers.0[1].go_on().unwrap();
+    pairs(&client).await;
+}
+
+async fn nobody_waits_for_a_node_that_is_slow() {
+    let (_servers, proxy, url) = five().await;
+    let client = connect(&url).await;
+    proxy.set_latency(secs(4));
+    pairs(&client).await;
+}
+
+async fn nobody_waits_for_two_nodes_that_are_gone() {
+    let (mut servers, _proxy, url) = five().await;
+    let client = connect(&url).await;
+    // While they are asked, and when it is known that they are not there.
+    tokio::join!(pairs(&client), async {
+        servers.0[1].kill();
+        servers.0[2].kill();
+    });
+    pairs(&client).await;
+}
+
+async fn when_three_nodes_are_gone_the_error_says_so_of_each() {
+    let (mut servers, _proxy, url) = five().await;
+    let client = connect(&url).await;
+    servers.0[2..].iter_mut().for_each(RedisServer::kill);
+    let lock = client.lock("a").ttl(secs(60));
+    let reason = |server: &RedisServer| {
+        let place = server.address();
+        format!("node {place} is not connected: nobody listens there; is the server running?")
+    };
+    // Right after it was killed a node may not be known to be gone for good.
+    until("each is known to be gone", || async {
+        let error = lock.acquire_within(ms(200)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let text = error.to_string();
+        servers.0[2..].iter().all(|server| text.contains(&reason(server)))
+            && text.contains(": granted by 2 of 5 nodes, and it takes 3: node ")
+            && text.ends_with("; it goes on by itself once 1 of these can vote again")
+            && !text.contains(&servers.0[1].address().to_string())
+    })
+    .await
+    .unwrap();
+}
