@@ -49,6 +49,17 @@ pub use users::Bench;
 /// What goes wrong here is only ever shown.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
+/// A connection of the library's own, which waits as long for an answer as Leasehold does: its usual half
+/// a second would end a measurement on a machine that has much to do.
+#[cfg(feature = "servers")]
+pub(crate) async fn multiplexed(url: &str) -> Result<redis::aio::MultiplexedConnection> {
+    let limit = Some(std::time::Duration::from_secs(10));
+    let config = redis::AsyncConnectionConfig::new();
+    let config = config.set_connection_timeout(limit).set_response_timeout(limit);
+    let client = redis::Client::open(url)?;
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
 /// An error with what caused it.
 fn told(error: &(dyn std::error::Error + 'static)) -> String {
     let mut told = error.to_string();

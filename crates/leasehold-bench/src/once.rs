@@ -130,8 +130,7 @@ fn sample(
                 drive((0..tasks).map(unique).collect(), times, &pids).await?
             }
             _ => {
-                let client = redis::Client::open(redis_url)?;
-                let connection = client.get_multiplexed_async_connection().await?;
+                let connection = crate::multiplexed(&redis_url).await?;
                 let locked = |_| LockAndCheck {
                     connection: connection.clone(),
                     pool: pool.clone(),

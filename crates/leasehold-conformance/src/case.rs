@@ -158,20 +158,54 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// Names `what` did not happen.
-pub async fn until<F, C>(what: &str, mut condition: F) -> Result<(), String>
+pub async fn until<F, C>(what: &str, condition: F) -> Result<(), String>
+where
+    F: FnMut() -> C,
+    C: Future<Output = bool>,
+{
+    until_within(Duration::from_secs(10), what, condition).await
+}
+
+/// The same with another limit.
+pub(crate) async fn until_within<F, C>(
+    limit: Duration,
+    what: &str,
+    mut condition: F,
+) -> Result<(), String>
 where
     F: FnMut() -> C,
     C: Future<Output = bool>,
 {
     let clock = Clock::system();
-    let limit = Deadline::after(clock.now(), PATIENCE);
+    let end = Deadline::after(clock.now(), limit);
     while !condition().await {
-        if limit.has_passed(clock.now()) {
-            return Err(format!("not within {PATIENCE:?}: {what}"));
+        if end.has_passed(clock.now()) {
+            return Err(format!("not within {limit:?}: {what}"));
         }
         clock.sleep(Duration::from_millis(2)).await;
     }
     Ok(())
+}
+
+/// Runs steps that are to be done before a lease or a hold of `time` is over. What they see after that
+/// says nothing of the engine: they are run again with three times as much of it, and once more.
+pub(crate) async fn before_it_ends<T, F>(
+    mut time: Duration,
+    mut steps: impl FnMut(Duration) -> F,
+) -> Result<T, Box<dyn std::error::Error + Send + Sync>>
+where
+    F: Future<Output = Result<T, Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let clock = Clock::system();
+    for _ in 0..2 {
+        let end = Deadline::after(clock.now(), time);
+        let seen = steps(time).await;
+        if seen.is_ok() || !end.has_passed(clock.now()) {
+            return seen;
+        }
+        time *= 3;
+    }
+    steps(time).await
 }
 
 /// Panics unless an error has this kind and these words in its text.

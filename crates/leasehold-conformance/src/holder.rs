@@ -17,10 +17,11 @@ where
     C: Future<Output = Result<Client, Error>>,
 {
     let role = std::env::var(ROLE).ok()?;
-    let (url, name) = role.split_once('\n')?;
+    let [url, name, ttl_ms] = role.split('\n').collect::<Vec<_>>().try_into().ok()?;
+    let ttl = Duration::from_millis(ttl_ms.parse().ok()?);
     let played =
         tokio::runtime::Runtime::new().map_err(|error| error.to_string()).and_then(|runtime| {
-            let played = async { play(&connect(url.to_owned()).await?, name).await };
+            let played = async { play(&connect(url.to_owned()).await?, name, ttl).await };
             runtime.block_on(played).map_err(|error: Error| error.to_string())
         });
     match played {
@@ -32,10 +33,10 @@ where
     }
 }
 
-/// Acquires with a ttl of 2 s, says `held TOKEN`, and then answers one line for each line read:
+/// Acquires with this ttl, says `held TOKEN`, and then answers one line for each line read:
 /// `valid` with `true` or `false`, `release` with what came of it, and ends.
-async fn play(client: &Client, name: &str) -> Result<(), Error> {
-    let guard = client.lock(name).ttl(Duration::from_secs(2)).acquire().await?;
+async fn play(client: &Client, name: &str, ttl: Duration) -> Result<(), Error> {
+    let guard = client.lock(name).ttl(ttl).acquire().await?;
     say(&format!("held {}", guard.token()));
     for line in std::io::stdin().lock().lines() {
         match line.as_deref() {
@@ -66,14 +67,22 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a holder and waits until it holds.
+    /// Starts a holder with a ttl of 2 s and waits until it holds.
     ///
     /// # Errors
     /// When it cannot be started or does not get the lock.
     pub fn start(url: &str, name: &str) -> Result<Self, String> {
+        Self::with_ttl(url, name, Duration::from_secs(2))
+    }
+
+    /// The same with another ttl.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the lock.
+    pub fn with_ttl(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut child = Command::new(program)
-            .env(ROLE, format!("{url}\n{name}"))
+            .env(ROLE, format!("{url}\n{name}\n{}", ttl.as_millis()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,8 +1,10 @@
 //! Removing the records of locks that nobody will want again.
 
+use std::time::Duration;
+
 use leasehold_core::{Result, StoreUrl};
 
-use redis::Client;
+use redis::{AsyncConnectionConfig, Client};
 
 use crate::error::from_redis;
 use crate::key::Keys;
@@ -10,6 +12,8 @@ use crate::quorum;
 use crate::replication::Policy;
 use crate::topology::Store;
 
+/// How long an answer is waited for.
+const LIMIT: Duration = Duration::from_secs(5);
 /// Keys in one step.
 const STEP: usize = 500;
 
@@ -49,7 +53,9 @@ pub async fn forget(mut url: StoreUrl, names: &str) -> Result<u64> {
 }
 
 async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
-    let connection = client.get_multiplexed_async_connection().await;
+    let config = AsyncConnectionConfig::new();
+    let config = config.set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     let mut connection = connection.map_err(from_redis)?;
     let (mut cursor, mut removed) = (0_u64, 0);
     loop {

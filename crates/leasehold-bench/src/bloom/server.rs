@@ -113,8 +113,7 @@ fn sample(
                 drive((0..tasks).map(asker).collect(), times, &[pid]).await
             }
             _ => {
-                let client = redis::Client::open(url)?;
-                let connection = client.get_multiplexed_async_connection().await?;
+                let connection = crate::multiplexed(&url).await?;
                 let script = Script::new(if work == Work::Add { LUA_ADD } else { LUA_CHECK });
                 let asker = |_| Lua { connection: connection.clone(), script: script.clone() };
                 let mut workers: Vec<Lua> = (0..tasks).map(asker).collect();

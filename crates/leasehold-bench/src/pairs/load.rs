@@ -87,6 +87,13 @@ pub(crate) async fn drive<W: Worker>(
     }
     let (window, before, rounds) = (Window::open(servers)?, total(), Rounds::so_far());
     tokio::time::sleep(times.window).await;
+    // A window in which a busy machine has done nothing lasts until something is done.
+    while total() == before {
+        match tasks.try_join_next() {
+            Some(failed) => failed??,
+            None => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
     let (spent, pairs) = (window.spent()?, total() - before);
     let one_round = Rounds::so_far().share_of_one_since(rounds);
     stop.store(true, Ordering::Relaxed);

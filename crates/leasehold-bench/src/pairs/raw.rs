@@ -75,8 +75,7 @@ pub(super) async fn redis(
     names: Names,
     times: Times,
 ) -> Result<Sample> {
-    let client = redis::Client::open(place.url.as_str())?;
-    let connection = client.get_multiplexed_async_connection().await?;
+    let connection = crate::multiplexed(&place.url).await?;
     let release = Arc::new(redis::Script::new(COMPARE_AND_DELETE));
     let key = |task| Key {
         connection: connection.clone(),

@@ -7,7 +7,7 @@ use leasehold_cache::{Cache, ErrorKind};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Test, ms, open, quiet, secs, server, test};
+use super::{Test, ms, open, quiet, secs, server, test, until};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(one_load_for_sixteen_caches_of_sixty_four_tasks),
@@ -72,6 +72,7 @@ async fn loads_are_bounded() {
         tasks.spawn(async move {
             let load = move |_| async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                until("as many as may load", || most.load(Ordering::SeqCst) >= 3).await;
                 tokio::time::sleep(ms(5)).await;
                 now.fetch_sub(1, Ordering::SeqCst);
                 Ok::<_, String>(Some(key))
@@ -84,7 +85,7 @@ async fn loads_are_bounded() {
 
     // And who would have to wait too long is told.
     let tight =
-        quiet().max_loads(1).hard_limit(ms(50)).stale_for(ms(0)).open(&server.url()).unwrap();
+        quiet().max_loads(1).hard_limit(secs(5)).stale_for(ms(0)).open(&server.url()).unwrap();
     let stuck = tight.clone();
     let (loads, loading) = oneshot::channel();
     let holds = tokio::spawn(async move {

@@ -70,7 +70,7 @@ async fn a_process_does_not_serve_what_it_could_not_hear_of() {
 
 async fn a_write_says_when_redis_is_down() {
     let (mut server, database) = (server(), Database::default());
-    let cache = quiet().redis_limit(ms(300)).open(&server.url()).unwrap();
+    let cache = quiet().redis_limit(secs(5)).open(&server.url()).unwrap();
     database.commit(K, 1);
     let write = cache.begin_write(&[K]).await.unwrap();
     server.kill();

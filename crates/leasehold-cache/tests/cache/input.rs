@@ -89,7 +89,7 @@ async fn entries_of_other_versions_are_left_alone() {
 async fn a_value_that_is_too_large_is_not_cached() {
     let server = server();
     let cache: Cache<str, String> =
-        Cache::builder("large").max_value(100).open(&server.url()).unwrap();
+        Cache::builder("large").max_value(100).redis_limit(secs(10)).open(&server.url()).unwrap();
     for _ in 0..2 {
         let got = cache.get("k", |_| async { Ok::<_, String>(Some("x".repeat(200))) }).await;
         assert_eq!(got.unwrap().unwrap().len(), 200);

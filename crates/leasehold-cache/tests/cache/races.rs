@@ -200,7 +200,7 @@ async fn a_load_under_a_hold_is_told_to_read_the_primary_in_strong_mode() {
 
 async fn nothing_is_filled_while_replicas_are_behind() {
     let (server, primary, replica) = (server(), Database::default(), Database::default());
-    let cache = quiet().replica_lag(ms(400)).open(&server.url()).unwrap();
+    let cache = quiet().replica_lag(super::secs(4)).open(&server.url()).unwrap();
     replica.commit(K, 1);
     primary.commit(K, 1);
     let write = cache.begin_write(&[K]).await.unwrap();

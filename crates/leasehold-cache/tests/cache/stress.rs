@@ -8,7 +8,7 @@ use leasehold_cache::{Cache, Mode, Source};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Test, ms, quiet, server, test};
+use super::{Test, ms, quiet, server, test, until};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(nothing_stale_at_rest),
@@ -126,11 +126,12 @@ async fn run(plan: Plan) {
             server.restart_empty().unwrap();
         }
     }
+    until("there is something to see", || reads.load(Ordering::SeqCst) > 100).await;
     over.store(true, Ordering::SeqCst);
     tasks.join_all().await;
-    assert!(reads.load(Ordering::SeqCst) > 100, "{reads:?}");
-    // Holds of the killed and the replicas' lag have passed, and what is under way has ended.
-    tokio::time::sleep(ms(1_500) + plan.lag).await;
+    // Holds of the killed and the replicas' lag have passed, and what is under way has ended; what could
+    // not be said while Redis was down is tried again after two seconds at the latest.
+    tokio::time::sleep(ms(if plan.restarts { 4_000 } else { 1_500 }) + plan.lag).await;
     for (at, cache) in caches.iter().enumerate() {
         for key in 0..KEYS {
             let seen = read(cache, &rows, key, plan.lag).await;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use leasehold_conformance::kit::{ClockShim, Needs, Proxy, RedisServer, Settings};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Place};
+use crate::support::{Place, in_one_of};
 
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
@@ -26,14 +26,28 @@ fn server(settings: Settings) -> Option<RedisServer> {
     Some(RedisServer::start(settings).unwrap())
 }
 
-/// As a server for locks should be.
+/// As a server for locks should be. Its slow log is off: what a busy machine holds up is not slow.
 fn sound() -> Settings {
-    Settings::new().append_only()
+    Settings::new().append_only().line("slowlog-log-slower-than -1")
 }
 
-/// The exit code, and what was found.
+/// The exit code, and what was found when the machine did not let it wait: a busy one answers late,
+/// which is a finding too.
 #[track_caller]
 fn doctor(url: &str) -> (i32, Value) {
+    let mut seen = look(url);
+    for _ in 0..9 {
+        if !ids(&seen.1).contains(&"warning far".to_owned()) {
+            break;
+        }
+        seen = look(url);
+    }
+    seen
+}
+
+/// The same, whatever it waited for.
+#[track_caller]
+fn look(url: &str) -> (i32, Value) {
     let done = Place::new().run(&["doctor", "--json", "--store", url]);
     let found = serde_json::from_str(&done.out);
     (done.code, found.unwrap_or_else(|error| panic!("{error}: {done:?}")))
@@ -88,7 +102,7 @@ fn a_server_that_is_far_is_named() {
     let Some(server) = server(sound()) else { return };
     let proxy = Proxy::start(&server).unwrap();
     proxy.set_latency(Duration::from_millis(60));
-    let (code, found) = doctor(&proxy.url());
+    let (code, found) = look(&proxy.url());
     assert_eq!((code, ids(&found)), (1, vec!["warning far".to_owned()]), "{found:#}");
 }
 
@@ -99,10 +113,17 @@ fn a_sound_server_is_0_and_keeps_no_trace() {
     assert_eq!(found["worst"], Value::Null);
     assert!(found["unseen"].as_array().unwrap().is_empty(), "{found:#}");
     assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
-    let done = Place::new().run(&["doctor", &server.url()]);
-    assert_eq!(done.code, 0);
-    assert!(done.out.contains("0 problems, 0 warnings"), "{done:?}");
-    assert_eq!(Place::new().run(&["doctor", "-q", &server.url()]).out, "");
+    let url = server.url();
+    let says = |options: &[&str], what: fn(&str) -> bool| {
+        in_one_of([(); 10], |()| {
+            let done = Place::new().run(&[&["doctor", &url][..], options].concat());
+            // A busy machine answers late.
+            assert!(done.code == 0 || done.code == 1, "{done:?}");
+            done.code == 0 && what(&done.out)
+        })
+    };
+    assert!(says(&[], |out| out.contains("0 problems, 0 warnings")));
+    assert!(says(&["-q"], str::is_empty));
 }
 
 #[test]
@@ -153,8 +174,12 @@ fn a_clock_five_seconds_off_is_a_warning() {
     let server = RedisServer::start(shim.on(sound())).unwrap();
     for (offset, says) in [(5.0, "5.0 s ahead of ours"), (-5.0, "5.0 s behind ours")] {
         shim.set_offset(offset).unwrap();
-        let found = finds(&server.url(), 1, &["warning clock"]);
-        assert!(found["findings"][0]["what"].as_str().unwrap().contains(says), "{found:#}");
+        // It knows the time no better than to half of the time that an answer took.
+        let right = in_one_of([(); 10], |()| {
+            let found = finds(&server.url(), 1, &["warning clock"]);
+            found["findings"][0]["what"].as_str().unwrap().contains(says)
+        });
+        assert!(right, "{says}");
     }
     shim.set_offset(0.3).unwrap();
     finds(&server.url(), 0, &[]);
@@ -202,9 +227,11 @@ fn what_connect_refuses_is_a_finding() {
 #[test]
 fn a_full_a_slow_and_a_busy_server_are_named() {
     let Some(server) = server(sound()) else { return };
-    server.admin(&["DEBUG", "SLEEP", "0.15"]).unwrap();
+    server.admin(&["CONFIG", "SET", "slowlog-log-slower-than", "10000"]).unwrap();
+    server.admin(&["DEBUG", "SLEEP", "2"]).unwrap();
     let found = finds(&server.url(), 1, &["warning slow-commands"]);
     assert!(found["findings"][0]["what"].as_str().unwrap().contains("DEBUG with"), "{found:#}");
+    server.admin(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]).unwrap();
     server.admin(&["SLOWLOG", "RESET"]).unwrap();
     server.admin(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     finds(&server.url(), 2, &["problem commands-fail", "warning memory"]);
@@ -235,13 +262,13 @@ fn a_quorum_is_looked_at_as_a_whole() {
     let others = [0, 1].map(|_| RedisServer::start(sound()).unwrap());
     let servers = [&first, &others[0], &others[1]];
     let places = servers.map(|server| server.address().to_string()).join(",");
-    let url = format!("redlock://{places}?max-ttl=20s&node-limit=5s");
+    let url = format!("redlock://{places}?max-ttl=6s&node-limit=4s");
     finds(&url, 2, &["problem no-votes", "warning one-host"]);
     assert_eq!(Place::new().run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     finds(&url, 1, &["warning one-host"]);
     others[0].admin(&["FLUSHALL"]).unwrap();
     finds(&url, 1, &["warning one-host", "warning node-out"]);
-    let twins = format!("redlock://{places},localhost:{}?node-limit=5s", first.port());
+    let twins = format!("redlock://{places},localhost:{}?node-limit=4s", first.port());
     let (code, found) = doctor(&twins);
     assert_eq!((code, ids(&found).contains(&"problem twin".into())), (2, true), "{found:#}");
     drop(others);

@@ -4,47 +4,44 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Running, numbers, runs, stat, until};
+use crate::support::{Place, Running, in_one_of, numbers, runs, stat, until};
 
 #[test]
 fn a_command_that_ignores_term_is_killed_before_the_deadline() {
     let place = Place::new();
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
     let start = Instant::now();
-    let done = place.run(&["run", "--max-hold", "900ms", "a", "--", "sh", "-c", script]);
+    let done = place.run(&["run", "--max-hold", "4s", "a", "--", "sh", "-c", script]);
     let took = start.elapsed();
     assert_eq!(done.code, 76, "{done:?}");
     assert!(!runs(numbers(&place.read("pid"))[0]));
-    assert!(took > Duration::from_millis(400), "not before its time: {took:?}");
+    assert!(took > Duration::from_secs(2), "not before its time: {took:?}");
 }
 
 #[test]
 fn a_command_may_clean_up_after_term() {
-    let place = Place::new();
     let script = "trap 'echo bye > note; exit 0' TERM; while :; do sleep 0.01; done";
-    let done = place.run(&["run", "--max-hold", "3s", "a", "--", "sh", "-c", script]);
-    assert_eq!((done.code, place.read("note").as_str()), (76, "bye\n"));
+    // It has a sixth of the hold for that, which a machine that is slow may need for something else.
+    let cleans_up = in_one_of(["3s", "9s", "9s"], |hold| {
+        let place = Place::new();
+        let done = place.run(&["run", "--max-hold", hold, "a", "--", "sh", "-c", script]);
+        assert_eq!(done.code, 76, "{done:?}");
+        place.read("note") == "bye\n"
+    });
+    assert!(cleans_up, "killed before it could");
 }
 
 #[test]
 fn a_long_kill_after_is_cut_at_the_deadline() {
-    let place = Place::new();
     let script = "trap '' TERM; while :; do sleep 0.01; done";
-    let start = Instant::now();
-    let done = place.run(&[
-        "run",
-        "--max-hold",
-        "600ms",
-        "--kill-after",
-        "1h",
-        "a",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
-    assert_eq!(done.code, 76);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    let options =
+        ["run", "--max-hold", "600ms", "--kill-after", "1h", "a", "--", "sh", "-c", script];
+    let in_time = in_one_of([(); 3], |()| {
+        let start = Instant::now();
+        assert_eq!(Place::new().run(&options).code, 76);
+        start.elapsed() < Duration::from_secs(5)
+    });
+    assert!(in_time);
 }
 
 #[test]
@@ -57,13 +54,13 @@ fn a_stopped_command_is_ended_too() {
 #[test]
 fn on_lost_warn_says_so_and_lets_the_command_go_on() {
     let place = Place::new();
-    let options = ["run", "--max-hold", "300ms", "--on-lost", "warn", "a", "--"];
-    let script = ["sh", "-c", "until grep -q lost err; do sleep 0.01; done; exit 4"];
-    let mut command = place.leasehold(&[&options[..], &script].concat());
-    command.stderr(std::fs::File::create(place.path("err")).unwrap());
-    let code = Running::from(command.spawn().unwrap()).until_ended().code();
-    let err = place.read("err");
-    assert_eq!(code, Some(4), "{err}");
+    let script = "while [ ! -e stop ]; do sleep 0.01; done; exit 4";
+    let arguments = ["run", "--max-hold", "2s", "--on-lost", "warn", "a", "--", "sh", "-c", script];
+    let running = place.start_saying(&arguments, "err");
+    until("it says so", || place.read("err").contains('\n'));
+    place.write("stop", "");
+    let (code, err) = (running.end().code, place.read("err"));
+    assert_eq!(code, 4, "{err}");
     assert_eq!(err.matches("the lock a is lost").count(), 1, "{err}");
     assert!(err.contains("goes on") && err.lines().count() == 1, "{err}");
 }
@@ -71,19 +68,19 @@ fn on_lost_warn_says_so_and_lets_the_command_go_on() {
 #[test]
 fn on_lost_ignore_says_nothing() {
     let place = Place::new();
-    let options = ["run", "--max-hold", "300ms", "--on-lost", "ignore", "a", "--"];
-    let done = place.run(&[&options[..], &["sh", "-c", "sleep 0.6; exit 4"]].concat());
+    let options = ["run", "--max-hold", "2s", "--on-lost", "ignore", "a", "--"];
+    let done = place.run(&[&options[..], &["sh", "-c", "sleep 2.3; exit 4"]].concat());
     assert_eq!((done.code, done.err.as_str()), (4, ""));
 }
 
-/// How long leases last there: a process may stand still for that long, less a third, unnoticed.
-const TTL: Duration = Duration::from_secs(2);
+/// As long as the leases of [`on_ttl_store`] last.
+const TTL: Duration = Duration::from_secs(3);
 
 /// A run on a store whose leases end by time: memory, shared with nobody.
 fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
     let mut command = place.program(crate::support::LEASEHOLD);
     command.env("__LEASEHOLD_TEST_MEMORY", "1").args(["--store", "memory:"]);
-    command.args(["run", "--ttl", "2s"]).args(options);
+    command.args(["run", "--ttl", "3s"]).args(options);
     Running::new(command.args(["a", "--", "sh", "-c", script]))
 }
 

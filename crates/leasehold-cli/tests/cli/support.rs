@@ -26,6 +26,15 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// Whether it is so in one of these tries: the others may fall into a time in which the machine has
+/// other things to do.
+pub(crate) fn in_one_of<T>(
+    tries: impl IntoIterator<Item = T>,
+    is_so: impl FnMut(T) -> bool,
+) -> bool {
+    tries.into_iter().any(is_so)
+}
+
 /// A directory with a store in it, in which commands run.
 pub(crate) struct Place(TempDir);
 
@@ -91,6 +100,13 @@ impl Place {
         Running::new(&mut self.leasehold(arguments))
     }
 
+    /// Starts it; what it says on stderr is in this file.
+    pub(crate) fn start_saying(&self, arguments: &[&str], file: &str) -> Running {
+        let mut command = self.leasehold(arguments);
+        command.stdout(Stdio::piped()).stderr(File::create(self.path(file)).unwrap());
+        Running(Some(command.spawn().unwrap()))
+    }
+
     /// Starts `leasehold run NAME -- sh -c SCRIPT`, and waits until the script has made the file
     /// `ready`.
     pub(crate) fn start_ready(&self, options: &[&str], script: &str) -> Running {
@@ -109,9 +125,7 @@ impl Place {
     pub(crate) fn start_waiting(&self, arguments: &[&str]) -> (Running, String) {
         let file = (1..).map(|n| format!("err-of-waiter-{n}")).find(|f| !self.path(f).exists());
         let file = file.unwrap();
-        let mut command = self.leasehold(&[&["run"], arguments].concat());
-        command.stdout(Stdio::piped()).stderr(File::create(self.path(&file)).unwrap());
-        let running = Running::from(command.spawn().unwrap());
+        let running = self.start_saying(&[&["run"], arguments].concat(), &file);
         until("it waits", || self.read(&file).contains("leasehold: waiting for "));
         (running, file)
     }

@@ -8,6 +8,7 @@ use leasehold_core::backend::LeaseKind;
 use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, Usage};
 
 use super::{always, case, free, ms, secs};
+use crate::case::before_it_ends;
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
@@ -190,16 +191,23 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     ensure!(waited >= ms(295), "the next got in after {waited:?}");
     ensure!(next.token() > token, "tokens went back");
     released.await??;
-    let dropped = context.name("dropped");
-    drop(one.lock(&dropped).min_hold(secs(2)).acquire().await?);
-    if one.capability().keep {
-        one.settle().await;
-    }
-    let kept = two.lock(&dropped).try_acquire().await?;
-    ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
+    let dropped = before_it_ends(secs(1), |hold| {
+        let (one, two) = (one.clone(), two.clone());
+        let dropped = context.name(&format!("dropped after {hold:?}"));
+        async move {
+            drop(one.lock(&dropped).min_hold(hold).acquire().await?);
+            if one.capability().keep {
+                one.settle().await;
+            }
+            let kept = two.lock(&dropped).try_acquire().await?;
+            ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
+            Ok(dropped)
+        }
+    })
+    .await?;
     two.lock(&dropped).acquire().await?.release().await?;
     let both = context.name("both");
-    let guard = one.lock(&both).max_hold(ms(600)).min_hold(ms(600)).acquire().await?;
+    let guard = one.lock(&both).max_hold(secs(3)).min_hold(secs(3)).acquire().await?;
     guard.release().await?;
     two.lock(&both).acquire_within(secs(10)).await?.release().await?;
     let waived = one.lock(&dropped).min_hold(secs(60)).acquire().await?;
@@ -210,14 +218,24 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
 
 async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
-    let name = context.name("lock");
-    let guard = one.lock(&name).ttl(secs(5)).max_hold(ms(1500)).acquire().await?;
+    let (name, guard) = before_it_ends(ms(1500), |hold| {
+        let (one, two) = (one.clone(), two.clone());
+        let name = context.name(&format!("held for {hold:?}"));
+        async move {
+            let guard = one.lock(&name).ttl(hold * 10 / 3).max_hold(hold).acquire().await?;
+            let lost = guard.lost().await;
+            ensure!(lost == LossReason::MaxHold, "{lost:?}");
+            ensure!(
+                !guard.is_valid() && guard.remaining() > Duration::ZERO,
+                "no margin to wind down"
+            );
+            let early = two.lock(&name).try_acquire().await?;
+            ensure!(early.is_none(), "it passed on before its end");
+            Ok((name, guard))
+        }
+    })
+    .await?;
     let token = guard.token();
-    let lost = guard.lost().await;
-    ensure!(lost == LossReason::MaxHold, "{lost:?}");
-    ensure!(!guard.is_valid() && guard.remaining() > Duration::ZERO, "no margin to wind down");
-    let early = two.lock(&name).try_acquire().await?;
-    ensure!(early.is_none(), "it passed on before its end");
     std::mem::forget(guard);
     let next = two.lock(&name).acquire_within(secs(10)).await?;
     ensure!(next.token() > token, "tokens went back");
@@ -228,24 +246,27 @@ async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
 async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("lock");
-    let lock = client.lock(&name).ttl(secs(5)).max_hold(ms(1500));
-    let in_time = Arc::new(AtomicBool::new(false));
-    let done = lock
-        .run(|guard| {
-            let in_time = in_time.clone();
-            async move {
-                let token = guard.cancellation_token();
-                tokio::spawn(async move {
-                    token.cancelled().await;
-                    in_time.store(guard.remaining() > Duration::ZERO, Ordering::SeqCst);
-                });
-                std::future::pending::<()>().await;
-            }
-        })
-        .await;
+    let done = before_it_ends(ms(1500), |hold| {
+        let lock = client.lock(&name).ttl(hold * 10 / 3).max_hold(hold);
+        async move {
+            let (fires, fired) = tokio::sync::oneshot::channel();
+            let done = lock
+                .run(|guard| async move {
+                    let token = guard.cancellation_token();
+                    tokio::spawn(async move {
+                        token.cancelled().await;
+                        fires.send(guard.remaining()).ok();
+                    });
+                    std::future::pending::<()>().await;
+                })
+                .await;
+            let remaining = fired.await?;
+            ensure!(remaining > Duration::ZERO, "the token fired after the deadline");
+            Ok(done)
+        }
+    })
+    .await?;
     ensure!(done.is_err_and(|error| error.kind() == ErrorKind::Lost), "the work was not stopped");
-    until("the token fires before the deadline", || async { in_time.load(Ordering::SeqCst) })
-        .await?;
     let value = client.lock(&name).run(|guard| async move { guard.is_valid() }).await?;
     ensure!(value, "the work ran without the lock");
     Ok(())
@@ -254,7 +275,7 @@ async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
 async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("lock");
-    let lock = client.lock(&name).ttl(secs(1)).max_hold(ms(500)).on_loss(OnLoss::Notify);
+    let lock = client.lock(&name).ttl(secs(30)).max_hold(ms(500)).on_loss(OnLoss::Notify);
     let told = lock
         .run(|guard| async move {
             let fires = guard.cancellation_token();
@@ -270,8 +291,8 @@ async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
 async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(ms(2500)).acquire().await?;
-    let second = two.lock(&name).acquire_within(secs(4)).await;
+    let guard = one.lock(&name).ttl(secs(4)).acquire().await?;
+    let second = two.lock(&name).acquire_within(secs(6)).await;
     ensure!(second.is_err(), "somebody else got in");
     ensure!(guard.is_valid(), "lost while it was renewed");
     guard.release().await?;
@@ -295,7 +316,7 @@ async fn a_fixed_lease_ends(context: Context) -> Outcome {
 async fn a_forced_release_is_noticed(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(secs(15)).renew_after(ms(500)).acquire().await?;
+    let guard = one.lock(&name).ttl(secs(6)).acquire().await?;
     two.lock(&name).force_release(guard.token()).await?;
     let lost = guard.lost().await;
     ensure!(lost == LossReason::NotOwner, "{lost:?}");

@@ -6,6 +6,7 @@ use leasehold_core::backend::{Answer, LeaseKind, State};
 use leasehold_core::{ErrorKind, LossReason, Usage};
 
 use super::{always, case, ms, secs};
+use crate::case::before_it_ends;
 use crate::{Case, Context, Fault, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
@@ -103,7 +104,7 @@ async fn an_error_after_the_fact_is_not_taken_for_a_no(context: Context) -> Outc
 async fn a_waiter_that_is_refused_later_leaves_the_line(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (holder, name) = (context.client().await, context.name("lock"));
-    let held = holder.lock(&name).ttl(secs(4)).acquire().await?;
+    let held = holder.lock(&name).ttl(secs(8)).acquire().await?;
     let lock = client.lock(&name);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("it stands in line", || async {
@@ -170,7 +171,7 @@ async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcom
 
 async fn renewals_fail_for_a_while(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
-    let guard = client.lock(context.name("lock")).ttl(ms(3000)).acquire().await?;
+    let guard = client.lock(context.name("lock")).ttl(secs(8)).acquire().await?;
     faults.cut_renewals(true);
     let sent = faults.calls();
     until("some renewals have failed", || async { faults.calls() >= sent + 3 }).await?;
@@ -185,12 +186,21 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
 async fn renewals_fail_for_good(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (other, name) = (context.client().await, context.name("lock"));
-    let guard = client.lock(&name).ttl(secs(2)).acquire().await?;
-    faults.cut_renewals(true);
-    let reason = guard.lost().await;
-    ensure!(reason == LossReason::Expired, "{reason:?}");
-    ensure!(!guard.is_valid(), "valid after its loss");
-    ensure!(guard.remaining() > Duration::ZERO, "told too late");
+    let guard = before_it_ends(secs(2), |ttl| {
+        let (client, faults) = (client.clone(), faults.clone());
+        let name = name.clone();
+        async move {
+            faults.cut_renewals(false);
+            let guard = client.lock(&name).ttl(ttl).acquire().await?;
+            faults.cut_renewals(true);
+            let reason = guard.lost().await;
+            ensure!(reason == LossReason::Expired, "{reason:?}");
+            ensure!(!guard.is_valid(), "valid after its loss");
+            ensure!(guard.remaining() > Duration::ZERO, "told too late");
+            Ok(guard)
+        }
+    })
+    .await?;
     let next = other.lock(&name).acquire_within(secs(10)).await?;
     ensure!(guard.remaining() == Duration::ZERO, "two holders");
     faults.cut_renewals(false);
@@ -204,9 +214,9 @@ async fn renewals_fail_for_good(context: Context) -> Outcome {
 async fn pushes_are_lost(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (holder, name) = (context.client().await, context.name("lock"));
-    let guard = holder.lock(&name).ttl(secs(2)).acquire().await?;
+    let guard = holder.lock(&name).ttl(secs(4)).acquire().await?;
     faults.cut_pushes(true);
-    let lock = client.lock(&name).ttl(secs(2));
+    let lock = client.lock(&name).ttl(secs(4));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
     until("it waits", || async { client.usage().waiting == 1 && faults.calls() > 0 }).await?;
     guard.release().await?;

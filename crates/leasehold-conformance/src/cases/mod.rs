@@ -13,7 +13,8 @@ use std::time::Duration;
 use leasehold_core::backend::{Capability, State};
 use leasehold_core::{Client, Name};
 
-use crate::{Case, Outcome, until};
+use crate::case::until_within;
+use crate::{Case, Outcome};
 
 pub(crate) fn all() -> Vec<Case> {
     [
@@ -42,13 +43,18 @@ fn ms(ms: u64) -> Duration {
 
 /// Waits until nobody holds a lock or waits for it.
 async fn free(client: &Client, name: &Name) -> Outcome {
+    free_within(secs(10), client, name).await
+}
+
+/// The same with another limit.
+async fn free_within(limit: Duration, client: &Client, name: &Name) -> Outcome {
     let free = || async {
         let status = client.lock(name).status().await;
         status.is_ok_and(|status| {
             status.state == State::Free && status.waiters.is_none_or(|waiters| waiters.is_empty())
         })
     };
-    Ok(until("the lock is free and nobody waits", free).await?)
+    Ok(until_within(limit, "the lock is free and nobody waits", free).await?)
 }
 
 /// A row of the table that each group of cases is.

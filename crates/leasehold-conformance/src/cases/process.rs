@@ -21,11 +21,11 @@ fn url(context: &Context) -> Result<&str, String> {
 async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
     let lock = client.lock(&name);
-    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    let mut holder = Process::with_ttl(url(&context)?, name.as_str(), secs(5))?;
     ensure!(lock.try_acquire().await?.is_none(), "two hold it");
     let status = lock.status().await?;
     ensure!(status.holder.map(|holder| holder.pid) == Some(holder.pid()), "whose is it?");
-    let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
     until("it waits", || async { client.usage().waiting == 1 }).await?;
     holder.kill();
     let guard = waiting.await??;
@@ -36,7 +36,7 @@ async fn a_killed_holder_loses_the_lock(context: Context) -> Outcome {
 
 async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
-    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    let mut holder = Process::with_ttl(url(&context)?, name.as_str(), secs(5))?;
     ensure!(holder.ask("valid")? == "true", "not valid when it has just been acquired");
     holder.stop();
     let guard = client.lock(&name).acquire_within(secs(20)).await?;
@@ -52,7 +52,7 @@ async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
 async fn a_stopped_holder_with_a_session_keeps_the_lock(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
     let lock = client.lock(&name);
-    let mut holder = Process::start(url(&context)?, name.as_str())?;
+    let mut holder = Process::with_ttl(url(&context)?, name.as_str(), secs(30))?;
     holder.stop();
     ensure!(lock.try_acquire().await?.is_none(), "it passed on");
     let status = lock.status().await?;
@@ -69,14 +69,17 @@ async fn tokens_grow_over_killed_holders(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
     let mut last = 0;
     for round in 0..12 {
-        let mut holder = Process::start(url(&context)?, name.as_str())?;
+        let is_killed = round % 3 != 0;
+        // Whoever gives it back must still have it by then.
+        let ttl = secs(if is_killed { 2 } else { 30 });
+        let mut holder = Process::with_ttl(url(&context)?, name.as_str(), ttl)?;
         ensure!(holder.token > last, "token {} after {last}", holder.token);
         last = holder.token;
-        if round % 3 == 0 {
+        if !is_killed {
             ensure!(holder.ask("release")? == "released", "not released");
         }
         holder.kill();
-        let guard = client.lock(&name).acquire_within(secs(10)).await?;
+        let guard = client.lock(&name).acquire_within(secs(20)).await?;
         ensure!(guard.token().get() > last, "token {} after {last}", guard.token());
         last = guard.token().get();
         guard.release().await?;

@@ -8,7 +8,7 @@ use leasehold_core::clock::Clock;
 
 use super::protocol::{TTL, granted};
 use super::{case, secs};
-use crate::case::Raw;
+use crate::case::{Raw, before_it_ends};
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
@@ -244,13 +244,21 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
 }
 
 async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
-    let name = context.name("lock");
-    let (mut holder, mut waiter, mut passer) =
-        (context.raw().await, context.raw().await, context.raw().await);
-    let short = Ask { ttl: Duration::from_secs(1), ..holder.ask(&name, TTL) };
-    holder.take(&short).await?;
-    let wait = waiting(&mut waiter, &name);
-    waiter.backend.acquire(wait.clone()).await?;
+    let (mut holder, mut passer) = (context.raw().await, context.raw().await);
+    let (name, mut waiter, wait) = before_it_ends(Duration::from_millis(150), |ttl| {
+        let name = context.name(&format!("lock for {ttl:?}"));
+        let (short, backend) = (holder.ask(&name, ttl), holder.backend.clone());
+        let context = context.clone();
+        async move {
+            granted(backend.acquire(short).await?)?;
+            let mut waiter = context.raw().await;
+            let wait = waiting(&mut waiter, &name);
+            let answer = waiter.backend.acquire(wait.clone()).await?;
+            ensure!(matches!(answer, Answer::Queued { .. }), "held, but {answer:?}");
+            Ok((name, waiter, wait))
+        }
+    })
+    .await?;
     let backend = holder.backend.clone();
     until("the lease has ended", || async {
         backend.status(&name).await.is_ok_and(|status| status.state == State::Free)

@@ -55,8 +55,8 @@ pub use resp::Value;
 pub use settings::Settings;
 pub use zookeeper::{ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
-/// How long anything in the kit is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long anything in the kit is waited for: servers start, and vote, on machines that are slow.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds, [`PATIENCE`] at most; blocks the thread. Async tests have
 /// [`until`](crate::until).

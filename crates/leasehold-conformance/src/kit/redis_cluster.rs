@@ -15,8 +15,11 @@ pub struct RedisCluster {
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16384;
-/// Nobody answers for so long: it is taken for down.
-const NODE_TIMEOUT: &str = "cluster-node-timeout 2000";
+/// As a node of a cluster is to be.
+fn node(settings: Settings) -> Settings {
+    let timeout_ms = if settings.patient { 15_000 } else { 2_000 };
+    settings.cluster().line(format!("cluster-node-timeout {timeout_ms}"))
+}
 
 impl RedisCluster {
     /// Starts the nodes, and returns when each of them says that the cluster is well and whole.
@@ -24,7 +27,7 @@ impl RedisCluster {
     /// # Errors
     /// As [`RedisServer::start`]; `TimedOut` when they do not find each other.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let settings = settings.cluster().line(NODE_TIMEOUT);
+        let settings = node(settings);
         let start = |_| RedisServer::start(settings.clone());
         let nodes: Vec<_> = (0..2 * MASTERS).map(start).collect::<io::Result<_>>()?;
         let cluster = Self { nodes };
@@ -95,7 +98,7 @@ impl RedisCluster {
     /// # Errors
     /// Those of starting it; `TimedOut` when the others do not take it up.
     pub fn join(&mut self, settings: Settings) -> io::Result<()> {
-        let node = RedisServer::start(settings.cluster().line(NODE_TIMEOUT))?;
+        let node = RedisServer::start(node(settings))?;
         let port = node.port_between().to_string();
         self.nodes[0].admin(&["CLUSTER", "MEET", "127.0.0.1", &port])?;
         self.nodes.push(node);

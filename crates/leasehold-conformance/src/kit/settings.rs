@@ -18,6 +18,7 @@ pub struct Settings {
     pub(super) password: Option<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) sentinel: bool,
+    pub(super) patient: bool,
     tls_client_optional: bool,
     pub(super) tls_between: bool,
     lines: Vec<String>,
@@ -91,14 +92,22 @@ impl Settings {
         self.line("cluster-enabled yes")
     }
 
+    /// Sentinels, and nodes of a cluster, take another for down after 15 s of silence, not after one or
+    /// two: for tests in which none goes, on machines that may stand still for a moment.
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
+        self
+    }
+
     /// A sentinel that watches `master` under `name`. It takes it for down after a second, and
     /// `quorum` of them must. A server that is restarted has the configuration that it was started
     /// with, whatever a sentinel has made of it.
     pub fn sentinel(mut self, name: &str, master: &RedisServer, quorum: u32) -> Self {
         self.sentinel = true;
+        let down_after = if self.patient { "15000" } else { "1000" };
         let line = |key: &str, value: &str| format!("sentinel {key} {name} {value}");
         self.line(line("monitor", &format!("127.0.0.1 {} {quorum}", master.port_between())))
-            .line(line("down-after-milliseconds", "1000"))
+            .line(line("down-after-milliseconds", down_after))
             .line(line("failover-timeout", "5000"))
             .line(line("auth-user", USER))
             .line(line("auth-pass", PASSWORD))

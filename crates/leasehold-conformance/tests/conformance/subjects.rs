@@ -85,10 +85,10 @@ fn redis(setup: &mut Setup) {
     let server = RedisServer::start(Settings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
     setup._servers.push(server);
-    let sentinels = RedisSentinels::start(Settings::new(), Settings::new()).unwrap();
+    let sentinels = RedisSentinels::start(Settings::new(), Settings::new().patient()).unwrap();
     setup.subjects.push(by_url("redis+sentinel", sentinels.url()));
     setup._sentinels.push(sentinels);
-    let cluster = RedisCluster::start(Settings::new()).unwrap();
+    let cluster = RedisCluster::start(Settings::new().patient()).unwrap();
     setup.subjects.push(by_url("redis+cluster", cluster.url()));
     setup._clusters.push(cluster);
     redlock(setup, 3, Settings::new().user("app", &node_rights()));
@@ -121,7 +121,7 @@ fn redlock(setup: &mut Setup, size: usize, settings: Settings) {
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let login = if size == 3 { "app:s3cret@" } else { "" };
     // A busy machine is slower than the default allows.
-    let url = format!("redlock://{login}{}?node-limit=2s", places.join(","));
+    let url = format!("redlock://{login}{}?node-limit=5s", places.join(","));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let founding = leasehold::quorum::found(&url, None, Founding::Vouched, |_| {});
     runtime.block_on(founding).unwrap();

@@ -32,8 +32,13 @@ fn an_ensemble_has_one_leader() {
     let mut members = EtcdServer::start_all(3, &EtcdSettings::new()).unwrap();
     let leads = |member: &EtcdServer| member.pid() != 0 && member.leads().unwrap_or(false);
     let leaders = |members: &[EtcdServer]| members.iter().filter(|member| leads(member)).count();
-    wait("one leads", || leaders(&members) == 1).unwrap();
-    let first = members.iter().position(leads).unwrap();
+    let mut first = None;
+    wait("one leads", || {
+        first = members.iter().position(leads);
+        first.is_some() && leaders(&members) == 1
+    })
+    .unwrap();
+    let first = first.unwrap();
     members[first].kill();
     wait("another leads", || leaders(&members) == 1).unwrap();
     members[first].start_again().unwrap();

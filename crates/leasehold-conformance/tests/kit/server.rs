@@ -118,10 +118,11 @@ fn the_clock_jumps_and_runs_fast() {
     assert!((off() - 3_600.0).abs() < 5.0, "{}", off());
     assert_eq!(server.admin(&["EXISTS", "a"]).unwrap(), Value::Integer(0));
     shim.set_offset(0.0).unwrap();
+    let fast = Instant::now();
     shim.set_rate(1_000.0).unwrap();
     wait("a minute has passed for the server", || off() > 60.0).unwrap();
-    // A whole hour would take 3.6 s.
-    assert!(off() < 3_600.0);
+    let shown = off();
+    assert!(shown < fast.elapsed().as_secs_f64() * 1_000.0, "faster than that: {shown}");
     shim.set_rate(1.0).unwrap();
     let stays = off();
     assert!((off() - stays).abs() < 5.0);

@@ -439,7 +439,7 @@ async fn nothing_goes_wrong_at_random() {
         let backend: Arc<dyn Backend> = Arc::new(faults.clone());
         let client = ClientBuilder::new(backend).build().unwrap();
         for task in 0..8 {
-            let lock = client.lock("a").ttl(secs(2));
+            let lock = client.lock("a").ttl(secs(30));
             let lock = if task == 7 { lock.metadata("odd") } else { lock };
             let (faults, inside, last) = (faults.clone(), inside.clone(), last.clone());
             tasks.push(tokio::spawn(async move {

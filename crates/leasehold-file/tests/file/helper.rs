@@ -99,6 +99,11 @@ impl Helper {
         self.child.wait().unwrap().signal() == Some(Signal::SIGKILL as i32)
     }
 
+    /// Says something to it.
+    pub(crate) fn tell(&mut self, what: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{what}").unwrap();
+    }
+
     /// Lets it go on.
     pub(crate) fn go_on(&mut self) {
         self.stdin = None;
@@ -135,9 +140,7 @@ fn as_another_process() {
         ["count", dir, lock, counter, times] => {
             count(Path::new(dir), lock, Path::new(counter), times.parse().unwrap());
         }
-        ["contend", dir, lock, tasks, end_unix_ms] => {
-            contend(Path::new(dir), lock, tasks.parse().unwrap(), end_unix_ms.parse().unwrap());
-        }
+        ["contend", dir, lock, tasks] => contend(Path::new(dir), lock, tasks.parse().unwrap()),
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }
@@ -207,10 +210,15 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
     }
 }
 
-/// Tasks that take and release the lock until the time is over, and say how often they had it.
+/// Tasks that take and release the lock until the time that is told is over, and say how often they
+/// had it.
 #[tokio::main(flavor = "current_thread")]
-async fn contend(dir: &Path, lock: &str, tasks: u32, end_unix_ms: u64) {
+async fn contend(dir: &Path, lock: &str, tasks: u32) {
     let kit = Kit::open(dir);
+    say("ready");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let end_unix_ms: u64 = line.trim_end().parse().unwrap();
     let lock: std::sync::Arc<str> = lock.into();
     let tasks = (0..tasks).map(|task| {
         let (kit, lock) = (kit.clone(), lock.clone());

@@ -1,8 +1,8 @@
 //! Holders that die, stop, compete, or leave a descriptor behind.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 
 use leasehold_core::backend::{Answer, Backend, State};
 use nix::sys::signal::Signal;
@@ -13,20 +13,26 @@ use crate::kit::{AT_ONCE, Kit, SOON, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_holder_frees_the_lock_at_once_and_the_next_token_is_larger() {
-    let dir = tempfile::tempdir().unwrap();
-    let (holder, token) = Helper::holding(dir.path(), "a");
-    let kit = Kit::open(dir.path());
-    let attempt = crate::kit::attempt();
-    // Answered, so it stands in line and watches.
-    assert!(matches!(kit.ask("a", attempt, true).await.unwrap(), Answer::Queued { .. }));
-    holder.signal(Signal::SIGKILL);
-    let next = timeout(AT_ONCE, async {
-        until("the push", AT_ONCE, async || (kit.heard() > 0).then_some(())).await;
-        kit.lock_as("a", attempt).await
-    });
-    let next = next.await.unwrap();
-    assert!(next.get() > token);
-    kit.release("a", attempt, next).await;
+    // A machine that is busy with other things may be late a few times.
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let (holder, token) = Helper::holding(dir.path(), "a");
+        let kit = Kit::open(dir.path());
+        let attempt = crate::kit::attempt();
+        // Answered, so it stands in line and watches.
+        assert!(matches!(kit.ask("a", attempt, true).await.unwrap(), Answer::Queued { .. }));
+        holder.signal(Signal::SIGKILL);
+        let killed = Instant::now();
+        until("the push", SOON, async || (kit.heard() > 0).then_some(())).await;
+        let next = kit.lock_as("a", attempt).await;
+        let took = killed.elapsed();
+        assert!(next.get() > token);
+        kit.release("a", attempt, next).await;
+        if took < AT_ONCE {
+            return;
+        }
+    }
+    panic!("not at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,27 +137,29 @@ async fn release_frees_the_lock_although_a_duplicate_lives_and_wakes_by_push() {
 async fn looking_at_a_lock_never_makes_a_try_fail() {
     let dir = tempfile::tempdir().unwrap();
     let kit = Kit::open(dir.path());
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, looks) = (Arc::new(AtomicBool::new(false)), Arc::new([0; 2].map(AtomicU32::new)));
     let lookers: Vec<_> = (0..2)
-        .map(|_| {
-            let (kit, stop) = (Kit::open(dir.path()), stop.clone());
+        .map(|number| {
+            let (kit, stop, looks) = (Kit::open(dir.path()), stop.clone(), looks.clone());
             tokio::spawn(async move {
-                let mut looks = 0_u32;
                 while !stop.load(Ordering::Relaxed) {
                     kit.status("a").await;
                     kit.backend.list("", 10).await.unwrap();
-                    looks += 1;
+                    looks[number].fetch_add(1, Ordering::Relaxed);
                 }
-                looks
             })
         })
         .collect();
+    until("both look", SOON, async || {
+        looks.iter().all(|looks| looks.load(Ordering::Relaxed) > 0).then_some(())
+    })
+    .await;
     for _ in 0..200 {
         let (attempt, grant) = kit.try_lock("a").await.expect("nobody else wants the lock");
         kit.release("a", attempt, grant.tokens.base()).await;
     }
     stop.store(true, Ordering::Relaxed);
     for looker in lookers {
-        assert!(timeout(Duration::from_secs(10), looker).await.unwrap().unwrap() > 0);
+        timeout(SOON, looker).await.unwrap().unwrap();
     }
 }

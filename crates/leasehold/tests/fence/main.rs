@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::redis::AsyncConnectionConfig;
 use ::redis::aio::MultiplexedConnection;
 use leasehold_conformance::kit::{Needs, RedisServer, Settings};
 use leasehold_conformance::runner;
@@ -82,5 +83,9 @@ fn trial(name: &str, test: impl Future<Output = ()> + Send + 'static) -> Trial {
 
 async fn connect(server: &RedisServer) -> MultiplexedConnection {
     let client = ::redis::Client::open(server.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // The usual half a second is no time on a machine that has much to do.
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(LIMIT))
+        .set_response_timeout(Some(LIMIT));
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }

@@ -29,8 +29,7 @@ impl Engine for Keys {
     async fn open(place: &Place) -> Result<Self> {
         let mut servers = Vec::new();
         for url in place.urls().split_whitespace() {
-            let client = redis::Client::open(url)?;
-            servers.push(client.get_multiplexed_async_connection().await?);
+            servers.push(crate::multiplexed(url).await?);
         }
         Ok(Self { servers, release: Arc::new(Script::new(COMPARE_AND_DELETE)) })
     }

@@ -37,7 +37,7 @@ fn every_master_of_a_cluster_is_looked_at() {
     if Needs::Redis.is_skipped() {
         return;
     }
-    let cluster = RedisCluster::start(sound()).unwrap();
+    let cluster = RedisCluster::start(sound().patient()).unwrap();
     cluster.settled().unwrap();
     until("the replicas follow", || doctor(&cluster.url()).0 == 0);
     finds(&cluster.url(), 0, &["note failover"]);
