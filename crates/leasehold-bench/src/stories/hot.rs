@@ -173,10 +173,15 @@ fn figures(
             }
         };
         let per_s = |seen: &Seen, count: usize| count as f64 / seen.window.as_secs_f64();
-        let ends = matches!(phase, Phase::None | Phase::LoaderKilled);
+        let per_expiry = |seen: &Seen| match phase {
+            Phase::None => Some(times.loads_per_expiry(&seen.loads_us)),
+            Phase::LoaderKilled => Some(seen.loads_us.len() as f64),
+            _ => None,
+        };
+        let down = matches!(phase, Phase::RedisDown | Phase::RedisDownManyKeys);
         let figures = [
-            of(LOADS_PER_EXPIRY, &|seen| ends.then(|| times.loads_per_expiry(&seen.loads_us))),
-            of(LOADS_PER_S, &|seen| (!ends).then(|| per_s(seen, seen.loads_us.len()))),
+            of(LOADS_PER_EXPIRY, &per_expiry),
+            of(LOADS_PER_S, &|seen| down.then(|| per_s(seen, seen.loads_us.len()))),
             of(LOADS_AT_ONCE, &|seen| Some(times.at_once(&seen.loads_us) as f64)),
             of(NEXT_LOAD_MS, &|seen| Some(seen.next_load?.as_secs_f64() * 1e3)),
             of(REQUESTS_PER_S, &|seen| Some(per_s(seen, seen.took_us.len()))),

@@ -13,6 +13,8 @@ use crate::talk::Talk;
 
 /// How often is looked whether a process has told of a load: a fraction of what a load takes.
 const LOOK: Duration = Duration::from_millis(2);
+/// How much later than the lease somebody else may load.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Fleet {
@@ -78,7 +80,7 @@ impl Fleet {
             if let Some(who) = self.look()? {
                 break who;
             }
-            if start.elapsed() > 3 * times.ttl {
+            if start.elapsed() > times.ttl + PATIENCE {
                 return Err("nobody loads what has ended".into());
             }
             sleep(LOOK);
@@ -88,14 +90,13 @@ impl Fleet {
         drop(self.processes.remove(who));
         let killed = Instant::now();
         let mut next = None;
-        // Until the lease is over and whoever loads then is done; the key does not end again before.
-        while killed.elapsed() < times.lease + times.ttl / 3 {
+        while next.is_none() && killed.elapsed() < times.lease + PATIENCE {
             self.look()?;
-            if self.loads.len() > before && next.is_none() {
-                next = Some(killed.elapsed());
-            }
+            next = (self.loads.len() > before).then(|| killed.elapsed());
             sleep(LOOK);
         }
+        // What is loaded for the same end; the key does not end again so soon.
+        self.look_for(times.ttl / 3)?;
         Ok((std::mem::take(&mut self.loads), next))
     }
 

@@ -87,7 +87,7 @@ impl Side {
         }
         let lease = Duration::from_millis(args.lease_ms);
         let builder = Cache::builder("bench").ttl(ttl).lease(lease).max_loads(MAX_LOADS);
-        Ok(Self::Ours(builder.hard_limit(Duration::from_secs(1)).open(&args.url)?))
+        Ok(Self::Ours(builder.open(&args.url)?))
     }
 
     async fn get(&self, key: &str) -> bool {

@@ -23,9 +23,7 @@ impl Times {
     pub(super) fn of(quick: bool) -> Self {
         let secs = Duration::from_secs;
         match quick {
-            true => {
-                Self { ttl: secs(2), lease: Duration::from_millis(700), expiries: 2, down: secs(2) }
-            }
+            true => Self { ttl: secs(2), lease: secs(2), expiries: 2, down: secs(2) },
             false => Self { ttl: secs(3), lease: secs(1), expiries: 5, down: secs(5) },
         }
     }
