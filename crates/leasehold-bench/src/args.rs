@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bloom::{self, BloomArgs};
+use crate::cache::{self, CacheArgs};
 use crate::common::{Common, count, nodes, short_time};
 use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
 use crate::delay::{self, DelayArgs};
@@ -18,6 +19,9 @@ use crate::pairs::{self, Names, PairsArgs, Sides};
 use crate::peers::{self, Job, Peer};
 use crate::stock::{self, StockArgs};
 use crate::store::{Store, cleaned};
+use crate::stories::avalanche::{self, AvalancheArgs};
+use crate::stories::hot::{self, HotArgs};
+use crate::stories::killed::{self, KilledArgs};
 use crate::{Result, told};
 
 /// `leasehold-bench [NAME [OPTIONS]]`
@@ -116,6 +120,21 @@ pub(crate) enum Bench {
     /// What a Bloom filter costs the server, how often it is wrong, and what it keeps away
     #[command(long_about = BLOOM)]
     Bloom(BloomArgs),
+    /// How many hits there are in a second, in the process and in Redis, beside what does only that
+    #[command(long_about = CACHE)]
+    Cache(CacheArgs),
+    /// One key that many processes want: how often it is loaded, when who loads it dies, and Redis
+    #[command(long_about = HOT)]
+    CacheHot(HotArgs),
+    /// One process of `cache-hot`
+    #[command(hide = true)]
+    CacheHotProcess(hot::ProcessArgs),
+    /// When keys end that were written at one moment, with jitter and without
+    #[command(long_about = AVALANCHE)]
+    CacheAvalanche(AvalancheArgs),
+    /// Loads, errors and waits before Redis is killed under load, while it is down, and after
+    #[command(long_about = KILLED)]
+    CacheKilled(KilledArgs),
     /// One process of `contention`
     #[command(hide = true)]
     Contender(ProcessArgs),
@@ -167,6 +186,25 @@ const BLOOM: &str = "First a filter in Redis: `leasehold` by one BITFIELD, `lua`
     filters in this process, and how often they are wrong. Last, requests for keys that do not exist, and \
     how many reach the loader: a fourth of them are for keys that nobody asks for twice, a fourth have no \
     form of a key, and half are for ten thousand keys again and again.";
+
+const CACHE: &str = "Tasks read and write ten thousand keys with values of 100 bytes at random, a hundred \
+    requests at a time. L1 is in the process: `leasehold` beside the crates quick_cache and moka, whose \
+    writes nobody else hears of. L2 is Redis, with nothing in the process: `leasehold` beside `raw`, plain \
+    GET and SET over one multiplexed connection. A write of ours is begin_write and committed_with, each a \
+    script call and a push. commands_per_hit is what the server has counted where all requests read.";
+
+const HOT: &str = "Tasks of several processes want one key, again and again, which takes 100 ms to load and \
+    ends after three seconds. Then the process that loads it is killed while it does; then Redis is \
+    killed; then everybody wants keys that nobody has. `cache-aside` is GET, load what is missing, SET. \
+    loads_at_once are the loads that began within the time of one, in all processes.";
+
+const AVALANCHE: &str = "Keys are loaded and written at one moment, as far as that goes, with a ttl of an \
+    hour; the server tells when each of them ends (PEXPIRETIME).";
+
+const KILLED: &str = "Requests come for ten thousand keys, whether those before are answered or not, in one \
+    process. The database has 16 connections and reads for 5 ms; who finds none free within a second \
+    fails. When all keys are in the cache, Redis is killed, and comes back empty. `cache-aside` is \
+    GET, load what is missing or cannot be asked for, SET.";
 
 /// Where the locks are.
 #[derive(Clone, Debug, clap::Args)]
@@ -266,6 +304,11 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Bench::Once(args)) => once::run(&args),
         Some(Bench::Bloom(args)) => bloom::run(&args),
+        Some(Bench::Cache(args)) => cache::run(&args),
+        Some(Bench::CacheHot(args)) => hot::run(&args),
+        Some(Bench::CacheHotProcess(args)) => hot::process(args),
+        Some(Bench::CacheAvalanche(args)) => avalanche::run(&args),
+        Some(Bench::CacheKilled(args)) => killed::run(&args),
         Some(Bench::Contender(args)) => contention::process(args),
         Some(Bench::Delay(args)) => delay::run(args),
     }
@@ -298,7 +341,7 @@ fn list() {
     println!("cargo xtask bench NAME [--quick] [--svg FILE] [--json FILE]\n");
     let command = Cli::command();
     for bench in command.get_subcommands().filter(|bench| !bench.is_hide_set()) {
-        println!("  {:<10} {}", bench.get_name(), bench.get_about().cloned().unwrap_or_default());
+        println!("  {:<15} {}", bench.get_name(), bench.get_about().cloned().unwrap_or_default());
     }
     println!("\n`cargo xtask bench NAME --help` lists the options of one.");
 }

@@ -32,10 +32,16 @@ pub(crate) struct Panel {
     pub(crate) values: Vec<Vec<Option<f64>>>,
 }
 
-/// Bars or dots over names, or lines over numbers (on a logarithmic axis).
+/// Bars or dots over names, or lines over numbers (on a logarithmic axis), or curves over many numbers (on a
+/// plain axis) with names at some of them.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Bars(Vec<String>),
     Dots(Vec<String>),
     Lines(Vec<f64>),
+    #[cfg(feature = "servers")]
+    Curves {
+        xs: Vec<f64>,
+        marks: Vec<(f64, String)>,
+    },
 }

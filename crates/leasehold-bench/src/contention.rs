@@ -27,6 +27,8 @@ use crate::runtime::Flavour;
 use crate::store::Store;
 use crate::{Result, output};
 
+#[cfg(feature = "servers")]
+pub(crate) use contender::orders;
 pub(crate) use leasehold::{ProcessArgs, process};
 use report::Outcome;
 use run::Subject;

@@ -5,6 +5,8 @@
 mod args;
 #[cfg(feature = "servers")]
 mod bloom;
+#[cfg(feature = "servers")]
+mod cache;
 mod chart;
 mod common;
 mod contention;
@@ -36,6 +38,8 @@ mod smoke_tests;
 #[cfg(feature = "servers")]
 mod stock;
 mod store;
+#[cfg(feature = "servers")]
+mod stories;
 mod svg;
 mod system;
 mod table;

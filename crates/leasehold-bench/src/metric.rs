@@ -120,6 +120,48 @@ pub(crate) const BITS_PER_ITEM: Metric = Metric::new("bits_per_item", "bit");
 /// Calls of the loader.
 #[cfg(feature = "servers")]
 pub(crate) const LOADS: Metric = Metric::new("loads", "1");
+/// Reads that were answered without a load.
+#[cfg(feature = "servers")]
+pub(crate) const HITS_PER_S: Metric = Metric::new("hits_per_s", "1/s");
+/// The share of them among all reads.
+#[cfg(feature = "servers")]
+pub(crate) const HIT_SHARE: Metric = Metric::new("hit_share", "1");
+/// Commands that the server has run for each of them; what scripts call counts too.
+#[cfg(feature = "servers")]
+pub(crate) const COMMANDS_PER_HIT: Metric = Metric::new("commands_per_hit", "1");
+/// Calls of the loader in a second.
+#[cfg(feature = "servers")]
+pub(crate) const LOADS_PER_S: Metric = Metric::new("loads_per_s", "1/s");
+/// Calls of the loader each time that a key has ended.
+#[cfg(feature = "servers")]
+pub(crate) const LOADS_PER_EXPIRY: Metric = Metric::new("loads_per_expiry", "1");
+/// The most loads that were under way at a time, of all processes.
+#[cfg(feature = "servers")]
+pub(crate) const LOADS_AT_ONCE: Metric = Metric::new("loads_at_once", "1");
+/// From the death of who loads to the next load of the same key.
+#[cfg(feature = "servers")]
+pub(crate) const NEXT_LOAD_MS: Metric = Metric::new("next_load_ms", "ms");
+/// Requests that ended without a value, of all.
+#[cfg(feature = "servers")]
+pub(crate) const ERROR_SHARE: Metric = Metric::new("error_share", "1");
+/// Time of a request: half of them take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const GET_MS_P50: Metric = Metric::new("get_ms_p50", "ms");
+/// 99 of 100 take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const GET_MS_P99: Metric = Metric::new("get_ms_p99", "ms");
+/// None takes longer.
+#[cfg(feature = "servers")]
+pub(crate) const GET_MS_MAX: Metric = Metric::new("get_ms_max", "ms");
+/// How long it takes to load and write all keys.
+#[cfg(feature = "servers")]
+pub(crate) const FILL_S: Metric = Metric::new("fill_s", "s");
+/// The time in which all of them end, but for the first and the last hundredth.
+#[cfg(feature = "servers")]
+pub(crate) const SPREAD_S: Metric = Metric::new("spread_s", "s");
+/// The most that end in one second.
+#[cfg(feature = "servers")]
+pub(crate) const ENDS_PER_S_MAX: Metric = Metric::new("ends_per_s_max", "1/s");
 /// Rows that were sent to the database, for each that is in it at the end.
 #[cfg(feature = "servers")]
 pub(crate) const ATTEMPTS_PER_ROW: Metric = Metric::new("attempts_per_row", "1");

@@ -56,6 +56,14 @@ impl Scale {
     }
 }
 
+/// Round values between these two, about ten of them.
+#[cfg(feature = "servers")]
+pub(crate) fn between(least: f64, most: f64) -> Vec<f64> {
+    let step = step((most - least) / 2.0);
+    let first = (least / step).ceil() as i64;
+    (first..).map(|at| at as f64 * step).take_while(|value| *value <= most).collect()
+}
+
 /// The distance of the lines across: 1, 2 or 5 times a power of ten, for about five of them.
 fn step(top: f64) -> f64 {
     if top <= 0.0 {
@@ -80,6 +88,14 @@ mod tests {
     fn axes_have_round_numbers() {
         assert_eq!([step(7.3), step(99.0), step(430_000.0)], [2.0, 20.0, 100_000.0]);
         assert_eq!(scale(Kind::Bars(vec![]), &[7.0, 1e-3]).ticks(), [0.0, 2.0, 4.0, 6.0, 8.0]);
+    }
+
+    #[cfg(feature = "servers")]
+    #[test]
+    fn values_between_are_round() {
+        assert_eq!(between(0.0, 17.75), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0]);
+        assert_eq!(between(3_200.0, 3_659.0).len(), 10);
+        assert_eq!(between(1.0, 1.0), [1.0]);
     }
 
     #[test]

@@ -102,6 +102,8 @@ fn draw_panel(out: &mut String, series: &[Series], panel: &Panel, area: &Area) {
         Kind::Bars(names) => bars(out, series, panel, names, area, &scale),
         Kind::Dots(names) => dots(out, series, panel, names, area, &scale),
         Kind::Lines(xs) => lines(out, series, panel, xs, area, &scale),
+        #[cfg(feature = "servers")]
+        Kind::Curves { xs, marks } => curves(out, series, panel, (xs, marks), area, &scale),
     }
     let below = (area.middle(), area.bottom + 40.0);
     text(out, below, "text-anchor=\"middle\"", &panel.x_label);
@@ -210,6 +212,51 @@ fn lines(
             let colour = colour(one);
             let _ =
                 writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>");
+        }
+    }
+}
+
+/// Without a dot at each value; a mark is a line from top to bottom with a name.
+#[cfg(feature = "servers")]
+fn curves(
+    out: &mut String,
+    series: &[Series],
+    panel: &Panel,
+    (xs, marks): (&[f64], &[(f64, String)]),
+    area: &Area,
+    scale: &Scale,
+) {
+    let (Some(least), Some(most)) = (xs.first(), xs.last()) else { return };
+    let place =
+        |x: f64| area.left + (area.right - area.left) * (x - least) / (most - least).max(1e-9);
+    for x in crate::scale::between(*least, *most) {
+        let below = (place(x), area.bottom + 18.0);
+        let name = if x.fract() == 0.0 {
+            crate::table::separated(&format!("{x:.0}"))
+        } else {
+            format!("{x:.1}")
+        };
+        text(out, below, "text-anchor=\"middle\" font-size=\"11\"", &name);
+    }
+    for (x, name) in marks {
+        let look = format!("stroke=\"{INK}\" stroke-dasharray=\"3 3\"");
+        line(out, (place(*x), area.top), (place(*x), area.bottom), &look);
+        text(out, (place(*x) + 4.0, area.top + 11.0), "font-size=\"11\"", name);
+    }
+    for (one, values) in series.iter().zip(&panel.values) {
+        let points: Vec<String> = xs
+            .iter()
+            .zip(values)
+            .filter_map(|(x, value)| {
+                Some(format!("{:.1},{:.1}", place(*x), area.y((*value)?, scale)))
+            })
+            .collect();
+        if !points.is_empty() {
+            let (points, look) = (points.join(" "), stroke(one));
+            let _ = writeln!(
+                out,
+                "<polyline points=\"{points}\" fill=\"none\" stroke-width=\"2\" {look}/>"
+            );
         }
     }
 }

@@ -53,6 +53,18 @@ fn bars_and_lines_are_well_formed_and_complete() {
     assert_eq!((lines.matches("<polyline").count(), lines.matches("<circle").count()), (6, 9));
 }
 
+#[cfg(feature = "servers")]
+#[test]
+fn curves_are_well_formed_and_marked() {
+    let values = vec![vec![Some(1.0), Some(5.0), None, Some(0.0)], vec![]];
+    let marks = vec![(2.0, "<killed>".to_owned())];
+    let curves = draw(&chart(Kind::Curves { xs: vec![0.0, 1.0, 2.0, 3.5], marks }, values));
+    check(&curves);
+    assert_eq!((curves.matches("<polyline").count(), curves.matches("&lt;killed").count()), (3, 3));
+    check(&draw(&chart(Kind::Curves { xs: vec![], marks: vec![] }, vec![])));
+    check(&draw(&chart(Kind::Curves { xs: vec![1.0], marks: vec![] }, vec![vec![Some(2.0)]])));
+}
+
 #[test]
 fn nothing_measured_and_zeros_are_drawn_too() {
     check(&draw(&Chart::default()));

@@ -59,6 +59,12 @@ impl Talk {
         }
     }
 
+    /// The lines that it has said by now and that were not heard yet.
+    #[cfg(feature = "servers")]
+    pub(crate) fn heard_by_now(&mut self) -> Vec<String> {
+        self.heard.try_iter().collect()
+    }
+
     /// Fails unless the next line is this one.
     pub(crate) fn expect(&mut self, line: &str) -> Result<()> {
         match self.hear()? {

@@ -1,4 +1,4 @@
-//! A filter in Redis by `BITFIELD`, beside a script that looks at one bit after the other.
+//! A filter in Redis by `BITFIELD` and `BITFIELD_RO`, beside a script that looks at one bit after the other.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::runtime::Flavour;
 const ITEMS: u32 = 100_000;
 const ERROR_RATE: f64 = 0.001;
 /// As many bits and hashes as the filter has.
-const BITS: u64 = 1_437_759;
+const BITS: u64 = 1_443_583;
 const HASHES: usize = 10;
 
 const LUA_CHECK: &str = "for i = 1, #ARGV do \
@@ -122,7 +122,11 @@ fn sample(
             }
         }
     })?;
-    let command = if subject == "leasehold" { "bitfield" } else { "evalsha" };
+    let command = match (subject, work) {
+        ("lua", _) => "evalsha",
+        (_, Work::Add) => "bitfield",
+        (_, Work::Check) => "bitfield_ro",
+    };
     let stats = server.info(&format!("cmdstat_{command}"))?;
     let call_us = stats.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
     Ok((sample, call_us.ok_or("the server counts no calls")?.parse()?))

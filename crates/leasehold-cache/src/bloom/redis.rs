@@ -13,8 +13,8 @@ use super::{Answer, Stats};
 use crate::builder::word;
 use crate::{Error, ErrorKind, Result};
 
-/// A Bloom filter in Redis. A question, or what is added, is one `BITFIELD`, also of many items that
-/// lie in one shard; nothing runs on the server but that.
+/// A Bloom filter in Redis. A question is one `BITFIELD_RO`, what is added one `BITFIELD`, also of many
+/// items that lie in one shard; nothing runs on the server but that.
 ///
 /// | key | what it holds |
 /// |---|---|

@@ -23,7 +23,7 @@ use crate::{Error, ErrorKind, Result};
 /// used the filter for a whole window), it cannot know what was added before: the answer is
 /// [`Answer::Unavailable`] in place of [`Answer::Absent`] until it has watched for a whole window.
 ///
-/// A question is one `BITFIELD` on each generation and on the next, which somebody may be adding to
+/// A question is one `BITFIELD_RO` on each generation and on the next, which somebody may be adding to
 /// whose clock is ahead; in one flight. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Rotating {

@@ -4,6 +4,9 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::{Error, Result};
 
+/// The two bits of a pair are no further apart, so that they are read as one number of 63 bits at most.
+const APART: u64 = 62;
+
 /// The size of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -46,15 +49,13 @@ impl Shape {
                 "error_rate is {error_rate}; allowed is more than 0 and less than 1"
             )));
         }
-        let bits = |hashes: f64| {
-            (-hashes * items as f64 / (-error_rate.powf(1.0 / hashes)).ln_1p()).ceil()
-        };
+        let bits =
+            |hashes: u32| (f64::from(hashes) * items as f64 / load(hashes, error_rate)).ceil();
         let hashes = (-error_rate.log2()).clamp(1.0, 64.0);
-        let (few, many) = (hashes.floor(), hashes.ceil());
+        let (few, many) = (hashes.floor() as u32, hashes.ceil() as u32);
         let hashes = if bits(few) <= bits(many) { few } else { many };
         // Beyond 2^64 it is as many as there are: too many for anybody.
-        let (bits, hashes) = (bits(hashes) as u64, hashes as u32);
-        Ok(Self { bits: bits.max(64), shards: 1, hashes })
+        Ok(Self { bits: (bits(hashes) as u64).max(64), shards: 1, hashes })
     }
 
     /// Shards of `most` bits each at most.
@@ -70,17 +71,64 @@ impl Shape {
 
     /// The bits of an item in its shard.
     pub(super) fn places(&self, item: Hashed) -> impl Iterator<Item = u64> + use<> {
-        let bits = self.bits;
-        (1..=u64::from(self.hashes)).map(move |index| scale(item.word(index), bits))
+        self.pairs(item).flat_map(|(one, other)| [Some(one), other]).flatten()
+    }
+
+    /// The same as numbers to be read: where each begins and how many bits it has, of which the first
+    /// and the last are the item's.
+    pub(super) fn reads(&self, item: Hashed) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let both = |(one, other)| match other {
+            Some(other) if other > one => [Some((one, other - one + 1)), None],
+            // The second is at the beginning, for the first is at the end.
+            other => [Some((one, 1)), other.map(|other| (other, 1))],
+        };
+        self.pairs(item).flat_map(both).flatten()
+    }
+
+    /// Two by two; the last is alone where their number is odd.
+    fn pairs(&self, item: Hashed) -> impl Iterator<Item = (u64, Option<u64>)> + use<> {
+        let (bits, hashes) = (self.bits, u64::from(self.hashes));
+        (1..=hashes.div_ceil(2)).map(move |number| {
+            let word = item.word(number);
+            // The high bits of the word make the first, the low ones the second.
+            let one = scale(word, bits);
+            let other = (one + 1 + word % APART) % bits;
+            (one, (2 * number <= hashes).then_some(other))
+        })
     }
 
     /// What follows from so many set bits.
     pub(super) fn stats(&self, set: u64) -> Stats {
         let bits = self.bits * self.shards;
         let fill = (set as f64 / bits as f64).min(1.0);
-        let hashes = f64::from(self.hashes);
-        let items = bits as f64 / hashes * -(-fill).ln_1p();
-        Stats { bits, hashes: self.hashes, fill, items, error_rate: fill.powf(hashes) }
+        let load = -(-fill).ln_1p();
+        let items = bits as f64 / f64::from(self.hashes) * load;
+        let error_rate = if fill < 1.0 { error_rate(self.hashes, load) } else { 1.0 };
+        Stats { bits, hashes: self.hashes, fill, items, error_rate }
+    }
+}
+
+/// How often a filter is wrong whose bits were each set so many times on average: all items' bits, by the
+/// bits that there are.
+fn error_rate(hashes: u32, load: f64) -> f64 {
+    let (pairs, alone) = (hashes / 2, hashes % 2);
+    // That one bit is not set, and that two are not that may be a pair: a little likelier than twice by
+    // chance, since some pairs are those very two.
+    let one = (-load).exp();
+    let among = f64::from(pairs) / f64::from(hashes) / APART as f64;
+    let both = one * one * (load * among).exp();
+    (1.0 - 2.0 * one + both).powf(f64::from(pairs)) * (1.0 - one).powf(f64::from(alone))
+}
+
+/// The load at which a filter is wrong that often.
+fn load(hashes: u32, rate: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 800.0);
+    loop {
+        let middle = f64::midpoint(low, high);
+        if middle <= low || middle >= high {
+            return high;
+        }
+        if error_rate(hashes, middle) < rate { low = middle } else { high = middle }
     }
 }
 
@@ -113,7 +161,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_formula() {
         for (items, rate, bits, hashes) in [
-            (1_000_000, 0.01, 9_592_955, 7),
+            (1_000_000, 0.01, 9_619_568, 7),
             (1_000, 0.5, 1_443, 1),
             (1_000, 0.9, 435, 1),
             (1, 0.01, 64, 6),
@@ -124,7 +172,7 @@ mod tests {
         let tiny = Shape::whole(10, f64::MIN_POSITIVE).unwrap();
         assert_eq!(tiny.hashes, 64);
         let split = Shape::split(1_000_000, 0.01, 1 << 20).unwrap();
-        assert_eq!((split.shards, split.bits), (10, 959_296));
+        assert_eq!((split.shards, split.bits), (10, 961_957));
     }
 
     #[test]
@@ -136,16 +184,36 @@ mod tests {
         assert!(Shape::whole(0, 0.1).unwrap_err().to_string().starts_with("items"));
     }
 
+    #[test]
+    fn what_is_read_are_the_bits_of_an_item() {
+        for (bits, hashes) in [(64, 6), (70, 7), (1_000, 1), (961_957, 10)] {
+            let shape = Shape { bits, shards: 1, hashes };
+            for item in 0..2_000_u32 {
+                let item = Hashed::of(&item.to_be_bytes());
+                let ends = |(place, width): (u64, u64)| {
+                    assert!(
+                        width <= 63 && place + width <= bits,
+                        "{width} bits at {place} of {bits}"
+                    );
+                    [Some(place), (width > 1).then_some(place + width - 1)]
+                };
+                let read: Vec<u64> = shape.reads(item).flat_map(ends).flatten().collect();
+                assert_eq!(read, shape.places(item).collect::<Vec<_>>());
+                assert_eq!(read.len(), hashes as usize);
+            }
+        }
+    }
+
     /// Computed by another program, from the page of the module alone.
     #[test]
     fn other_languages_find_the_same_bits() {
-        let shape = Shape { bits: 959_296, shards: 10, hashes: 4 };
+        let shape = Shape { bits: 959_296, shards: 10, hashes: 5 };
         let bits = |item: &str| {
             let item = Hashed::of(item.as_bytes());
             (shape.shard(item), shape.places(item).collect::<Vec<_>>())
         };
-        assert_eq!(bits(""), (6, vec![190_242, 529_462, 924_999, 821_227]));
-        assert_eq!(bits("user/42"), (2, vec![124_924, 490_935, 680_761, 236_826]));
-        assert_eq!(bits("库存"), (6, vec![839_748, 336_276, 411_629, 138_758]));
+        assert_eq!(bits(""), (6, vec![190_242, 190_286, 529_462, 529_467, 924_999]));
+        assert_eq!(bits("user/42"), (2, vec![124_924, 124_973, 490_935, 490_965, 680_761]));
+        assert_eq!(bits("库存"), (6, vec![839_748, 839_799, 336_276, 336_304, 411_629]));
     }
 }

@@ -354,7 +354,7 @@ impl Store {
     pub(super) async fn stamps(&self, of: &Generation) -> Result<Stamps> {
         let mut all = pipe();
         for key in self.keys(of) {
-            all.cmd("BITFIELD").arg(key).arg("GET").arg("i64").arg(0);
+            all.cmd("BITFIELD_RO").arg(key).arg("GET").arg("i64").arg(0);
         }
         let stamps: Vec<(i64,)> =
             self.link.ask_all(&all).await.map_err(|error| self.named(error))?;
@@ -377,17 +377,21 @@ impl Store {
         of: &Generation,
         items: &[Hashed],
     ) -> Result<(Stamps, Vec<bool>)> {
-        let commands = self.commands(of, items, |command, place| {
-            command.arg("GET").arg("u1").arg(place);
+        let commands = self.commands("BITFIELD_RO", of, items, |command, item| {
+            for (place, width) in of.shape.reads(item) {
+                command.arg("GET").arg(format!("u{width}")).arg(place + STAMP_BITS);
+            }
         });
         let mut there = vec![false; items.len()];
         let mut stamps = Vec::new();
         for (command, answer) in commands.iter().zip(self.send(&commands).await?) {
             stamps.push((command.shard, answer.first().copied().unwrap_or(0)));
-            let hashes = of.shape.hashes as usize;
-            let each = answer.get(1..).unwrap_or_default().chunks(hashes);
-            for (at, bits) in command.items.iter().zip(each) {
-                there[*at] = bits.iter().all(|bit| *bit == 1);
+            let mut numbers = answer.iter().skip(1);
+            for at in &command.items {
+                there[*at] = of.shape.reads(items[*at]).fold(true, |all, (_, width)| {
+                    let ends = |number: &i64| number >> (width - 1) == 1 && number & 1 == 1;
+                    numbers.next().is_some_and(ends) && all
+                });
             }
         }
         Ok((Stamps(stamps), there))
@@ -395,8 +399,10 @@ impl Store {
 
     /// Sets the bits of items.
     pub(super) async fn add(&self, of: &Generation, items: &[Hashed]) -> Result<Stamps> {
-        let commands = self.commands(of, items, |command, place| {
-            command.arg("SET").arg("u1").arg(place).arg(1);
+        let commands = self.commands("BITFIELD", of, items, |command, item| {
+            for place in of.shape.places(item) {
+                command.arg("SET").arg("u1").arg(place + STAMP_BITS).arg(1);
+            }
         });
         let answers = self.send(&commands).await?;
         let first = |answer: Vec<i64>| answer.first().copied().unwrap_or(0);
@@ -406,9 +412,10 @@ impl Store {
 
     fn commands(
         &self,
+        name: &str,
         of: &Generation,
         items: &[Hashed],
-        each: impl Fn(&mut Cmd, u64),
+        each: impl Fn(&mut Cmd, Hashed),
     ) -> Vec<Command> {
         let mut by_shard: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
@@ -417,12 +424,9 @@ impl Store {
         let mut commands = Vec::new();
         for (shard, all) in by_shard {
             for some in all.chunks(AT_ONCE) {
-                let mut command = cmd("BITFIELD");
+                let mut command = cmd(name);
                 command.arg(self.key(of, shard)).arg("GET").arg("i64").arg(0);
-                for at in some {
-                    let places = of.shape.places(items[*at]);
-                    places.for_each(|place| each(&mut command, place + STAMP_BITS));
-                }
+                some.iter().for_each(|at| each(&mut command, items[*at]));
                 commands.push(Command { shard, items: some.to_vec(), command });
             }
         }
@@ -462,7 +466,7 @@ impl Store {
     }
 }
 
-/// One `BITFIELD`.
+/// One `BITFIELD` or `BITFIELD_RO`.
 struct Command {
     shard: u64,
     /// Their positions.
