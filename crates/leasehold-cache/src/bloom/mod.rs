@@ -33,6 +33,8 @@
 //! Of `n` items at rate `p`: `hashes` is log2(1/p), rounded to whichever side needs fewer bits, 1 to
 //! 64; `bits` is `-hashes * n / ln(1 - p^(1/hashes))`, rounded up.
 
+mod generation;
+mod life;
 mod local;
 mod rebuild;
 mod redis;
