@@ -64,6 +64,12 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the sql backend is tested behind a pooler in transaction mode",
     },
     Need {
+        programs: &["nats-server"],
+        package: "nats-server",
+        name: Some("nats"),
+        why: "the relay of invalidations is tested with NATS JetStream",
+    },
+    Need {
         programs: &["/usr/share/java/zookeeper.jar"],
         package: "zookeeper",
         name: Some("zookeeper"),

@@ -193,15 +193,21 @@ impl<K: ?Sized, V> Builder<K, V> {
 
 /// A client for this URL, inside a runtime; not connected yet.
 pub(crate) fn client(url: &str) -> Result<Client> {
+    ready()?;
+    // The URL may hold a password, and the library's error may repeat it.
+    Client::open(url).map_err(|_| {
+        Error::invalid("Redis URL: write redis://host:port/db, rediss://host or unix:/path")
+    })
+}
+
+/// Sees to it that connections can be made from here.
+pub(crate) fn ready() -> Result<()> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::invalid("no tokio runtime here: open it inside one"));
     }
     // With two providers in a build, as the engines of locks bring them, none is the default.
     rustls::crypto::ring::default_provider().install_default().ok();
-    // The URL may hold a password, and the library's error may repeat it.
-    Client::open(url).map_err(|_| {
-        Error::invalid("Redis URL: write redis://host:port/db, rediss://host or unix:/path")
-    })
+    Ok(())
 }
 
 impl Settings {

@@ -327,16 +327,23 @@ pub(crate) struct DoctorArgs {
 #[cfg(feature = "cache")]
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Make the outbox table in a database
+    /// Make the outbox table in a database, or the stream of NATS JetStream
     ///
     /// Done again, it changes nothing.
     Init(CacheInitArgs),
-    /// Invalidate in Redis what transactions have put into the outbox
+    /// Deliver what transactions have put into the outbox: invalidate in Redis, or put it into a stream
     ///
     /// --store names the Redis server. Several relays may run at once. TERM and INT end it after the
     /// batch that it has, with 0. What cannot be delivered waits in the table.
     #[command(after_help = manual::RELAY_HELP)]
     Relay(CacheRelayArgs),
+    /// Invalidate in Redis what relays have put into a stream of NATS JetStream
+    ///
+    /// --store names the Redis server. Several may run at once: those of one durable share the work. TERM
+    /// and INT end it after the batch that it has, with 0. What cannot be applied waits in the stream.
+    #[cfg(feature = "nats")]
+    #[command(after_help = manual::APPLY_HELP)]
+    Apply(CacheApplyArgs),
 }
 
 /// Where the outbox is.
@@ -357,13 +364,42 @@ pub(crate) struct OutboxArgs {
 /// `leasehold cache init`.
 #[cfg(feature = "cache")]
 #[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(crate) struct CacheInitArgs {
-    #[command(flatten)]
-    pub(crate) outbox: OutboxArgs,
+    /// The database: postgres://, mysql:// or sqlite:
+    #[arg(long, value_name = "URL", value_parser = utf8(), group = "what")]
+    pub(crate) database: Option<String>,
 
-    /// Print the statements, and run none
+    /// The table, with its schema and a dot before it if need be
+    #[arg(
+        long, value_name = "NAME", default_value = "leasehold_cache_outbox", value_parser = utf8()
+    )]
+    pub(crate) table: String,
+
+    /// The stream: nats:// or tls://, with its name, subject, replicas and max-age as options
+    #[cfg(feature = "nats")]
+    #[arg(long, value_name = "URL", value_parser = utf8(), group = "what")]
+    pub(crate) to: Option<String>,
+
+    /// Print the statements and the stream's configuration, and make nothing
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+/// How often something that goes on says how it goes.
+#[cfg(feature = "cache")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Pace {
+    /// Time between two lines that say how it goes
+    #[arg(
+        long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_positive,
+        allow_hyphen_values = true
+    )]
+    pub(crate) interval: Duration,
+
+    /// The lines as JSON objects
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `leasehold cache relay`.
@@ -372,6 +408,10 @@ pub(crate) struct CacheInitArgs {
 pub(crate) struct CacheRelayArgs {
     #[command(flatten)]
     pub(crate) outbox: OutboxArgs,
+
+    /// Where to, if not to the store: redis:// or, into a stream, nats:// or tls://
+    #[arg(long, value_name = "URL", value_parser = utf8())]
+    pub(crate) to: Option<String>,
 
     /// End when nothing is due
     #[arg(long)]
@@ -399,20 +439,44 @@ pub(crate) struct CacheRelayArgs {
     )]
     pub(crate) claim: Duration,
 
-    /// How often Redis may refuse a row before it is parked, 1 to 1000
+    /// How often a row may be refused before it is parked, 1 to 1000
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub(crate) tries: u32,
 
-    /// Time between two lines that say how it goes
+    #[command(flatten)]
+    pub(crate) pace: Pace,
+}
+
+/// `leasehold cache apply`.
+#[cfg(feature = "nats")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CacheApplyArgs {
+    /// The stream: nats:// or tls://, with its name and subject and the durable's name as options
+    #[arg(long, value_name = "URL", value_parser = utf8())]
+    pub(crate) from: String,
+
+    /// End when the stream holds no more
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Messages that are taken at a time, 1 to 1000
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub(crate) batch: usize,
+
+    /// For how long others leave the messages of a batch alone when this one dies, 1s to 1h; of the
+    /// durable that the first one makes
     #[arg(
-        long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_positive,
+        long, value_name = "DUR", default_value = "30s", value_parser = duration::parse,
         allow_hyphen_values = true
     )]
-    pub(crate) interval: Duration,
+    pub(crate) claim: Duration,
 
-    /// The lines as JSON objects
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// How often a message may be refused before it is given up, 1 to 1000
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub(crate) tries: u32,
+
+    #[command(flatten)]
+    pub(crate) pace: Pace,
 }
 
 /// `leasehold lab`.

@@ -44,9 +44,21 @@ Examples:
   leasehold cache init --database postgres://app@db/shop
   leasehold cache relay --database postgres://app@db/shop --store redis://cache:6379
   leasehold cache relay --database sqlite:/var/lib/shop.db --store redis://cache --once --json
+  leasehold cache relay --database postgres://app@db/shop --to nats://broker:4222
 
-Exit codes: 0 done, or ended by TERM or INT; 69 when with --once the database or Redis cannot be
-used, or at the start the database; 125 for everything else.";
+Exit codes: 0 done, or ended by TERM or INT; 69 when with --once the database or where it goes to
+cannot be used, or at the start the database; 125 for everything else.";
+
+/// Below `leasehold cache apply --help`.
+#[cfg(feature = "nats")]
+pub(crate) const APPLY_HELP: &str = "\
+Examples:
+  leasehold cache init --to nats://broker:4222
+  leasehold cache apply --from nats://broker:4222 --store redis://cache:6379
+  leasehold cache apply --from 'nats://broker:4222?durable=paris' --store redis://cache.paris:6379
+
+Exit codes: 0 done, or ended by TERM or INT; 69 when with --once NATS or Redis cannot be used; 125
+for everything else.";
 
 /// Below `leasehold lab --help`.
 #[cfg(feature = "lab")]

@@ -42,6 +42,8 @@
 //!
 //! with `pairs` and `alone` of the `hashes` bits of an item.
 
+mod generation;
+mod life;
 mod local;
 mod rebuild;
 mod redis;

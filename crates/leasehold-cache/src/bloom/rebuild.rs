@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Redis;
+use super::generation::{Generation, Header};
 use super::shape::Hashed;
-use super::store::{Generation, Header};
 use crate::{Error, ErrorKind, Result};
 
 /// A filter in the making; see [`Redis::rebuild`]. Dropped before [`swap`](Self::swap), it is given

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 
+use super::generation::{Header, SHARD_BITS};
 use super::rebuild::Rebuild;
 use super::shape::{Hashed, Shape};
-use super::store::{Header, SHARD_BITS, Store};
+use super::store::Store;
 use super::{Answer, Stats};
 use crate::builder::word;
 use crate::{Error, ErrorKind, Result};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 
 use super::Answer;
+use super::generation::{BUILDING, Generation, READY, SHARD_BITS, Stamps};
 use super::shape::{Hashed, Shape};
-use super::store::{BUILDING, Generation, READY, SHARD_BITS, Stamps, Store};
+use super::store::Store;
 use crate::builder::word;
 use crate::{Error, ErrorKind, Result};
 

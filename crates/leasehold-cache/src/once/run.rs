@@ -4,17 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::clock::Clock;
 use redis::{Script, ScriptInvocation, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::builder::word;
+use super::run_settings::RunOnceBuilder;
 use crate::cache::text;
 use crate::link::Link;
 use crate::write::token;
-use crate::{Codec, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Requests that are carried out once for each id, as `Idempotency-Key` of HTTP asks for: one process
 /// works at a time, and whoever asks later gets the result.
@@ -58,17 +57,6 @@ struct Inner {
     settings: RunOnceBuilder,
 }
 
-/// Settings of a [`RunOnce`].
-#[derive(Clone, Debug)]
-pub struct RunOnceBuilder {
-    name: String,
-    prefix: String,
-    lease: Duration,
-    keep: Duration,
-    redis_limit: Duration,
-    codec: Codec,
-}
-
 /// What [`RunOnce::begin`] found.
 #[derive(Debug)]
 pub enum Begun<R> {
@@ -83,16 +71,14 @@ pub enum Begun<R> {
 }
 
 impl RunOnce {
+    pub(super) fn new(link: Link, settings: RunOnceBuilder) -> Self {
+        let step = Script::new(include_str!("../lua/run.lua"));
+        Self { inner: Arc::new(Inner { link, step, settings }) }
+    }
+
     /// Settings for runs of this name (as a cache's).
     pub fn builder(name: &str) -> RunOnceBuilder {
-        RunOnceBuilder {
-            name: name.to_owned(),
-            prefix: "leasehold-once".to_owned(),
-            lease: Duration::from_secs(30),
-            keep: Duration::from_secs(86_400),
-            redis_limit: Duration::from_millis(500),
-            codec: Codec::default(),
-        }
+        RunOnceBuilder::new(name)
     }
 
     /// Begins the work of request `id` (1 to 512 bytes without control characters), unless it was
@@ -276,61 +262,4 @@ impl fmt::Debug for RunOnce {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl RunOnceBuilder {
-    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-once`.
-    pub fn prefix(mut self, prefix: &str) -> Self {
-        self.prefix = prefix.to_owned();
-        self
-    }
-
-    /// How long the work may go on without [`Run::renew`] before somebody else may begin it; 10 ms to
-    /// a day, default 30 seconds.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
-    /// How long a result is remembered, and a holder who has died, after his lease; longer than any
-    /// request comes again. A second to 365 days, default a day.
-    pub fn keep(mut self, keep: Duration) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    /// How long Redis may take to answer. Default 500 ms.
-    pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
-        self.redis_limit = redis_limit;
-        self
-    }
-
-    /// How results are written. Default [`Codec::Postcard`].
-    pub fn codec(mut self, codec: Codec) -> Self {
-        self.codec = codec;
-        self
-    }
-
-    /// Opens it on the Redis server of `url`. Does not connect yet.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] for a setting or URL that is not allowed, or outside a tokio runtime.
-    pub fn open(self, url: &str) -> Result<RunOnce> {
-        word("name", &self.name)?;
-        word("prefix", &self.prefix)?;
-        let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
-        for (field, value, least, most) in [
-            ("lease", self.lease, 10 * ms, day),
-            ("keep", self.keep, 1_000 * ms, 365 * day),
-            ("redis_limit", self.redis_limit, ms, day),
-        ] {
-            if value < least || value > most {
-                let what = format!("{field} is {value:?}; allowed is {least:?} to {most:?}");
-                return Err(Error::invalid(what));
-            }
-        }
-        let link = Link::new(url, self.redis_limit, Clock::system())?;
-        let step = Script::new(include_str!("../lua/run.lua"));
-        Ok(RunOnce { inner: Arc::new(Inner { link, step, settings: self }) })
-    }
 }

@@ -3,18 +3,15 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use foldhash::fast::FixedState;
-use leasehold_core::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::marks::Marks;
+use super::save_stats::{Counters, SaveStats};
 use super::worker::{Call, work};
-use crate::builder::word;
 use crate::cache::text;
-use crate::link::Link;
 use crate::{BoxError, Error, ErrorKind, Result};
 
 /// Where rows are saved, and the judge of which were: something with a unique key.
@@ -23,7 +20,7 @@ pub trait Store: Send + Sync + 'static {
     type Row: Send + Sync + 'static;
 
     /// How many bytes a row adds to a statement beside its key; a statement has 1 MiB, or one row.
-    /// Default 0: only their number counts ([`SaveOnceBuilder::batch`]).
+    /// Default 0: only their number counts ([`SaveOnceBuilder::batch`](super::SaveOnceBuilder::batch)).
     fn size(_row: &Self::Row) -> usize {
         0
     }
@@ -82,52 +79,18 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
 }
 
-/// Settings of a [`SaveOnce`].
-#[derive(Clone, Debug)]
-pub struct SaveOnceBuilder {
-    name: String,
-    prefix: String,
-    workers: usize,
-    batch: usize,
-    local_size: usize,
-    mark_ttl: Duration,
-    redis_limit: Duration,
-}
-
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a [`SaveOnce`] has done since it was opened, in rows.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct SaveStats { $($(#[$doc])* pub $name: u64,)* }
-
-        #[derive(Debug, Default)]
-        pub(super) struct Counters { $(pub(super) $name: AtomicU64,)* }
-
-        impl Counters {
-            fn stats(&self) -> SaveStats {
-                SaveStats { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
-        }
-    };
-}
-
-counts! {
-    /// Handed over.
-    asked,
-    /// Of them known in this process.
-    local,
-    /// Known by a mark in Redis.
-    marked,
-    /// Sent to the database.
-    attempts,
-    /// Statements that they were sent by.
-    batches,
-    /// That the database did not take.
-    failed,
-}
-
 impl<S: Store> SaveOnce<S> {
+    pub(super) fn new(shared: Shared, store: S, workers: usize) -> Self {
+        let (shared, store) = (Arc::new(shared), Arc::new(store));
+        let workers = (0..workers).map(|_| {
+            // Who finds it full waits: no more is held than the callers hold anyway.
+            let (sender, calls) = mpsc::channel(64);
+            tokio::spawn(work(Arc::clone(&shared), Arc::clone(&store), calls));
+            sender
+        });
+        Self { workers: workers.collect(), shared }
+    }
+
     /// Saves one row; as [`save_many`](Self::save_many).
     ///
     /// # Errors
@@ -214,103 +177,5 @@ impl<S: Store> Clone for SaveOnce<S> {
 impl<S: Store> fmt::Debug for SaveOnce<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SaveOnce").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-impl SaveOnceBuilder {
-    /// Settings for rows of this name (as a cache's).
-    pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            prefix: "leasehold-saved".to_owned(),
-            workers: 2,
-            batch: 2_000,
-            local_size: 1_000_000,
-            mark_ttl: Duration::from_secs(86_400),
-            redis_limit: Duration::from_millis(500),
-        }
-    }
-
-    /// What keys in Redis begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-saved`.
-    pub fn prefix(mut self, prefix: &str) -> Self {
-        self.prefix = prefix.to_owned();
-        self
-    }
-
-    /// Batches under way at a time, each with its own share of the keys: as many connections of the
-    /// database are used. 1 to 64, default 2.
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers;
-        self
-    }
-
-    /// Rows in one statement at most, within 1 MiB ([`Store::size`]); 1 to 10,000, default 2,000.
-    pub fn batch(mut self, batch: usize) -> Self {
-        self.batch = batch;
-        self
-    }
-
-    /// Keys that are remembered in the process; zero for none. Default 1,000,000.
-    ///
-    /// They are remembered until it ends: where the database has lost what it had acknowledged, restart
-    /// the process after the marks are deleted.
-    pub fn local_size(mut self, local_size: usize) -> Self {
-        self.local_size = local_size;
-        self
-    }
-
-    /// How long a mark in Redis says that a key is saved: as long as rows are usual to come again. Up to
-    /// 30 days, zero for no marks. Default a day.
-    ///
-    /// A mark is as good as the commit before it: where a failover of the database can lose what it has
-    /// acknowledged, its rows are lost while marks say they are there; delete the marks then, and restart
-    /// the processes, which remember them ([`local_size`](Self::local_size)).
-    pub fn mark_ttl(mut self, mark_ttl: Duration) -> Self {
-        self.mark_ttl = mark_ttl;
-        self
-    }
-
-    /// How long Redis may take to answer. Default 500 ms.
-    pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
-        self.redis_limit = redis_limit;
-        self
-    }
-
-    /// Opens it on the Redis server of `url`, which need not be up.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] for a setting or URL that is not allowed, or outside a tokio runtime.
-    pub fn open<S: Store>(self, url: &str, store: S) -> Result<SaveOnce<S>> {
-        word("name", &self.name)?;
-        word("prefix", &self.prefix)?;
-        for (field, value, least, most) in
-            [("workers", self.workers, 1, 64), ("batch", self.batch, 1, 10_000)]
-        {
-            if value < least || value > most {
-                let what = format!("{field} is {value}; allowed is {least} to {most}");
-                return Err(Error::invalid(what));
-            }
-        }
-        let (day, mark_ttl) = (Duration::from_secs(86_400), self.mark_ttl);
-        if mark_ttl > 30 * day {
-            return Err(Error::invalid(format!(
-                "mark_ttl is {mark_ttl:?}; allowed is up to 30 days"
-            )));
-        }
-        let link = Link::new(url, self.redis_limit, Clock::system())?;
-        let shared = Arc::new(Shared {
-            local: quick_cache::sync::Cache::new(self.local_size),
-            marks: Marks::new(link, format!("{}:{}", self.prefix, self.name), mark_ttl),
-            batch: self.batch,
-            counters: Counters::default(),
-        });
-        let store = Arc::new(store);
-        let workers = (0..self.workers).map(|_| {
-            // Who finds it full waits: no more is held than the callers hold anyway.
-            let (sender, calls) = mpsc::channel(64);
-            tokio::spawn(work(Arc::clone(&shared), Arc::clone(&store), calls));
-            sender
-        });
-        Ok(SaveOnce { workers: workers.collect(), shared })
     }
 }

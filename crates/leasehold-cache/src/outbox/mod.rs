@@ -27,12 +27,20 @@
 //! # Ok(()) }
 //! ```
 //!
+//! With the feature `nats`, a relay puts them into a stream of NATS JetStream, and a `Receiver`
+//! invalidates on the other side of it.
+//!
 //! The table, the bounds and the figures stand in the repository's `docs/cache-outbox.md`.
 
+mod batch;
 mod bell;
 mod connect;
+mod merge;
+#[cfg(feature = "nats")]
+mod nats;
 mod put;
 mod redis;
+mod refusal;
 mod relay;
 mod rows;
 mod settings;
@@ -41,6 +49,8 @@ mod table;
 mod transport;
 
 pub use connect::Database;
+#[cfg(feature = "nats")]
+pub use nats::{NatsTransport, Receiver, ReceiverBuilder, ReceiverStats};
 pub use redis::RedisTransport;
 pub use relay::Relay;
 pub use settings::RelayBuilder;

@@ -91,7 +91,9 @@ impl Inner {
     async fn deliver(&self, changes: &[Change]) -> Result<Vec<Refused>> {
         let before = *self.connects.borrow();
         let refused = self.send(changes).await?;
-        self.recent.note(&self.clock, RECENT, changes);
+        // Of those that are the same, however they came, one is enough.
+        let recent: Vec<_> = changes.iter().map(|one| Change { id: 0, ..one.clone() }).collect();
+        self.recent.note(&self.clock, RECENT, &recent);
         // Whoever looked at the recent ones meanwhile did not see these.
         if *self.connects.borrow() != before {
             self.connects.send_modify(|connects| *connects += 1);
@@ -187,7 +189,8 @@ mod tests {
         let clock = ManualClock::new();
         let client = Client::open("redis://127.0.0.1:1").unwrap();
         let inner = Arc::new(Inner::new(client, clock.clock()).unwrap());
-        let change = |key: &str| Change { cache: "a:b".into(), key: key.into(), hold: LIMIT };
+        let change =
+            |key: &str| Change { cache: "a:b".into(), key: key.into(), hold: LIMIT, id: 0 };
         inner.recent.note(&clock.clock(), RECENT, &[change("old")]);
         clock.advance(RECENT);
         inner.recent.note(&clock.clock(), RECENT, &[change("new")]);

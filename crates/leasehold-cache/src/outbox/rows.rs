@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use leasehold::rows::{Engine, Statement, Wait, failure, for_update};
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, Result};
+use sha2::{Digest, Sha256};
 use sqlx::{Connection, Execute, Pool, Transaction};
 use tokio::sync::Notify;
 
@@ -244,9 +245,17 @@ fn read<E: Engine>(row: &E::Row) -> Result<Row> {
         (number(1, "queued_us"), number(2, "tries"), number(3, "hold_ms"));
     let hold = Duration::from_millis(u64::try_from(hold).unwrap_or(0));
     let text = |column| E::text(row, column).unwrap_or_default();
-    let change = Change { cache: text(4), key: text(5), hold };
     let id = E::integer(row, 0)?.unwrap_or_default();
+    let (cache, key) = (text(4), text(5));
+    let change = Change { id: name(id, queued_us, &cache, &key, hold), cache, key, hold };
     Ok(Row { id, queued_us, tries, change, unreadable })
+}
+
+/// What no other row is called, of this table or of another.
+fn name(id: i64, queued_us: i64, cache: &str, key: &str, hold: Duration) -> u128 {
+    let text = format!("{id} {queued_us} {} {cache} {key}", hold.as_millis());
+    let digest = Sha256::digest(text);
+    digest.iter().take(16).fold(0, |name, byte| name << 8 | u128::from(*byte))
 }
 
 fn list<'q, E: Engine>(statement: Statement<'q, E>, ids: &[i64]) -> Statement<'q, E> {

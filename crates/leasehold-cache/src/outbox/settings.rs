@@ -68,13 +68,19 @@ impl RelayBuilder {
         self
     }
 
-    /// A relay to the Redis server of `url`, as [`Builder::open`](crate::Builder::open) takes it.
+    /// A relay to the Redis server of `url`, as [`Builder::open`](crate::Builder::open) takes it; with
+    /// the feature `nats` also to the stream of a `nats://` URL, as `NatsTransport::open` does.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or
     /// outside a tokio runtime.
     pub fn open(self, url: &str) -> Result<Relay> {
         self.settings.check()?;
+        #[cfg(feature = "nats")]
+        if super::nats::is_nats(url) {
+            let transport = super::nats::NatsTransport::open(url)?;
+            return self.to(transport);
+        }
         let transport = RedisTransport::open(url)?;
         self.to(transport)
     }
@@ -99,7 +105,7 @@ impl Settings {
     }
 }
 
-fn in_range<T: PartialOrd + fmt::Debug>(
+pub(super) fn in_range<T: PartialOrd + fmt::Debug>(
     name: &str,
     value: T,
     allowed: RangeInclusive<T>,

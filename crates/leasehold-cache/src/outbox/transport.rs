@@ -20,6 +20,9 @@ pub struct Change {
     pub key: String,
     /// So long nobody fills it: how far the replicas that loaders read are behind.
     pub hold: Duration,
+    /// A name for a broker that drops what it has already: the same when the same rows of the outbox
+    /// are delivered again, and another as soon as one more has joined them. 0 where there is none.
+    pub id: u128,
 }
 
 impl Change {

@@ -12,6 +12,8 @@ mod bad_input;
 mod database;
 mod deaths;
 mod down;
+#[cfg(feature = "nats")]
+mod nats;
 mod recorder;
 mod relays;
 mod statements;
@@ -88,6 +90,8 @@ fn main() -> ExitCode {
             statements::relays_choose_their_isolation_level(databases.postgres().await).await
         },
     ));
+    #[cfg(feature = "nats")]
+    trials.extend(nats::trials(&databases));
     if Needs::Redis.is_missing() {
         trials = trials.into_iter().map(|trial| trial.with_ignored_flag(true)).collect();
     }

@@ -1,5 +1,9 @@
 //! `leasehold cache`: the outbox table is made, and what lies in it is delivered to Redis.
 
+mod killed;
+#[cfg(feature = "nats")]
+mod stream;
+
 use leasehold_conformance::kit::{Postgres, RedisServer, Settings, Value, required};
 use nix::sys::signal::Signal;
 
@@ -91,11 +95,19 @@ fn what_the_relay_cannot_use_is_named() {
         (&["--database", &database, "--store", redis, "--batch", "0"], "batch"),
         (&["--database", &database, "--store", redis, "--poll", "1ms"], "poll"),
         (&["--store", redis], "--database"),
+        (&["--database", &database, "--to", "http://u:secret@h"], "redis://host"),
+        #[cfg(feature = "nats")]
+        (&["--database", &database, "--to", "nats://u:secret@h?colour=red"], "colour"),
+        #[cfg(feature = "nats")]
+        (&["--database", &database, "--to", "tls://u:secret@"], "no host"),
     ] {
         let done = place.run(&[&["cache", "relay"], arguments].concat());
         assert_eq!(done.code, 125, "{done:?}");
         assert!(done.err.contains(says), "{says}: {done:?}");
+        assert!(!done.err.contains("secret"), "{done:?}");
     }
+    let done = place.run(&["cache", "init"]);
+    assert!(done.code == 125 && done.err.contains("--database"), "{done:?}");
     // A wrong path makes no database.
     let done = place.run(&["cache", "relay", "--database", &database, "--store", redis, "--once"]);
     assert_eq!(done.code, 69, "{done:?}");

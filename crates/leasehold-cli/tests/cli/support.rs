@@ -107,6 +107,13 @@ impl Place {
         Running(Some(command.spawn().unwrap()))
     }
 
+    /// Starts it; what it answers goes to the file `out`.
+    pub(crate) fn start_to(&self, out: &str, arguments: &[&str]) -> Running {
+        let mut command = self.leasehold(arguments);
+        command.stdout(File::create(self.path(out)).unwrap()).stderr(Stdio::piped());
+        Running(Some(command.spawn().unwrap()))
+    }
+
     /// Starts `leasehold run NAME -- sh -c SCRIPT`, and waits until the script has made the file
     /// `ready`.
     pub(crate) fn start_ready(&self, options: &[&str], script: &str) -> Running {

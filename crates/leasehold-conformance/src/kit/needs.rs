@@ -1,7 +1,8 @@
 //! What a test needs on this machine beside itself.
 
 use super::{
-    Certificates, EtcdServer, MariaDb, PgBouncer, Postgres, RedisServer, ZooKeeperServer, required,
+    Certificates, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
+    ZooKeeperServer, required,
 };
 
 /// A server or program that has to be installed for a test.
@@ -27,6 +28,8 @@ pub enum Needs {
     MySqlTls,
     /// `pgbouncer`, and PostgreSQL behind it.
     Pooler,
+    /// `nats-server`.
+    Nats,
 }
 
 impl Needs {
@@ -44,6 +47,7 @@ impl Needs {
             Self::PostgresTls => return Self::OpenSsl.is_missing() || Self::Postgres.is_missing(),
             Self::MySqlTls => return Self::OpenSsl.is_missing() || Self::MySql.is_missing(),
             Self::Pooler => PgBouncer::is_present(),
+            Self::Nats => NatsServer::is_present(),
         };
         !is_present && !required(self.name())
     }
@@ -71,6 +75,7 @@ impl Needs {
             Self::PostgresTls => "postgres or openssl",
             Self::MySqlTls => "mysql or openssl",
             Self::Pooler => "pgbouncer",
+            Self::Nats => "nats",
         }
     }
 }

@@ -6,6 +6,8 @@
 #[cfg(unix)]
 mod etcd;
 #[cfg(unix)]
+mod nats;
+#[cfg(unix)]
 mod orphans;
 #[cfg(unix)]
 mod proxy;
@@ -31,7 +33,8 @@ fn main() -> ExitCode {
         Err(_) => {}
     }
     let arguments = Arguments::from_args();
-    let tests = server::TESTS.iter().chain(proxy::TESTS).chain(etcd::TESTS).chain(sql::TESTS);
+    let tests = server::TESTS.iter().chain(proxy::TESTS).chain(etcd::TESTS).chain(nats::TESTS);
+    let tests = tests.chain(sql::TESTS);
     let trial = |(name, test): &(&str, fn())| {
         let test = *test;
         let run = move || {
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         };
         let server = match name {
             name if name.starts_with("etcd::") => Needs::Etcd,
+            name if name.starts_with("nats::") => Needs::Nats,
             name if name.starts_with("sql::mariadb") => Needs::MySql,
             name if name.starts_with("sql::pgbouncer") => Needs::Pooler,
             name if name.starts_with("sql::") => Needs::Postgres,

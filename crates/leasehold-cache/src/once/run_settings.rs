@@ -1,0 +1,88 @@
+//! Settings of runs, checked before anything is done with them.
+
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+
+use super::run::RunOnce;
+use crate::builder::word;
+use crate::link::Link;
+use crate::{Codec, Error, Result};
+
+/// Settings of a [`RunOnce`].
+#[derive(Clone, Debug)]
+pub struct RunOnceBuilder {
+    pub(super) name: String,
+    pub(super) prefix: String,
+    pub(super) lease: Duration,
+    pub(super) keep: Duration,
+    redis_limit: Duration,
+    pub(super) codec: Codec,
+}
+
+impl RunOnceBuilder {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            prefix: "leasehold-once".to_owned(),
+            lease: Duration::from_secs(30),
+            keep: Duration::from_secs(86_400),
+            redis_limit: Duration::from_millis(500),
+            codec: Codec::default(),
+        }
+    }
+
+    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-once`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.to_owned();
+        self
+    }
+
+    /// How long the work may go on without [`Run::renew`](super::Run::renew) before somebody else may begin it; 10 ms to
+    /// a day, default 30 seconds.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long a result is remembered, and a holder who has died, after his lease; longer than any
+    /// request comes again. A second to 365 days, default a day.
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// How long Redis may take to answer. Default 500 ms.
+    pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
+        self.redis_limit = redis_limit;
+        self
+    }
+
+    /// How results are written. Default [`Codec::Postcard`].
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Opens it on the Redis server of `url`. Does not connect yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a setting or URL that is not allowed, or outside a tokio runtime.
+    pub fn open(self, url: &str) -> Result<RunOnce> {
+        word("name", &self.name)?;
+        word("prefix", &self.prefix)?;
+        let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+        for (field, value, least, most) in [
+            ("lease", self.lease, 10 * ms, day),
+            ("keep", self.keep, 1_000 * ms, 365 * day),
+            ("redis_limit", self.redis_limit, ms, day),
+        ] {
+            if value < least || value > most {
+                let what = format!("{field} is {value:?}; allowed is {least:?} to {most:?}");
+                return Err(Error::invalid(what));
+            }
+        }
+        let link = Link::new(url, self.redis_limit, Clock::system())?;
+        Ok(RunOnce::new(link, self))
+    }
+}

@@ -1,0 +1,92 @@
+//! Settings of a receiver, checked before anything is done with them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::clock::Clock;
+
+use super::link::Link;
+use super::pull::Pull;
+use super::receiver::Receiver;
+use crate::Result;
+use crate::outbox::redis::RedisTransport;
+use crate::outbox::settings::in_range;
+use crate::outbox::transport::Transport;
+
+/// How a [`Receiver`] behaves.
+pub struct ReceiverBuilder {
+    link: Link,
+    settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) batch: usize,
+    pub(super) claim: Duration,
+    pub(super) tries: u32,
+}
+
+impl ReceiverBuilder {
+    pub(super) fn new(url: &str) -> Result<Self> {
+        let settings = Settings { batch: 256, claim: Duration::from_secs(30), tries: 10 };
+        Ok(Self { link: Link::open(url)?, settings })
+    }
+
+    /// Messages that are taken at a time, 1 to 1,000. Default 256.
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.settings.batch = batch;
+        self
+    }
+
+    /// For how long nobody else gets the messages of a batch: when a receiver dies in the middle of one,
+    /// another waits so long. 1 s to an hour, default 30 seconds. It is the `ack_wait` of the durable
+    /// consumer, which the first receiver makes; one that is there keeps its own.
+    pub fn claim(mut self, claim: Duration) -> Self {
+        self.settings.claim = claim;
+        self
+    }
+
+    /// How often a message may be delivered that is refused, before it is given up, 1 to 1,000. Default
+    /// 10: after a second, two, four, and so on, 8 minutes in all. A server that is not there refuses
+    /// nothing.
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.settings.tries = tries;
+        self
+    }
+
+    /// A receiver that applies to the Redis server of `url`, as
+    /// [`Builder::open`](crate::Builder::open) takes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed.
+    pub fn open(self, url: &str) -> Result<Receiver> {
+        self.settings.check()?;
+        let transport = RedisTransport::open(url)?;
+        self.to(transport)
+    }
+
+    /// A receiver that hands the changes to somebody else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.
+    pub fn to(self, transport: impl Transport) -> Result<Receiver> {
+        self.settings.check()?;
+        let pull = Pull::new(self.link);
+        Ok(Receiver::new(pull, Arc::new(transport), self.settings, Clock::system()))
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        in_range("batch", self.batch, 1..=1_000)?;
+        in_range("tries", self.tries, 1..=1_000)?;
+        in_range("claim", self.claim, Duration::from_secs(1)..=Duration::from_secs(3_600))
+    }
+}
+
+impl fmt::Debug for ReceiverBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiverBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! `leasehold cache apply`: what relays have put into a stream goes to Redis.
+
+use leasehold_cache::outbox::{Receiver, ReceiverStats};
+use serde_json::json;
+
+use super::live::{self, Progress, millis};
+use super::{failed, redis};
+use crate::cli::{CacheApplyArgs, Globals};
+use crate::failure::Failure;
+use crate::human;
+use crate::say::Voice;
+use crate::timer::now_unix_ms;
+
+pub(super) async fn apply(
+    args: &CacheApplyArgs,
+    globals: &Globals,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let store = redis(globals, "apply")?;
+    let builder = Receiver::builder(&args.from).map_err(failed)?;
+    let builder = builder.batch(args.batch).claim(args.claim).tries(args.tries);
+    let receiver = builder.open(&store).map_err(failed)?;
+    if args.once {
+        let done = receiver.once().await;
+        live::tell(&receiver.stats(), args.pace.json, voice)?;
+        return done.map(|_| 0).map_err(failed);
+    }
+    let work = |stop| receiver.run(async { drop(stop.await) });
+    live::run(&args.pace, voice, || receiver.stats(), work).await
+}
+
+impl Progress for ReceiverStats {
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "time_unix_ms": now_unix_ms(),
+            "applied": self.applied,
+            "refused": self.refused,
+            "given_up": self.given_up,
+            "failures": self.failures,
+            "waiting": self.waiting,
+            "oldest_ms": millis(self.oldest),
+            "problem": self.problem,
+        })
+    }
+
+    fn line(&self) -> String {
+        let mut line = format!("{} applied", self.applied);
+        if !self.oldest.is_zero() {
+            line.push_str(&format!(", the oldest waits for {}", human::span(self.oldest)));
+        }
+        if self.waiting > 0 {
+            line.push_str(&format!(", {} wait", self.waiting));
+        }
+        if self.given_up > 0 {
+            line.push_str(&format!(", {} given up", self.given_up));
+        }
+        line
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}

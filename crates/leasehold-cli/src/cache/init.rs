@@ -1,0 +1,32 @@
+//! `leasehold cache init`: the outbox table, and the stream.
+
+use super::{failed, open};
+use crate::cli::CacheInitArgs;
+use crate::failure::Failure;
+use crate::say::{self, Voice};
+
+/// Makes what was named, or prints how it is made.
+pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failure> {
+    if let Some(database) = &args.database {
+        let (outbox, database) = open(database, &args.table)?;
+        if args.print {
+            let statements = database.statements(&outbox);
+            let text: String = statements.iter().map(|one| format!("{one};\n")).collect();
+            say::answer(text)?;
+        } else {
+            database.create(&outbox).await.map_err(failed)?;
+            voice.note("the table is there");
+        }
+    }
+    #[cfg(feature = "nats")]
+    if let Some(url) = &args.to {
+        let nats = leasehold_cache::outbox::NatsTransport::open(url).map_err(failed)?;
+        if args.print {
+            say::answer(format!("{}\n", nats.stream()))?;
+        } else {
+            nats.create().await.map_err(failed)?;
+            voice.note("the stream is there");
+        }
+    }
+    Ok(0)
+}

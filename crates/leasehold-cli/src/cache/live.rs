@@ -1,0 +1,74 @@
+//! Work that goes on until it is told to end, and says how it goes.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::cli::Pace;
+use crate::failure::Failure;
+use crate::say::{self, Voice};
+
+/// How something goes, as it is shown.
+pub(super) trait Progress: PartialEq {
+    /// As an object.
+    fn json(&self) -> serde_json::Value;
+    /// As a line.
+    fn line(&self) -> String;
+    /// What is wrong now.
+    fn problem(&self) -> Option<&str>;
+}
+
+/// Runs `work` until TERM or INT, or until nobody reads on; it is given what tells it to end.
+pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
+    pace: &Pace,
+    voice: Voice,
+    stats: impl Fn() -> P,
+    work: impl FnOnce(oneshot::Receiver<()>) -> W,
+) -> Result<u8, Failure> {
+    let cannot = |error| Failure::own(format!("cannot catch signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let (stop, stopped) = oneshot::channel();
+    let telling = async {
+        let mut last = None;
+        loop {
+            tokio::time::sleep(pace.interval).await;
+            let stats = stats();
+            // JSON is for machines, which want to see that it is alive.
+            if (pace.json || last.as_ref() != Some(&stats)) && !tell(&stats, pace.json, voice)? {
+                return Ok::<_, Failure>(());
+            }
+            last = Some(stats);
+        }
+    };
+    let ending = async {
+        let told = tokio::select! {
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            done = telling => done,
+        };
+        let _ = stop.send(());
+        told
+    };
+    let (told, ()) = tokio::join!(ending, work(stopped));
+    told?;
+    tell(&stats(), pace.json, voice)?;
+    Ok(0)
+}
+
+/// Says how it goes; false when nobody reads it.
+pub(super) fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, Failure> {
+    if json {
+        return say::answer_part(format_args!("{}\n", crate::foreign::json(&stats.json())));
+    }
+    match stats.problem() {
+        Some(problem) => voice.warn(&format!("{}; {problem}; trying again", stats.line())),
+        None => voice.note(&stats.line()),
+    }
+    Ok(true)
+}
+
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,73 @@
+//! `leasehold cache relay`: what lies in the outbox goes to Redis, or into a stream.
+
+use leasehold_cache::outbox::{Relay, RelayStats};
+use serde_json::json;
+
+use super::live::{self, Progress, millis};
+use super::{failed, open, redis};
+use crate::cli::{CacheRelayArgs, Globals};
+use crate::failure::Failure;
+use crate::human;
+use crate::say::Voice;
+use crate::timer::now_unix_ms;
+
+pub(super) async fn relay(
+    args: &CacheRelayArgs,
+    globals: &Globals,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let to = match &args.to {
+        Some(to) => to.clone(),
+        None => redis(globals, "relay")?,
+    };
+    let (outbox, database) = open(&args.outbox.database, &args.outbox.table)?;
+    let builder = database.relay(&outbox).batch(args.batch).poll(args.poll);
+    let relay = builder.claim(args.claim).tries(args.tries).open(&to).map_err(failed)?;
+    // What is wrong with the database for good is said at once.
+    relay.parked(1).await.map_err(failed)?;
+    if args.retry_parked {
+        let rows = relay.unpark().await.map_err(failed)?;
+        voice.note(&format!("{rows} parked rows are tried anew"));
+    }
+    if args.once {
+        let done = relay.once().await;
+        live::tell(&relay.stats(), args.pace.json, voice)?;
+        return done.map(|_| 0).map_err(failed);
+    }
+    run(&relay, args, voice).await
+}
+
+async fn run(relay: &Relay, args: &CacheRelayArgs, voice: Voice) -> Result<u8, Failure> {
+    let work = |stop| relay.run(async { drop(stop.await) });
+    live::run(&args.pace, voice, || relay.stats(), work).await
+}
+
+impl Progress for RelayStats {
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "time_unix_ms": now_unix_ms(),
+            "delivered": self.delivered,
+            "refused": self.refused,
+            "parked": self.parked,
+            "failures": self.failures,
+            "parked_rows": self.parked_rows,
+            "oldest_ms": millis(self.oldest),
+            "problem": self.problem,
+        })
+    }
+
+    fn line(&self) -> String {
+        let mut line = format!("{} delivered", self.delivered);
+        if !self.oldest.is_zero() {
+            line.push_str(&format!(", the oldest waits for {}", human::span(self.oldest)));
+        }
+        if self.parked_rows > 0 {
+            line.push_str(&format!(", {} parked (see the column problem)", self.parked_rows));
+        }
+        line
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
