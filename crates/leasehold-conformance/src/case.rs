@@ -163,7 +163,7 @@ where
     F: FnMut() -> C,
     C: Future<Output = bool>,
 {
-    until_within(Duration::from_secs(10), what, condition).await
+    until_within(PATIENCE, what, condition).await
 }
 
 /// The same with another limit.
