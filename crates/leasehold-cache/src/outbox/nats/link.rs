@@ -57,10 +57,10 @@ impl Link {
     /// The connection, and its number.
     pub(super) async fn get(&self) -> Result<(u64, Context)> {
         let mut current = self.current.lock().await;
-        if let (number, Some(context)) = &*current {
-            if context.client().connection_state() == State::Connected {
-                return Ok((*number, context.clone()));
-            }
+        let is_connected =
+            |context: &&Context| context.client().connection_state() == State::Connected;
+        if let Some(context) = current.1.as_ref().filter(is_connected) {
+            return Ok((current.0, context.clone()));
         }
         current.1 = None;
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -146,7 +146,8 @@ fn relays_and_receivers_of_a_stream_that_are_killed_under_load_lose_no_row() {
     let (place, database, redis, proxy) = start();
     let nats = NatsServer::start(NatsSettings::new()).unwrap();
     let between = Proxy::opaque(nats.address()).unwrap();
-    between.set_latency(WAY);
+    // What is no protocol of Redis goes on in small pieces, each after this.
+    between.set_latency(WAY / 10);
     let done = place.run(&["cache", "init", "--to", &nats.url()]);
     assert_eq!(done.code, 0, "{done:?}");
     let (url, store, broker) =
