@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_process_does_not_serve_what_it_could_not_hear_of),
     test!(a_write_says_when_redis_is_down),
     test!(a_stale_value_stands_in_for_a_failed_load),
+    test!(a_stale_value_that_is_invalidated_while_a_load_is_waited_for_is_no_error),
     test!(redis_may_come_later),
     test!(an_invalidation_is_made_again_however_long_no_server_was_there),
 ];
@@ -93,6 +94,28 @@ async fn a_stale_value_stands_in_for_a_failed_load() {
     let got = cache.get(K, |_| async { Err("the database is down") }).await;
     assert_eq!(got.unwrap(), Some(1));
     assert!(cache.stats().stale > 0);
+}
+
+async fn a_stale_value_that_is_invalidated_while_a_load_is_waited_for_is_no_error() {
+    let (server, database) = (server(), Database::default());
+    let (writer, soft) = (open(&server), ms(500));
+    let reader = quiet().local_size(100).ttl(ms(300)).stale_for(secs(60)).soft_limit(soft);
+    let reader = reader.open(&server.url()).unwrap();
+    database.commit(K, 1);
+    conformance::until("kept in the process", async || {
+        assert_eq!(database.get(&reader, K).await, Some(1));
+        reader.stats().local_hits > 0
+    })
+    .await
+    .unwrap();
+    // It has ended, and Redis has evicted it: what the process has stands in for so long.
+    tokio::time::sleep(ms(300)).await;
+    server.admin(&["DEL", "{leasehold-cache:test:k}"]).unwrap();
+    let (go, task) = database.slow(&reader, K).await;
+    writer.invalidate(&[K]).await.unwrap();
+    tokio::time::sleep(soft + ms(100)).await;
+    go.send(()).unwrap();
+    assert_eq!(task.await.unwrap(), Some(1));
 }
 
 async fn redis_may_come_later() {

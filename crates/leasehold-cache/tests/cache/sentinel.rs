@@ -78,6 +78,18 @@ async fn lose(all: &mut RedisSentinels, write: impl AsyncFnOnce()) {
     all.master_after(0).unwrap();
 }
 
+/// Waits until Redis has the second value, long before the ttl, which is ten minutes. What is loaded past
+/// Redis while there is no master says nothing.
+async fn is_seen(database: &Database, reader: &Cache<str, u64>) {
+    until("Redis has the new value", async || {
+        let hits = reader.stats().remote_hits;
+        let value = database.get(reader, K).await;
+        reader.stats().remote_hits > hits && value == Some(2)
+    })
+    .await
+    .unwrap();
+}
+
 async fn a_killed_master_is_followed() {
     let (mut all, database) = (three(), Database::default());
     let (writer, reader) =
@@ -132,16 +144,7 @@ async fn an_invalidation_that_a_failover_has_lost_is_made_again() {
         writer.invalidate(&[K]).await.unwrap();
     })
     .await;
-    // Long before the ttl, which is ten minutes.
-    until("readers see the write", async || database.get(&reader, K).await == Some(2))
-        .await
-        .unwrap();
-    let new = all.master_after(0).unwrap();
-    until("and it stays so", async || {
-        exists(&all.servers[new], ENTRY) && database.get(&reader, K).await == Some(2)
-    })
-    .await
-    .unwrap();
+    is_seen(&database, &reader).await;
 }
 
 #[cfg(feature = "outbox")]
@@ -158,9 +161,7 @@ async fn a_relay_delivers_again_what_a_failover_has_lost() {
         assert!(relay.deliver(&[change]).await.unwrap().is_empty());
     })
     .await;
-    until("readers see the write", async || database.get(&reader, K).await == Some(2))
-        .await
-        .unwrap();
+    is_seen(&database, &reader).await;
 }
 
 async fn what_is_wrong_with_sentinels_is_said() {
