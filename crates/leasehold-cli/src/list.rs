@@ -51,7 +51,7 @@ async fn shown<T>(place: &str, looking: impl Future<Output = T>) -> T {
             Err(_elapsed) => seconds += 1,
         }
         if Live::is_possible() {
-            live.show(&format!("leasehold: looking through {place}, {seconds} s so far"));
+            live.show(&format!("looking through {place}, {seconds} s so far"));
         }
     }
 }

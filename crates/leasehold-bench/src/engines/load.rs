@@ -71,6 +71,7 @@ pub(super) async fn figures<E: Engine>(
         taker: clients[number % CLIENTS].taker(place.name(tasks)),
         number,
         last: last.clone(),
+        came: false,
     };
     let many = (0..CLIENTS * tasks).map(one_of_many).collect();
     let handoffs_per_s = drive(many, times, place.server_pids()).await?.per_s;
@@ -108,19 +109,19 @@ struct OneOfMany<T> {
     number: usize,
     /// Who had it last.
     last: Arc<AtomicUsize>,
+    /// Whether it came from another the last time.
+    came: bool,
 }
 
 impl<T: Taker> Worker for OneOfMany<T> {
-    /// Takes and gives back until it came from another: only that counts.
     async fn pair(&mut self) -> Result<()> {
-        loop {
-            self.taker.acquire().await?;
-            let before = self.last.swap(self.number, Ordering::Relaxed);
-            self.taker.release().await?;
-            if before != self.number {
-                return Ok(());
-            }
-            tokio::task::consume_budget().await;
-        }
+        self.taker.acquire().await?;
+        self.came = self.last.swap(self.number, Ordering::Relaxed) != self.number;
+        self.taker.release().await
+    }
+
+    /// Only when it came from another: who asks again at once may get it again.
+    fn counts(&self) -> bool {
+        self.came
     }
 }

@@ -46,6 +46,11 @@ impl Sample {
 pub(crate) trait Worker: Send + 'static {
     /// Takes once, gives back once.
     fn pair(&mut self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Whether the last pair is one of those that are counted.
+    fn counts(&self) -> bool {
+        true
+    }
 }
 
 /// Runs a task for each worker, and counts; `servers` are the processes of servers of ours.
@@ -63,7 +68,7 @@ pub(crate) async fn drive<W: Worker>(
         tasks.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 worker.pair().await?;
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(u64::from(worker.counts()), Ordering::Relaxed);
                 // A worker that never has to wait lets others run all the same.
                 tokio::task::consume_budget().await;
             }

@@ -1,8 +1,11 @@
 //! The command on a Redis server, whose leases end by time.
 
-use leasehold_conformance::kit::{Needs, RedisCluster, RedisSentinels, RedisServer, Settings};
+use leasehold_conformance::kit::{
+    Needs, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
+};
 
-use crate::support::{Place, until};
+use crate::screen::Terminal;
+use crate::support::{LEASEHOLD, Place, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: Settings) -> Option<RedisServer> {
@@ -177,4 +180,21 @@ fn every_command_works_with_a_cluster() {
         let keys = cluster.nodes[..3].iter().map(|node| node.admin(&["DBSIZE"]).unwrap().integer());
         assert_eq!(keys.map(Option::unwrap).sum::<i64>(), 6);
     }
+}
+
+#[test]
+fn a_long_look_tells_how_far_it_is_on_a_terminal() {
+    let Some(server) = server(Settings::new()) else { return };
+    let place = Place::new();
+    let proxy = Proxy::start(&server).unwrap();
+    let look = proxy.hold("SCAN");
+    let arguments = ["list", "--store", &proxy.url()];
+    let mut terminal = Terminal::with_columns(&place, 120, LEASEHOLD, &arguments);
+    terminal.expect(&format!("looking through {}, 1 s so far", proxy.url()));
+    terminal.expect("2 s so far");
+    assert!(look.is_caught());
+    look.release();
+    terminal.expect("\r\x1b[2K");
+    assert_eq!(terminal.seen().matches("leasehold:").count(), 2, "{:?}", terminal.seen());
+    assert_eq!(terminal.end(), 0);
 }
