@@ -6,12 +6,12 @@ mod topologies;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_conformance::kit::{ClockShim, Needs, Proxy, RedisServer, Settings};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Place};
+use crate::support::Place;
 
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
@@ -49,38 +49,19 @@ fn ids(found: &Value) -> Vec<String> {
 /// This is found, and nothing besides, but that a machine with much to do answers late.
 #[track_caller]
 fn finds(url: &str, code: i32, wanted: &[&str]) -> Value {
-    let (found, as_wanted) = look(url, code, wanted);
-    assert!(as_wanted, "{wanted:?} with code {code} are wanted: {found:#}");
-    found
-}
-
-/// The same of servers that may be choosing a leader, or missing another, just now.
-#[track_caller]
-fn finds_in_the_end(url: &str, code: i32, wanted: &[&str]) {
-    let start = Instant::now();
-    loop {
-        let (found, as_wanted) = look(url, code, wanted);
-        if as_wanted {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{wanted:?} with code {code} are wanted: {found:#}");
-    }
-}
-
-/// What is found, and whether it is that and ends with this code.
-#[track_caller]
-fn look(url: &str, code: i32, wanted: &[&str]) -> (Value, bool) {
     let (got, found) = doctor(url);
     let mut ids = ids(&found);
     let all = ids.len();
     ids.retain(|id| id != "warning far");
     let code = if ids.len() < all { code.max(1) } else { code };
+    let wanted: Vec<String> = wanted.iter().map(|&one| one.into()).collect();
+    assert_eq!((ids, got), (wanted, code), "{found:#}");
     for finding in found["findings"].as_array().unwrap() {
         for part in ["place", "what", "why"] {
             assert!(!finding[part].as_str().unwrap().is_empty(), "{finding}");
         }
     }
-    (found, ids == wanted && got == code)
+    found
 }
 
 #[test]
@@ -235,13 +216,13 @@ fn a_quorum_is_looked_at_as_a_whole() {
     let others = [0, 1].map(|_| RedisServer::start(sound()).unwrap());
     let servers = [&first, &others[0], &others[1]];
     let places = servers.map(|server| server.address().to_string()).join(",");
-    let url = format!("redlock://{places}?max-ttl=20s&node-limit=5s");
+    let url = format!("redlock://{places}?max-ttl=1s&node-limit=500ms");
     finds(&url, 2, &["problem no-votes", "warning one-host"]);
     assert_eq!(Place::new().run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     finds(&url, 1, &["warning one-host"]);
     others[0].admin(&["FLUSHALL"]).unwrap();
     finds(&url, 1, &["warning one-host", "warning node-out"]);
-    let twins = format!("redlock://{places},localhost:{}?node-limit=5s", first.port());
+    let twins = format!("redlock://{places},localhost:{}?node-limit=500ms", first.port());
     let (code, found) = doctor(&twins);
     assert_eq!((code, ids(&found).contains(&"problem twin".into())), (2, true), "{found:#}");
     drop(others);

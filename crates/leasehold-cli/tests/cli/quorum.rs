@@ -13,7 +13,7 @@ fn servers() -> Option<(Vec<RedisServer>, String)> {
     let servers: Vec<RedisServer> =
         (0..3).map(|_| RedisServer::start(Settings::new()).unwrap()).collect();
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
-    Some((servers, format!("redlock://{}?max-ttl=4s&node-limit=2s", places.join(","))))
+    Some((servers, format!("redlock://{}?max-ttl=1s&node-limit=500ms", places.join(","))))
 }
 
 fn json(place: &Place, url: &str) -> Value {
@@ -29,7 +29,7 @@ fn states(status: &Value) -> Vec<&str> {
 fn a_quorum_is_set_up_lost_and_set_up_again() {
     let Some((servers, url)) = servers() else { return };
     let place = Place::new();
-    let done = place.run(&["run", "--store", &url, "--ttl", "3s", "a", "true"]);
+    let done = place.run(&["run", "--store", &url, "--ttl", "900ms", "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.err.contains("leasehold quorum init"), "{done:?}");
     let done = place.run(&["quorum", "init", "--store", &url]);
@@ -40,7 +40,7 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.err.matches("may vote").count(), 3, "{done:?}");
     let run =
-        ["run", "--store", &url, "--ttl", "3s", "a", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"];
+        ["run", "--store", &url, "--ttl", "900ms", "a", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"];
     let first: u64 = place.run(&run).out.trim().parse().unwrap();
 
     servers[0].admin(&["FLUSHALL"]).unwrap();
@@ -64,7 +64,7 @@ fn the_status_says_of_each_node_what_it_is() {
     let node = &status["nodes"][0];
     assert_eq!(node["node"], servers[0].address().to_string());
     assert_eq!(node["process"], servers[0].info("run_id").unwrap());
-    assert_eq!(node["max_ttl_ms"], 4000);
+    assert_eq!(node["max_ttl_ms"], 1000);
     assert!(node["high"].as_u64().unwrap() > 0);
     assert!(node["clock_ahead_ms"].as_i64().unwrap().abs() < 10_000);
     let done = place.run(&["quorum", "status", "--store", &url]);
@@ -79,7 +79,7 @@ fn the_status_says_of_each_node_what_it_is() {
     assert!(done.err.contains("maxmemory-policy noeviction"), "{done:?}");
     // A client would not connect, though two of three vote.
     assert_eq!(done.code, 69, "{done:?}");
-    let done = place.run(&["run", "--store", &url, "--ttl", "3s", "a", "true"]);
+    let done = place.run(&["run", "--store", &url, "--ttl", "900ms", "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.err.contains("maxmemory-policy noeviction"), "{done:?}");
     assert!(!done.err.contains("credentials"), "{done:?}");
@@ -91,22 +91,22 @@ fn what_is_amiss_but_not_refused_is_said_at_once() {
     let place = Place::new();
     assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     // The longest ttl of nodes that are set up is not changed in silence.
-    let change = ["quorum", "init", "--yes", "--max-ttl", "6s", "--store", &url];
+    let change = ["quorum", "init", "--yes", "--max-ttl", "3s", "--store", &url];
     let done = place.run(&change);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(
-        done.err.contains("is set up with 4s") && done.err.contains("leasehold:node"),
+        done.err.contains("is set up with 1s") && done.err.contains("leasehold:node"),
         "{done:?}"
     );
-    assert_eq!(place.run(&["quorum", "init", "--yes", "--max-ttl", "4s", "--store", &url]).code, 0);
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--max-ttl", "1s", "--store", &url]).code, 0);
     for server in &servers {
         server.admin(&["DEL", "leasehold:node"]).unwrap();
     }
     assert_eq!(place.run(&change).code, 0);
-    assert_eq!(json(&place, &url)["nodes"][0]["max_ttl_ms"], 6000);
+    assert_eq!(json(&place, &url)["nodes"][0]["max_ttl_ms"], 3000);
     // One node is out.
     servers[2].admin(&["DEL", "leasehold:node"]).unwrap();
-    let run = ["run", "--store", &url, "--ttl", "3s", "a", "true"];
+    let run = ["run", "--store", &url, "--ttl", "900ms", "a", "true"];
     let done = place.run(&run);
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.err.contains("has no vote for another"), "{done:?}");
@@ -133,7 +133,7 @@ fn a_single_server_that_waits_is_waited_for_as_long_as_was_asked_for() {
     }
     let place = Place::new();
     let server = RedisServer::start(Settings::new()).unwrap();
-    let store = format!("{}?admission=strict&max-ttl=12s&node-limit=5s", server.url());
+    let store = format!("{}?admission=strict&max-ttl=12s&node-limit=500ms", server.url());
     let run = |wait| {
         place.run(&["run", "--store", &store, "--ttl", "1s", "-w", wait, "-E", "7", "a", "true"])
     };

@@ -27,9 +27,7 @@ fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
     let place = Place::new();
     let script = "trap 'echo $LEASEHOLD_DEADLINE_UNIX_MS > told; exit 9' TERM
         touch ready; while :; do sleep 0.01; done";
-    // It has a twentieth of the ttl to do so.
-    let arguments =
-        ["run", "--store", &server.url(), "--ttl", "10s", "a", "--", "sh", "-c", script];
+    let arguments = ["run", "--store", &server.url(), "--ttl", "2s", "a", "--", "sh", "-c", script];
     let mut command = place.leasehold(&arguments);
     let running = command.stderr(std::fs::File::create(place.path("err")).unwrap()).spawn();
     let running = running.unwrap();
@@ -49,8 +47,7 @@ fn a_restart_with_its_data_is_not_noticed() {
     let Some(mut server) = server(settings) else { return };
     let place = Place::new();
     let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
-    let arguments =
-        ["run", "--store", &server.url(), "--ttl", "30s", "a", "--", "sh", "-c", script];
+    let arguments = ["run", "--store", &server.url(), "--ttl", "6s", "a", "--", "sh", "-c", script];
     let running = place.start(&arguments);
     place.until_exists("ready");
     server.kill();
@@ -79,7 +76,7 @@ fn an_operator_ends_a_lease_by_its_token() {
     let place = Place::new();
     let url = server.url();
     let arguments =
-        ["run", "--store", &url, "--ttl", "9s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
+        ["run", "--store", &url, "--ttl", "1s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
     let running = place.start(&arguments);
     place.until_exists("ready");
     let json = place.run(&["status", "--store", &url, "--json", "a"]).out;
@@ -141,7 +138,7 @@ fn every_command(url: &str) {
     }
     let script = "touch ready; sleep 60";
     let running =
-        place.start(&["run", "--store", url, "--ttl", "9s", "one", "--", "sh", "-c", script]);
+        place.start(&["run", "--store", url, "--ttl", "1s", "one", "--", "sh", "-c", script]);
     place.until_exists("ready");
     let listed = at(&["list", "--json"]);
     assert_eq!(listed.code, 0, "{listed:?}");

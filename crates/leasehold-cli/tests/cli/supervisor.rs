@@ -21,13 +21,6 @@ const WITNESS: &str = "for pid in $(cat pids); do
 
 #[test]
 fn killing_leasehold_ends_the_group_before_the_next_one_starts() {
-    // Half a second; a machine with much to do may need a few tries to show it.
-    let quick = || killed_and_taken_over() < Duration::from_millis(1500);
-    assert!((0..5).any(|_| quick()), "the next one starts late each time");
-}
-
-/// How long it took from the end of `leasehold` to the next one's command.
-fn killed_and_taken_over() -> Duration {
     let place = Place::new();
     let first = place.start_ready(&["a"], FAMILY);
     let (second, _) = place.start_waiting(&["a", "--", "sh", "-c", WITNESS]);
@@ -38,7 +31,8 @@ fn killed_and_taken_over() -> Duration {
     assert_eq!(place.read("survivors"), "");
     assert!(numbers(&place.read("pids")).iter().all(|pid| !runs(*pid)));
     assert_eq!(second.end().code, 0);
-    took
+    // Half a second, on a machine that has the time.
+    assert!(took < Duration::from_millis(1500), "{took:?}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl Place {
         let file = file.unwrap();
         let mut command = self.leasehold(&[&["run"], arguments].concat());
         command.stdout(Stdio::piped()).stderr(File::create(self.path(&file)).unwrap());
-        let running = Running::from(command.spawn().unwrap());
+        let running = Running(Some(command.spawn().unwrap()));
         until("it waits", || self.read(&file).contains("leasehold: waiting for "));
         (running, file)
     }
@@ -138,15 +138,9 @@ impl Done {
 /// A process that is asked to end, then killed, if the test fails half-way.
 pub(crate) struct Running(Option<Child>);
 
-impl From<Child> for Running {
-    fn from(child: Child) -> Self {
-        Self(Some(child))
-    }
-}
-
 impl Running {
     pub(crate) fn new(command: &mut Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap().into()
+        Self(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -191,7 +191,7 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     ensure!(next.token() > token, "tokens went back");
     released.await??;
     let dropped = context.name("dropped");
-    drop(one.lock(&dropped).min_hold(secs(2)).acquire().await?);
+    drop(one.lock(&dropped).min_hold(secs(1)).acquire().await?);
     if one.capability().keep {
         one.settle().await;
     }
@@ -270,8 +270,8 @@ async fn work_goes_on_when_it_is_only_to_be_told(context: Context) -> Outcome {
 async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(ms(2500)).acquire().await?;
-    let second = two.lock(&name).acquire_within(secs(4)).await;
+    let guard = one.lock(&name).ttl(ms(1500)).acquire().await?;
+    let second = two.lock(&name).acquire_within(secs(3)).await;
     ensure!(second.is_err(), "somebody else got in");
     ensure!(guard.is_valid(), "lost while it was renewed");
     guard.release().await?;
@@ -295,7 +295,7 @@ async fn a_fixed_lease_ends(context: Context) -> Outcome {
 async fn a_forced_release_is_noticed(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let guard = one.lock(&name).ttl(secs(15)).renew_after(ms(500)).acquire().await?;
+    let guard = one.lock(&name).ttl(secs(3)).acquire().await?;
     two.lock(&name).force_release(guard.token()).await?;
     let lost = guard.lost().await;
     ensure!(lost == LossReason::NotOwner, "{lost:?}");

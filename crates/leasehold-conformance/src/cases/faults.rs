@@ -204,9 +204,9 @@ async fn renewals_fail_for_good(context: Context) -> Outcome {
 async fn pushes_are_lost(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (holder, name) = (context.client().await, context.name("lock"));
-    let guard = holder.lock(&name).ttl(secs(2)).acquire().await?;
+    let guard = holder.lock(&name).ttl(ms(800)).acquire().await?;
     faults.cut_pushes(true);
-    let lock = client.lock(&name).ttl(secs(2));
+    let lock = client.lock(&name).ttl(ms(800));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(10)).await });
     until("it waits", || async { client.usage().waiting == 1 && faults.calls() > 0 }).await?;
     guard.release().await?;

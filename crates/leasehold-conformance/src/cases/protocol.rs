@@ -298,14 +298,14 @@ async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let mut leases = Vec::new();
     for number in 0..40 {
-        let ask = raw.ask(&context.name(&format!("lock {number}")), Duration::from_secs(4));
+        let ask = raw.ask(&context.name(&format!("lock {number}")), Duration::from_secs(2));
         leases.push((ask.clone(), raw.take(&ask).await?));
     }
     raw.give(&leases[7].0, &leases[7].1).await?;
     let batch: Vec<_> = leases.iter().map(|(ask, grant)| renewal(ask, grant)).collect();
     let clock = leasehold_core::clock::Clock::system();
     for _ in 0..6 {
-        clock.sleep(Duration::from_millis(800)).await;
+        clock.sleep(Duration::from_millis(400)).await;
         let answers = raw.backend.renew(&batch).await;
         ensure!(answers.len() == batch.len(), "{} answers", answers.len());
         for (number, answer) in answers.into_iter().enumerate() {
@@ -336,7 +336,7 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
     let name = context.name("lock");
     let ask = one.ask(&name, TTL);
     let grant = one.take(&ask).await?;
-    let end = End { keep: Some(Duration::from_secs(2)), ..one.end_of(&ask, &grant) };
+    let end = End { keep: Some(Duration::from_secs(1)), ..one.end_of(&ask, &grant) };
     for _ in 0..2 {
         let verdict = one.backend.release(end.clone()).await?.verdict;
         ensure!(verdict == Verdict::Released, "{verdict:?}");

@@ -247,7 +247,7 @@ async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut waiter, mut passer) =
         (context.raw().await, context.raw().await, context.raw().await);
-    let short = Ask { ttl: Duration::from_secs(1), ..holder.ask(&name, TTL) };
+    let short = Ask { ttl: Duration::from_millis(150), ..holder.ask(&name, TTL) };
     holder.take(&short).await?;
     let wait = waiting(&mut waiter, &name);
     waiter.backend.acquire(wait.clone()).await?;
