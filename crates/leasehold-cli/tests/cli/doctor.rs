@@ -6,7 +6,7 @@ mod topologies;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_conformance::kit::{ClockShim, Needs, Proxy, RedisServer, Settings};
 use serde_json::Value;
@@ -63,38 +63,19 @@ fn ids(found: &Value) -> Vec<String> {
 /// This is found, and nothing besides, but that a machine with much to do answers late.
 #[track_caller]
 fn finds(url: &str, code: i32, wanted: &[&str]) -> Value {
-    let (found, as_wanted) = look(url, code, wanted);
-    assert!(as_wanted, "{wanted:?} with code {code} are wanted: {found:#}");
-    found
-}
-
-/// The same of servers that may be choosing a leader, or missing another, just now.
-#[track_caller]
-fn finds_in_the_end(url: &str, code: i32, wanted: &[&str]) {
-    let start = Instant::now();
-    loop {
-        let (found, as_wanted) = look(url, code, wanted);
-        if as_wanted {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{wanted:?} with code {code} are wanted: {found:#}");
-    }
-}
-
-/// What is found, and whether it is that and ends with this code.
-#[track_caller]
-fn look(url: &str, code: i32, wanted: &[&str]) -> (Value, bool) {
     let (got, found) = doctor(url);
     let mut ids = ids(&found);
     let all = ids.len();
     ids.retain(|id| id != "warning far");
     let code = if ids.len() < all { code.max(1) } else { code };
+    let wanted: Vec<String> = wanted.iter().map(|&one| one.into()).collect();
+    assert_eq!((ids, got), (wanted, code), "{found:#}");
     for finding in found["findings"].as_array().unwrap() {
         for part in ["place", "what", "why"] {
             assert!(!finding[part].as_str().unwrap().is_empty(), "{finding}");
         }
     }
-    (found, ids == wanted && got == code)
+    found
 }
 
 #[test]

@@ -159,15 +159,9 @@ impl Done {
 /// A process that is asked to end, then killed, if the test fails half-way.
 pub(crate) struct Running(Option<Child>);
 
-impl From<Child> for Running {
-    fn from(child: Child) -> Self {
-        Self(Some(child))
-    }
-}
-
 impl Running {
     pub(crate) fn new(command: &mut Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap().into()
+        Self(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -30,8 +30,8 @@ fn a_wait_that_is_over_says_who_had_the_lock() {
     let place = Place::new();
     let holder = place.start_ready(&["a"], HOLD);
     let start = Instant::now();
-    let done = place.run(&["run", "-w", "2s", "a", "touch", "ran"]);
-    assert!(start.elapsed() >= Duration::from_secs(2));
+    let done = place.run(&["run", "-w", "300ms", "a", "touch", "ran"]);
+    assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!(done.code, 1);
     assert!(done.err.contains(&format!("/{}", holder.pid())), "{done:?}");
     assert!(!place.path("ran").exists());

@@ -102,7 +102,7 @@ async fn an_unfinished_move_keeps_free_locks_usable() {
     before.release().await.unwrap();
     cluster.begin(slot, from, to).unwrap();
     // At the old place, at the new one, and where nothing was.
-    let second = client.lock("a").ttl(secs(60)).renew_after(ms(300)).acquire().await.unwrap();
+    let second = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
     cluster.move_key("leasehold:{a}", from, to).unwrap();
     let deadline = second.deadline();
     until("it is renewed", || async { second.deadline() != deadline }).await.unwrap();

@@ -59,7 +59,7 @@ async fn a_swallowed_reply_to_a_renewal_is_not_a_loss() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let client = connect(&proxy.url()).await;
-    let guard = client.lock("a").ttl(secs(60)).renew_after(ms(300)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
     let shot = proxy.reset_at_reply_to(about("a"));
     until("a renewal is cut", || async { shot.happened() }).await.unwrap();
     let before = guard.deadline();
@@ -98,7 +98,7 @@ async fn an_acquire_delayed_past_its_end_holds_nothing() {
     let held = proxy.hold(about("a"));
     let given_up = client.lock("a").ttl(secs(30)).acquire_within(ms(300)).await;
     assert_eq!(given_up.unwrap_err().kind(), ErrorKind::Timeout);
-    until("it is on its way", || async { held.is_caught() }).await.unwrap();
+    assert!(held.is_caught());
     // Its connection is given up, and its end goes over another one.
     until("the end has arrived", || async {
         server.admin(&["EXISTS", "leasehold:{a}:t"]).unwrap().integer() == Some(1)
@@ -147,7 +147,7 @@ async fn waiters_whose_pushes_vanish_get_the_lock() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
-    let held = direct.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    let held = direct.lock("a").ttl(secs(2)).acquire().await.unwrap();
     proxy.swallow_pushes(true);
     let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });

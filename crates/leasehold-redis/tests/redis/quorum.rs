@@ -34,8 +34,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(the_status_names_the_holder_and_force_ends_its_lease),
 ];
 
-const STEADY: &str = "max-ttl=60s&node-limit=5s";
-
 struct Servers(Vec<RedisServer>);
 
 impl Servers {
@@ -53,19 +51,10 @@ impl Servers {
         self.0.iter().for_each(|server| drop(server.admin(command).unwrap()));
     }
 
-    /// Set up, with leases of two seconds at most, so that nodes that forget are soon back.
+    /// Set up, with leases of two seconds at most.
     async fn founded(count: usize) -> (Self, String) {
-        Self::founded_with(count, "max-ttl=2s&node-limit=500ms").await
-    }
-
-    /// Set up for tests in which no node goes: whatever takes its time, no lease ends by it.
-    async fn steady(count: usize) -> (Self, String) {
-        Self::founded_with(count, STEADY).await
-    }
-
-    async fn founded_with(count: usize, options: &str) -> (Self, String) {
         let servers = Self::start(count);
-        let url = servers.url(options);
+        let url = servers.url("max-ttl=2s&node-limit=200ms");
         init(&url, Founding::Vouched).await;
         (servers, url)
     }
@@ -117,13 +106,13 @@ fn votes(members: &Members) -> usize {
 }
 
 async fn a_lock_passes_from_client_to_client_with_growing_tokens() {
-    let (_servers, url) = Servers::steady(5).await;
+    let (_servers, url) = Servers::founded(5).await;
     let (one, two) = (connect(&url).await, connect(&url).await);
     let mut last = None;
     for round in 0..20 {
         let (first, second) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
-        let guard = first.lock("a").ttl(secs(60)).acquire_within(secs(10)).await.unwrap();
-        assert!(second.lock("a").ttl(secs(60)).try_acquire().await.unwrap().is_none());
+        let guard = first.lock("a").ttl(secs(1)).acquire_within(secs(10)).await.unwrap();
+        assert!(second.lock("a").ttl(secs(1)).try_acquire().await.unwrap().is_none());
         assert!(Some(guard.token()) > last);
         last = Some(guard.token());
         guard.release().await.unwrap();
@@ -131,10 +120,10 @@ async fn a_lock_passes_from_client_to_client_with_growing_tokens() {
 }
 
 async fn a_waiter_is_woken_by_the_release() {
-    let (servers, url) = Servers::steady(3).await;
+    let (servers, url) = Servers::founded(3).await;
     let (one, two) = (connect(&url).await, connect(&url).await);
-    let guard = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
-    let lock = two.lock("a").ttl(secs(60));
+    let guard = one.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    let lock = two.lock("a").ttl(secs(2));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
     // Noted at each node, with an end.
     let noted = || async {
@@ -204,10 +193,10 @@ async fn a_node_that_restarts_with_its_data_waits_too() {
         (0..3).map(|_| RedisServer::start(Settings::new().append_only()).unwrap()).collect();
     servers.truncate(3);
     let mut servers = Servers(servers);
-    let url = servers.url("max-ttl=5s&node-limit=1s");
+    let url = servers.url("max-ttl=2s&node-limit=200ms");
     init(&url, Founding::Vouched).await;
     let client = connect(&url).await;
-    let guard = client.lock("a").ttl(secs(5)).renew_after(ms(300)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
     servers.0[1].restart().unwrap();
     assert_eq!(votes(&look(&url).await), 2);
     let deadline = guard.deadline();
@@ -277,16 +266,16 @@ async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {
 }
 
 async fn full_nodes_still_renew_and_let_go() {
-    let (servers, url) = Servers::steady(3).await;
+    let (servers, url) = Servers::founded(3).await;
     let client = connect(&url).await;
-    let guard = client.lock("a").ttl(secs(60)).renew_after(ms(300)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
     servers.each(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = client.lock("b").ttl(secs(60)).try_acquire().await.unwrap_err();
+    let error = client.lock("b").ttl(secs(1)).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     let deadline = guard.deadline();
     until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
     // In one call with an acquire, too.
-    let lock = client.lock("b").ttl(secs(60));
+    let lock = client.lock("b").ttl(secs(1));
     let (released, refused) = tokio::join!(guard.release(), lock.try_acquire());
     released.unwrap();
     assert!(refused.is_err());
@@ -294,17 +283,17 @@ async fn full_nodes_still_renew_and_let_go() {
 }
 
 async fn scripts_that_were_flushed_are_loaded_again_and_applied_once() {
-    let (servers, url) = Servers::steady(3).await;
+    let (servers, url) = Servers::founded(3).await;
     let client = connect(&url).await;
     servers.each(&["SCRIPT", "FLUSH"]);
-    let guard = client.lock("a").ttl(secs(60)).try_acquire().await.unwrap().unwrap();
+    let guard = client.lock("a").ttl(secs(2)).try_acquire().await.unwrap().unwrap();
     let token = guard.token();
     servers.each(&["SCRIPT", "FLUSH"]);
     guard.release().await.unwrap();
     let status = client.lock("a").status().await.unwrap();
     assert_eq!(status.state, State::Free);
     servers.each(&["SCRIPT", "FLUSH"]);
-    let next = client.lock("a").ttl(secs(60)).try_acquire().await.unwrap().unwrap();
+    let next = client.lock("a").ttl(secs(2)).try_acquire().await.unwrap().unwrap();
     assert!(next.token() > token);
 }
 
@@ -330,13 +319,13 @@ async fn loading_and_demoted_nodes_have_no_vote() {
 }
 
 async fn what_is_not_ours_is_left_alone_and_harms_no_other() {
-    let (servers, url) = Servers::steady(3).await;
+    let (servers, url) = Servers::founded(3).await;
     let client = connect(&url).await;
     servers.each(&["SET", "leasehold:{text}", "550e8400-e29b-41d4"]);
     servers.each(&["HSET", "leasehold:{hash}", "a", "1"]);
     servers.each(&["SET", "leasehold:{newer}", "Q2 and what comes after"]);
     for name in ["text", "hash", "newer"] {
-        assert!(client.lock(name).ttl(secs(60)).try_acquire().await.is_err());
+        assert!(client.lock(name).ttl(secs(1)).try_acquire().await.is_err());
         let error = client.lock(name).status().await.unwrap_err();
         assert!(error.to_string().contains(&format!("leasehold:{{{name}}}")), "{error}");
     }
@@ -345,7 +334,7 @@ async fn what_is_not_ours_is_left_alone_and_harms_no_other() {
     let mut asking = Vec::new();
     for number in 0..64 {
         let name = if number == 7 { "hash".to_owned() } else { format!("n{number}") };
-        let lock = client.lock(name).ttl(secs(60));
+        let lock = client.lock(name).ttl(secs(2));
         asking.push(tokio::spawn(async move { lock.try_acquire().await.is_ok() }));
     }
     let mut good = 0;
@@ -356,10 +345,9 @@ async fn what_is_not_ours_is_left_alone_and_harms_no_other() {
 }
 
 async fn the_status_names_the_holder_and_force_ends_its_lease() {
-    let (_servers, url) = Servers::steady(3).await;
+    let (_servers, url) = Servers::founded(3).await;
     let (one, two) = (connect(&url).await, connect(&url).await);
-    let lock = one.lock("a/1").ttl(secs(60)).renew_after(ms(300)).metadata("who I am");
-    let guard = lock.acquire().await.unwrap();
+    let guard = one.lock("a/1").ttl(secs(2)).metadata("who I am").acquire().await.unwrap();
     let status = two.lock("a/1").status().await.unwrap();
     assert_eq!((status.state, status.token), (State::Held, Some(guard.token())));
     let holder = status.holder.unwrap();

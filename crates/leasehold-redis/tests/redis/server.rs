@@ -3,7 +3,7 @@
 use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Forced, State};
-use leasehold_core::{Client, ErrorKind, Guard, LossReason, StoreUrl};
+use leasehold_core::{ErrorKind, LossReason, StoreUrl};
 
 use crate::{Test, connect, ms, plain, secs, test, try_connect};
 
@@ -25,11 +25,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(forgetting_removes_the_free_locks_of_a_prefix_and_no_others),
 ];
 
-/// Held for so long that only what a renewal is told can be a loss, and renewed soon.
-async fn renewed_often(client: &Client) -> Guard {
-    client.lock("a").ttl(secs(60)).renew_after(ms(300)).acquire().await.unwrap()
-}
-
 async fn scripts_that_were_flushed_are_loaded_again() {
     let server = plain();
     let client = connect(&server.url()).await;
@@ -43,7 +38,7 @@ async fn scripts_that_were_flushed_are_loaded_again() {
 async fn a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow() {
     let server = plain();
     let client = connect(&server.url()).await;
-    let guard = renewed_often(&client).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
     server.admin(&["FLUSHALL"]).unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     let next = client.lock("a").acquire().await.unwrap();
@@ -56,7 +51,7 @@ async fn a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow() {
 async fn a_deleted_record_is_a_loss() {
     let server = plain();
     let client = connect(&server.url()).await;
-    let guard = renewed_often(&client).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
     server.admin(&["DEL", "leasehold:{a}"]).unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
 }
@@ -102,7 +97,7 @@ async fn a_record_of_a_newer_version_is_refused_and_left_alone() {
 async fn a_full_server_still_lets_go_and_renews() {
     let server = plain();
     let client = connect(&server.url()).await;
-    let guard = renewed_often(&client).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
     server.admin(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
     server.admin(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let error = client.lock("b").try_acquire().await.unwrap_err();
@@ -142,7 +137,7 @@ async fn a_restart_with_its_data_is_not_noticed() {
     let settings = Settings::new().append_only().line("appendfsync always");
     let mut server = RedisServer::start(settings).unwrap();
     let client = connect(&server.url()).await;
-    let guard = renewed_often(&client).await;
+    let guard = client.lock("a").ttl(secs(10)).acquire().await.unwrap();
     server.kill();
     server.start_again().unwrap();
     let deadline = guard.deadline();
@@ -154,7 +149,7 @@ async fn a_restart_with_its_data_is_not_noticed() {
 async fn a_restart_without_data_is_a_loss_and_tokens_grow() {
     let mut server = plain();
     let client = connect(&server.url()).await;
-    let guard = renewed_often(&client).await;
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
     server.restart_empty().unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     let next = client.lock("a").acquire_within(secs(10)).await.unwrap();
@@ -167,9 +162,9 @@ async fn a_lost_tail_of_the_append_only_file_is_a_loss_and_tokens_grow() {
     let mut server = RedisServer::start(settings).unwrap();
     let client = connect(&server.url()).await;
     let kept = server.aof_bytes().unwrap();
-    let guard = renewed_often(&client).await;
-    server.kill();
+    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
     let all = server.aof_bytes().unwrap();
+    server.kill();
     server.truncate_aof(all - kept).unwrap();
     server.start_again().unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
@@ -182,8 +177,8 @@ async fn a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_ap
     let shim = ClockShim::build().unwrap();
     let server = RedisServer::start(shim.on(Settings::new())).unwrap();
     let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
-    let guard = renewed_often(&one).await;
-    shim.set_offset(80.0).unwrap();
+    let guard = one.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    shim.set_offset(40.0).unwrap();
     let next = two.lock("a").acquire_within(secs(10)).await.unwrap();
     assert!(next.token() > guard.token(), "only the tokens tell who came later");
     assert_eq!(guard.lost().await, LossReason::NotOwner);
@@ -211,8 +206,7 @@ async fn a_clock_that_goes_back_an_hour_is_seen_and_ended_by_force() {
 async fn a_stopped_server_is_a_loss_told_before_the_deadline() {
     let server = plain();
     let client = connect(&server.url()).await;
-    // Told a tenth of the ttl before the deadline.
-    let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
     server.stop().unwrap();
     assert_eq!(guard.lost().await, LossReason::Expired);
     assert!(!guard.remaining().is_zero(), "told too late");

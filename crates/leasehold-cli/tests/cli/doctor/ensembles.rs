@@ -4,9 +4,7 @@
 use leasehold_conformance::kit::{EtcdServer, EtcdSettings, wait};
 use leasehold_conformance::kit::{Needs, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
-use super::{finds, finds_in_the_end};
-#[cfg(feature = "etcd")]
-use crate::support::until;
+use super::finds;
 
 #[test]
 fn a_tiny_session_limit_and_a_server_alone_are_named() {
@@ -28,13 +26,13 @@ fn an_ensemble_is_looked_at_server_by_server() {
         return;
     }
     let mut ensemble = ZooKeeperEnsemble::start(3, &ZooKeeperSettings::new()).unwrap();
-    finds_in_the_end(&ensemble.url(), 0, &["note open"]);
-    finds_in_the_end(&ensemble.url().replace("zookeeper://", "zookeeper://u:s3cret@"), 0, &[]);
+    finds(&ensemble.url(), 0, &["note open"]);
+    finds(&ensemble.url().replace("zookeeper://", "zookeeper://u:s3cret@"), 0, &[]);
     let one = format!("zookeeper://{}", ensemble.addresses()[0]);
-    finds_in_the_end(&one, 0, &["note open", "note named"]);
+    finds(&one, 0, &["note open", "note named"]);
     let follower = (ensemble.leader().unwrap() + 1) % 3;
     ensemble.servers[follower].kill();
-    finds_in_the_end(&ensemble.url(), 1, &["warning silent-server", "note open"]);
+    finds(&ensemble.url(), 1, &["warning silent-server", "note open"]);
 }
 
 #[cfg(feature = "etcd")]
@@ -51,8 +49,8 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     let late = status["version"].as_str().unwrap().starts_with("3.4.2");
     let late: &[&str] = if late { &["warning late-revokes"] } else { &[] };
     let code = i32::from(!late.is_empty());
-    finds_in_the_end(&url, code, late);
-    finds_in_the_end(&members[0].url(), code, &[late, &["note named"][..]].concat());
+    finds(&url, code, late);
+    finds(&members[0].url(), code, &[late, &["note named"][..]].concat());
     // A follower, so that nobody votes while the others are looked at.
     wait("two follow", || {
         members.iter().filter(|one| matches!(one.leads(), Ok(false))).count() == 2
@@ -60,13 +58,12 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     .unwrap();
     let follower = members.iter().rposition(|one| !one.leads().unwrap()).unwrap();
     members[follower].kill();
-    finds_in_the_end(&url, 1, &[&["warning silent-member"][..], late].concat());
+    finds(&url, 1, &[&["warning silent-member"][..], late].concat());
     let raised = serde_json::json!({ "action": "ACTIVATE", "memberID": "0", "alarm": "NOSPACE" });
     members[0].call("maintenance/alarm", &raised).unwrap();
-    until("the alarm is named", || {
-        let (code, found) = super::doctor(&url);
-        code == 2 && super::ids(&found).contains(&"problem alarm".to_owned())
-    });
+    let (code, found) = super::doctor(&url);
+    assert_eq!(code, 2, "{found:#}");
+    assert!(super::ids(&found).contains(&"problem alarm".to_owned()), "{found:#}");
     let alone = EtcdServer::start(EtcdSettings::new()).unwrap();
     finds(&alone.url(), 1, &["warning one-member"]);
     alone.enable_users("app", "s3cret", "leasehold/").unwrap();

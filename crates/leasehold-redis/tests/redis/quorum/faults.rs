@@ -11,7 +11,7 @@ use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
 use leasehold_core::quorum::{Founding, Step};
 use leasehold_core::{AttemptId, ClientId, Guard, Lock, Name};
 
-use super::{STEADY, Servers, connect, init, nodes, try_connect, votes};
+use super::{Servers, connect, init, nodes, try_connect, votes};
 use crate::{Test, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -32,9 +32,9 @@ async fn tokens_of_one_server_with_admission_rest_on_its_own_clock() {
     let shim = ClockShim::build().unwrap();
     shim.set_offset(-1800.0).unwrap();
     let mut server = RedisServer::start(shim.on(Settings::new())).unwrap();
-    let url = format!("{}?admission=strict&max-ttl=3s&node-limit=1s", server.url());
+    let url = format!("{}?admission=strict&max-ttl=1s&node-limit=200ms", server.url());
     let before = Clock::system().now().unix_us();
-    let lock = connect(&url).await.lock("a").ttl(ms(2900));
+    let lock = connect(&url).await.lock("a").ttl(ms(900));
     let mut last = 0;
     for _ in 0..2 {
         let guard = held(&lock).await;
@@ -53,7 +53,7 @@ async fn with_clocks() -> (Vec<ClockShim>, Servers, String) {
     let shims: Vec<ClockShim> = (0..3).map(|_| ClockShim::build().unwrap()).collect();
     let start = |shim: &ClockShim| RedisServer::start(shim.on(Settings::new())).unwrap();
     let servers = Servers(shims.iter().map(start).collect());
-    let url = servers.url("max-ttl=20s&node-limit=5s");
+    let url = servers.url("max-ttl=20s&node-limit=500ms");
     init(&url, Founding::Vouched).await;
     (shims, servers, url)
 }
@@ -106,7 +106,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
             };
             assert_eq!(steps(secs(20)).await, [Reply::NotHeld]);
             servers.0[0].stop().unwrap();
-            let mut asking = pin!(steps(ms(500)));
+            let mut asking = pin!(steps(ms(20)));
             for _ in 0..20 {
                 tokio::select! {
                     biased;
@@ -116,7 +116,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
             }
             servers.0[0].go_on().unwrap();
             // Nothing of this runtime can run, and the server answers.
-            std::thread::sleep(secs(2));
+            std::thread::sleep(secs(1));
             assert_eq!(asking.await, [Reply::NotHeld]);
         });
     });
@@ -174,15 +174,15 @@ async fn nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes()
     let url = |login: &str, certificate: &str| {
         let (ca, places) = (certificates.authority(), places.join(","));
         let ca = ca.display();
-        format!("redlocks://{login}@{places}?tls-ca={ca}{certificate}&{STEADY}")
+        format!("redlocks://{login}@{places}?tls-ca={ca}{certificate}&max-ttl=2s&node-limit=500ms")
     };
     let (certificate, key) = (certificates.client(), certificates.client_key());
     let known = format!("&tls-cert={}&tls-key={}", certificate.display(), key.display());
     let good = url("app:s3cret", &known);
     assert_eq!(votes(&init(&good, Founding::Vouched).await), 3);
     let (one, two) = (connect(&good).await, connect(&good).await);
-    let guard = one.lock("a").ttl(secs(60)).acquire_within(secs(20)).await.unwrap();
-    let lock = two.lock("a").ttl(secs(60));
+    let guard = one.lock("a").ttl(secs(2)).acquire_within(secs(20)).await.unwrap();
+    let lock = two.lock("a").ttl(secs(2));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
     let first = guard.token();
     guard.release().await.unwrap();

@@ -3,7 +3,7 @@
 use leasehold_conformance::kit::{Proxy, RedisServer, Settings};
 use leasehold_core::{Error, ErrorKind};
 
-use super::{STEADY, Servers, connect, try_connect};
+use super::{Servers, connect, try_connect};
 use crate::{Test, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -27,7 +27,7 @@ fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
 /// The same nodes, with another in the place of the last one.
 fn with_last(servers: &Servers, other: &str) -> String {
     let last = servers.0.last().unwrap().address().to_string();
-    servers.url(STEADY).replace(&last, other)
+    servers.url("max-ttl=2s&node-limit=200ms").replace(&last, other)
 }
 
 async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
@@ -37,7 +37,7 @@ async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
 }
 
 async fn one_server_under_two_addresses_is_refused() {
-    let (servers, _) = Servers::steady(3).await;
+    let (servers, _) = Servers::founded(3).await;
     let proxy = Proxy::start(&servers.0[0]).unwrap();
     for other in [format!("localhost:{}", servers.0[0].port()), proxy.address().to_string()] {
         let error = try_connect(&with_last(&servers, &other)).await.unwrap_err();
@@ -48,7 +48,7 @@ async fn one_server_under_two_addresses_is_refused() {
 }
 
 async fn one_node_that_cannot_take_part_is_refused_with_what_to_do() {
-    let (servers, _) = Servers::steady(3).await;
+    let (servers, _) = Servers::founded(3).await;
     let first = &servers.0[0];
     for (settings, kind, what_to_do) in [
         (
@@ -69,7 +69,7 @@ async fn one_node_that_cannot_take_part_is_refused_with_what_to_do() {
 }
 
 async fn one_node_with_other_credentials_is_named_and_they_are_not() {
-    let (servers, _) = Servers::steady(3).await;
+    let (servers, _) = Servers::founded(3).await;
     let locked = RedisServer::start(Settings::new().password("s3cret")).unwrap();
     let place = locked.address().to_string();
     for secret in ["default:wr0ng", "nobody:wr0ng"] {
@@ -81,18 +81,18 @@ async fn one_node_with_other_credentials_is_named_and_they_are_not() {
     // Those of one node are its own.
     let url = with_last(&servers, &format!("default:s3cret@{place}"));
     let client = connect(&url).await;
-    client.lock("a").ttl(secs(60)).acquire_within(secs(10)).await.unwrap().release().await.unwrap();
+    client.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap().release().await.unwrap();
 }
 
 async fn an_even_number_of_nodes_is_warned_of() {
-    let (_servers, url) = Servers::steady(4).await;
+    let (_servers, url) = Servers::founded(4).await;
     let client = connect(&url).await;
     let warned = |text: &String| text.contains("4 nodes bear no more failures (1) than 3");
     assert!(client.warnings().iter().any(warned), "{:?}", client.warnings());
 }
 
 async fn a_majority_that_nobody_answers_for_is_refused_and_a_minority_warned_of() {
-    let (mut servers, url) = Servers::steady(3).await;
+    let (mut servers, url) = Servers::founded(3).await;
     let place = |servers: &Servers, number: usize| servers.0[number].address().to_string();
     servers.0[2].kill();
     let client = connect(&url).await;
