@@ -40,7 +40,7 @@ fn open(database: &str, table: &str) -> Result<(Outbox, Database), Failure> {
 fn redis(globals: &Globals, command: &str) -> Result<String, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = locate::store_url(globals.store.as_deref(), &config)?;
-    if ["redis://", "rediss://", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
+    if ["redis", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
         return Ok(store);
     }
     let what = format!("cache {command}: the store is no Redis server, where a cache is");

@@ -31,7 +31,7 @@ pub(super) struct Link {
 impl Link {
     /// Nothing is connected to yet.
     pub(super) fn open(url: &str) -> Result<Self> {
-        crate::builder::ready()?;
+        crate::server::ready()?;
         let url = NatsUrl::parse(url)?;
         let said = Arc::new(Mutex::default());
         let hears = Arc::clone(&said);
