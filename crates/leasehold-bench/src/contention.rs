@@ -17,11 +17,11 @@ mod statistics;
 use std::time::Duration;
 
 use crate::common::{Common, in_ms, short_time};
+use crate::in_turn::in_turn;
 use crate::measure::median;
 use crate::metric::Metric;
 #[cfg(feature = "servers")]
 use crate::peers::Built;
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::store::Store;
@@ -102,17 +102,9 @@ pub(crate) fn measure(
     if cases.is_empty() {
         return Err(notes.join("\n").into());
     }
-    let progress = Progress::of(cases.len() * args.common.rounds as usize);
-    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cases.len()];
-    // In turn, so that a disturbance of the machine does not hit one side alone.
-    for _ in 0..args.common.rounds {
-        for (case, outcomes) in cases.iter().zip(&mut outcomes) {
-            progress.begin(case.told());
-            outcomes.push(run::once(case, beside.again, times)?);
-            progress.done();
-        }
-    }
-    drop(progress);
+    let outcomes = in_turn(&cases, args.common.rounds, Case::told, |case| {
+        run::once(case, beside.again, times)
+    })?;
     notes.push(report::verdict(
         cases.iter().zip(&outcomes).map(|(case, outcomes)| (case.subject.name(), &outcomes[..])),
     ));

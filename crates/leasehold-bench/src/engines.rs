@@ -6,16 +6,15 @@ mod ours;
 mod picture;
 mod raw;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::common::{Common, count};
+use crate::in_turn::in_turn_as_far_as;
 use crate::measure::median;
 use crate::metric::{
     CLIENT_US_PER_PAIR, HANDOFFS_ALL, Metric, PAIRS_PER_S, ROUND_TRIP_US, SERVER_US_PER_PAIR,
 };
 use crate::pairs::Times;
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::store::Store;
@@ -68,28 +67,12 @@ pub(crate) fn measure(
     times: Times,
 ) -> Result<(Vec<Row>, Vec<String>)> {
     let cases = plan(args, stores);
-    let progress = Progress::of(cases.len() * args.common.rounds as usize);
-    let mut samples: Vec<Vec<Figures>> = vec![Vec::new(); cases.len()];
-    let mut failed = BTreeMap::new();
-    // In turn, so that a disturbance of the machine does not hit one side alone.
-    for _ in 0..args.common.rounds {
-        for (at, (case, samples)) in cases.iter().zip(&mut samples).enumerate() {
-            if failed.contains_key(&at) {
-                continue;
-            }
-            progress.begin(case.told());
-            match case.sample(times) {
-                Ok(sample) => samples.push(sample),
-                // One engine that is not installed is no reason to say nothing of the rest.
-                Err(error) => {
-                    failed.insert(at, format!("{} failed: {error}", case.told()));
-                }
-            }
-            progress.done();
-        }
-    }
+    let rounds = args.common.rounds;
+    // One engine that is not installed is no reason to say nothing of the rest.
+    let (samples, failed) =
+        in_turn_as_far_as(&cases, rounds, Case::told, |_| false, |case| case.sample(times))?;
     let rows = cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples));
-    Ok((rows.collect(), failed.into_values().collect()))
+    Ok((rows.collect(), failed))
 }
 
 fn plan(args: &EnginesArgs, stores: &[Store]) -> Vec<Case> {

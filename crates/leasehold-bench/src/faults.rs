@@ -8,13 +8,13 @@ mod picture;
 use std::time::Duration;
 
 use crate::common::{Common, in_ms};
+use crate::in_turn::in_turn;
 use crate::measure::{median, percentile};
 use crate::metric::{
     ACQUIRE_MS_MAX, ACQUIRE_MS_P50, ACQUIRE_MS_P99, BOUND_MS, ERROR_MS, Metric, ONE_ROUND_SHARE,
     PAIRS_PER_S,
 };
 use crate::pairs::{PairsArgs, Times};
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::{Result, output};
@@ -63,19 +63,9 @@ fn plan(args: &PairsArgs, nodes: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// A sample of each case for each round; in turn, so that a disturbance of the machine does not hit
-/// one fault alone.
+/// A sample of each case for each round.
 fn measure(common: &Common, cases: &[Case], times: Times) -> Result<Vec<Vec<Sample>>> {
-    let progress = Progress::of(cases.len() * common.rounds as usize);
-    let mut samples = vec![Vec::new(); cases.len()];
-    for _ in 0..common.rounds {
-        for (case, samples) in cases.iter().zip(&mut samples) {
-            progress.begin(case.told());
-            samples.push(load::sample(*case, times)?);
-            progress.done();
-        }
-    }
-    Ok(samples)
+    in_turn(cases, common.rounds, Case::told, |case| load::sample(*case, times))
 }
 
 fn rows(cases: &[Case], samples: &[Vec<Sample>]) -> Vec<Row> {

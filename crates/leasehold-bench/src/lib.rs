@@ -15,6 +15,7 @@ mod engines;
 #[cfg(feature = "servers")]
 mod faults;
 mod hold;
+mod in_turn;
 mod json;
 mod measure;
 mod metric;

@@ -10,12 +10,12 @@ use std::time::Duration;
 use leasehold_conformance::kit::{Postgres, RedisServer, Settings};
 
 use crate::common::{Common, count};
+use crate::in_turn::in_turn;
 use crate::measure::median;
 use crate::metric::{
     ATTEMPTS_PER_ROW, CLIENT_US_PER_REQUEST, REQUESTS_PER_S, SERVER_US_PER_REQUEST,
 };
 use crate::pairs::load::{Sample, Times, drive};
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::{Result, output};
@@ -74,15 +74,10 @@ fn measure(args: &OnceArgs) -> Result<Vec<Row>> {
             }
         }
     }
-    let progress = Progress::of(cases.len() * args.common.rounds as usize);
-    let mut samples = vec![Vec::new(); cases.len()];
-    for _ in 0..args.common.rounds {
-        for ((way, runtime, tasks, rows), samples) in cases.iter().copied().zip(&mut samples) {
-            progress.begin(format!("{way}: {tasks} tasks, {rows} rows"));
-            samples.push(sample(way, runtime, tasks, rows, times)?);
-            progress.done();
-        }
-    }
+    let told = |(way, _, tasks, rows): &(_, _, _, _)| format!("{way}: {tasks} tasks, {rows} rows");
+    let samples = in_turn(&cases, args.common.rounds, told, |(way, runtime, tasks, rows)| {
+        sample(way, *runtime, *tasks, *rows, times)
+    })?;
     let mut all = Vec::new();
     for ((way, runtime, tasks, rows), samples) in cases.into_iter().zip(&samples) {
         let setup = Setup::new("once", "postgres", runtime).with("rows", rows);

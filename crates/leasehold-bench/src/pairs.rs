@@ -9,17 +9,16 @@ mod picture;
 #[cfg(feature = "servers")]
 mod raw;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use crate::common::{Common, count, in_ms};
+use crate::in_turn::in_turn_as_far_as;
 use crate::measure::median;
 use crate::metric::{CLIENT_US_PER_PAIR, ONE_ROUND_SHARE, PAIRS_PER_S, SERVER_US_PER_PAIR};
 #[cfg(feature = "servers")]
 use crate::peers::Built;
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::store::{Place, Store};
@@ -104,29 +103,13 @@ pub(crate) fn measure(
     times: Times,
 ) -> Result<(Vec<Row>, Vec<String>)> {
     let cases = plan(args, sides);
-    let progress = Progress::of(cases.len() * args.common.rounds as usize);
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cases.len()];
-    let mut failed = BTreeMap::new();
-    // In turn, so that a disturbance of the machine does not hit one side alone.
-    for _ in 0..args.common.rounds {
-        for (at, (case, samples)) in cases.iter().zip(&mut samples).enumerate() {
-            if failed.contains_key(&at) {
-                continue;
-            }
-            progress.begin(case.told());
-            match case.sample(times) {
-                Ok(sample) => samples.push(sample),
-                Err(error) if case.subject.name() == "leasehold" => return Err(error),
-                // Another that cannot do it is no reason to say nothing of the rest.
-                Err(error) => {
-                    failed.insert(at, format!("{} failed: {error}", case.told()));
-                }
-            }
-            progress.done();
-        }
-    }
+    let rounds = args.common.rounds;
+    // Ours must do it: without them there is nothing to compare.
+    let ours = |case: &Case| case.subject.name() == "leasehold";
+    let (samples, failed) =
+        in_turn_as_far_as(&cases, rounds, Case::told, ours, |case| case.sample(times))?;
     let rows = cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples, sides));
-    Ok((rows.collect(), failed.into_values().collect()))
+    Ok((rows.collect(), failed))
 }
 
 fn plan(args: &PairsArgs, sides: &Sides) -> Vec<Case> {

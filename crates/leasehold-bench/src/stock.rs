@@ -13,10 +13,10 @@ use std::time::Duration;
 use sqlx::{Encode, Pool, Type};
 
 use crate::common::{Common, count};
+use crate::in_turn::in_turn;
 use crate::measure::median;
 use crate::metric::{CLIENT_US_PER_SALE, SALES_PER_S};
 use crate::pairs::load::{Sample, Times, Worker, drive};
-use crate::progress::Progress;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::store::{Place, Store};
@@ -76,17 +76,10 @@ fn measure(
     times: Times,
 ) -> Result<Vec<Row>> {
     let cases = plan(args, stores, databases);
-    let progress = Progress::of(cases.len() * args.common.rounds as usize);
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cases.len()];
-    // In turn, so that a disturbance of the machine does not hit one side alone.
-    for _ in 0..args.common.rounds {
-        for (case, samples) in cases.iter().zip(&mut samples) {
-            progress.begin(case.told());
-            let sample = case.sample(databases, times);
-            samples.push(sample.map_err(|error| format!("{}: {error}", case.told()))?);
-            progress.done();
-        }
-    }
+    let samples = in_turn(&cases, args.common.rounds, Case::told, |case| {
+        let sample = case.sample(databases, times);
+        sample.map_err(|error| format!("{}: {error}", case.told()).into())
+    })?;
     Ok(cases.iter().zip(&samples).flat_map(|(case, samples)| case.rows(samples)).collect())
 }
 

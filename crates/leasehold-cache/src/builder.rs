@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use redis::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cache::{Cache, Inner};
 use crate::filter::{Filter, Gate};
+use crate::server::Server;
 use crate::{Codec, Error, Result};
 
 /// What a reader may see while a write is under way.
@@ -176,7 +176,9 @@ impl<K: ?Sized, V> Builder<K, V> {
     }
 
     /// Opens the cache on the Redis server of `url` (`redis://[user:password@]host[:port][/db]`,
-    /// `rediss://…`, `unix:/path`). Redis need not be up: while it is down, values are loaded.
+    /// `rediss://…`, `unix:/path`), or on the master that sentinels name
+    /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`). Redis need not
+    /// be up: while it is down, values are loaded.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed,
@@ -186,22 +188,9 @@ impl<K: ?Sized, V> Builder<K, V> {
         V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
     {
         self.settings.check()?;
-        Inner::start(self.settings, client(url)?, self.clock)
-            .map(|inner| Cache::new(Arc::clone(&inner)))
+        let server = Server::open(url, self.clock.clone())?;
+        Ok(Cache::new(Inner::start(self.settings, server, self.clock)))
     }
-}
-
-/// A client for this URL, inside a runtime; not connected yet.
-pub(crate) fn client(url: &str) -> Result<Client> {
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::invalid("no tokio runtime here: open it inside one"));
-    }
-    // With two providers in a build, as the engines of locks bring them, none is the default.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    // The URL may hold a password, and the library's error may repeat it.
-    Client::open(url).map_err(|_| {
-        Error::invalid("Redis URL: write redis://host:port/db, rediss://host or unix:/path")
-    })
 }
 
 impl Settings {

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::{Deadline, Now};
-use redis::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -21,6 +20,7 @@ use crate::listen::{Listener, listen};
 use crate::local::{Kept, Local, Note};
 use crate::redrive::{Owed, Recent};
 use crate::remote::Remote;
+use crate::server::Server;
 use crate::stats::{Counters, Stats};
 use crate::{Error, Result};
 
@@ -106,6 +106,8 @@ pub(crate) struct Inner<V> {
     pub(crate) wakes: Wakes,
     /// Whether invalidations and fills of others are heard.
     pub(crate) hearing: AtomicBool,
+    /// How often it was begun to hear them.
+    pub(crate) connects: AtomicU64,
     pub(crate) loads: Semaphore,
     pub(crate) recent: Recent,
     pub(crate) owed: Owed,
@@ -124,16 +126,16 @@ pub(crate) struct Found<V> {
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     /// Begins to listen.
-    pub(crate) fn start(settings: Settings, client: Client, clock: Clock) -> Result<Arc<Self>> {
+    pub(crate) fn start(settings: Settings, server: Server, clock: Clock) -> Arc<Self> {
         let counters = Arc::<Counters>::default();
         let stem = format!("{}:{}", settings.prefix, settings.name);
         let remote = Remote::new(
-            client.clone(),
+            server.clone(),
             stem.clone(),
             settings.redis_limit,
             clock.clone(),
             counters.clone(),
-        )?;
+        );
         let kept = settings.mode == Mode::Eventual && settings.local_size > 0;
         let inner = Arc::new(Self {
             remote,
@@ -141,6 +143,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             flights: Flights::default(),
             wakes: Wakes::default(),
             hearing: AtomicBool::new(false),
+            connects: AtomicU64::new(0),
             loads: Semaphore::new(settings.max_loads),
             recent: Recent::default(),
             owed: Owed::default(),
@@ -148,8 +151,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             clock: clock.clone(),
             settings,
         });
-        tokio::spawn(listen(client, stem, clock, Arc::downgrade(&inner)));
-        Ok(inner)
+        tokio::spawn(listen(server, stem, clock, Arc::downgrade(&inner)));
+        inner
     }
 
     /// Reads an entry; what cannot be read is a miss.
@@ -246,8 +249,13 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Listener f
         }
         self.wakes.wake_all();
         if hears {
+            self.connects.fetch_add(1, Ordering::SeqCst);
             self.redrive_recent();
         }
+    }
+
+    fn answered(&self, asked: Now) {
+        self.recent.good(asked);
     }
 }
 

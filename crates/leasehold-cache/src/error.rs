@@ -59,7 +59,11 @@ impl Error {
     }
 
     pub(crate) fn redis(error: redis::RedisError) -> Self {
-        let message = format!("Redis: {error}");
+        let mut message = format!("Redis: {error}");
+        if error.code() == Some("MOVED") {
+            message += " (a node of a Cluster, which caches and what stands beside them do not use; \
+                        name a server of its own, or its sentinels)";
+        }
         Self { source: Some(Arc::new(error)), ..Self::new(ErrorKind::Unavailable, message) }
     }
 

@@ -156,19 +156,30 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             Some(found) => Some(found.value.clone()),
             None => self.stale(key, self.clock.now(), answered),
         };
-        let limit = match stand_in() {
-            Some(_) => self.settings.soft_limit.min(self.settings.hard_limit),
-            None => self.settings.hard_limit,
-        };
-        let flown = self
-            .clock
-            .within(Some(Deadline::after(start, limit)), self.join(key, stale.clone(), load));
-        let failed = match flown.await {
+        let hard = self.settings.hard_limit;
+        let until = |limit| Some(Deadline::after(start, limit));
+        let mut flight = pin!(self.join(key, stale.clone(), load));
+        let mut flown = None;
+        if stand_in().is_some() {
+            let soft = self.settings.soft_limit.min(hard);
+            flown = self.clock.within(until(soft), flight.as_mut()).await;
+            if flown.is_none()
+                && let Some(value) = stand_in()
+            {
+                self.counters.stale.add();
+                return Ok(value);
+            }
+        }
+        // What could have stood in may have been invalidated meanwhile.
+        if flown.is_none() {
+            flown = self.clock.within(until(hard), flight).await;
+        }
+        let failed = match flown {
             Some(Ok(value)) => return Ok(value),
             Some(Err(error)) => error,
             None => Error::new(
                 ErrorKind::Timeout,
-                format!("no value within {limit:?}; the load goes on"),
+                format!("no value within {hard:?}; the load goes on"),
             ),
         };
         match stand_in() {

@@ -31,6 +31,8 @@
 //!
 //! Beside the cache: [`bloom`], filters that know which keys do not exist; [`bitmap`], sets of numbers;
 //! [`once`], rows that are saved once and work that is done once.
+//!
+//! The example `service` has it all behind HTTP routes, with a load that shows what each defence does.
 
 pub mod bitmap;
 pub mod bloom;
@@ -53,6 +55,7 @@ pub mod once;
 pub mod outbox;
 mod redrive;
 mod remote;
+mod server;
 mod stats;
 mod wire;
 mod words;

@@ -8,6 +8,7 @@ use leasehold_core::clock::Clock;
 use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ScriptInvocation};
 
 use crate::breaker::Breaker;
+use crate::server::Server;
 use crate::wire::Wire;
 use crate::{Error, ErrorKind, Result};
 
@@ -21,23 +22,23 @@ pub(crate) struct Link {
 impl Link {
     /// Does not connect yet. `limit` is how long Redis may take to connect, and to answer.
     pub(crate) fn new(url: &str, limit: Duration, clock: Clock) -> Result<Self> {
-        let client = crate::builder::client(url)?;
-        let wire = Arc::new(Wire::new(client, limit, clock.clone())?);
+        let server = Server::open(url, clock.clone())?;
+        let wire = Arc::new(Wire::new(server, limit, clock.clone()));
         Ok(Self { wire, breaker: Arc::new(Breaker::new(clock)) })
     }
 
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let mut connection = self.wire.get();
+        let mut connection = &*self.wire;
         self.call(command.query_async(&mut connection)).await
     }
 
     pub(crate) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
-        let mut connection = self.wire.get();
+        let mut connection = &*self.wire;
         self.call(commands.query_async(&mut connection)).await
     }
 
     pub(crate) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T> {
-        let mut connection = self.wire.get();
+        let mut connection = &*self.wire;
         self.call(script.invoke_async(&mut connection)).await
     }
 

@@ -4,10 +4,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
+use leasehold_core::proto::Now;
 use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Client, Msg, RedisError};
+use redis::{Msg, RedisError};
 
 use crate::remote::channel;
+use crate::server::Server;
 
 /// How often the connection is tried, so that a dead one is noticed within twice this.
 const PING: Duration = Duration::from_secs(1);
@@ -22,13 +24,21 @@ pub(crate) trait Listener: Send + Sync + 'static {
     fn filled(&self, key: &str);
     /// From now on all is heard; or nothing is, until told otherwise.
     fn hears(self: &Arc<Self>, hears: bool);
+    /// The server that is listened to has answered what it was asked then.
+    fn answered(&self, asked: Now);
 }
 
 /// Listens for as long as there is somebody to tell.
-pub(crate) async fn listen<L: Listener>(client: Client, stem: String, clock: Clock, to: Weak<L>) {
+pub(crate) async fn listen<L: Listener>(
+    mut server: Server,
+    stem: String,
+    clock: Clock,
+    to: Weak<L>,
+) {
     let mut pause = PAUSES.0;
     while to.strong_count() > 0 {
         let connected = async {
+            let (_, client) = server.wait().await;
             let (mut sink, stream) = client.get_async_pubsub().await?.split();
             sink.subscribe(channel(&stem)).await?;
             Ok::<_, RedisError>((sink, stream))
@@ -39,7 +49,10 @@ pub(crate) async fn listen<L: Listener>(client: Client, stem: String, clock: Clo
                 let Some(listener) = to.upgrade() else { return };
                 listener.hears(true);
                 drop(listener);
-                hear(sink, stream, &clock, &to).await;
+                tokio::select! {
+                    () = hear(sink, stream, &clock, &to) => {}
+                    () = server.moved_on() => tracing::debug!("the cache listens to another server"),
+                }
                 if let Some(listener) = to.upgrade() {
                     listener.hears(false);
                 }
@@ -63,10 +76,10 @@ async fn hear<L: Listener>(
     let pings = async {
         loop {
             clock.sleep(PING).await;
+            let asked = clock.now();
             let pong = tokio::time::timeout(PING, sink.ping::<redis::Value>()).await;
-            if !matches!(pong, Ok(Ok(_))) || to.strong_count() == 0 {
-                return;
-            }
+            let (Ok(Ok(_)), Some(listener)) = (pong, to.upgrade()) else { return };
+            listener.answered(asked);
         }
     };
     let messages = async {

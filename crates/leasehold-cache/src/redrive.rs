@@ -2,6 +2,7 @@
 //! was lost, all of a while ago, since the server that comes back may not know of them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ pub(crate) const PAGE: usize = 256;
 /// Pauses between two tries: the first and the longest.
 pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// What was written a while ago, oldest first.
+/// What was written a while before the server was last known to be there, oldest first: what is older
+/// has reached whoever takes over by now. However long nobody answers, nothing is forgotten meanwhile.
 #[derive(Debug)]
 pub(crate) struct Recent<T = String>(Mutex<VecDeque<(Deadline, T)>>);
 
@@ -32,24 +34,26 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T: Clone> Recent<T> {
-    /// Remembers these for `span`.
+    /// A server that takes over may not know of these if it does so within `span`.
     pub(crate) fn note(&self, clock: &Clock, span: Duration, keys: &[T]) {
-        let now = clock.now();
+        let until = Deadline::after(clock.now(), span);
         let mut recent = self.lock();
-        while recent.front().is_some_and(|(until, _)| until.has_passed(now)) {
-            recent.pop_front();
-        }
-        let until = Deadline::after(now, span);
         recent.extend(keys.iter().map(|key| (until, key.clone())));
         let surplus = recent.len().saturating_sub(MOST);
         recent.drain(..surplus);
     }
 
-    /// Those that are not long ago.
-    pub(crate) fn keys(&self, clock: &Clock) -> Vec<T> {
-        let now = clock.now();
-        let lasting = |(until, _): &&(Deadline, T)| !until.has_passed(now);
-        self.lock().iter().filter(lasting).map(|(_, key)| key.clone()).collect()
+    /// The server was there at that time.
+    pub(crate) fn good(&self, then: Now) {
+        let mut recent = self.lock();
+        while recent.front().is_some_and(|(until, _)| until.has_passed(then)) {
+            recent.pop_front();
+        }
+    }
+
+    /// Takes all of them: a server that may not know of them is there now.
+    pub(crate) fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.lock()).into_iter().map(|(_, key)| key).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Deadline, T)>> {
@@ -60,7 +64,7 @@ impl<T: Clone> Recent<T> {
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     /// Makes what was invalidated a while ago invalid once more.
     pub(crate) fn redrive_recent(self: &Arc<Self>) {
-        let keys = self.recent.keys(&self.clock);
+        let keys = self.recent.take();
         if !keys.is_empty() {
             self.redrive(keys);
         }
@@ -85,8 +89,13 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
                 }
                 let keys: Vec<String> = page.iter().map(|(key, _)| key.clone()).collect();
                 let lag = inner.settings.replica_lag;
+                let connects = inner.connects.load(Ordering::SeqCst);
                 let (_, failed, _) = inner.try_step(&keys, &token, |_| Step::Committed(lag)).await;
-                inner.owed.done(&page, &failed);
+                inner.recent.note(&clock, inner.settings.write_hold, &made(&keys, &failed));
+                // Whoever took the recent ones meanwhile did not see these.
+                if inner.connects.load(Ordering::SeqCst) == connects {
+                    inner.owed.done(&page, &failed);
+                }
                 drop(inner);
                 if !failed.is_empty() {
                     clock.sleep(pause).await;
@@ -116,6 +125,11 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             }
         });
     }
+}
+
+/// Those of the keys that have not failed.
+fn made(keys: &[String], failed: &[String]) -> Vec<String> {
+    keys.iter().filter(|key| !failed.contains(key)).cloned().collect()
 }
 
 /// Invalidations that failed, each until when it matters. One task works them off.
@@ -186,16 +200,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten_and_no_more_than_the_most_is_kept() {
+    fn what_was_long_before_the_server_was_last_there_is_forgotten() {
         let (clock, recent) = (ManualClock::new(), Recent::default());
-        recent.note(&clock.clock(), Duration::from_secs(1), &["a".into()]);
-        clock.advance(Duration::from_millis(600));
-        recent.note(&clock.clock(), Duration::from_secs(1), &["b".into()]);
-        assert_eq!(recent.keys(&clock.clock()), ["a", "b"]);
-        clock.advance(Duration::from_millis(600));
-        assert_eq!(recent.keys(&clock.clock()), ["b"]);
-        let many: Vec<String> = (0..MOST).map(|at| at.to_string()).collect();
-        recent.note(&clock.clock(), Duration::from_secs(1), &many);
-        assert_eq!(recent.keys(&clock.clock()), many);
+        let now = || clock.clock().now();
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis);
+        recent.note(&clock.clock(), second, &["a".into()]);
+        clock.advance(ms(600));
+        recent.note(&clock.clock(), second, &["b".into()]);
+        clock.advance(ms(300));
+        recent.good(now());
+        clock.advance(ms(100));
+        recent.good(now());
+        // From now on nobody answers, for a long time.
+        recent.note(&clock.clock(), second, &["c".into()]);
+        clock.advance(second * 60);
+        recent.note(&clock.clock(), second, &["d".into()]);
+        assert_eq!(recent.take(), ["b", "c", "d"]);
+        assert!(recent.take().is_empty(), "once");
+        let many: Vec<String> = (0..=MOST).map(|at| at.to_string()).collect();
+        recent.note(&clock.clock(), second, &many);
+        assert_eq!(recent.take(), many[1..]);
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use redis::aio::ConnectionManager;
-use redis::{AsyncCommands, Client, RedisError, Script, Value};
+use redis::aio::ConnectionLike;
+use redis::{AsyncCommands, RedisError, Script, Value};
 
 use crate::breaker::Breaker;
+use crate::server::Server;
 use crate::stats::Counters;
 use crate::wire::Wire;
 use crate::{Error, ErrorKind, Result};
@@ -65,7 +66,7 @@ impl WriteScript {
     /// One step of a write to `key` of the cache with this stem; true when the new entry was taken.
     pub(crate) async fn call(
         &self,
-        mut connection: ConnectionManager,
+        mut connection: impl ConnectionLike + Send,
         stem: &str,
         key: &str,
         token: &str,
@@ -87,26 +88,26 @@ impl WriteScript {
 impl Remote {
     /// Does not connect yet: a cache is there while Redis is down.
     pub(crate) fn new(
-        client: Client,
+        server: Server,
         stem: String,
         limit: Duration,
         clock: Clock,
         counters: Arc<Counters>,
-    ) -> Result<Self> {
-        let wire = Wire::new(client, limit, clock.clone())?;
+    ) -> Self {
+        let wire = Wire::new(server, limit, clock.clone());
         let scripts = Scripts {
             acquire: Script::new(include_str!("lua/acquire.lua")),
             fill: Script::new(include_str!("lua/fill.lua")),
             write: WriteScript::new(),
         };
         let channel = channel(&stem);
-        Ok(Self { wire, scripts, stem, channel, breaker: Breaker::new(clock), counters })
+        Self { wire, scripts, stem, channel, breaker: Breaker::new(clock), counters }
     }
 
     /// The entry of a key, if there is one. A value of another type is none.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let entry = self.entry(key);
-        let mut connection = self.wire.get();
+        let mut connection = &self.wire;
         let got = self.call(connection.get::<_, Option<Vec<u8>>>(entry)).await;
         got.or_else(|error| if is_wrong_type(&error) { Ok(None) } else { Err(error) })
     }
@@ -114,7 +115,7 @@ impl Remote {
     /// The entries of many keys, in their order, by one command.
     pub(crate) async fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let entries: Vec<String> = keys.iter().map(|key| self.entry(key)).collect();
-        let mut connection = self.wire.get();
+        let mut connection = &self.wire;
         self.call(connection.mget(entries)).await
     }
 
@@ -129,7 +130,7 @@ impl Remote {
         let mut call = self.scripts.acquire.prepare_invoke();
         self.keys(&mut call, key, true);
         call.arg(token).arg(millis(lease)).arg(seen.as_ref().map_or(&[][..], |id| id));
-        let mut connection = self.wire.get();
+        let mut connection = &self.wire;
         let answer: Vec<Value> = self.call(call.invoke_async(&mut connection)).await?;
         read(answer)
     }
@@ -146,14 +147,14 @@ impl Remote {
         let mut call = self.scripts.fill.prepare_invoke();
         self.keys(&mut call, key, false);
         call.arg(token).arg(entry).arg(millis(ttl)).arg(&self.channel).arg(key);
-        let mut connection = self.wire.get();
+        let mut connection = &self.wire;
         self.call(call.invoke_async(&mut connection)).await
     }
 
     /// One step of a write to `key`; true when the new entry was taken. Goes past the breaker: what
     /// is not invalidated is wrong, what is not read is only slow.
     pub(crate) async fn write(&self, key: &str, token: &str, step: &Step<'_>) -> Result<bool> {
-        let done = self.scripts.write.call(self.wire.get(), &self.stem, key, token, step).await;
+        let done = self.scripts.write.call(&self.wire, &self.stem, key, token, step).await;
         self.note(&done);
         done.map_err(Error::redis)
     }

@@ -40,7 +40,7 @@ async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failure> {
 async fn relay(args: &CacheRelayArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = locate::store_url(globals.store.as_deref(), &config)?;
-    if !["redis://", "rediss://", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
+    if !["redis", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
         return Err(Failure::own("cache relay: the store is no Redis server, where a cache is")
             .next("name it: --store redis://host:port"));
     }

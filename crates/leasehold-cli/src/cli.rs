@@ -333,7 +333,7 @@ pub(crate) enum CacheCommand {
     Init(CacheInitArgs),
     /// Invalidate in Redis what transactions have put into the outbox
     ///
-    /// --store names the Redis server. Several relays may run at once. TERM and INT end it after the
+    /// --store names the Redis server, or its sentinels. Several relays may run at once. TERM and INT end it after the
     /// batch that it has, with 0. What cannot be delivered waits in the table.
     #[command(after_help = manual::RELAY_HELP)]
     Relay(CacheRelayArgs),

@@ -101,14 +101,19 @@ impl Context {
         let seed = self.case.bytes().fold(u64::from(std::process::id()), |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(u64::from(byte))
         });
-        let client = ClientId::from_bits(seed << 16 | u64::from(number));
-        let (sink, events) = EventSink::channel();
-        backend.attach(client, sink);
-        Raw { backend, events, client, sequence: 0 }
+        Raw::attach(backend, seed << 16 | u64::from(number))
     }
 }
 
 impl Raw {
+    /// A connection under this client's number.
+    pub fn attach(backend: Arc<dyn Backend>, client: u64) -> Self {
+        let client = ClientId::from_bits(client);
+        let (sink, events) = EventSink::channel();
+        backend.attach(client, sink);
+        Self { backend, events, client, sequence: 0 }
+    }
+
     /// An ask for a lease by a new attempt.
     pub fn ask(&mut self, name: &Name, ttl: Duration) -> Ask {
         self.sequence += 1;
@@ -145,7 +150,11 @@ impl Raw {
     }
 }
 
-/// Waits until `condition` holds, ten seconds at most.
+/// Longer than anything takes that is waited for, on a machine with much to do; shorter than the
+/// usual ttl, by which much comes about that is not meant.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds, twenty seconds at most.
 ///
 /// # Errors
 /// Names `what` did not happen.
@@ -155,10 +164,10 @@ where
     C: Future<Output = bool>,
 {
     let clock = Clock::system();
-    let limit = Deadline::after(clock.now(), Duration::from_secs(10));
+    let limit = Deadline::after(clock.now(), PATIENCE);
     while !condition().await {
         if limit.has_passed(clock.now()) {
-            return Err(format!("not within ten seconds: {what}"));
+            return Err(format!("not within {PATIENCE:?}: {what}"));
         }
         clock.sleep(Duration::from_millis(2)).await;
     }

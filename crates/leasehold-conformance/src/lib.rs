@@ -7,6 +7,7 @@
 
 mod case;
 pub mod cases;
+pub mod crowd;
 mod faulty;
 pub mod holder;
 #[cfg(unix)]
@@ -16,7 +17,7 @@ mod matrix;
 pub mod runner;
 mod subject;
 
-pub use case::{Case, Context, Outcome, Tries, cases, says, until};
+pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use matrix::{Mark, Matrix};
 pub use subject::Subject;

@@ -5,6 +5,7 @@
 mod acquire;
 pub mod backend;
 mod buckets;
+mod certificate;
 mod client;
 pub mod clock;
 pub mod doctor;
@@ -28,6 +29,7 @@ pub mod telemetry;
 mod turns;
 mod url;
 
+pub use certificate::certificate_fault;
 pub use client::{Client, ClientBuilder};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use guard::Guard;
@@ -39,4 +41,4 @@ pub use options::OnLoss;
 pub use owner::Owner;
 pub use shared::Usage;
 pub use stale::{Fenced, Stale};
-pub use url::StoreUrl;
+pub use url::{StoreUrl, TlsFiles};

@@ -16,6 +16,22 @@ pub struct StoreUrl {
     options: Vec<(String, String)>,
 }
 
+/// The PEM files that a URL names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The authorities to trust.
+    pub authority: Option<String>,
+    /// The client's certificate, and its key.
+    pub client: Option<(String, String)>,
+}
+
+impl TlsFiles {
+    /// Whether none is named.
+    pub fn is_empty(&self) -> bool {
+        self.authority.is_none() && self.client.is_none()
+    }
+}
+
 impl StoreUrl {
     /// Splits a URL into scheme, place and options.
     ///
@@ -184,6 +200,33 @@ impl StoreUrl {
         Ok((Self::decoded(user)?, Self::decoded(password)?))
     }
 
+    /// User and password, both or none: those of `text`, which stood before the `@`, or of the options
+    /// `user` and `password-file`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when one is missing or stands twice; as [`password`](Self::password).
+    pub fn take_login(&mut self, text: Option<&str>) -> Result<Option<(String, String)>> {
+        let (user, password) = Self::login(text.unwrap_or_default())?;
+        let user = match (user, self.take("user")) {
+            (Some(one), Some(other)) if one != other => {
+                return Err(Self::invalid("two users: one before the @, one as option user"));
+            }
+            (one, other) => one.or(other).filter(|user| !user.is_empty()),
+        };
+        let password = Self::password(self.take("password-file").as_deref(), password)?;
+        match (user, password.filter(|password| !password.is_empty())) {
+            (None, None) => Ok(None),
+            (Some(user), Some(password)) => Ok(Some((user, password))),
+            (None, Some(_)) => Err(Self::invalid(
+                "a password without a user; write user:password before the @, or add user",
+            )),
+            (Some(_), None) => Err(Self::invalid(
+                "a user without a password; write user:password, or add password-file. A user that \
+                 is known by its certificate is not named",
+            )),
+        }
+    }
+
     /// The password of the URL, or that in the file which its option `password-file` names, without
     /// the end of its last line.
     ///
@@ -197,6 +240,20 @@ impl StoreUrl {
         let text = String::from_utf8(Self::read("password-file", file)?)
             .map_err(|_| Self::invalid(format!("password-file {file:?} is not UTF-8")))?;
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    /// The files that the options `tls-ca`, `tls-cert` and `tls-key` name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when one of the last two is missing.
+    pub fn take_tls(&mut self) -> Result<TlsFiles> {
+        let authority = self.take("tls-ca");
+        let client = match (self.take("tls-cert"), self.take("tls-key")) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => return Err(Self::invalid("tls-cert and tls-key go together; one is missing")),
+        };
+        Ok(TlsFiles { authority, client })
     }
 
     /// What is in the file that an option names.
@@ -304,6 +361,37 @@ mod tests {
         assert_eq!(StoreUrl::login("").unwrap(), (None, None));
         let error = StoreUrl::login("u:s3cret%ff").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+
+    #[test]
+    fn user_and_password_go_together_and_so_do_certificate_and_key() {
+        let take = |text, options: &str| {
+            StoreUrl::parse(&format!("x://h?{options}")).unwrap().take_login(text)
+        };
+        let both = Some(("u".to_owned(), "p@s:s".to_owned()));
+        assert_eq!(take(Some("u:p%40s:s"), "").unwrap(), both);
+        assert_eq!(take(Some(":p%40s:s"), "user=u").unwrap(), both);
+        assert_eq!(take(Some("u:p%40s:s"), "user=u").unwrap(), both);
+        assert_eq!(take(None, "").unwrap(), None);
+        for (text, options, part) in [
+            (Some("u:s3cret"), "user=v", "two users"),
+            (Some("u"), "", "without a password"),
+            (None, "user=u", "without a password"),
+            (Some(":s3cret"), "", "without a user"),
+            (Some("u:s3cret"), "password-file=/dev/null", "set one"),
+        ] {
+            let error = take(text, options).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+        let tls = |options: &str| StoreUrl::parse(&format!("x://h?{options}")).unwrap().take_tls();
+        assert!(tls("").unwrap().is_empty());
+        let client = Some(("b".to_owned(), "c".to_owned()));
+        let all = TlsFiles { authority: Some("a".into()), client };
+        assert_eq!(tls("tls-key=c&tls-ca=a&tls-cert=b").unwrap(), all);
+        for one in ["tls-cert=b", "tls-ca=a&tls-key=c"] {
+            assert!(tls(one).unwrap_err().to_string().contains("go together"), "{one}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! From a store URL to where and as whom to connect.
 
-use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
-use percent_encoding::percent_decode_str;
+use std::fmt;
+
+use leasehold_core::{Error, Result, StoreUrl};
 
 /// Options that a URL may have.
 const OPTIONS: &[&str] = &["password-file", "tls-ca", "tls-cert", "tls-key", "user"];
@@ -39,13 +40,13 @@ impl Address {
         if !secure && (tls.authority.is_some() || tls.client.is_some()) {
             return Err(invalid("tls-ca, tls-cert and tls-key go with etcds:"));
         }
-        let (user, file) = (url.take("user"), url.take("password-file"));
-        url.finish(OPTIONS)?;
-        let rest = url.place().strip_prefix("//").ok_or_else(no_host)?;
-        let (login, rest) = match rest.rsplit_once('@') {
+        let place = url.place().strip_prefix("//").ok_or_else(no_host)?.to_owned();
+        let (login, rest) = match place.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
-            None => (None, rest),
+            None => (None, &*place),
         };
+        let login = url.take_login(login)?;
+        url.finish(OPTIONS)?;
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let scheme = if secure { "https" } else { "http" };
         let mut members: Vec<String> = Vec::new();
@@ -57,7 +58,6 @@ impl Address {
             }
             members.push(member);
         }
-        let login = self::login(login, user, file.as_deref())?;
         let (prefix, place) = (self::prefix(prefix)?, url.to_string());
         Ok(Self { members, login, tls, prefix, place })
     }
@@ -65,55 +65,19 @@ impl Address {
 
 impl Tls {
     fn take(url: &mut StoreUrl) -> Result<Self> {
-        let (ca, cert, key) = (url.take("tls-ca"), url.take("tls-cert"), url.take("tls-key"));
-        let client = match (cert, key) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => Some((pem(&cert, "tls-cert")?, pem(&key, "tls-key")?)),
-            _ => return Err(invalid("tls-cert and tls-key go together; one is missing")),
+        let files = url.take_tls()?;
+        let client = match files.client {
+            None => None,
+            Some((cert, key)) => Some((pem(&cert, "tls-cert")?, pem(&key, "tls-key")?)),
         };
-        let authority = ca.map(|ca| pem(&ca, "tls-ca")).transpose()?;
+        let authority = files.authority.map(|ca| pem(&ca, "tls-ca")).transpose()?;
         Ok(Self { authority, client })
-    }
-}
-
-/// Who logs in, if anybody does.
-fn login(
-    text: Option<&str>,
-    option: Option<String>,
-    file: Option<&str>,
-) -> Result<Option<(String, String)>> {
-    let (user, password) = text.map_or(("", ""), |text| text.split_once(':').unwrap_or((text, "")));
-    let (user, password) = (decoded(user)?, decoded(password)?);
-    let user = match option {
-        Some(option) if user.is_empty() || user == option => option,
-        Some(_) => return Err(invalid("two users: one before the @, one as option user")),
-        None => user,
-    };
-    let password = match file {
-        Some(_) if !password.is_empty() => {
-            return Err(invalid("a password and a password-file; set one"));
-        }
-        Some(file) => {
-            let text = String::from_utf8(read(file, "password-file")?)
-                .map_err(|_| invalid(format!("password-file {file:?} is not UTF-8")))?;
-            text.trim_end_matches(['\r', '\n']).to_owned()
-        }
-        None => password,
-    };
-    match (user.is_empty(), password.is_empty()) {
-        (true, true) => Ok(None),
-        (true, false) => Err(invalid("a password without a user; write etcd://user:password@host")),
-        (false, true) => Err(invalid(
-            "a user without a password; write user:password, or add password-file. A user that is \
-             known by its certificate is not named",
-        )),
-        (false, false) => Ok(Some((user, password))),
     }
 }
 
 /// What the keys begin with.
 fn prefix(text: &str) -> Result<String> {
-    let prefix = decoded(text)?;
+    let prefix = StoreUrl::decoded(text)?.unwrap_or_default();
     let prefix = prefix.trim_end_matches('/');
     if prefix.len() > MAX_PREFIX || prefix.chars().any(char::is_control) {
         return Err(invalid(format!(
@@ -127,53 +91,22 @@ fn prefix(text: &str) -> Result<String> {
 
 /// `host`, `host:port`, `[::1]:port`; the host in lower case.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest
-                .split_once(']')
-                .ok_or_else(|| invalid("an address that begins with [ has no ]"))?;
-            (format!("[{host}]"), port.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (text.to_owned(), None),
-        },
-    };
-    let port = match port {
-        None => DEFAULT_PORT,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or_else(|| invalid("the port is not a number from 1 to 65535"))?,
-    };
+    let (host, port) = StoreUrl::host_and_port(text)?;
     if host.is_empty() {
         return Err(no_host());
     }
-    let inside = host.trim_start_matches('[').trim_end_matches(']');
-    if !inside.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b)) {
+    if !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b)) {
         return Err(invalid("a host has other characters than letters, digits, dots and dashes"));
     }
-    Ok((host.to_ascii_lowercase(), port))
-}
-
-fn decoded(text: &str) -> Result<String> {
-    let text = percent_decode_str(text).decode_utf8();
-    text.map(|text| text.into_owned())
-        .map_err(|_| invalid("user, password or prefix has percent-escapes that are not UTF-8"))
+    let host = if text.starts_with('[') { format!("[{host}]") } else { host };
+    Ok((host.to_ascii_lowercase(), port.unwrap_or(DEFAULT_PORT)))
 }
 
 fn pem(path: &str, option: &str) -> Result<Vec<u8>> {
-    let text = read(path, option)?;
+    let text = StoreUrl::read(option, path)?;
     let begins = text.windows(11).any(|part| part == b"-----BEGIN ");
     begins.then_some(text).ok_or_else(|| {
         invalid(format!("{option} {path:?} is not PEM: it has no line that starts with -----BEGIN"))
-    })
-}
-
-fn read(path: &str, option: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
     })
 }
 
@@ -181,12 +114,14 @@ fn no_host() -> Error {
     invalid("no host; write etcd://host:2379, or etcd://one,two,three")
 }
 
-fn invalid(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, format!("store URL: {}", what.into()))
+fn invalid(what: impl fmt::Display) -> Error {
+    StoreUrl::invalid(what)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Address> {

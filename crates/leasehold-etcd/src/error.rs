@@ -1,7 +1,7 @@
 //! What an error of etcd means for a lock: certainly not done, or unknown.
 
 use etcd_client::Error as EtcdError;
-use leasehold_core::{Error, ErrorKind, Retry};
+use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 
 /// What is said when the other side says nothing.
 pub(crate) const HANGS_UP: &str = "the connection failed";
@@ -174,19 +174,7 @@ fn certificate(causes: &str) -> Option<&'static str> {
     if causes.contains("InvalidContentType") || causes.contains("corrupt message") {
         return Some("the server does not speak TLS there; write etcd: instead of etcds:");
     }
-    let (_, what) = causes.split_once("invalid peer certificate: ")?;
-    Some(match what {
-        _ if what.starts_with("Expired") || what.starts_with("certificate expired") => {
-            "the server's certificate has expired; renew it there"
-        }
-        _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
-            "the server's certificate is of an authority that is not trusted; name it with tls-ca"
-        }
-        _ if what.starts_with("NotValidForName") || what.contains("not valid for name") => {
-            "the server's certificate is for another host; use the name that it has"
-        }
-        _ => "the server's certificate is not accepted",
-    })
+    certificate_fault(causes)
 }
 
 /// The server has answered something that it never should.

@@ -237,18 +237,19 @@ fn database(db: Option<&String>) -> Result<i64> {
 }
 
 fn certificates(url: &mut StoreUrl) -> Result<Option<TlsCertificates>> {
-    let (ca, cert, key) = (url.take("tls-ca"), url.take("tls-cert"), url.take("tls-key"));
-    let client_tls = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some(ClientTlsConfig {
+    let files = url.take_tls()?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let root_cert = files.authority.map(|ca| StoreUrl::read("tls-ca", &ca)).transpose()?;
+    let client_tls = match files.client {
+        None => None,
+        Some((cert, key)) => Some(ClientTlsConfig {
             client_cert: StoreUrl::read("tls-cert", &cert)?,
             client_key: StoreUrl::read("tls-key", &key)?,
         }),
-        _ => return Err(invalid("tls-cert and tls-key go together; one is missing".into())),
     };
-    let root_cert = ca.map(|ca| StoreUrl::read("tls-ca", &ca)).transpose()?;
-    Ok((client_tls.is_some() || root_cert.is_some())
-        .then_some(TlsCertificates { client_tls, root_cert }))
+    Ok(Some(TlsCertificates { client_tls, root_cert }))
 }
 
 pub(crate) fn invalid(what: String) -> Error {

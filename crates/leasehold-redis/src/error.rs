@@ -1,12 +1,12 @@
 //! What a Redis error means for a lock: certainly not done, or unknown.
 
-use leasehold_core::{Error, ErrorKind, Retry};
+use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 use redis::RedisError;
 
 /// Sorts an error by what is known of the request: what the server refuses before it begins was
 /// certainly not done; anything else leaves that open.
 pub(crate) fn from_redis(error: RedisError) -> Error {
-    if let Some(what) = certificate(&error) {
+    if let Some(what) = certificate_fault(&error.to_string()) {
         return Error::new(ErrorKind::Refused, format!("{what} ({error})")).with_source(error);
     }
     let code = error.code().unwrap_or_default().to_owned();
@@ -57,24 +57,6 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
     let passes = matches!(code.as_str(), "NOREPLICAS" | "MISCONF");
     let said = Error::new(kind, format!("{what} ({error})")).with_source(error);
     if passes { said.with_retry(Retry::Useful) } else { said }
-}
-
-/// What is wrong with the server's certificate, if that is what the connection failed of.
-fn certificate(error: &RedisError) -> Option<&'static str> {
-    let text = error.to_string();
-    let (_, what) = text.split_once("invalid peer certificate: ")?;
-    Some(match what {
-        _ if what.starts_with("Expired") || what.starts_with("certificate expired") => {
-            "the server's certificate has expired; renew it there"
-        }
-        _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
-            "the server's certificate is of an authority that is not trusted; name it with tls-ca"
-        }
-        _ if what.starts_with("NotValidForName") || what.contains("not valid for name") => {
-            "the server's certificate is for another host; use the name that it has"
-        }
-        _ => "the server's certificate is not accepted",
-    })
 }
 
 /// True when the server says that a command inside a script is not allowed: no right for the first

@@ -25,6 +25,7 @@ mod script;
 mod status;
 mod supervisor;
 mod topology;
+mod watched;
 
 pub use backend::RedisBackend;
 pub use connect::connect;
@@ -32,3 +33,4 @@ pub use examine::examine;
 pub use forget::forget;
 pub use node::RedisNode;
 pub use quorum::{Nodes, quorum};
+pub use watched::WatchedMaster;

@@ -40,6 +40,23 @@ pub(crate) enum Target {
     Sqlite(Box<sqlx::sqlite::SqliteConnectOptions>),
 }
 
+/// A file, whatever its name is: device and number.
+pub(crate) type FileId = (u64, u64);
+
+impl Target {
+    /// The file that the name leads to now, for engines that have one: another, once it was replaced.
+    /// SQLite itself notices that only where it makes a journal for each change.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        #[cfg(all(unix, feature = "sqlite"))]
+        if let Self::Sqlite(options) = self {
+            use std::os::unix::fs::MetadataExt;
+            let found = std::fs::metadata(options.get_filename()).ok()?;
+            return Some((found.dev(), found.ino()));
+        }
+        None
+    }
+}
+
 impl fmt::Debug for Target {
     /// It may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

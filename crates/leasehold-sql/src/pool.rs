@@ -11,7 +11,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Now};
 use tokio::sync::Semaphore;
 
-use crate::address::Target;
+use crate::address::{FileId, Target};
 use crate::connection::{Connection, Reply};
 use crate::dialect::Packet;
 use crate::error::{Fault, What, sort, sort_connecting};
@@ -46,8 +46,15 @@ pub(crate) struct Pool {
 /// A connection that nobody uses.
 struct Idle {
     connection: Connection,
-    made: Now,
+    made: Made,
     since: Now,
+}
+
+/// When a connection was made, and to which file, where it is one.
+#[derive(Clone, Copy)]
+struct Made {
+    at: Now,
+    file: Option<FileId>,
 }
 
 /// Connections for renewals.
@@ -104,8 +111,11 @@ impl Pool {
             let (mut connection, made) = match idle {
                 Some(idle) => (idle.connection, idle.made),
                 None => {
-                    let opened = Connection::open(&self.target).await;
-                    (opened.map_err(sort_connecting)?, self.clock.now())
+                    let file = self.target.file();
+                    let opened = Connection::open(&self.target).await.map_err(sort_connecting)?;
+                    let at = self.clock.now();
+                    // One that was not there before is not another.
+                    (opened, Made { at, file: file.or_else(|| self.target.file()) })
                 }
             };
             // Dropped in the middle, the connection is closed, and the database ends what it began.
@@ -138,16 +148,19 @@ impl Pool {
     }
 
     fn take(&self) -> Option<Idle> {
-        let now = self.clock.now();
+        let (now, file) = (self.clock.now(), self.target.file());
         let below = |limit: Duration, from: Now| {
             u128::from(now.steady_ns.saturating_sub(from.steady_ns)) < limit.as_nanos()
         };
         let mut idle = self.lock();
-        idle.retain(|idle| below(IDLE, idle.since) && below(LIFETIME, idle.made));
+        idle.retain(|idle| {
+            let Made { at, file: made_to } = idle.made;
+            below(IDLE, idle.since) && below(LIFETIME, at) && made_to == file
+        });
         idle.pop()
     }
 
-    fn give(&self, connection: Connection, made: Now) {
+    fn give(&self, connection: Connection, made: Made) {
         let since = self.clock.now();
         self.lock().push(Idle { connection, made, since });
     }
@@ -185,7 +198,7 @@ mod tests {
         for _ in 0..times {
             let until = Deadline::after(time.clock().now(), Duration::from_secs(60));
             pool.run(Lane::Usual, &packet, until, &mut false).await.unwrap();
-            let idle: Vec<Now> = pool.lock().iter().map(|idle| idle.made).collect();
+            let idle: Vec<Now> = pool.lock().iter().map(|idle| idle.made.at).collect();
             assert_eq!(idle.len(), 1);
             made.extend(idle);
             time.advance(pause);

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
-use percent_encoding::percent_decode_str;
+use leasehold_core::{Error, Result, StoreUrl};
 use rustls::pki_types::ServerName;
 use zookeeper_client::{Client, Connector, TlsOptions};
 
@@ -59,16 +58,13 @@ impl Address {
     /// Understands `zookeeper://[user:password@]host[:port],host[:port],...[/chroot]`, and
     /// `zookeepers://` for TLS.
     pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
-        let (user, password_file) = (url.take("user"), url.take("password-file"));
+        let login = login(&mut url)?;
         let session = url.take_duration("session", SESSIONS)?.unwrap_or(SESSION);
         let acl = url.take("acl");
         let tls = tls(&mut url)?;
         url.finish(OPTIONS)?;
         let place = url.place().strip_prefix("//").unwrap_or_default();
-        let (login, rest) = match place.rsplit_once('@') {
-            Some((login, rest)) => (Some(login), rest),
-            None => (None, place),
-        };
+        let rest = place.rsplit_once('@').map_or(place, |(_, rest)| rest);
         let (hosts, chroot) = match rest.find('/') {
             Some(at) => rest.split_at(at),
             None => (rest, ""),
@@ -76,9 +72,8 @@ impl Address {
         let hosts: Vec<(String, u16)> =
             hosts.split(',').map(host_and_port).collect::<Result<_>>()?;
         if tls.is_some() && hosts.iter().any(|(host, _)| ServerName::try_from(&**host).is_err()) {
-            return Err(invalid("a host that no certificate can name".into()));
+            return Err(invalid("a host that no certificate can name"));
         }
-        let login = self::login(login, user, password_file.as_deref())?;
         let own = match acl.as_deref() {
             None => login.is_some(),
             Some("creator") => true,
@@ -126,30 +121,12 @@ pub(crate) fn silence(session: Duration) -> Duration {
 
 /// `host`, `host:port`, `[::1]:port`.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest
-                .split_once(']')
-                .ok_or_else(|| invalid("an address that begins with [ has no ]".into()))?;
-            (host, port.strip_prefix(':'))
+    match StoreUrl::host_and_port(text)? {
+        (host, _) if host.is_empty() => {
+            Err(invalid("no host; write zookeeper://one:2181,two:2181,three:2181"))
         }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = match port {
-        None => PORT,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or_else(|| invalid("a port is not a number from 1 to 65535".into()))?,
-    };
-    if host.is_empty() {
-        return Err(invalid("no host; write zookeeper://one:2181,two:2181,three:2181".into()));
+        (host, port) => Ok((host, port.unwrap_or(PORT))),
     }
-    Ok((host.to_owned(), port))
 }
 
 /// The node under which the locks are; `/leasehold` if the URL names none.
@@ -159,7 +136,7 @@ fn root(chroot: &str) -> Result<Root> {
         "/" => "",
         chroot => chroot,
     };
-    let chroot = decoded(chroot)?;
+    let chroot = StoreUrl::decoded(chroot)?.unwrap_or_default();
     let parts = chroot.split('/').skip(1);
     let wrong =
         |part: &str| part.is_empty() || crate::path::escape(part) != part.replace('%', "%25");
@@ -172,86 +149,53 @@ fn root(chroot: &str) -> Result<Root> {
     Ok(Root(chroot))
 }
 
-fn login(
-    login: Option<&str>,
-    user: Option<String>,
-    password_file: Option<&str>,
-) -> Result<Option<String>> {
-    let (name, password) = login.map_or((None, None), |login| match login.split_once(':') {
-        Some((name, password)) => (Some(name), Some(password)),
-        None => (Some(login), None),
-    });
-    let name = match (name.map(decoded).transpose()?, user) {
-        (Some(_), Some(_)) => return Err(invalid("a user before the @ and user=; set one".into())),
-        (one, other) => one.or(other),
-    };
-    let password = match (password.map(decoded).transpose()?, password_file) {
-        (Some(_), Some(_)) => {
-            return Err(invalid("a password and a password-file; set one".into()));
-        }
-        (given, None) => given,
-        (None, Some(file)) => {
-            Some(read(file, "password-file")?.trim_end_matches(['\r', '\n']).to_owned())
-        }
-    };
-    match (name, password) {
-        (None, None) => Ok(None),
-        (Some(name), Some(password)) if !name.is_empty() && !name.contains(':') => {
-            Ok(Some(format!("{name}:{password}")))
-        }
-        (Some(_), Some(_)) => Err(invalid("the user is empty or has a colon".into())),
-        _ => Err(invalid("user and password go together; one is missing".into())),
+fn login(url: &mut StoreUrl) -> Result<Option<String>> {
+    let place = url.place().to_owned();
+    let text = place.strip_prefix("//").and_then(|place| place.rsplit_once('@'));
+    match url.take_login(text.map(|(login, _)| login))? {
+        Some((user, _)) if user.contains(':') => Err(invalid("the user has a colon")),
+        login => Ok(login.map(|(user, password)| format!("{user}:{password}"))),
     }
 }
 
-fn decoded(text: &str) -> Result<String> {
-    let text = percent_decode_str(text).decode_utf8();
-    text.map(|text| text.into_owned())
-        .map_err(|_| invalid("percent-escapes that are not UTF-8".into()))
-}
-
 fn tls(url: &mut StoreUrl) -> Result<Option<(TlsOptions, Pem)>> {
-    let (ca, cert, key) = (url.take("tls-ca"), url.take("tls-cert"), url.take("tls-key"));
+    let files = url.take_tls()?;
     if url.scheme() != "zookeepers" {
-        return match ca.or(cert).or(key) {
-            Some(_) => Err(invalid("tls-ca, tls-cert and tls-key go with zookeepers:".into())),
-            None => Ok(None),
+        return match files.is_empty() {
+            false => Err(invalid("tls-ca, tls-cert and tls-key go with zookeepers:")),
+            true => Ok(None),
         };
     }
     // With two providers in a build, as other engines bring them, none is the default.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let ca = ca.ok_or_else(|| {
-        invalid("zookeepers: needs tls-ca=FILE, the certificate of the servers' authority".into())
+    let ca = files.authority.ok_or_else(|| {
+        invalid("zookeepers: needs tls-ca=FILE, the certificate of the servers' authority")
     })?;
     let unusable =
         |option: &str, file: &str| invalid(format!("{option} {file:?} is no such PEM file"));
-    let authority = read(&ca, "tls-ca")?;
+    let read = |option, file: &str| {
+        String::from_utf8(StoreUrl::read(option, file)?).map_err(|_| unusable(option, file))
+    };
+    let authority = read("tls-ca", &ca)?;
     let options = TlsOptions::new().with_pem_ca(&authority);
     let options = options.map_err(|_| unusable("tls-ca", &ca))?;
-    match (cert, key) {
-        (None, None) => Ok(Some((options, Pem { authority, client: None }))),
-        (Some(cert), Some(key)) => {
-            let client = (read(&cert, "tls-cert")?, read(&key, "tls-key")?);
-            let options = options.with_pem_identity(&client.0, &client.1);
-            let options = options.map_err(|_| unusable("tls-cert or tls-key", &cert))?;
-            Ok(Some((options, Pem { authority, client: Some(client) })))
-        }
-        _ => Err(invalid("tls-cert and tls-key go together; one is missing".into())),
-    }
+    let Some((cert, key)) = files.client else {
+        return Ok(Some((options, Pem { authority, client: None })));
+    };
+    let client = (read("tls-cert", &cert)?, read("tls-key", &key)?);
+    let options = options.with_pem_identity(&client.0, &client.1);
+    let options = options.map_err(|_| unusable("tls-cert or tls-key", &cert))?;
+    Ok(Some((options, Pem { authority, client: Some(client) })))
 }
 
-fn read(path: &str, option: &str) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| {
-        invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
-    })
-}
-
-fn invalid(what: String) -> Error {
-    Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
+fn invalid(what: impl fmt::Display) -> Error {
+    StoreUrl::invalid(what)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::ErrorKind;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Address> {
@@ -291,9 +235,10 @@ mod tests {
             ("zookeepers://one", "tls-ca"),
             ("zookeepers://one?tls-ca=/nope", "tls-ca"),
             ("zookeepers://one?tls-ca=/dev/null", "tls-ca"),
-            ("zookeeper://u@one", "go together"),
-            ("zookeeper://:s3cret@one", "the user is empty"),
-            ("zookeeper://u:s3cret@one?user=u", "set one"),
+            ("zookeeper://u@one", "without a password"),
+            ("zookeeper://:s3cret@one", "without a user"),
+            ("zookeeper://u%3Av:s3cret@one", "colon"),
+            ("zookeeper://u:s3cret@one?user=v", "two users"),
             ("zookeeper://u:s3cret@one?password-file=/dev/null", "password-file"),
             ("zookeeper://u:s3cret@one?x=1", "\"x\""),
             ("zookeeper://u@one?password-file=/nope/s3", "cannot be read"),

@@ -6,7 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind, certificate_fault};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use zookeeper_client::Error as ZkError;
@@ -90,6 +90,10 @@ fn ask(mut stream: TcpStream) -> String {
         }
         Ok(_) if said.contains("whitelist") => "it listens, but gives no session".to_owned(),
         Ok(_) => "it does not answer as ZooKeeper does; is this the port for TLS?".to_owned(),
+        // It may hang up before it has read all of our question.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            "it does not answer as ZooKeeper does; is this the port for TLS?".to_owned()
+        }
         Err(error) if is_silence(&error) => {
             "it listens, but does not answer; is this the port for TLS, or is it stopped?"
                 .to_owned()
@@ -155,20 +159,8 @@ fn greet(mut stream: TcpStream, host: &str, pem: &Pem) -> (bool, String) {
         };
         return (refused, format!("{what} ({text})"));
     }
-    let Some((_, what)) = text.split_once("invalid peer certificate: ") else {
+    let Some(what) = certificate_fault(&text) else {
         return (false, format!("no TLS there ({text}); is this the port without TLS?"));
-    };
-    let what = match what {
-        _ if what.starts_with("Expired") || what.starts_with("certificate expired") => {
-            "the server's certificate has expired; renew it there"
-        }
-        _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
-            "the server's certificate is of an authority that is not trusted; name it with tls-ca"
-        }
-        _ if what.contains("not valid for name") || what.starts_with("NotValidForName") => {
-            "the server's certificate is for another host; use the name that it has"
-        }
-        _ => "the server's certificate is not accepted",
     };
     (true, format!("{what} ({text})"))
 }

@@ -49,6 +49,8 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Chaos, Facade | Conformance) => true,
         (Cli, Sim | Cache | Bench) => need.optional || need.dev,
         (Conformance, Backend | Facade) => need.optional || need.dev,
+        // The engine whose servers it keeps its values on.
+        (Cache, Backend) => need.name == "leasehold-redis",
         (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
         _ => false,
     }
@@ -105,6 +107,7 @@ mod tests {
             ("leasehold-redis", "leasehold-core"),
             ("leasehold", "leasehold-etcd"),
             ("leasehold-cli", "leasehold"),
+            ("leasehold-cache", "leasehold-redis"),
             ("leasehold-sim", "leasehold-proto"),
             ("leasehold-bench", "leasehold-conformance"),
             ("leasehold-chaos", "leasehold"),
@@ -125,6 +128,7 @@ mod tests {
             ("leasehold-redis", "leasehold-sql"),
             ("leasehold-redis", "leasehold"),
             ("leasehold-cli", "leasehold-redis"),
+            ("leasehold-cache", "leasehold-sql"),
             ("leasehold-cli", "leasehold-sim"),
             ("leasehold-cli", "leasehold-bench"),
             ("leasehold-sim", "leasehold-core"),

@@ -28,15 +28,17 @@ impl<K: Key + ?Sized, V> Cache<K, V> {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a key that is not allowed;
     /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says, such as that
     /// there is no such table. Roll the transaction back then.
-    pub async fn invalidate_in_tx<E: Engine>(
+    pub fn invalidate_in_tx<'a, 't, E: Engine>(
         &self,
-        outbox: &Outbox,
-        transaction: &mut Transaction<'_, E>,
+        outbox: &'a Outbox,
+        transaction: &'a mut Transaction<'t, E>,
         keys: &[&K],
-    ) -> Result<()> {
-        let texts = texts(keys)?;
-        let (cache, lag) = (self.inner.remote.stem(), self.inner.settings.replica_lag);
-        put(outbox, transaction, cache, &texts, lag).await
+    ) -> impl Future<Output = Result<()>> + Send + use<'a, 't, E, K, V> {
+        // Borrowed keys in a future of a generic database are more than the compiler can see to be
+        // `Send`, which handlers of requests have to be.
+        let (texts, cache) = (texts(keys), self.inner.remote.stem().to_owned());
+        let lag = self.inner.settings.replica_lag;
+        async move { put(outbox, transaction, &cache, &texts?, lag).await }
     }
 }
 

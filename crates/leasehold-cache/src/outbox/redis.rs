@@ -2,18 +2,20 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use leasehold_core::clock::Clock;
-use redis::{Client, RedisError};
+use leasehold_core::proto::Now;
+use redis::RedisError;
 use tokio::sync::watch;
 
 use super::transport::{Change, Refused, Transport};
 use crate::listen::{Listener, listen};
 use crate::redrive::{PAGE, PAUSES, Recent};
 use crate::remote::{Step, WriteScript};
+use crate::server::Server;
 use crate::wire::Wire;
 use crate::write::token;
 use crate::{Error, Result};
@@ -30,7 +32,7 @@ const STEM: &str = "leasehold-cache.relay";
 /// Invalidates in Redis, and tells the processes that keep values themselves.
 ///
 /// A server that takes over may not know of what the one before it had taken. All that was delivered in
-/// the minute before the connection was lost (10,000 changes at most) is delivered again.
+/// the minute before that one last answered (10,000 changes at most) is delivered again.
 #[derive(Clone)]
 pub struct RedisTransport {
     inner: Arc<Inner>,
@@ -40,8 +42,6 @@ struct Inner {
     wire: Wire,
     script: WriteScript,
     recent: Recent<Change>,
-    /// What was recent when the connection was lost, however long ago that is.
-    lost: Mutex<HashSet<Change>>,
     /// How often the connection was made, or the server was another one.
     connects: watch::Sender<u64>,
     clock: Clock,
@@ -54,10 +54,11 @@ impl RedisTransport {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not allowed, or outside a
     /// tokio runtime.
     pub fn open(url: &str) -> Result<Self> {
-        let (client, clock) = (crate::builder::client(url)?, Clock::system());
-        let inner = Arc::new(Inner::new(client.clone(), clock.clone())?);
+        let clock = Clock::system();
+        let server = Server::open(url, clock.clone())?;
+        let inner = Arc::new(Inner::new(server.clone(), clock.clone()));
         tokio::spawn(redrive(inner.connects.subscribe(), Arc::downgrade(&inner)));
-        tokio::spawn(listen::<Inner>(client, STEM.to_owned(), clock, Arc::downgrade(&inner)));
+        tokio::spawn(listen::<Inner>(server, STEM.to_owned(), clock, Arc::downgrade(&inner)));
         Ok(Self { inner })
     }
 }
@@ -69,22 +70,19 @@ impl Transport for RedisTransport {
 }
 
 impl Inner {
-    fn new(client: Client, clock: Clock) -> Result<Self> {
-        Ok(Self {
-            wire: Wire::new(client, LIMIT, clock.clone())?,
+    fn new(server: Server, clock: Clock) -> Self {
+        Self {
+            wire: Wire::new(server, LIMIT, clock.clone()),
             script: WriteScript::new(),
             recent: Recent::default(),
-            lost: Mutex::default(),
             connects: watch::Sender::new(0),
             clock,
-        })
+        }
     }
 
-    /// What the server may not know of.
+    /// What the server may not know of, each change once.
     fn unsure(&self) -> Vec<Change> {
-        let mut unsure =
-            std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner));
-        unsure.extend(self.recent.keys(&self.clock));
+        let unsure: HashSet<Change> = self.recent.take().into_iter().collect();
         unsure.into_iter().collect()
     }
 
@@ -92,9 +90,9 @@ impl Inner {
         let before = *self.connects.borrow();
         let refused = self.send(changes).await?;
         self.recent.note(&self.clock, RECENT, changes);
-        // Whoever looked at the recent ones meanwhile did not see these.
+        // Whoever took the recent ones meanwhile did not see these.
         if *self.connects.borrow() != before {
-            self.connects.send_modify(|connects| *connects += 1);
+            self.connects.send_modify(|_| ());
         }
         Ok(refused)
     }
@@ -103,7 +101,7 @@ impl Inner {
         let token = token();
         let calls = changes.iter().map(|change| {
             let (step, token) = (Step::Committed(change.hold), token.as_str());
-            let (connection, script) = (self.wire.get(), &self.script);
+            let (connection, script) = (&self.wire, &self.script);
             async move { script.call(connection, &change.cache, &change.key, token, &step).await }
         });
         let (mut refused, mut down) = (Vec::new(), None);
@@ -133,10 +131,11 @@ impl Listener for Inner {
     fn hears(self: &Arc<Self>, hears: bool) {
         if hears {
             self.connects.send_modify(|connects| *connects += 1);
-        } else {
-            let recent = self.recent.keys(&self.clock);
-            self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(recent);
         }
+    }
+
+    fn answered(&self, asked: Now) {
+        self.recent.good(asked);
     }
 }
 
@@ -146,7 +145,7 @@ async fn redrive(mut connects: watch::Receiver<u64>, inner: Weak<Inner>) {
         let Some(inner) = inner.upgrade() else { return };
         let mut pause = PAUSES.0;
         for page in inner.unsure().chunks(PAGE) {
-            while let Err(error) = inner.send(page).await {
+            while let Err(error) = inner.deliver(page).await {
                 tracing::debug!(%error, "what was delivered a while ago is not delivered again yet");
                 inner.clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
@@ -173,28 +172,5 @@ fn is_about_the_key(error: &RedisError) -> bool {
 impl fmt::Debug for RedisTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RedisTransport")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use leasehold_core::clock::ManualClock;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn what_was_recent_when_the_connection_was_lost_is_told_however_late_it_is_there_again() {
-        let clock = ManualClock::new();
-        let client = Client::open("redis://127.0.0.1:1").unwrap();
-        let inner = Arc::new(Inner::new(client, clock.clock()).unwrap());
-        let change = |key: &str| Change { cache: "a:b".into(), key: key.into(), hold: LIMIT };
-        inner.recent.note(&clock.clock(), RECENT, &[change("old")]);
-        clock.advance(RECENT);
-        inner.recent.note(&clock.clock(), RECENT, &[change("new")]);
-        inner.hears(false);
-        clock.advance(RECENT * 2);
-        inner.hears(true);
-        assert_eq!(inner.unsure(), [change("new")]);
-        assert_eq!(inner.unsure(), [], "once");
     }
 }

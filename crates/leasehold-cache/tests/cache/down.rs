@@ -2,15 +2,18 @@
 
 use leasehold_cache::ErrorKind;
 use leasehold_conformance as conformance;
+use leasehold_conformance::kit::{Proxy, Value};
 
-use super::{Database, Test, ms, quiet, secs, server, test, until};
+use super::{Database, Test, ms, open, quiet, secs, server, test, until};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(values_are_loaded_while_redis_is_down),
     test!(a_process_does_not_serve_what_it_could_not_hear_of),
     test!(a_write_says_when_redis_is_down),
     test!(a_stale_value_stands_in_for_a_failed_load),
+    test!(a_stale_value_that_is_invalidated_while_a_load_is_waited_for_is_no_error),
     test!(redis_may_come_later),
+    test!(an_invalidation_is_made_again_however_long_no_server_was_there),
 ];
 
 const K: &str = "k";
@@ -93,6 +96,28 @@ async fn a_stale_value_stands_in_for_a_failed_load() {
     assert!(cache.stats().stale > 0);
 }
 
+async fn a_stale_value_that_is_invalidated_while_a_load_is_waited_for_is_no_error() {
+    let (server, database) = (server(), Database::default());
+    let (writer, soft) = (open(&server), ms(500));
+    let reader = quiet().local_size(100).ttl(ms(300)).stale_for(secs(60)).soft_limit(soft);
+    let reader = reader.open(&server.url()).unwrap();
+    database.commit(K, 1);
+    conformance::until("kept in the process", async || {
+        assert_eq!(database.get(&reader, K).await, Some(1));
+        reader.stats().local_hits > 0
+    })
+    .await
+    .unwrap();
+    // It has ended, and Redis has evicted it: what the process has stands in for so long.
+    tokio::time::sleep(ms(300)).await;
+    server.admin(&["DEL", "{leasehold-cache:test:k}"]).unwrap();
+    let (go, task) = database.slow(&reader, K).await;
+    writer.invalidate(&[K]).await.unwrap();
+    tokio::time::sleep(soft + ms(100)).await;
+    go.send(()).unwrap();
+    assert_eq!(task.await.unwrap(), Some(1));
+}
+
 async fn redis_may_come_later() {
     let (mut server, database) = (server(), Database::default());
     server.kill();
@@ -103,6 +128,37 @@ async fn redis_may_come_later() {
     conformance::until("Redis is used", async || {
         database.get(&cache, K).await;
         cache.stats().remote_hits > 0
+    })
+    .await
+    .unwrap();
+}
+
+/// What counts is how long before the connection was lost it was, not how long ago it is.
+async fn an_invalidation_is_made_again_however_long_no_server_was_there() {
+    let (old, new, database) = (server(), server(), Database::default());
+    let proxy = Proxy::start(old.address()).unwrap();
+    let hold = secs(4);
+    let writer = quiet().write_hold(hold).redis_limit(ms(300)).open(&proxy.url()).unwrap();
+    // The replica has the value, and not its invalidation, which the master has acknowledged.
+    database.commit(K, 1);
+    let reader = open(&new);
+    assert_eq!(database.get(&reader, K).await, Some(1));
+    conformance::until("the writer listens", async || {
+        let count = ["PUBSUB", "NUMSUB", "leasehold-cache:test:changes"];
+        old.admin(&count).unwrap().items().get(1) == Some(&Value::Integer(1))
+    })
+    .await
+    .unwrap();
+    database.commit(K, 2);
+    writer.invalidate(&[K]).await.unwrap();
+    proxy.refuse_connections(true).unwrap();
+    proxy.kill_connections();
+    tokio::time::sleep(hold + secs(1)).await;
+    assert_eq!(database.get(&reader, K).await, Some(1));
+    proxy.point_to(new.address());
+    proxy.refuse_connections(false).unwrap();
+    conformance::until("the new server is told", async || {
+        database.get(&reader, K).await == Some(2)
     })
     .await
     .unwrap();

@@ -12,6 +12,7 @@ mod many;
 mod once;
 mod races;
 mod recipes;
+mod sentinel;
 mod stress;
 
 use std::collections::HashMap;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ("once", once::TESTS),
         ("races", races::TESTS),
         ("recipes", recipes::TESTS),
+        ("sentinel", sentinel::TESTS),
         ("stress", stress::TESTS),
     ];
     runner::run(Needs::Redis, LIMIT, &groups)

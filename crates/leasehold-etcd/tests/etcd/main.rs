@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
 use leasehold_conformance::runner::{self, Test};
-use leasehold_conformance::{holder, test, until};
-use leasehold_core::backend::{Ask, Mode, Origin};
-use leasehold_core::{AttemptId, Client, ClientBuilder, ClientId, Error, Name, StoreUrl};
+use leasehold_conformance::{Raw, holder, test, until};
+use leasehold_core::backend::Ask;
+use leasehold_core::{Client, ClientBuilder, Error, Name, StoreUrl};
 
 /// No test takes longer; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -63,18 +63,15 @@ async fn operator(server: &EtcdServer) -> etcd_client::Client {
     etcd_client::Client::connect([server.plain_url()], None).await.unwrap()
 }
 
-/// An ask of a new attempt that waits, for a backend without the client before it.
-fn ask(name: &str, client: u64, sequence: u32, ttl: Duration) -> Ask {
-    Ask {
-        name: Name::new(name).unwrap(),
-        attempt: AttemptId::new(ClientId::from_bits(client), sequence, 0),
-        mode: Mode::Exclusive,
-        ttl,
-        wait: true,
-        fair: true,
-        tokens: 1,
-        origin: Arc::new(Origin::new("host", 1, None)),
-    }
+/// A backend without the client before it.
+async fn raw(server: &EtcdServer, client: u64) -> Raw {
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    Raw::attach(Arc::new(leasehold_etcd::connect(url).await.unwrap()), client)
+}
+
+/// An ask of a new attempt that waits for lock `a`.
+fn waits(raw: &mut Raw, ttl: Duration) -> Ask {
+    Ask { wait: true, ..raw.ask(&Name::new("a").unwrap(), ttl) }
 }
 
 /// Waits until so many keys are watched at a server.

@@ -160,7 +160,8 @@ async fn a_minority_decides_nothing() {
 async fn a_full_server_takes_no_locks_but_gives_them_back() {
     let server = EtcdServer::start(EtcdSettings::new().quota(256 * 1024)).unwrap();
     let client = connect(&server.url()).await;
-    let (kept, given) = (client.lock("kept").ttl(secs(3)), client.lock("given"));
+    let kept = client.lock("kept").ttl(secs(60)).renew_after(secs(1));
+    let given = client.lock("given");
     let (kept, given) = (kept.acquire().await.unwrap(), given.acquire().await.unwrap());
     let mut operator = operator(&server).await;
     while operator.put("junk", vec![0; 64 * 1024], None).await.is_ok() {}

@@ -40,7 +40,7 @@ async fn waits(client: &Client, name: &str) {
 async fn a_cut_stream_of_keep_alives_is_opened_again() {
     let server = server();
     let (proxy, client) = through(&server).await;
-    let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(60)).renew_after(secs(1)).acquire().await.unwrap();
     let first = guard.deadline();
     until("it is renewed", || async { guard.deadline() != first }).await.unwrap();
     for _ in 0..2 {
@@ -262,9 +262,9 @@ async fn what_is_given_up_while_the_server_is_silent_leaves_nothing() {
 async fn a_restarted_server_has_kept_the_locks() {
     let mut server = server();
     let client = connect(&server.url()).await;
-    let guard = client.lock("a").ttl(secs(20)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(secs(60)).renew_after(secs(1)).acquire().await.unwrap();
     let token = guard.token();
-    let lock = client.lock("a").ttl(secs(20));
+    let lock = client.lock("a").ttl(secs(60));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
     waits(&client, "a").await;
     server.kill();

@@ -45,6 +45,11 @@ pub(crate) struct Store {
     pub(crate) place: String,
 }
 
+/// The sentinels of a URL without options for locks.
+pub(crate) fn sentinels(url: StoreUrl) -> Result<Sentinels> {
+    sentinel::parse(url, &[]).map(|watched| watched.sentinels)
+}
+
 /// One server at a time, or the nodes of a cluster.
 #[derive(Debug)]
 pub(crate) enum What {

@@ -1,6 +1,6 @@
 //! Where a server is, and as whom to go there, as a URL says it.
 
-use leasehold_core::{Error, Result, StoreUrl};
+use leasehold_core::{Error, Result, StoreUrl, TlsFiles};
 
 use super::invalid;
 
@@ -40,16 +40,12 @@ impl Server {
             return Err(invalid(format!("no database; write {example}")));
         }
         let password = StoreUrl::password(url.take("password-file").as_deref(), password)?;
-        let identity = match (url.take("tls-cert"), url.take("tls-key")) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => {
-                readable(&cert, "tls-cert")?;
-                readable(&key, "tls-key")?;
-                Some((cert, key))
-            }
-            _ => return Err(invalid("tls-cert and tls-key go together; one is missing".into())),
-        };
-        let authority = url.take("tls-ca").or_else(|| url.take("sslrootcert"));
+        let TlsFiles { authority, client: identity } = url.take_tls()?;
+        if let Some((cert, key)) = &identity {
+            readable(cert, "tls-cert")?;
+            readable(key, "tls-key")?;
+        }
+        let authority = authority.or_else(|| url.take("sslrootcert"));
         if let Some(authority) = &authority {
             readable(authority, "tls-ca")?;
         }

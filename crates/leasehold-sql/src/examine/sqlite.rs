@@ -106,7 +106,7 @@ async fn look_at_journal(patient: &mut Patient) {
             "journal",
             format!("the journal mode is {mode}"),
             "a process that is killed while it writes damages the file, and all locks with it",
-            "PRAGMA journal_mode = WAL",
+            "PRAGMA journal_mode = DELETE, or WAL",
         ),
         _ => {}
     }

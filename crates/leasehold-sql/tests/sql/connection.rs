@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_request_that_arrives_late_on_mysql_does_nothing, MySql),
     test!(a_backend_that_is_terminated_costs_no_lock, Postgres),
     test!(a_connection_that_falls_silent_ends_in_time_and_is_made_anew, Postgres),
+    test!(a_client_that_is_dropped_leaves_no_connection, Postgres),
     test!(a_release_dropped_anywhere_leaves_no_transaction_on_postgres, Postgres),
     test!(a_release_dropped_anywhere_leaves_no_transaction_on_mysql, MySql),
     test!(postgres_is_used_over_tls, PostgresTls),
@@ -212,7 +213,7 @@ async fn a_backend_that_is_terminated_costs_no_lock() {
     let other = connect(&server.url()).await;
     let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE application_name = 'leasehold'";
-    let held = client.lock("held").ttl(secs(3)).acquire().await.unwrap();
+    let held = client.lock("held").ttl(secs(60)).renew_after(secs(1)).acquire().await.unwrap();
     let lock = other.lock("held");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("it waits", || async {
@@ -250,7 +251,8 @@ async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
     let proxy = Proxy::opaque(server.address()).unwrap();
     let (client, other) =
         (connect(&through(&server.url(), &proxy)).await, connect(&server.url()).await);
-    let guard = client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    // Told a tenth of the ttl before the deadline.
+    let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
     proxy.cut_all();
     let lock = other.lock("a");
     let next = tokio::spawn(async move { lock.acquire().await });
@@ -266,6 +268,25 @@ async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
     assert!(guard.release().await.is_err());
     assert!(next.is_valid());
     next.release().await.unwrap();
+}
+
+async fn a_client_that_is_dropped_leaves_no_connection() {
+    let server = Postgres::start(&[]).unwrap();
+    let connections = |what: &str| {
+        let all = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+        server.sql(&format!("{all} AND query LIKE '{what}'")).unwrap()
+    };
+    // At once, while it begins to listen, and when it does.
+    for round in 0..6 {
+        let client = connect(&server.url()).await;
+        client.lock("a").acquire().await.unwrap().release().await.unwrap();
+        match round {
+            0..3 => tokio::time::sleep(ms(5 * round)).await,
+            _ => until("it listens", || async { connections("LISTEN%") == "1" }).await.unwrap(),
+        }
+        drop(client);
+        until("all connections have ended", || async { connections("%") == "0" }).await.unwrap();
+    }
 }
 
 async fn a_release_dropped_anywhere_leaves_no_transaction_on_postgres() {

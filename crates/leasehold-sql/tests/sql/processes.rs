@@ -5,12 +5,14 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use leasehold_conformance::kit::{MariaDb, Postgres};
 
+use crate::refused::sqlite;
 use crate::{Test, connect, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(eight_processes_count_exactly_on_postgres, Postgres),
     test!(eight_processes_count_exactly_on_mysql, MySql),
     test!(eight_processes_count_exactly_on_sqlite, Nothing),
+    test!(eight_processes_count_exactly_on_sqlite_with_a_log, Nothing),
 ];
 
 const ROLE: &str = "LEASEHOLD_SQL_COUNTER";
@@ -89,4 +91,12 @@ async fn eight_processes_count_exactly_on_mysql() {
 async fn eight_processes_count_exactly_on_sqlite() {
     let place = tempfile::tempdir().unwrap();
     count(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
+}
+
+async fn eight_processes_count_exactly_on_sqlite_with_a_log() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("locks.db");
+    sqlite(&path, "PRAGMA journal_mode = WAL");
+    count(&format!("sqlite:{}", path.display())).await;
+    assert!(place.path().join("locks.db-wal").exists(), "the mode of the file was changed");
 }

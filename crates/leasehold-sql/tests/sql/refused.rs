@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_write_that_fails_leaves_nothing_and_names_its_cause, Nothing),
     test!(a_file_that_somebody_keeps_locked_is_waited_for_within_the_limit, Nothing),
     test!(a_file_that_was_replaced_is_opened_again, Nothing),
+    test!(a_file_with_a_log_that_was_replaced_is_opened_again, Nothing),
     test!(tables_of_a_newer_version_are_left_alone, Nothing),
     test!(tables_of_somebody_else_are_left_alone, Nothing),
 ];
@@ -142,9 +143,10 @@ async fn what_is_wrong_with_a_file_is_said() {
     }
 }
 
-fn sqlite(path: &std::path::Path, statements: &'static str) {
+/// Carries out statements as somebody else does.
+pub(crate) fn sqlite(path: &std::path::Path, statements: &'static str) {
     use sqlx::{ConnectOptions, Executor};
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let running = async {
         let mut connection = options.connect().await.unwrap();
         connection.execute(sqlx::raw_sql(statements)).await.unwrap();
@@ -186,12 +188,31 @@ async fn a_file_that_somebody_keeps_locked_is_waited_for_within_the_limit() {
 }
 
 async fn a_file_that_was_replaced_is_opened_again() {
+    replaced("DELETE").await;
+}
+
+/// There SQLite goes on writing to the old one without a word.
+async fn a_file_with_a_log_that_was_replaced_is_opened_again() {
+    replaced("WAL").await;
+}
+
+async fn replaced(mode: &str) {
     let place = tempfile::tempdir().unwrap();
     let (path, copy) = (place.path().join("locks.db"), place.path().join("copy.db"));
     let url = format!("sqlite:{}", path.display());
+    let log = mode == "WAL";
+    sqlite(&path, if log { "PRAGMA journal_mode = WAL" } else { "PRAGMA journal_mode = DELETE" });
     let client = connect(&url).await;
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    if log {
+        sqlite(&path, "PRAGMA wal_checkpoint(TRUNCATE)");
+    }
     std::fs::copy(&path, &copy).unwrap();
+    if log {
+        for part in ["locks.db-wal", "locks.db-shm"] {
+            std::fs::remove_file(place.path().join(part)).unwrap();
+        }
+    }
     std::fs::rename(&copy, &path).unwrap();
     let guard = client.lock("a").acquire().await.unwrap();
     let status = connect(&url).await.lock("a").status().await.unwrap();

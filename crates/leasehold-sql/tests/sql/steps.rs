@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
 const CLIENTS: u64 = 3;
 const STEPS: usize = 30;
 const SEEDS: u64 = 60;
-/// An offer that nobody confirms ends after two seconds, and by then both must have said all.
+/// An offer that nobody confirms ends after two seconds: what comes later may differ.
 const LONGEST: Duration = Duration::from_millis(1500);
 
 async fn postgres_and_the_record_say_the_same() {
@@ -93,22 +93,19 @@ async fn compare(url: &str) {
         let name = Name::new(format!("seed {seed}")).unwrap();
         let start = Clock::system().now();
         let mut said = Vec::new();
-        let mut difference = None;
         for step in steps(seed, &name) {
             let (wanted, found) = (record.take(&step).await, tables.take(&step).await);
-            said.push(format!("{step:?}\n  record: {wanted}\n  tables: {found}"));
-            if wanted != found {
-                difference = Some(said.join("\n"));
+            let took = Clock::system().now().steady_ns - start.steady_ns;
+            if u128::from(took) > LONGEST.as_nanos() {
                 break;
             }
-        }
-        let took = Clock::system().now().steady_ns - start.steady_ns;
-        if u128::from(took) < LONGEST.as_nanos() {
+            said.push(format!("{step:?}\n  record: {wanted}\n  tables: {found}"));
+            assert_eq!(wanted, found, "seed {seed}:\n{}", said.join("\n"));
             compared += 1;
-            assert!(difference.is_none(), "seed {seed}:\n{}", difference.unwrap_or_default());
         }
     }
-    assert!(compared > SEEDS / 4, "the machine is too slow: {compared} of {SEEDS} compared");
+    let all = SEEDS as usize * STEPS;
+    assert!(compared > all / 4, "the machine is too slow: {compared} of {all} steps compared");
 }
 
 fn steps(seed: u64, name: &Name) -> Vec<Step> {

@@ -24,9 +24,10 @@ pub(crate) async fn postgres_is_used_over_tls() {
             ))
             .unwrap()
     };
-    // A client of before may listen for a little longer.
-    leasehold_conformance::until("it listens", || async {
-        theirs("query LIKE 'LISTEN%' AND client_dn IS NOT NULL") != "0"
+    // Those of before have gone, and the holder listens too: whether somebody waits for it.
+    leasehold_conformance::until("both listen", || async {
+        theirs("query LIKE 'LISTEN%'") == "2"
+            && theirs("query LIKE 'LISTEN%' AND client_dn IS NOT NULL") == "2"
     })
     .await
     .unwrap();

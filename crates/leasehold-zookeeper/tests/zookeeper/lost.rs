@@ -3,11 +3,11 @@
 use leasehold_conformance::kit::{Direction, Proxy, ZooKeeperServer};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Answer, Ask, End, Event, State};
-use leasehold_core::{Client, ErrorKind};
+use leasehold_core::{Client, ErrorKind, Name};
 
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode};
 
-use crate::{Raw, Test, connect, free, ms, plain, secs, test, waiting};
+use crate::{Test, connect, free, ms, plain, secs, test, waiting, waits};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_seat_whose_creation_was_not_answered_is_found_again),
@@ -74,8 +74,8 @@ async fn a_creation_that_never_arrived_is_sent_again() {
 
 async fn a_node_of_another_session_is_removed_and_never_claimed() {
     let (server, proxy, _, direct) = set_up().await;
-    let mut raw = Raw::connect(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
-    let ask = raw.ask("a");
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
+    let ask = waits(&mut raw);
     proxy.cut(Direction::ClientToServer);
     let (backend, again) = (raw.backend.clone(), ask.clone());
     let asking = tokio::spawn(async move { backend.acquire(again).await });
@@ -177,16 +177,14 @@ async fn a_session_that_has_moved_leaves_no_node_behind() {
 
 async fn a_release_that_was_dropped_half_way_is_finished() {
     let (_server, proxy, _, direct) = set_up().await;
-    let mut raw = Raw::connect(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
-    let ask = raw.ask("a");
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
+    let ask = waits(&mut raw);
     proxy.cut(Direction::ServerToClient);
     let (backend, asked) = (raw.backend.clone(), ask.clone());
     let asking = tokio::spawn(async move { backend.acquire(asked).await });
     held(&direct).await;
     asking.abort();
-    let (base, last, keep, then) = (None, None, None, None);
-    let (name, attempt) = (ask.name.clone(), ask.attempt);
-    let end = End { name, attempt, base, last, suspect: true, keep, then };
+    let end = End { suspect: true, ..raw.end(&ask) };
     // It looks for the node, and is not told what there is.
     let half = tokio::time::timeout(ms(50), raw.backend.release(end)).await;
     assert!(half.is_err(), "{half:?}");
@@ -196,10 +194,10 @@ async fn a_release_that_was_dropped_half_way_is_finished() {
 
 async fn a_lease_that_nobody_renews_ends_in_its_own_time() {
     let (server, _proxy, _, direct) = set_up().await;
-    let mut raw = Raw::connect(&(server.url() + "?session=60s"), 7).await;
+    let mut raw = crate::raw(&(server.url() + "?session=60s"), 7).await;
     // The second ends first.
     for (name, ttl) in [("long", secs(30)), ("a", ms(500))] {
-        let ask = Ask { ttl, ..raw.ask(name) };
+        let ask = Ask { ttl, name: Name::new(name).unwrap(), ..waits(&mut raw) };
         let answer = raw.backend.acquire(ask.clone()).await.unwrap();
         assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
         if name == "a" {

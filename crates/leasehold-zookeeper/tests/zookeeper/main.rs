@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use leasehold_conformance::kit::{Needs, ZooKeeperServer, ZooKeeperSettings};
 use leasehold_conformance::runner::{self, Test};
-use leasehold_conformance::{holder, test, until};
-use leasehold_core::backend::{Ask, Backend, Event, EventSink, Mode, Origin, State};
-use leasehold_core::{AttemptId, Client, ClientId, Error, Name, StoreUrl};
-use tokio::sync::mpsc::UnboundedReceiver;
+use leasehold_conformance::{Raw, holder, test, until};
+use leasehold_core::backend::{Ask, State};
+use leasehold_core::{Client, Error, ErrorKind, Name, StoreUrl};
 
 /// No test takes longer than this; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -44,8 +43,14 @@ async fn try_connect(url: &str) -> Result<Client, Error> {
     Client::new(Arc::new(backend))
 }
 
+/// A machine with much to do may not answer in the time that short sessions leave.
 async fn connect(url: &str) -> Client {
-    try_connect(url).await.unwrap()
+    loop {
+        match try_connect(url).await {
+            Ok(client) => return client,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        }
+    }
 }
 
 fn plain() -> ZooKeeperServer {
@@ -53,37 +58,14 @@ fn plain() -> ZooKeeperServer {
 }
 
 /// A backend without the client before it.
-struct Raw {
-    backend: Arc<dyn Backend>,
-    events: UnboundedReceiver<Event>,
-    client: ClientId,
-    sequence: u32,
+async fn raw(url: &str, client: u64) -> Raw {
+    let backend = leasehold_zookeeper::connect(StoreUrl::parse(url).unwrap()).await.unwrap();
+    Raw::attach(Arc::new(backend), client)
 }
 
-impl Raw {
-    async fn connect(url: &str, client: u64) -> Self {
-        let url = StoreUrl::parse(url).unwrap();
-        let backend: Arc<dyn Backend> = Arc::new(leasehold_zookeeper::connect(url).await.unwrap());
-        let client = ClientId::from_bits(client);
-        let (sink, events) = EventSink::channel();
-        backend.attach(client, sink);
-        Self { backend, events, client, sequence: 0 }
-    }
-
-    /// An ask of a new attempt that waits.
-    fn ask(&mut self, name: &str) -> Ask {
-        self.sequence += 1;
-        Ask {
-            name: Name::new(name).unwrap(),
-            attempt: AttemptId::new(self.client, self.sequence, 0),
-            mode: Mode::Exclusive,
-            ttl: secs(30),
-            wait: true,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(Origin::new("host", 1, None)),
-        }
-    }
+/// An ask of a new attempt that waits for lock `a`.
+fn waits(raw: &mut Raw) -> Ask {
+    Ask { wait: true, ..raw.ask(&Name::new("a").unwrap(), secs(30)) }
 }
 
 /// Waits until nobody holds a lock or waits for it.

@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
 async fn the_loss_is_told_while_the_session_still_keeps_the_node() {
     let server = plain();
     let proxy = Proxy::opaque(server.address()).unwrap();
-    let client = connect(&format!("zookeeper://{}?session=12s", proxy.address())).await;
+    let client = connect(&format!("zookeeper://{}?session=20s", proxy.address())).await;
     let direct = connect(&server.url()).await;
     let guard = client.lock("a").acquire().await.unwrap();
     let lock = direct.lock("a");
@@ -44,7 +44,7 @@ async fn the_loss_is_told_while_the_session_still_keeps_the_node() {
 
 async fn a_process_that_was_stopped_for_longer_than_its_session_has_lost() {
     let server = plain();
-    let mut holder = Process::start(&(server.url() + "?session=3s"), "a").unwrap();
+    let mut holder = Process::start(&(server.url() + "?session=6s"), "a").unwrap();
     let client = connect(&server.url()).await;
     let lock = client.lock("a");
     let next = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
@@ -61,7 +61,7 @@ async fn a_process_that_was_stopped_for_longer_than_its_session_has_lost() {
 async fn a_client_whose_session_has_ended_goes_on_in_another() {
     let server = plain();
     let proxy = Proxy::opaque(server.address()).unwrap();
-    let client = connect(&format!("zookeeper://{}?session=2s", proxy.address())).await;
+    let client = connect(&format!("zookeeper://{}?session=6s", proxy.address())).await;
     let direct = connect(&server.url()).await;
     let guard = client.lock("a").acquire().await.unwrap();
     proxy.refuse_connections(true).unwrap();
@@ -80,7 +80,7 @@ async fn a_client_whose_session_has_ended_goes_on_in_another() {
 async fn a_waiter_keeps_its_wait_over_the_end_of_its_session() {
     let server = plain();
     let proxy = Proxy::opaque(server.address()).unwrap();
-    let client = connect(&format!("zookeeper://{}?session=2s", proxy.address())).await;
+    let client = connect(&format!("zookeeper://{}?session=6s", proxy.address())).await;
     let direct = connect(&server.url()).await;
     let guard = direct.lock("a").acquire().await.unwrap();
     let lock = client.lock("a");
