@@ -14,16 +14,6 @@ use crate::{Error, Result};
 /// Pauses before sentinels that name no master are asked again: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Sees to it that connections can be made from here.
-pub(crate) fn ready() -> Result<()> {
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::invalid("no tokio runtime here: open it inside one"));
-    }
-    // With two providers in a build, as the engines of locks bring them, none is the default.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    Ok(())
-}
-
 /// Clones speak of the same server.
 #[derive(Clone)]
 pub(crate) struct Server {
