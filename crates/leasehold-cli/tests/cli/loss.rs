@@ -87,7 +87,7 @@ fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
 #[test]
 fn a_lease_that_ends_by_time_is_renewed_while_the_command_runs() {
     let place = Place::new();
-    let script = "echo $LEASEHOLD_DEADLINE_UNIX_MS; sleep 1; exit 4";
+    let script = "echo $LEASEHOLD_DEADLINE_UNIX_MS; sleep 4; exit 4";
     let done = on_ttl_store(&place, &[], script).end();
     assert_eq!((done.code, done.err.as_str()), (4, ""));
     assert!(done.out.trim().parse::<u64>().unwrap() > 1_700_000_000_000);
@@ -97,7 +97,7 @@ fn a_lease_that_ends_by_time_is_renewed_while_the_command_runs() {
 fn stand_still(running: &Running) {
     running.send(Signal::SIGSTOP);
     until("it has stopped", || stat(running.pid()).unwrap().0 == 'T');
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(TTL + Duration::from_millis(100));
     running.send(Signal::SIGCONT);
 }
 

@@ -49,7 +49,8 @@ fn a_restart_with_its_data_is_not_noticed() {
     let Some(mut server) = server(settings) else { return };
     let place = Place::new();
     let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
-    let arguments = ["run", "--store", &server.url(), "--ttl", "6s", "a", "--", "sh", "-c", script];
+    let arguments =
+        ["run", "--store", &server.url(), "--ttl", "30s", "a", "--", "sh", "-c", script];
     let running = place.start(&arguments);
     place.until_exists("ready");
     server.kill();
@@ -78,7 +79,7 @@ fn an_operator_ends_a_lease_by_its_token() {
     let place = Place::new();
     let url = server.url();
     let arguments =
-        ["run", "--store", &url, "--ttl", "1s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
+        ["run", "--store", &url, "--ttl", "9s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
     let running = place.start(&arguments);
     place.until_exists("ready");
     let json = place.run(&["status", "--store", &url, "--json", "a"]).out;
@@ -140,7 +141,7 @@ fn every_command(url: &str) {
     }
     let script = "touch ready; sleep 60";
     let running =
-        place.start(&["run", "--store", url, "--ttl", "1s", "one", "--", "sh", "-c", script]);
+        place.start(&["run", "--store", url, "--ttl", "9s", "one", "--", "sh", "-c", script]);
     place.until_exists("ready");
     let listed = at(&["list", "--json"]);
     assert_eq!(listed.code, 0, "{listed:?}");
