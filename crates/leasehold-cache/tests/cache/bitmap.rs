@@ -169,7 +169,7 @@ async fn keys_that_cannot_exist_cost_nothing() {
         let commands = || {
             let figure = server.info("cmdstat_get").unwrap_or_default();
             let script = server.info("cmdstat_evalsha").unwrap_or_default();
-            let fields = server.info("cmdstat_bitfield").unwrap_or_default();
+            let fields = server.info("cmdstat_bitfield_ro").unwrap_or_default();
             let calls = |stats: String| {
                 stats.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<u64>().ok())
             };
