@@ -90,8 +90,9 @@ fn the_document_names_the_tests_that_there_are() {
     let document = fs::read_to_string(root.join("../../docs/command.md")).unwrap();
     let mut named = 0;
     for reference in document.split('`').filter(|word| word.contains("::")) {
-        let (module, test) = reference.split_once("::").unwrap();
-        let Ok(source) = fs::read_to_string(root.join(format!("tests/cli/{module}.rs"))) else {
+        let (module, test) = reference.rsplit_once("::").unwrap();
+        let file = format!("tests/cli/{}.rs", module.replace("::", "/"));
+        let Ok(source) = fs::read_to_string(root.join(file)) else {
             assert!(module.trim().is_empty(), "no module {module}"); // How a test is named.
             continue;
         };

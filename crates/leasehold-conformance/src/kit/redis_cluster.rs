@@ -15,6 +15,7 @@ pub struct RedisCluster {
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16384;
+
 /// As a node of a cluster is to be.
 fn node(settings: Settings) -> Settings {
     let timeout_ms = if settings.patient { 15_000 } else { 2_000 };
@@ -72,8 +73,8 @@ impl RedisCluster {
         format!("redis+cluster://{}", self.place())
     }
 
-    /// Waits until every node that is alive says that all slots are served, and every replica
-    /// follows.
+    /// Waits until every node that is alive says that all slots are served, every replica follows,
+    /// and all of them take each other for what they are.
     ///
     /// # Errors
     /// `TimedOut` when that does not happen.
@@ -89,8 +90,33 @@ impl RedisCluster {
                     && says(&format!("cluster_slots_ok:{SLOTS}"))
                     && says(&format!("cluster_known_nodes:{}", self.nodes.len()))
                     && follows
-            })
+            }) && self.agree()
         })
+    }
+
+    /// Whether every node that is alive knows of each of the others whether it is a replica: news of that
+    /// goes round slowly where nodes are patient.
+    fn agree(&self) -> bool {
+        let alive = self.nodes.iter().filter(|node| node.pid() != 0);
+        let views: io::Result<Vec<String>> =
+            alive.map(|node| Ok(node.admin(&["CLUSTER", "NODES"])?.text())).collect();
+        let Ok(views) = views else { return false };
+        let seen = |view: &str| -> Vec<(String, bool, bool)> {
+            let fields = view.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let known = fields.filter_map(|fields| {
+                let (id, flags) = (fields.first()?, fields.get(2)?);
+                Some(((*id).to_owned(), flags.contains("slave"), flags.contains("myself")))
+            });
+            known.collect()
+        };
+        let all: Vec<_> = views.iter().map(|view| seen(view)).collect();
+        let own = all.iter().flatten().filter(|(.., is_own)| *is_own);
+        own.clone().count() == views.len()
+            && own.into_iter().all(|(id, is_replica, _)| {
+                let said = all.iter().flatten().filter(|(of, ..)| of == id);
+                said.clone().count() == views.len()
+                    && said.into_iter().all(|one| one.1 == *is_replica)
+            })
     }
 
     /// Adds a master without slots, the last of the nodes.
