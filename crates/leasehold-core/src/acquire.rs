@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now, TokenBlock, TooLate};
 
-use crate::backend::{Answer, Ask, Grant, Mode, Term};
+use crate::ask::pursuit;
+use crate::backend::{Answer, Grant, Term};
 use crate::client::Client;
 use crate::hold::Hold;
 use crate::line::{Inbox, Pursuit, Silence, Slot, Told, Turn, Wish};
@@ -554,32 +555,6 @@ impl Drop for Acquire<'_> {
             }
             _ => self.forget_pursuit(),
         }
-    }
-}
-
-/// An attempt that nobody knows of yet.
-fn pursuit(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool) -> Pursuit {
-    Pursuit {
-        ask: ask(name, wish, attempt, wait, many),
-        unanswered: false,
-        in_exchange: false,
-        known: false,
-        ask_at: None,
-        silence: None,
-    }
-}
-
-/// What is asked of the engine; `many` tokens where the lease may be passed on in this process.
-pub(crate) fn ask(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool) -> Ask {
-    Ask {
-        name: name.clone(),
-        attempt,
-        mode: Mode::Exclusive,
-        ttl: wish.terms.ttl,
-        wait,
-        fair: wish.fair,
-        tokens: if many { pass::BLOCK } else { 1 },
-        origin: wish.origin.clone(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Programs use the facade crate `leasehold`; engines implement [`backend::Backend`].
 
 mod acquire;
+mod ask;
 pub mod backend;
 mod buckets;
 mod certificate;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_proto::{Deadline, Now};
 
 use crate::Name;
-use crate::acquire::ask;
+use crate::ask::ask;
 use crate::backend::{Ask, End};
 use crate::client::Client;
 use crate::ending::hand_over;

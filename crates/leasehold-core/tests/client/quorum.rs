@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod nodes;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,88 +11,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::backend::{Backend, Renewal, Renewed, State};
-use leasehold_core::clock::ManualClock;
 use leasehold_core::quorum::{
-    Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, QuorumNode, found,
-    members,
+    Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, found, members,
 };
-use leasehold_core::{Client, Error, ErrorKind, Lock, LossReason, Usage};
+use leasehold_core::{Error, ErrorKind, Lock, LossReason, Usage};
 
-use super::bench::{connect, ms, others_run, pass_by, secs, stands_in_line};
-
-/// Nodes, and the clock of all.
-struct Quorum {
-    hand: ManualClock,
-    nodes: Vec<MemoryNode>,
-}
-
-impl Quorum {
-    fn empty(size: usize) -> Self {
-        let hand = ManualClock::new();
-        let node = |number| MemoryNode::with_clock(format!("n{number}"), hand.clock());
-        Self { nodes: (0..size).map(node).collect(), hand }
-    }
-
-    async fn founded(size: usize) -> Self {
-        let quorum = Self::empty(size);
-        quorum.found(Founding::Vouched).await.expect("all nodes answer");
-        quorum
-    }
-
-    async fn found(&self, founding: Founding) -> Result<Outlook, Error> {
-        let clock = self.hand.clock();
-        let founding = found(self.connected(), MAX_TTL, founding, clock, |_| {});
-        self.until(ms(200), founding).await.map(|members| members.outlook)
-    }
-
-    fn connected(&self) -> Vec<Arc<dyn QuorumNode>> {
-        self.nodes.iter().map(MemoryNode::connect).collect()
-    }
-
-    async fn backend(&self) -> Result<QuorumBackend, Error> {
-        QuorumBackend::builder(self.connected()).clock(self.hand.clock()).connect().await
-    }
-
-    async fn client(&self) -> Client {
-        let backend: Arc<dyn Backend> =
-            Arc::new(self.backend().await.expect("enough nodes answer"));
-        connect(&self.hand, backend)
-    }
-
-    fn fault(&self, nodes: impl IntoIterator<Item = usize>, fault: NodeFault) {
-        nodes.into_iter().for_each(|node| self.nodes[node].set_fault(fault));
-    }
-
-    fn restart_empty(&self, node: usize) {
-        self.nodes[node].forget();
-        self.nodes[node].restart();
-    }
-
-    async fn pass(&self, time: Duration) {
-        self.pass_by(ms(100), time).await;
-    }
-
-    async fn pass_by(&self, step: Duration, time: Duration) {
-        pass_by(&self.hand, step, time).await;
-    }
-
-    /// Until it is done, in steps of this, two minutes at most.
-    async fn until<T>(&self, step: Duration, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
-        for _ in 0..120_000 / step.as_millis() {
-            others_run().await;
-            if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-                return done;
-            }
-            self.hand.advance(step);
-        }
-        panic!("not within two minutes");
-    }
-
-    fn leases(&self) -> usize {
-        self.nodes.iter().map(MemoryNode::leases).sum()
-    }
-}
+use self::nodes::Quorum;
+use super::bench::{connect, ms, others_run, secs, stands_in_line};
 
 const FAULTS: [NodeFault; 7] = [
     NodeFault::Stopped,
