@@ -133,7 +133,8 @@ impl Line {
             Cause::Node => {
                 self.node.trouble().unwrap_or_else(|| format!("refused: {}", Refusal::Unfit))
             }
-            Cause::Quiet => "does not answer".to_owned(),
+            // One that was heard of last when it fell silent may be known to be gone by now.
+            Cause::Quiet => self.node.trouble().unwrap_or_else(|| "does not answer".to_owned()),
             Cause::Late => "was not asked, being behind with what came before".to_owned(),
         }
     }
