@@ -67,7 +67,7 @@ impl RunOnceBuilder {
     /// Opens it on the Redis server of `url`. Does not connect yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a setting or URL that is not allowed, or outside a tokio runtime.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or outside a tokio runtime.
     pub fn open(self, url: &str) -> Result<RunOnce> {
         word("name", &self.name)?;
         word("prefix", &self.prefix)?;

@@ -85,7 +85,7 @@ impl SaveOnceBuilder {
     /// Opens it on the Redis server of `url`, which need not be up.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a setting or URL that is not allowed, or outside a tokio runtime.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or outside a tokio runtime.
     pub fn open<S: Store>(self, url: &str, store: S) -> Result<SaveOnce<S>> {
         word("name", &self.name)?;
         word("prefix", &self.prefix)?;
