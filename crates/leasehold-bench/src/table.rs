@@ -128,12 +128,15 @@ fn whole(value: usize) -> String {
     separated(&value.to_string())
 }
 
-/// Three digits or more, with separators for thousands.
+/// Three digits or more, with separators for thousands; two of what is smaller than a tenth.
 pub(crate) fn number(value: f64) -> String {
     separated(&match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        size if size >= 0.0995 || size < 0.000_001 => format!("{value:.2}"),
+        size if size >= 0.00995 => format!("{value:.3}"),
+        size if size >= 0.000_995 => format!("{value:.4}"),
+        _ => format!("{value:.5}"),
     })
 }
 
@@ -161,6 +164,10 @@ mod tests {
     fn thousands_are_separated() {
         for (value, text) in [
             (0.0, "0.00"),
+            (0.1, "0.10"),
+            (0.05, "0.050"),
+            (0.001, "0.0010"),
+            (-0.000_1, "-0.00010"),
             (1.234, "1.23"),
             (12.34, "12.3"),
             (123.4, "123"),

@@ -82,7 +82,8 @@ async fn sweep(store: Arc<Store>) {
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that is not understood.
 pub fn statements(url: StoreUrl) -> Result<Vec<String>> {
-    Ok(Address::parse(url)?.tables.create())
+    let tables = Address::parse(url)?.tables;
+    Ok([tables.create(), tables.routines()].concat())
 }
 
 /// Makes the tables that are missing; it may be done again at any time.

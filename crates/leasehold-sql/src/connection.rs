@@ -18,6 +18,8 @@ pub(crate) enum Value {
 pub(crate) struct Reply {
     pub(crate) rows: Vec<Vec<Value>>,
     pub(crate) affected: u64,
+    /// The number that a statement has left to be told, on MySQL.
+    pub(crate) id: u64,
 }
 
 /// A connection of one of the engines.
@@ -33,14 +35,14 @@ pub(crate) enum Connection {
 
 /// Reads the replies of a packet, for any engine.
 macro_rules! replies {
-    ($connection:expr, $packet:expr) => {{
+    ($connection:expr, $packet:expr, $id:expr) => {{
         let mut stream = sqlx::raw_sql($packet).fetch_many(&mut **$connection);
         let (mut replies, mut rows) = (Vec::new(), Vec::new());
         while let Some(next) = stream.next().await {
             match next? {
                 Either::Left(done) => {
                     let rows = std::mem::take(&mut rows);
-                    replies.push(Reply { rows, affected: done.rows_affected() });
+                    replies.push(Reply { rows, affected: done.rows_affected(), id: $id(&done) });
                 }
                 Either::Right(row) => rows.push(values(&row)?),
             }
@@ -74,11 +76,13 @@ impl Connection {
     pub(crate) async fn run(&mut self, packet: &str) -> Result<Vec<Reply>, sqlx::Error> {
         match self {
             #[cfg(feature = "postgres")]
-            Self::Postgres(connection) => replies!(connection, packet),
+            Self::Postgres(connection) => replies!(connection, packet, |_: &_| 0),
             #[cfg(feature = "mysql")]
-            Self::MySql(connection) => replies!(connection, packet),
+            Self::MySql(connection) => {
+                replies!(connection, packet, sqlx::mysql::MySqlQueryResult::last_insert_id)
+            }
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(connection) => replies!(connection, packet),
+            Self::Sqlite(connection) => replies!(connection, packet, |_: &_| 0),
         }
     }
 

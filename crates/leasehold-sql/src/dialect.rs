@@ -79,6 +79,46 @@ impl Dialect {
         }
     }
 
+    /// What the row that is there is called in a statement that makes one if there is none.
+    pub(crate) fn old_row(self, table: &str) -> &str {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => table,
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => "l",
+        }
+    }
+
+    /// Gives a table that name in a statement.
+    pub(crate) fn called(self, name: &str) -> String {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => String::new(),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => format!(" AS {name}"),
+        }
+    }
+
+    /// The value that a column would have in a new row, where there is one already.
+    pub(crate) fn new_value(self, column: &str) -> String {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => format!("VALUES({column})"),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => format!("excluded.{column}"),
+        }
+    }
+
+    /// A number that the reply to the statement is to say, where it cannot be asked to return it.
+    pub(crate) fn told(self, value: &str) -> String {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => format!("LAST_INSERT_ID({value})"),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => value.to_owned(),
+        }
+    }
+
     /// Statements that are done as a whole or not at all. The transaction begins and ends within
     /// the packet: none stays open while nobody hears of us.
     ///
@@ -146,6 +186,12 @@ impl Dialect {
             #[cfg(feature = "sqlite")]
             Self::Sqlite => " WITHOUT ROWID",
         }
+    }
+
+    /// True where a statement that comes as text is planned anew each time, at some cost.
+    pub(crate) fn plans_anew(self) -> bool {
+        // The same engine as the one that tells.
+        self.notifies()
     }
 
     /// True where waiters are told by the server.

@@ -5,9 +5,9 @@ use leasehold_core::proto::handoff;
 use leasehold_core::{Deadline, Error, ErrorKind, Name, Result, Token};
 
 use crate::ask::{answered, question};
-use crate::pool::Lane;
 use crate::record::{Record, Tag};
-use crate::store::{Done, Store, Told};
+use crate::routines::Free;
+use crate::store::{Done, Store, Told, Ways};
 use crate::tables::Tables;
 
 impl Store {
@@ -44,7 +44,7 @@ impl Store {
                 }
             };
         let Done { answer: (verdict, then), record, told } =
-            self.step(&end.name, &attempts, until, None, open, act).await?;
+            self.step(&end.name, &attempts, until, open, act).await?;
         let verdict = match verdict {
             handoff::Verdict::Released => Verdict::Released,
             handoff::Verdict::Lost => Verdict::Lost,
@@ -65,21 +65,31 @@ impl Store {
             return Ok(false);
         };
         let Tables { dialect, locks, .. } = &self.tables;
-        let clock = dialect.now();
-        let name = dialect.bytes(end.name.as_str().as_bytes());
-        let attempt = dialect.bytes(&end.attempt.to_bytes());
-        let top = match end.last {
-            Some(last) => last.get().max(base.get()).to_string(),
-            None => "top".to_owned(),
+        let free = Free {
+            name: &dialect.bytes(end.name.as_str().as_bytes()),
+            stamp: self.stamp(),
+            attempt: &dialect.bytes(&end.attempt.to_bytes()),
+            base: base.get(),
+            last: end.last.map(|last| last.get().max(base.get())),
         };
-        let (stamp, base) = (self.stamp(), base.get());
-        let packet = dialect.plain(&[format!(
-            "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
-             WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
-             AND until_us > {clock} AND line = 0"
-        )]);
-        let replies = self.run_open(Lane::Usual, &packet, until, open).await?;
-        Ok(replies.first().is_some_and(|reply| reply.affected == 1))
+        let Free { name, stamp, attempt, base, last } = free;
+        let top = last.map_or_else(|| "top".to_owned(), |last| last.to_string());
+        let clock = dialect.now();
+        let packet = |statement| dialect.plain(&[statement]);
+        let ways = Ways {
+            routine: self.tables.call_free(&free).map(packet),
+            plain: packet(format!(
+                "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
+                 WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
+                 AND until_us > {clock} AND line = 0"
+            )),
+        };
+        let replies = self.run_either(&ways, until, open).await?;
+        let Some(reply) = replies.first() else { return Ok(false) };
+        match reply.rows.first().and_then(|row| row.first()) {
+            Some(done) => Ok(done.number()? == 1),
+            None => Ok(reply.affected == 1),
+        }
     }
 
     /// Ends the lease that a token belongs to, if it is the current one.
@@ -93,7 +103,7 @@ impl Store {
             |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
                 machine.force_release(before.now, token, reach)
             };
-        let Done { answer, told, .. } = self.step(name, &[], until, None, false, act).await?;
+        let Done { answer, told, .. } = self.step(name, &[], until, false, act).await?;
         let forced = match answer {
             handoff::Forced::Ended => Forced::Ended,
             handoff::Forced::NotHeld => Forced::NotHeld,

@@ -16,10 +16,12 @@ mod listen;
 mod pool;
 mod record;
 mod renew;
+mod routines;
 pub mod rows;
 mod status;
 mod store;
 mod tables;
+mod take;
 mod upkeep;
 mod watch;
 

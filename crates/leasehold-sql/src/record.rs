@@ -77,14 +77,17 @@ pub(crate) fn ask_row(tables: &Tables, name: &Name) -> String {
 
 /// Asks for all that a step of these attempts needs. The row is read first, and its stamp again at
 /// the end: if it is the same, the rest belongs to it.
-pub(crate) fn ask(tables: &Tables, name: &Name, attempts: &[AttemptId]) -> Packet {
+///
+/// `close` first has the row say that somebody waits, as somebody is about to: then no single statement
+/// takes or frees the lock any more, until a step has written whether it is so.
+pub(crate) fn ask(tables: &Tables, name: &Name, attempts: &[AttemptId], close: bool) -> Packet {
     let Tables { dialect, locks, waiters, ended, .. } = tables;
     let own = list(*dialect, attempts);
     let (clock, patience) = (dialect.now(), us(PATIENCE));
     let alive = format!("seen_us > {clock} - {patience}");
     let bytes = dialect.bytes(name.as_str().as_bytes());
     let columns = "w.attempt, w.ttl_us, w.tokens, w.person, w.asked_us, w.ticket";
-    dialect.plain(&[
+    let question = [
         ask_row(tables, name),
         format!(
             "SELECT {columns} FROM {waiters} w WHERE w.name = {bytes} AND w.{alive} \
@@ -101,7 +104,16 @@ pub(crate) fn ask(tables: &Tables, name: &Name, attempts: &[AttemptId]) -> Packe
         ),
         format!("SELECT attempt, until_us FROM {ended} WHERE attempt IN ({own})"),
         format!("SELECT stamp FROM {locks} WHERE name = {bytes}"),
-    ])
+    ];
+    if !close {
+        return dialect.plain(&question);
+    }
+    let mut statements =
+        vec![format!("UPDATE {locks} SET line = 1 WHERE name = {bytes} AND line = 0")];
+    statements.extend(question);
+    let mut packet = dialect.plain(&statements);
+    packet.skip += 1;
+    packet
 }
 
 /// Attempts as a list of values; none is a list of nothing.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
@@ -31,6 +31,14 @@ pub(crate) struct Store {
     pub(crate) create: bool,
     random: RandomState,
     drawn: AtomicU64,
+    /// The database's functions are used, where there are any.
+    routines: AtomicBool,
+}
+
+/// Two packets that do the same: one by a function of the database, where there is one.
+pub(crate) struct Ways {
+    pub(crate) routine: Option<Packet>,
+    pub(crate) plain: Packet,
 }
 
 /// Clients that something has been done for.
@@ -57,6 +65,7 @@ impl Store {
             create: address.create,
             random: RandomState::new(),
             drawn: AtomicU64::new(0),
+            routines: AtomicBool::new(true),
         }
     }
 
@@ -105,19 +114,43 @@ impl Store {
         Err(Fault::late())
     }
 
-    /// Does a step of some attempts on the record of one lock, which may be `known` already: if it
-    /// has changed since, it is read again. When a request before it is `open`, no error is a certain
-    /// one.
+    /// Sends one of two packets: the plain one where the function is missing or may not be called, and
+    /// from then on.
+    pub(crate) async fn run_either(
+        &self,
+        ways: &Ways,
+        until: Deadline,
+        open: &mut bool,
+    ) -> Result<Vec<Reply>, Fault> {
+        let known = ways.routine.as_ref().filter(|_| self.routines.load(Ordering::Relaxed));
+        let Some(routine) = known else {
+            return self.run_open(Lane::Usual, &ways.plain, until, open).await;
+        };
+        match self.run_open(Lane::Usual, routine, until, open).await {
+            // Nothing was done; if this one is refused as well, it was not for the function.
+            Err(fault) if fault.what == What::Refused => {
+                let done = self.run_open(Lane::Usual, &ways.plain, until, open).await;
+                if done.is_ok() && self.routines.swap(false, Ordering::Relaxed) {
+                    let error = fault.error;
+                    tracing::info!(%error, "the database's functions of ours are missing; make them with `leasehold init`");
+                }
+                done
+            }
+            done => done,
+        }
+    }
+
+    /// Does a step of some attempts on the record of one lock. When a request before it is `open`, no
+    /// error is a certain one.
     pub(crate) async fn step<A>(
         &self,
         name: &Name,
         attempts: &[AttemptId],
         until: Deadline,
-        known: Option<Record>,
         mut open: bool,
         act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
     ) -> Result<Done<A>> {
-        let done = self.rounds(name, attempts, until, known, act, &mut open).await;
+        let done = self.rounds(name, attempts, until, act, &mut open).await;
         done.map_err(|error| if open { uncertain(error) } else { error })
     }
 
@@ -128,25 +161,20 @@ impl Store {
         name: &Name,
         attempts: &[AttemptId],
         until: Deadline,
-        mut known: Option<Record>,
         mut act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
         for round in 0.. {
-            let before = match known.take() {
+            // Who has lost once stops those who need one statement only: they would win each time.
+            let question = record::ask(&self.tables, name, attempts, round > 0);
+            let replies = self.run(Lane::Usual, &question, until).await?;
+            let before = match Record::read(&replies)? {
                 Some(record) => record,
+                // It was written while it was read.
+                None if self.is_over(until) => break,
                 None => {
-                    let question = record::ask(&self.tables, name, attempts);
-                    let replies = self.run(Lane::Usual, &question, until).await?;
-                    match Record::read(&replies)? {
-                        Some(record) => record,
-                        // It was written while it was read.
-                        None if self.is_over(until) => break,
-                        None => {
-                            self.pause(round).await;
-                            continue;
-                        }
-                    }
+                    self.pause(round).await;
+                    continue;
                 }
             };
             let mut machine = handoff::Record::from(before.parts.clone());
@@ -184,9 +212,11 @@ impl Store {
         until.has_passed(self.clock.now())
     }
 
-    /// Waits a random while that grows with the rounds.
+    /// Waits a random while that grows with the rounds; not after the first, which one other may have
+    /// been quicker in.
     pub(crate) async fn pause(&self, round: u32) {
-        let longest = (500_u64 << round.min(10)).min(LONGEST_PAUSE_US);
+        let Some(before) = round.checked_sub(1) else { return };
+        let longest = (500_u64 << before.min(10)).min(LONGEST_PAUSE_US);
         let pause = self.stamp().unsigned_abs() % longest;
         self.clock.sleep(Duration::from_micros(pause)).await;
     }

@@ -6,6 +6,8 @@ use crate::dialect::{Dialect, Packet};
 
 /// The version of the tables.
 pub(crate) const VERSION: i64 = 1;
+/// The version of what the functions do; those of another one have other names.
+const ROUTINES: u32 = 1;
 
 /// The tables' names as they stand in statements.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Tables {
     pub(crate) ended: String,
     /// One row: the version.
     pub(crate) version: String,
+    /// What the names of functions begin with, where there are any.
+    routines: Option<String>,
     /// What the names of indexes begin with.
     prefix: String,
 }
@@ -53,13 +57,14 @@ impl Tables {
             waiters: table("waiters"),
             ended: table("ended"),
             version: table("version"),
+            routines: dialect.plans_anew().then(|| table("")),
             prefix: prefix.to_owned(),
         })
     }
 
     /// The statements that make what is missing. They may be run again at any time.
     pub(crate) fn create(&self) -> Vec<String> {
-        let Self { dialect, locks, waiters, ended, version, prefix } = self;
+        let Self { dialect, locks, waiters, ended, version, prefix, .. } = self;
         let (key, text) = dialect.bytes_types();
         let options = dialect.table_options();
         let table = |name: &str, columns: &str| {
@@ -122,6 +127,11 @@ impl Tables {
     /// All of them as one packet.
     pub(crate) fn making(&self) -> Packet {
         self.dialect.atomic(&self.create())
+    }
+
+    /// What a function of the database is called, where there are any.
+    pub(crate) fn routine(&self, what: &str) -> Option<String> {
+        self.routines.as_ref().map(|before| format!("{before}{what}_{ROUTINES}"))
     }
 
     /// Asks for the version.

@@ -43,13 +43,29 @@ impl Store {
         loop {
             let made = self.pool.run(Lane::Usual, &packet, until, &mut false).await;
             match (self.version(until).await, made) {
-                (Ok(version), _) => return self.tables.check(version),
+                (Ok(version), _) => {
+                    self.tables.check(version)?;
+                    self.make_routines(until).await;
+                    return Ok(());
+                }
                 // Two that make them at once are in each other's way.
                 (Err(_), Err(fault)) if fault.what == What::Conflict && !self.is_over(until) => {
                     self.pause(10).await;
                 }
                 (Err(_), Err(fault)) | (Err(fault), Ok(_)) => return Err(fault.error),
             }
+        }
+    }
+
+    /// Makes the functions, where there are any; without them it goes more slowly.
+    async fn make_routines(&self, until: Deadline) {
+        let routines = self.tables.routines();
+        if routines.is_empty() {
+            return;
+        }
+        let packet = self.tables.dialect.atomic(&routines);
+        if let Err(fault) = self.pool.run(Lane::Usual, &packet, until, &mut false).await {
+            tracing::debug!(error = %fault.error, "the functions were not made");
         }
     }
 

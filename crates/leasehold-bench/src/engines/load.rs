@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use crate::Result;
-use crate::measure::median;
 use crate::pairs::{Sample, Times, Worker, drive};
 use crate::store::Place;
 
 /// Clients that one lock goes to and fro between.
 const CLIENTS: usize = 2;
-/// How often the way there and back is measured.
-const ROUND_TRIPS: usize = 200;
 
 /// A client of an engine.
 pub(super) trait Engine: Sized + Send + Sync + 'static {
@@ -47,7 +43,7 @@ pub(super) struct Figures {
     pub(super) pairs: Sample,
     /// Times in a second that the lock went from one task to another.
     pub(super) handoffs_per_s: f64,
-    /// Median of the times there and back, in microseconds.
+    /// Time there and back of a task that does nothing else, in microseconds.
     pub(super) round_trip_us: Option<f64>,
 }
 
@@ -57,8 +53,8 @@ pub(super) async fn figures<E: Engine>(
     tasks: usize,
     times: Times,
 ) -> Result<Figures> {
-    let mut client = E::open(place).await?;
-    let round_trip_us = round_trip_us(&mut client).await?;
+    let round_trip_us = round_trip_us::<E>(place, times).await?;
+    let client = E::open(place).await?;
     let alone = (0..tasks).map(|task| Alone(client.taker(place.name(task)))).collect();
     let pairs = drive(alone, times, place.server_pids()).await?;
     let mut clients = vec![client];
@@ -81,16 +77,22 @@ pub(super) async fn figures<E: Engine>(
     Ok(Figures { pairs, handoffs_per_s, round_trip_us })
 }
 
-async fn round_trip_us<E: Engine>(client: &mut E) -> Result<Option<f64>> {
-    let mut trips = Vec::with_capacity(ROUND_TRIPS);
-    for _ in 0..ROUND_TRIPS {
-        let start = Instant::now();
-        if !client.ask().await? {
-            return Ok(None);
-        }
-        trips.push(start.elapsed().as_secs_f64() * 1e6);
+async fn round_trip_us<E: Engine>(place: &Place, times: Times) -> Result<Option<f64>> {
+    let mut client = E::open(place).await?;
+    if !client.ask().await? {
+        return Ok(None);
     }
-    Ok(Some(median(&trips)))
+    let asked = drive(vec![Asking(client)], times, &[]).await?;
+    Ok(Some(1e6 / asked.per_s))
+}
+
+/// A task that asks the cheapest question.
+struct Asking<E>(E);
+
+impl<E: Engine> Worker for Asking<E> {
+    async fn pair(&mut self) -> Result<()> {
+        self.0.ask().await.map(drop)
+    }
 }
 
 /// A task that has a lock of its own.

@@ -48,6 +48,9 @@ impl Ears {
             matches!(event.0.r#type, kind if kind == EventType::Delete as i32)
         });
         if !gone && !response.canceled() {
+            if response.created() {
+                self.begun(response, watched);
+            }
             return Then::Nothing;
         }
         let Some((attempt, watched)) = watched.take(response.watch_id()) else {
@@ -76,8 +79,19 @@ impl Ears {
         }
     }
 
-    /// An own key cannot be watched from where it was last seen: looks at it, and has it watched
-    /// from there.
+    /// A watch of the one before has begun: if anything was written since its key was last seen, it may
+    /// have gone before.
+    fn begun(&self, response: &WatchResponse, watched: &Table) {
+        let begun = response.header().map_or(i64::MAX, |header| header.revision());
+        if let Some((attempt, watched)) = watched.get(response.watch_id())
+            && watched.what == What::Before
+            && watched.revision < begun
+        {
+            self.look(*attempt, watched.clone());
+        }
+    }
+
+    /// Looks at a key that may have gone unseen. An own one that is there is watched from there on.
     fn look(&self, attempt: AttemptId, mut watched: Watched) {
         let (members, attempts, sink) =
             (self.members.clone(), self.attempts.clone(), self.sink.clone());
@@ -87,18 +101,28 @@ impl Ears {
             let get = |client: etcd_client::Client| async move {
                 client.kv_client().get(key.clone(), None).await
             };
-            // Without an answer the watch is refused again, and the key looked at again.
-            if let Ok(found) = members.call(LOOK, get).await {
-                if found.value.kvs().is_empty() {
-                    if attempts.holds(attempt) {
-                        sink.get().map(|sink| sink.send(Event::Lost { attempt }));
-                    }
-                    return;
+            let found = members.call(LOOK, get).await.map(|found| found.value);
+            let there = found.as_ref().map(|found| found.kvs().first());
+            let say = |event| sink.get().map(|sink| sink.send(event));
+            match (watched.what, there) {
+                // If it was put again, it is behind us now.
+                (What::Before, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
+                // Also without an answer: asking is always right.
+                (What::Before, Ok(_) | Err(_)) => {
+                    say(Event::Freed { name: watched.name });
                 }
-                let header = found.value.header();
-                watched.revision = header.map_or(watched.revision, |header| header.revision());
+                (What::Own, Ok(None)) => {
+                    if attempts.holds(attempt) {
+                        say(Event::Lost { attempt });
+                    }
+                }
+                // Without an answer the watch is refused again, and the key looked at again.
+                (What::Own, Ok(Some(_)) | Err(_)) => {
+                    let header = found.as_ref().ok().and_then(|found| found.header());
+                    watched.revision = header.map_or(watched.revision, |header| header.revision());
+                    again.upgrade().map(|orders| orders.send(Order::Watch(attempt, watched)));
+                }
             }
-            again.upgrade().map(|orders| orders.send(Order::Watch(attempt, watched)));
         });
     }
 

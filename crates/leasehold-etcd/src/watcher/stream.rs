@@ -9,7 +9,7 @@ use etcd_client::{
 use leasehold_core::Deadline;
 use leasehold_core::clock::Clock;
 
-use super::table::{Table, Watched};
+use super::table::{Table, Watched, What};
 use crate::error::{Cause, sort};
 use crate::members::Members;
 
@@ -116,15 +116,18 @@ async fn write(request: Request, watched: &Table, sender: &mut WatchRequestSende
         return false;
     }
     // It may have been left meanwhile.
-    let made = made.and_then(|number| Some((number, watched.get(number)?)));
+    let made = made.and_then(|number| Some((number, &watched.get(number)?.1)));
     let Some((number, watched)) = made else { return true };
     sender.watch(watched.key.clone(), Some(options(number, watched))).await.is_ok()
 }
 
-/// Only that the key goes is of interest.
+/// Only that the key goes is of interest. An own key is watched from where it was last seen; the one
+/// before in the line from now on, and looked at if anything was written since it was seen: a server
+/// that has to go back for a watch does so every 100 ms, and no sooner.
 fn options(number: i64, watched: &Watched) -> WatchOptions {
-    WatchOptions::new()
-        .with_watch_id(number)
-        .with_start_revision(watched.revision + 1)
-        .with_filters([WatchFilterType::NoPut])
+    let options = WatchOptions::new().with_watch_id(number).with_filters([WatchFilterType::NoPut]);
+    match watched.what {
+        What::Before => options,
+        What::Own => options.with_start_revision(watched.revision + 1),
+    }
 }

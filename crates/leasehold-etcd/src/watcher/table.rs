@@ -58,11 +58,12 @@ impl Table {
     pub(super) fn watches(&self, attempt: AttemptId, key: &[u8]) -> bool {
         let number = self.by_attempt.get(&attempt);
         let watched = number.and_then(|number| self.get(*number));
-        watched.is_some_and(|watched| watched.key == key)
+        watched.is_some_and(|(_, watched)| watched.key == key)
     }
 
-    pub(super) fn get(&self, number: i64) -> Option<&Watched> {
-        self.by_number.get(&number).map(|(_, watched)| watched)
+    /// Whose watch it is, and of what.
+    pub(super) fn get(&self, number: i64) -> Option<&(AttemptId, Watched)> {
+        self.by_number.get(&number)
     }
 
     /// The numbers of all, in no order.

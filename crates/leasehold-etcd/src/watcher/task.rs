@@ -112,7 +112,7 @@ impl Task {
     /// Opens the stream with the oldest watch; the others are made on it one by one.
     async fn open(&mut self) -> Option<Stream> {
         let first = self.watched.numbers().min()?;
-        let watched = self.watched.get(first)?;
+        let (_, watched) = self.watched.get(first)?;
         let stream = Stream::open(&self.ears.members, &self.clock, first, watched).await?;
         self.probed = false;
         self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));

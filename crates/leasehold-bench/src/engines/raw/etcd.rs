@@ -1,6 +1,8 @@
 //! etcd: a key under a lease, put if it is not there; who has to wait watches it until it is deleted.
 
-use etcd_client::{Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, WatchOptions};
+use etcd_client::{
+    Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+};
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
@@ -25,7 +27,8 @@ impl Engine for Keys {
     }
 
     fn taker(&self, name: String) -> Key {
-        Key { client: self.client.clone(), lease: self.lease, key: format!("raw/{name}") }
+        let key = format!("raw/{name}");
+        Key { client: self.client.clone(), lease: self.lease, key, watches: None }
     }
 
     async fn ask(&mut self) -> Result<bool> {
@@ -40,6 +43,35 @@ pub(super) struct Key {
     client: Client,
     lease: i64,
     key: String,
+    /// One stream for all its watches: a server ends connections whose streams come and go.
+    watches: Option<WatchStream>,
+}
+
+impl Key {
+    /// Waits until the key goes, which was there at this revision.
+    async fn gone(&mut self, revision: i64) -> Result<()> {
+        let since = WatchOptions::new().with_start_revision(revision + 1);
+        match &mut self.watches {
+            Some(watches) => watches.watch(self.key.as_str(), Some(since)).await?,
+            None => {
+                self.watches = Some(self.client.watch(self.key.as_str(), Some(since)).await?);
+            }
+        }
+        let Some(watches) = &mut self.watches else { return Ok(()) };
+        let mut watch = None;
+        while let Some(answer) = watches.message().await? {
+            if answer.created() {
+                watch = Some(answer.watch_id());
+            }
+            let ours = watch == Some(answer.watch_id());
+            let ends = |event: &etcd_client::Event| event.event_type() == EventType::Delete;
+            if ours && answer.events().iter().any(ends) {
+                watches.cancel(answer.watch_id()).await?;
+                return Ok(());
+            }
+        }
+        Err("the stream of watches has ended".into())
+    }
 }
 
 impl Taker for Key {
@@ -53,15 +85,7 @@ impl Taker for Key {
                 return Ok(());
             }
             let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-            let since = WatchOptions::new().with_start_revision(revision + 1);
-            let mut events = self.client.watch(self.key.as_str(), Some(since)).await?;
-            'gone: while let Some(answer) = events.message().await? {
-                for event in answer.events() {
-                    if event.event_type() == EventType::Delete {
-                        break 'gone;
-                    }
-                }
-            }
+            self.gone(revision).await?;
         }
     }
 

@@ -1,0 +1,124 @@
+//! The one statement that takes a lock which nobody has or waits for, and says its token.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{Answer, Ask, Grant, Term};
+use leasehold_core::proto::handoff::State;
+use leasehold_core::{Result, Token, TokenBlock};
+
+use crate::ask::person;
+use crate::connection::{Reply, Value};
+use crate::dialect::{Dialect, Packet};
+use crate::error::strange;
+use crate::record::{self, Record, us};
+use crate::routines::Take;
+use crate::store::Ways;
+use crate::tables::Tables;
+
+/// Takes a lock that has no row yet, or whose row says that it is free and nobody waits, and that this
+/// attempt has nothing to do with. Who does not want to wait is told of the row besides.
+pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
+    let dialect = tables.dialect;
+    let (ttl_us, more) = (us(ask.ttl), u64::from(ask.tokens.max(1)) - 1);
+    let take = Take {
+        name: &dialect.bytes(ask.name.as_str().as_bytes()),
+        stamp,
+        attempt: &dialect.bytes(&ask.attempt.to_bytes()),
+        person: &dialect.bytes(person(&ask.origin).as_bytes()),
+        ttl_us,
+        more,
+        most: Token::MAX.get() - more,
+    };
+    let packet = |taking: String| {
+        let mut statements = vec![taking];
+        if !ask.wait {
+            statements.push(record::ask_row(tables, &ask.name));
+        }
+        // A second time, it would take the lock again for an attempt that has ended since.
+        Packet { once: true, ..dialect.plain(&statements) }
+    };
+    Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
+}
+
+/// Makes a row, or changes the one that is there if it is free; either way it has the stamp then.
+fn upsert(tables: &Tables, take: &Take<'_>) -> String {
+    let Tables { dialect, locks, .. } = tables;
+    let Take { name, stamp, attempt, person, ttl_us, more, most } = *take;
+    let (clock, greatest) = (dialect.now(), dialect.greatest());
+    // The row that is there; the values of the new one are shorter to name, and reckoned already.
+    let (l, new) = (dialect.old_row(locks), |column: &str| dialect.new_value(column));
+    let insert = format!(
+        "INSERT INTO {locks}{called} (name, stamp, lost, base, top, state, attempt, person, until_us, \
+         since_us, confirmed, line, ended_us, ticket) VALUES ({name}, {stamp}, 0, {told}, \
+         {clock} + {more}, 1, {attempt}, {person}, {clock} + {ttl_us}, {clock}, 1, 0, 0, 0)",
+        called = dialect.called(l),
+        told = dialect.told(clock)
+    );
+    let (now, asking) = (new("since_us"), new("attempt"));
+    let free = format!(
+        "({l}.state = 0 OR {l}.until_us <= {now}) AND {l}.line = 0 AND {l}.ended_us <= {now} \
+         AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}"
+    );
+    // Each is reckoned from the old row in this order too: MySQL assigns one after the other.
+    let lost = format!("CASE WHEN {l}.state = 1 THEN {l}.base ELSE {l}.lost END");
+    let base = format!("{greatest}({l}.top + 1, {now})");
+    let mut changes =
+        vec![("lost", lost), ("base", dialect.told(&base)), ("top", format!("{base} + {more}"))];
+    for column in ["state", "attempt", "person", "until_us", "since_us", "confirmed"] {
+        changes.push((column, new(column)));
+    }
+    let set = |change: &dyn Fn(&str, &str) -> String| -> String {
+        let each: Vec<String> =
+            changes.iter().map(|(column, value)| change(column, value)).collect();
+        each.join(", ")
+    };
+    match dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::MySql => {
+            // There is no condition for the whole: the stamp, which nobody else writes, stands for it.
+            let none = dialect.told("0");
+            let set = set(&|column, value| {
+                format!("{column} = CASE WHEN stamp = {stamp} THEN {value} ELSE {column} END")
+            });
+            format!(
+                "{insert} ON DUPLICATE KEY UPDATE \
+                 stamp = CASE WHEN {free} THEN {stamp} ELSE stamp + {none} END, {set}"
+            )
+        }
+        #[allow(unreachable_patterns, reason = "there may be one engine only")]
+        _ => {
+            let set = set(&|column, value| format!("{column} = {value}"));
+            format!(
+                "{insert} ON CONFLICT (name) DO UPDATE SET stamp = {stamp}, {set} WHERE {free} \
+                 RETURNING base"
+            )
+        }
+    }
+}
+
+/// The answer, if that statement was enough for it.
+pub(crate) fn taken(replies: &[Reply], ask: &Ask) -> Result<Option<Answer>> {
+    let (reply, rest) = replies.split_first().ok_or_else(|| strange("replies are missing"))?;
+    let told = match reply.rows.first().and_then(|row| row.first()) {
+        Some(Value::Null) => 0,
+        Some(base) => base.unsigned()?,
+        None => reply.id,
+    };
+    if told > 0 {
+        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, ask.tokens.max(1)));
+        let tokens = tokens.ok_or_else(|| strange("no token"))?;
+        return Ok(Some(Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false })));
+    }
+    let Some(row) = rest.first() else { return Ok(None) };
+    let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
+    let record = Record::of_row(row)?;
+    let parts = &record.parts;
+    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == ask.attempt);
+    let alive = parts.state != State::Free && parts.until_ns > record.now.steady_ns;
+    let remembers = record.ended_us > record.now.unix_us();
+    if !alive || remembers || ours {
+        return Ok(None);
+    }
+    let remaining = parts.until_ns - record.now.steady_ns;
+    Ok(Some(Answer::Busy { ask_again: Some(Duration::from_nanos(remaining)) }))
+}
