@@ -60,7 +60,7 @@ impl Store {
 
     /// Frees a living lease that nobody waits for; false when it is not so simple, or when it was
     /// done by a request that is `open`.
-    async fn let_go(&self, end: &End, until: Deadline, open: &mut bool) -> Result<bool> {
+    pub(crate) async fn let_go(&self, end: &End, until: Deadline, open: &mut bool) -> Result<bool> {
         let (Some(base), false, None, None) = (end.base, end.suspect, end.keep, &end.then) else {
             return Ok(false);
         };

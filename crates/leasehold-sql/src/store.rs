@@ -114,6 +114,11 @@ impl Store {
         Err(Fault::late())
     }
 
+    #[cfg(test)]
+    pub(crate) fn uses_routines(&self) -> bool {
+        self.routines.load(Ordering::Relaxed)
+    }
+
     /// Sends one of two packets: the plain one where the function is missing or may not be called, and
     /// from then on.
     pub(crate) async fn run_either(

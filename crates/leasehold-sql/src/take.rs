@@ -122,3 +122,8 @@ pub(crate) fn taken(replies: &[Reply], ask: &Ask) -> Result<Option<Answer>> {
     let remaining = parts.until_ns - record.now.steady_ns;
     Ok(Some(Answer::Busy { ask_again: Some(Duration::from_nanos(remaining)) }))
 }
+
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[path = "take_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests;

@@ -48,7 +48,7 @@ async fn a_lost_reply_on_mysql_changes_nothing() {
 async fn lost_replies(url: &str, proxy: &Proxy) {
     let mut far = Side::connect(&through(url, proxy), 1).await;
     let mut near = Side::connect(url, 2).await;
-    // The first use of a lock makes its row, and takes two requests.
+    // A lock that has a row.
     let first = far.ask(secs(60));
     let grant = far.granted(&first).await;
     far.verdict(&end(&first, grant)).await;

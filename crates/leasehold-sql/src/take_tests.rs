@@ -1,0 +1,161 @@
+//! The statement that takes a lock, and what stops it, on each engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
+use leasehold_core::backend::{Answer, Ask, End, Mode, Origin, Verdict};
+use leasehold_core::clock::Clock;
+use leasehold_core::{AttemptId, ClientId, Name, StoreUrl};
+
+use crate::address::Address;
+use crate::pool::Lane;
+use crate::record::{self, Record};
+use crate::store::Store;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn ask(name: &str, attempt: u32, tokens: u32) -> Ask {
+    let attempt = AttemptId::new(ClientId::from_bits(1), attempt, 7);
+    Ask {
+        name: Name::new(name).unwrap(),
+        attempt,
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(30),
+        wait: true,
+        fair: true,
+        tokens,
+        origin: Arc::new(Origin::new("host", 1, None)),
+    }
+}
+
+fn end(ask: &Ask, answer: &Answer) -> End {
+    let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
+    End {
+        name: ask.name.clone(),
+        attempt: ask.attempt,
+        base: Some(grant.tokens.base()),
+        last: None,
+        suspect: false,
+        keep: None,
+        then: None,
+    }
+}
+
+async fn store_at(url: &str) -> Store {
+    let address = Address::parse(StoreUrl::parse(url).unwrap()).unwrap();
+    let store = Store::new(&address, Clock::system());
+    store.prepare().await.unwrap();
+    store
+}
+
+/// Runs the same on SQLite, PostgreSQL and MariaDB.
+async fn on_each(mut test: impl AsyncFnMut(Store)) {
+    let place = tempfile::tempdir().unwrap();
+    test(store_at(&format!("sqlite:{}", place.path().join("locks.db").display())).await).await;
+    if !Needs::Postgres.is_skipped() {
+        let server = Postgres::start(&[]).unwrap();
+        test(store_at(&server.url()).await).await;
+    }
+    if !Needs::MySql.is_skipped() {
+        let server = MariaDb::start(&[]).unwrap();
+        test(store_at(&server.url()).await).await;
+    }
+}
+
+#[tokio::test]
+async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        let mut token = 0;
+        // New, then free: with the tokens that were asked for, above those before.
+        for tokens in [3, 1, 2] {
+            let ask = ask("a", tokens, tokens);
+            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
+            let block = grant.tokens;
+            assert_eq!(block.top().get() - block.base().get() + 1, u64::from(tokens));
+            assert!(block.base().get() > token);
+            token = block.top().get();
+            let (ended, _) = store.end(&end(&ask, &answer), false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Released);
+        }
+        // Held: who does not want to wait hears for how long, and the holder keeps it.
+        let holder = ask("a", 9, 1);
+        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let other = Ask { wait: false, ..ask("a", 10, 1) };
+        let (busy, _) = store.ask(&other, false, until).await.unwrap();
+        assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
+        // The same attempt once more: the same lease.
+        let (again, _) = store.ask(&holder, false, until).await.unwrap();
+        assert_eq!(again, held);
+        // Over: its time has come.
+        let short = Ask { ttl: Duration::from_millis(20), ..ask("b", 11, 1) };
+        let (first, _) = store.ask(&short, false, until).await.unwrap();
+        let (mut next, asking) = (Answer::Ended, ask("b", 12, 1));
+        while !matches!(next, Answer::Granted(_)) {
+            assert!(!store.is_over(until), "{next:?}");
+            next = store.ask(&Ask { wait: false, ..asking.clone() }, false, until).await.unwrap().0;
+        }
+        assert!(end(&asking, &next).base > end(&short, &first).base);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_has_lost_once_stops_those_who_need_one_statement() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        let quick = ask("a", 1, 1);
+        let (held, _) = store.ask(&quick, false, until).await.unwrap();
+        let late = ask("a", 2, 1);
+        let question = record::ask(&store.tables, &late.name, &[late.attempt], true);
+        let replies = store.run(Lane::Usual, &question, until).await.unwrap();
+        let read = Record::read(&replies).unwrap().unwrap();
+        assert!(read.line, "the row does not say that somebody may wait");
+        // The holder's release and another's ask now take a step each, and leave the line open.
+        let mut open = false;
+        assert!(!store.let_go(&end(&quick, &held), until, &mut open).await.unwrap());
+        let (ended, _) = store.end(&end(&quick, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+        let replies = {
+            let question = record::ask(&store.tables, &late.name, &[], false);
+            store.run(Lane::Usual, &question, until).await.unwrap()
+        };
+        assert!(!Record::read(&replies).unwrap().unwrap().line, "nobody waits");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_the_functions_of_the_database_the_statements_do_it() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let server = Postgres::start(&[]).unwrap();
+    let with = store_at(&server.url()).await;
+    let until = with.within(LIMIT);
+    let mut attempts = 0..;
+    let mut pair = async |store: &Store| {
+        let ask = ask("a", attempts.next().unwrap(), 1);
+        let (held, _) = store.ask(&ask, false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&ask, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+    };
+    pair(&with).await;
+    assert!(with.uses_routines());
+    for routine in with.tables.routines() {
+        let (head, _) = routine.split_once(" RETURNS").unwrap();
+        let made = head.strip_prefix("CREATE OR REPLACE FUNCTION ").unwrap();
+        let name = made.split('(').next().unwrap();
+        server.sql(&format!("DROP FUNCTION {name}")).unwrap();
+    }
+    for store in [with, store_at(&server.url()).await] {
+        pair(&store).await;
+        assert!(!store.uses_routines());
+    }
+    crate::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
+    let again = store_at(&server.url()).await;
+    pair(&again).await;
+    assert!(again.uses_routines(), "init has not made them again");
+}
