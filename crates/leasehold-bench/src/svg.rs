@@ -105,7 +105,7 @@ fn draw_panel(out: &mut String, series: &[Series], panel: &Panel, area: &Area) {
         #[cfg(feature = "servers")]
         Kind::Curves { xs, marks } => curves(out, series, panel, (xs, marks), area, &scale),
     }
-    let below = (area.middle(), area.bottom + 40.0);
+    let below = (area.middle(), area.bottom + 42.0);
     text(out, below, "text-anchor=\"middle\"", &panel.x_label);
 }
 
@@ -125,8 +125,7 @@ fn bars(
     let wide = (group * 0.8 / here.len().max(1) as f64).min(56.0);
     for (x, name) in names.iter().enumerate() {
         let middle = area.left + group * (x as f64 + 0.5);
-        let place = (middle, area.bottom + 18.0);
-        text(out, place, "text-anchor=\"middle\" font-size=\"11\"", name);
+        name_below(out, (middle, area.bottom + 14.0), x, name, names, group);
         let first = middle - wide * here.len() as f64 / 2.0;
         for (at, one) in here.iter().enumerate() {
             let Some(value) = panel.values[*one].get(x).copied().flatten() else { continue };
@@ -145,6 +144,23 @@ fn bars(
     }
 }
 
+/// A name of an axis: every other one a line lower where they would touch.
+fn name_below(
+    out: &mut String,
+    (x, y): (f64, f64),
+    at: usize,
+    name: &str,
+    names: &[String],
+    room: f64,
+) {
+    const SIZE: f64 = 11.0;
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
+    let touch = longest as f64 * SIZE * LETTER + 4.0 > room;
+    let lower = if touch && at % 2 == 1 { 12.0 } else { 0.0 };
+    let look = format!("text-anchor=\"middle\" font-size=\"{SIZE}\"");
+    text(out, (x, y + lower), &look, name);
+}
+
 /// Series side by side within each name, so that equal values hide nobody.
 fn dots(
     out: &mut String,
@@ -158,8 +174,7 @@ fn dots(
     let apart = group * 0.7 / series.len().max(1) as f64;
     for (x, name) in names.iter().enumerate() {
         let left = area.left + group * x as f64;
-        let below = (left + group / 2.0, area.bottom + 18.0);
-        text(out, below, "text-anchor=\"middle\" font-size=\"11\"", name);
+        name_below(out, (left + group / 2.0, area.bottom + 14.0), x, name, names, group);
         if x > 0 {
             let look = format!("stroke=\"{INK}\" stroke-opacity=\"0.25\"");
             line(out, (left, area.top), (left, area.bottom), &look);
