@@ -5,7 +5,7 @@ use std::{env, fs, process};
 use crate::run::{cargo, quiet, root};
 
 /// Runs of each set-up under each kind of fault.
-const SEEDS: &str = "1000";
+const SEEDS: &str = "10000";
 const FILE: &str = "docs/guarantees-under-faults.md";
 const PICTURE: &str = "docs/pictures/guarantees-under-faults.svg";
 
