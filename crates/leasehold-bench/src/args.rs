@@ -80,8 +80,11 @@ pub(crate) enum Bench {
             value_parser = nodes
         )]
         nodes: Vec<usize>,
+        /// How long our client waits for one server, instead of its usual time: up to 5s
+        #[arg(long, value_name = "TIME", value_parser = short_time)]
+        node_limit: Option<Duration>,
         /// While servers are stopped, silent, slow and killed: how long it takes to acquire
-        #[arg(long, conflicts_with = "peers")]
+        #[arg(long, conflicts_with_all = ["peers", "node_limit"])]
         faults: bool,
         /// Beside these libraries, or all that can do it: built first, from their usual packages
         #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
@@ -284,10 +287,10 @@ fn run(cli: Cli) -> Result<()> {
         Some(Bench::Quorum { common, tasks, nodes, faults: true, .. }) => {
             faults::run(&PairsArgs { common, tasks }, &nodes)
         }
-        Some(Bench::Quorum { common, tasks, nodes, peers, .. }) => {
+        Some(Bench::Quorum { common, tasks, nodes, node_limit, peers, .. }) => {
             let args = PairsArgs { common, tasks };
             let (peers, notes) = peers::build(&peers, Job::Quorum);
-            pairs::run(&args, &over(&nodes, peers), notes)
+            pairs::run(&args, &Sides { node_limit, ..over(&nodes, peers) }, notes)
         }
         Some(Bench::Contention { args, stores, peers }) => {
             let (peers, notes) = peers::build(&peers, Job::Contention);
@@ -321,6 +324,7 @@ pub(crate) fn sides(stores: &Stores, beside: &PairsBeside, peers: Vec<peers::Bui
         stores: stores.or(&[Store::Memory, Store::File]),
         names: beside.names.all(),
         delays: beside.delay.clone(),
+        node_limit: None,
         peers,
     }
 }
@@ -332,6 +336,7 @@ fn over(nodes: &[usize], peers: Vec<peers::Built>) -> Sides {
         stores: nodes.iter().copied().map(Store::Redlock).collect(),
         names: vec![Names::Reused],
         delays: vec![Duration::ZERO],
+        node_limit: None,
         peers,
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Sides {
     pub(crate) names: Vec<Names>,
     /// How much later than sent a request arrives.
     pub(crate) delays: Vec<Duration>,
+    /// How long one node of a quorum is waited for, if not as usual.
+    pub(crate) node_limit: Option<Duration>,
     #[cfg(feature = "servers")]
     pub(crate) peers: Vec<Built>,
 }
@@ -77,6 +79,7 @@ enum Subject {
 struct Case {
     store: Store,
     delay: Duration,
+    node_limit: Option<Duration>,
     runtime: Flavour,
     tasks: usize,
     names: Names,
@@ -122,6 +125,7 @@ fn plan(args: &PairsArgs, sides: &Sides) -> Vec<Case> {
                         let case = |subject| Case {
                             store: store.clone(),
                             delay: *delay,
+                            node_limit: sides.node_limit,
                             runtime: *runtime,
                             tasks: *tasks,
                             names: *names,
@@ -174,9 +178,12 @@ impl Case {
         let place = place.behind(self.delay)?;
         let (tasks, names) = (self.tasks, self.names);
         match (&self.subject, &self.store) {
-            (Subject::Leasehold, _) => self.on_runtime(place, move |place| async move {
-                leasehold::measure(&place, tasks, names, times).await
-            }),
+            (Subject::Leasehold, _) => {
+                let place = place.with_node_limit(self.node_limit);
+                self.on_runtime(place, move |place| async move {
+                    leasehold::measure(&place, tasks, names, times).await
+                })
+            }
             #[cfg(feature = "servers")]
             (Subject::Peer(built), _) => {
                 peer::measure(built, &place, self.runtime, tasks, names, times)

@@ -239,6 +239,14 @@ impl Place {
         Ok(self)
     }
 
+    /// The same for clients that wait so long for one node of a quorum.
+    pub(crate) fn with_node_limit(mut self, limit: Option<std::time::Duration>) -> Self {
+        if let Some(limit) = limit {
+            self.url += &format!("?node-limit={}ms", limit.as_millis());
+        }
+        self
+    }
+
     /// A new client of it.
     pub(crate) async fn connect(&self) -> Result<Client> {
         Ok(leasehold::connect(&self.url).await?)

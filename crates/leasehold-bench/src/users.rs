@@ -57,6 +57,7 @@ impl Bench {
                     stores: stores.clone(),
                     names: vec![Names::Reused],
                     delays: vec![Duration::ZERO],
+                    node_limit: None,
                     #[cfg(feature = "servers")]
                     peers: Vec::new(),
                 };

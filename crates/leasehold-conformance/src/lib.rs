@@ -15,9 +15,11 @@ pub mod kit;
 mod matrix;
 #[cfg(unix)]
 pub mod runner;
+mod stopwatch;
 mod subject;
 
 pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use matrix::{Mark, Matrix};
+pub use stopwatch::Stopwatch;
 pub use subject::Subject;

@@ -26,15 +26,6 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether it is so in one of these tries: the others may fall into a time in which the machine has
-/// other things to do.
-pub(crate) fn in_one_of<T>(
-    tries: impl IntoIterator<Item = T>,
-    is_so: impl FnMut(T) -> bool,
-) -> bool {
-    tries.into_iter().any(is_so)
-}
-
 /// A directory with a store in it, in which commands run.
 pub(crate) struct Place(TempDir);
 

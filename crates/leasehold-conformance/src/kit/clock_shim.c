@@ -1,4 +1,4 @@
-/* A wall clock that is wrong on command; clock_shim.rs writes the file and says what is in it. */
+/* Clocks that are wrong on command; clock_shim.rs writes the file and says what is in it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct state {
-    int64_t version, offset_ns, since_ns, rate_ppm;
+    int64_t version, offset_ns, since_ns, rate_ppm, steady_since_ns, steady_rate_ppm;
 };
 
 static volatile struct state *shared;
@@ -33,12 +33,13 @@ static int real(clockid_t clock, struct timespec *at) {
 static int shifted(clockid_t clock, struct timespec *at) {
     int result = real(clock, at);
     if (result != 0 || !shared) return result;
+    int steady = clock == CLOCK_BOOTTIME;
     struct state now;
     do {
         now.version = __atomic_load_n(&shared->version, __ATOMIC_ACQUIRE);
-        now.offset_ns = shared->offset_ns;
-        now.since_ns = shared->since_ns;
-        now.rate_ppm = shared->rate_ppm;
+        now.offset_ns = steady ? 0 : shared->offset_ns;
+        now.since_ns = steady ? shared->steady_since_ns : shared->since_ns;
+        now.rate_ppm = steady ? shared->steady_rate_ppm : shared->rate_ppm;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
     } while ((now.version & 1) || now.version != shared->version);
     int64_t ns = (int64_t)at->tv_sec * 1000000000 + at->tv_nsec;
@@ -49,8 +50,14 @@ static int shifted(clockid_t clock, struct timespec *at) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
-    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) return shifted(clock, at);
-    return real(clock, at);
+    switch (clock) {
+    case CLOCK_REALTIME:
+    case CLOCK_REALTIME_COARSE:
+    case CLOCK_BOOTTIME:
+        return shifted(clock, at);
+    default:
+        return real(clock, at);
+    }
 }
 
 int gettimeofday(struct timeval *restrict at, void *restrict zone) {

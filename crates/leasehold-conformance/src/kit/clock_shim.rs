@@ -1,8 +1,8 @@
-//! A wall clock for one server that jumps, or runs too fast or too slow, on command.
+//! A clock for one program that jumps, or runs too fast or too slow, on command.
 //!
 //! A library that stands before the C library's `clock_gettime`, `gettimeofday` and `time`; it is
-//! compiled when the test runs, by `cc`, which Rust needs for linking anyway. The monotonic clock
-//! is left alone.
+//! compiled when the test runs, by `cc`, which Rust needs for linking anyway. The monotonic clock,
+//! by which programs sleep, is left alone.
 
 use std::fs::File;
 use std::io;
@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use leasehold_core::clock::Clock;
 use tempfile::TempDir;
 
 use super::Settings;
@@ -20,7 +21,7 @@ const SOURCE: &str = include_str!("clock_shim.c");
 const VARIABLE: &str = "LEASEHOLD_CLOCK_SHIM";
 const NANOS: f64 = 1e9;
 
-/// The clock of all servers that were started with its [`env`](Self::env). Lives longer than they.
+/// The clock of all programs that were started with its [`env`](Self::env). Lives longer than they.
 #[derive(Debug)]
 pub struct ClockShim {
     directory: TempDir,
@@ -28,13 +29,16 @@ pub struct ClockShim {
     state: Mutex<State>,
 }
 
-/// What the file holds: the clock shows `real + offset + (real - since) * rate`.
+/// What the file holds: the wall clock shows `real + offset + (real - since) * rate`, and the steady
+/// clock the same with numbers of its own and without an offset.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     version: i64,
     offset_ns: i64,
     since_ns: i64,
     rate_ppm: i64,
+    steady_since_ns: i64,
+    steady_rate_ppm: i64,
 }
 
 impl ClockShim {
@@ -89,7 +93,19 @@ impl ClockShim {
     pub fn set_rate(&self, rate: f64) -> io::Result<()> {
         self.change(|state, drift_ns| {
             state.offset_ns += drift_ns;
-            state.rate_ppm = ((rate.max(0.0) - 1.0) * 1e6) as i64;
+            state.rate_ppm = ppm(rate);
+        })
+    }
+
+    /// Lets the steady clock (the one that counts suspend, by which Leasehold measures) run at this many
+    /// times the right speed from now on. For programs that are started after this: it may go back.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn set_steady_rate(&self, rate: f64) -> io::Result<()> {
+        self.change(|state, _| {
+            state.steady_since_ns = Clock::system().now().steady_ns as i64;
+            state.steady_rate_ppm = ppm(rate);
         })
     }
 
@@ -107,10 +123,17 @@ impl ClockShim {
 
     /// The version is odd while the rest changes; the library waits for that to pass.
     fn write(&self, state: State) -> io::Result<()> {
-        let State { version, offset_ns, since_ns, rate_ppm } = state;
+        let State { version, offset_ns, since_ns, rate_ppm, steady_since_ns, steady_rate_ppm } =
+            state;
         self.file.write_all_at(&(version - 1).to_ne_bytes(), 0)?;
-        let rest = [offset_ns, since_ns, rate_ppm].map(i64::to_ne_bytes).concat();
+        let rest = [offset_ns, since_ns, rate_ppm, steady_since_ns, steady_rate_ppm];
+        let rest = rest.map(i64::to_ne_bytes).concat();
         self.file.write_all_at(&rest, 8)?;
         self.file.write_all_at(&version.to_ne_bytes(), 0)
     }
+}
+
+/// A speed as a difference from the right one, in millionths.
+fn ppm(rate: f64) -> i64 {
+    ((rate.max(0.0) - 1.0) * 1e6) as i64
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use leasehold_core::backend::{Answer, Backend};
-use leasehold_core::clock::Clock;
+use leasehold_core::clock::{Clock, ManualClock};
 use leasehold_file::FileBackend;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -99,11 +100,6 @@ impl Helper {
         self.child.wait().unwrap().signal() == Some(Signal::SIGKILL as i32)
     }
 
-    /// Says something to it.
-    pub(crate) fn tell(&mut self, what: &str) {
-        writeln!(self.stdin.as_mut().unwrap(), "{what}").unwrap();
-    }
-
     /// Lets it go on.
     pub(crate) fn go_on(&mut self) {
         self.stdin = None;
@@ -140,7 +136,9 @@ fn as_another_process() {
         ["count", dir, lock, counter, times] => {
             count(Path::new(dir), lock, Path::new(counter), times.parse().unwrap());
         }
-        ["contend", dir, lock, tasks] => contend(Path::new(dir), lock, tasks.parse().unwrap()),
+        ["contend", dir, lock, tasks, times] => {
+            contend(Path::new(dir), lock, tasks.parse().unwrap(), times.parse().unwrap());
+        }
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }
@@ -210,26 +208,30 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
     }
 }
 
-/// Tasks that take and release the lock until the time that is told is over, and say how often they
-/// had it.
+/// Tasks that take and release the lock so many times. Each says which token was the last that anybody
+/// had when it stood in line, and which it got.
 #[tokio::main(flavor = "current_thread")]
-async fn contend(dir: &Path, lock: &str, tasks: u32) {
-    let kit = Kit::open(dir);
-    say("ready");
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
-    let end_unix_ms: u64 = line.trim_end().parse().unwrap();
+async fn contend(dir: &Path, lock: &str, tasks: u32, times: u32) {
+    // Its clock stands still: nobody is passed for having been slow.
+    let kit = Kit::with_clock(dir, ManualClock::new().clock());
     let lock: std::sync::Arc<str> = lock.into();
     let tasks = (0..tasks).map(|task| {
         let (kit, lock) = (kit.clone(), lock.clone());
         tokio::spawn(async move {
-            let mut count = 0;
-            while Clock::system().now().unix_ms() < end_unix_ms {
-                let (attempt, token) = kit.lock(&lock).await;
+            for _ in 0..times {
+                let attempt = attempt();
+                kit.ask(&lock, attempt, true).await.unwrap();
+                let last = loop {
+                    match kit.status(&lock).await.token {
+                        Some(token) => break token,
+                        // The holder is still writing its name.
+                        None => tokio::time::sleep(Duration::from_millis(1)).await,
+                    }
+                };
+                let token = kit.lock_as(&lock, attempt).await;
+                say(format!("{task} {last} {token}"));
                 kit.release(&lock, attempt, token).await;
-                count += 1;
             }
-            say(format!("{task} {count}"));
         })
     });
     for task in tasks.collect::<Vec<_>>() {

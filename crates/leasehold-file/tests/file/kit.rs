@@ -109,7 +109,12 @@ pub(crate) fn walk(dir: &Path) -> Vec<String> {
 
 impl Kit {
     pub(crate) fn open(dir: &Path) -> Self {
-        let backend = Arc::new(FileBackend::open(dir, Clock::system()).unwrap());
+        Self::with_clock(dir, Clock::system())
+    }
+
+    /// With a clock that a test moves, what takes time takes none of the machine's.
+    pub(crate) fn with_clock(dir: &Path, clock: Clock) -> Self {
+        let backend = Arc::new(FileBackend::open(dir, clock).unwrap());
         let (sink, mut events) = EventSink::channel();
         backend.attach(ClientId::from_bits(1), sink);
         let (heard, receiver) = watch::channel(0);
