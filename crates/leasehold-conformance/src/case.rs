@@ -10,11 +10,11 @@ use leasehold_core::backend::{
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, Client, ClientBuilder, ClientId, Deadline, Error, ErrorKind, Name,
+    AttemptId, Client, ClientBuilder, ClientId, Deadline, Error, ErrorKind, Guard, Name, Now,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::{Faults, Subject};
+use crate::{Faults, Stopwatch, Subject, ensure};
 
 /// What a case comes to.
 pub type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -187,9 +187,11 @@ where
     Ok(())
 }
 
-/// Runs steps that are to be done before a lease or a hold of `time` is over. What they see after that
-/// says nothing of the engine: they are run again with three times as much of it, and once more.
-pub(crate) async fn before_it_ends<T, F>(
+/// Prepares what needs a lease that still lasts by then but ends soon, of `time` at first. Steps that
+/// fail after that have come too late, for the machine stood still, and have prepared nothing: they are
+/// begun anew with a lease of twice the time. Steps that fail in good time fail the case, and no promise
+/// is looked at in them.
+pub(crate) async fn prepared<T, F>(
     mut time: Duration,
     mut steps: impl FnMut(Duration) -> F,
 ) -> Result<T, Box<dyn std::error::Error + Send + Sync>>
@@ -197,15 +199,32 @@ where
     F: Future<Output = Result<T, Box<dyn std::error::Error + Send + Sync>>>,
 {
     let clock = Clock::system();
-    for _ in 0..2 {
+    loop {
         let end = Deadline::after(clock.now(), time);
-        let seen = steps(time).await;
-        if seen.is_ok() || !end.has_passed(clock.now()) {
-            return seen;
+        let done = steps(time).await;
+        if done.is_ok() || !end.has_passed(clock.now()) || time > PATIENCE {
+            return done;
         }
-        time *= 3;
+        time *= 2;
     }
-    steps(time).await
+}
+
+/// How long ago that was.
+pub(crate) fn since(start: Now) -> Duration {
+    Duration::from_nanos(Clock::system().now().steady_ns.saturating_sub(start.steady_ns))
+}
+
+/// Fails unless a loss was told before the lease's deadline; later by no more than the machine has stood
+/// still since the stopwatch was started, before the lease was asked for.
+pub(crate) fn told_in_time(guard: &Guard, stopwatch: &Stopwatch) -> Outcome {
+    let deadline = guard.deadline().ok_or("lost without a deadline")?;
+    let late = Clock::system().now().steady_ns.saturating_sub(deadline.steady_ns());
+    let (late, stalled) = (Duration::from_nanos(late), stopwatch.stalled());
+    ensure!(
+        late <= stalled,
+        "told {late:?} after the deadline; the machine stood still for {stalled:?}"
+    );
+    Ok(())
 }
 
 /// Panics unless an error has this kind and these words in its text.

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::LeaseKind;
+use leasehold_core::clock::Clock;
 use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, Usage};
 
 use super::{always, case, free, ms, secs};
-use crate::case::before_it_ends;
-use crate::{Case, Context, Outcome, ensure, until};
+use crate::case::{since, told_in_time};
+use crate::{Case, Context, Outcome, Stopwatch, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -177,7 +178,7 @@ async fn the_owner_enters_again(context: Context) -> Outcome {
 async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let clock = leasehold_core::clock::Clock::system();
+    let clock = Clock::system();
     let start = clock.now();
     let guard = one.lock(&name).min_hold(ms(300)).acquire().await?;
     let token = guard.token();
@@ -187,25 +188,23 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
     clock.sleep(ms(20)).await; // The ask itself is on its way; both orders must do.
     let released = tokio::spawn(guard.release());
     let next = waiting.await??;
-    let waited = ms((clock.now().steady_ns - start.steady_ns) / 1_000_000);
+    let waited = since(start);
     ensure!(waited >= ms(295), "the next got in after {waited:?}");
     ensure!(next.token() > token, "tokens went back");
     released.await??;
-    let dropped = before_it_ends(secs(1), |hold| {
-        let (one, two) = (one.clone(), two.clone());
-        let dropped = context.name(&format!("dropped after {hold:?}"));
-        async move {
-            drop(one.lock(&dropped).min_hold(hold).acquire().await?);
-            if one.capability().keep {
-                one.settle().await;
-            }
-            let kept = two.lock(&dropped).try_acquire().await?;
-            ensure!(kept.is_none(), "a dropped guard forgot its minimum hold");
-            Ok(dropped)
-        }
-    })
-    .await?;
-    two.lock(&dropped).acquire().await?.release().await?;
+    let dropped = context.name("dropped");
+    let start = clock.now();
+    drop(one.lock(&dropped).min_hold(secs(1)).acquire().await?);
+    if one.capability().keep {
+        one.settle().await;
+    }
+    let next = match two.lock(&dropped).try_acquire().await? {
+        Some(guard) => guard,
+        None => two.lock(&dropped).acquire().await?,
+    };
+    let waited = since(start);
+    ensure!(waited >= ms(995), "a dropped guard forgot its minimum hold: free after {waited:?}");
+    next.release().await?;
     let both = context.name("both");
     let guard = one.lock(&both).max_hold(secs(3)).min_hold(secs(3)).acquire().await?;
     guard.release().await?;
@@ -218,26 +217,21 @@ async fn a_minimum_hold_keeps_others_out(context: Context) -> Outcome {
 
 async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
-    let (name, guard) = before_it_ends(ms(1500), |hold| {
-        let (one, two) = (one.clone(), two.clone());
-        let name = context.name(&format!("held for {hold:?}"));
-        async move {
-            let guard = one.lock(&name).ttl(hold * 10 / 3).max_hold(hold).acquire().await?;
-            let lost = guard.lost().await;
-            ensure!(lost == LossReason::MaxHold, "{lost:?}");
-            ensure!(
-                !guard.is_valid() && guard.remaining() > Duration::ZERO,
-                "no margin to wind down"
-            );
-            let early = two.lock(&name).try_acquire().await?;
-            ensure!(early.is_none(), "it passed on before its end");
-            Ok((name, guard))
-        }
-    })
-    .await?;
+    let (name, hold) = (context.name("lock"), ms(1500));
+    let (stopwatch, start) = (Stopwatch::start(), Clock::system().now());
+    let guard = one.lock(&name).ttl(secs(5)).max_hold(hold).acquire().await?;
+    let lost = guard.lost().await;
+    told_in_time(&guard, &stopwatch)?;
+    ensure!(lost == LossReason::MaxHold, "{lost:?}");
+    ensure!(!guard.is_valid(), "valid after its loss");
     let token = guard.token();
     std::mem::forget(guard);
-    let next = two.lock(&name).acquire_within(secs(10)).await?;
+    let next = match two.lock(&name).try_acquire().await? {
+        Some(guard) => guard,
+        None => two.lock(&name).acquire_within(secs(10)).await?,
+    };
+    let held = since(start);
+    ensure!(held >= hold - ms(5), "it passed on before its end, after {held:?}");
     ensure!(next.token() > token, "tokens went back");
     next.release().await?;
     Ok(())
@@ -246,26 +240,20 @@ async fn a_maximum_hold_ends_a_forgotten_guard(context: Context) -> Outcome {
 async fn work_is_cancelled_on_loss(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("lock");
-    let done = before_it_ends(ms(1500), |hold| {
-        let lock = client.lock(&name).ttl(hold * 10 / 3).max_hold(hold);
-        async move {
-            let (fires, fired) = tokio::sync::oneshot::channel();
-            let done = lock
-                .run(|guard| async move {
-                    let token = guard.cancellation_token();
-                    tokio::spawn(async move {
-                        token.cancelled().await;
-                        fires.send(guard.remaining()).ok();
-                    });
-                    std::future::pending::<()>().await;
-                })
-                .await;
-            let remaining = fired.await?;
-            ensure!(remaining > Duration::ZERO, "the token fired after the deadline");
-            Ok(done)
-        }
-    })
-    .await?;
+    let stopwatch = Stopwatch::start();
+    let (fires, fired) = tokio::sync::oneshot::channel();
+    let lock = client.lock(&name).ttl(secs(5)).max_hold(ms(1500));
+    let done = lock
+        .run(|guard| async move {
+            let token = guard.cancellation_token();
+            tokio::spawn(async move {
+                token.cancelled().await;
+                fires.send(told_in_time(&guard, &stopwatch)).ok();
+            });
+            std::future::pending::<()>().await;
+        })
+        .await;
+    fired.await??;
     ensure!(done.is_err_and(|error| error.kind() == ErrorKind::Lost), "the work was not stopped");
     let value = client.lock(&name).run(|guard| async move { guard.is_valid() }).await?;
     ensure!(value, "the work ran without the lock");

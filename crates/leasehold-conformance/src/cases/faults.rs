@@ -6,8 +6,8 @@ use leasehold_core::backend::{Answer, LeaseKind, State};
 use leasehold_core::{ErrorKind, LossReason, Usage};
 
 use super::{always, case, ms, secs};
-use crate::case::before_it_ends;
-use crate::{Case, Context, Fault, Outcome, ensure, until};
+use crate::case::told_in_time;
+use crate::{Case, Context, Fault, Outcome, Stopwatch, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -186,21 +186,13 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
 async fn renewals_fail_for_good(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (other, name) = (context.client().await, context.name("lock"));
-    let guard = before_it_ends(secs(2), |ttl| {
-        let (client, faults) = (client.clone(), faults.clone());
-        let name = name.clone();
-        async move {
-            faults.cut_renewals(false);
-            let guard = client.lock(&name).ttl(ttl).acquire().await?;
-            faults.cut_renewals(true);
-            let reason = guard.lost().await;
-            ensure!(reason == LossReason::Expired, "{reason:?}");
-            ensure!(!guard.is_valid(), "valid after its loss");
-            ensure!(guard.remaining() > Duration::ZERO, "told too late");
-            Ok(guard)
-        }
-    })
-    .await?;
+    let stopwatch = Stopwatch::start();
+    let guard = client.lock(&name).ttl(secs(2)).acquire().await?;
+    faults.cut_renewals(true);
+    let reason = guard.lost().await;
+    told_in_time(&guard, &stopwatch)?;
+    ensure!(reason == LossReason::Expired, "{reason:?}");
+    ensure!(!guard.is_valid(), "valid after its loss");
     let next = other.lock(&name).acquire_within(secs(10)).await?;
     ensure!(guard.remaining() == Duration::ZERO, "two holders");
     faults.cut_renewals(false);

@@ -8,7 +8,7 @@ use leasehold_core::clock::Clock;
 
 use super::protocol::{TTL, granted};
 use super::{case, secs};
-use crate::case::{Raw, before_it_ends};
+use crate::case::{Raw, prepared};
 use crate::{Case, Context, Outcome, ensure, until};
 
 pub(super) const CASES: &[Case] = &[
@@ -245,7 +245,7 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
 
 async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
     let (mut holder, mut passer) = (context.raw().await, context.raw().await);
-    let (name, mut waiter, wait) = before_it_ends(Duration::from_millis(150), |ttl| {
+    let (name, mut waiter, wait) = prepared(Duration::from_millis(150), |ttl| {
         let name = context.name(&format!("lock for {ttl:?}"));
         let (short, backend) = (holder.ask(&name, ttl), holder.backend.clone());
         let context = context.clone();
