@@ -45,7 +45,7 @@ pub struct RedisNode {
     scripts: Mutex<Option<Arc<NodeScripts>>>,
     /// Reads records; any process may.
     leases: Script,
-    /// Why a step was refused last, as the rest of a sentence about the node.
+    /// Why the server refused what was last asked in vain, as the rest of a sentence about it.
     refused: Mutex<Option<String>>,
 }
 
@@ -147,10 +147,9 @@ impl RedisNode {
         }
     }
 
+    /// Forgets the reason before: where there is no answer now, that is not why.
     fn note_refused(&self, why: Option<String>) {
-        if why.is_some() {
-            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
-        }
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     async fn call_steps(
@@ -295,6 +294,7 @@ impl QuorumNode for RedisNode {
                 Ok(reply) => reply,
                 Err(Failure::Stranger) => TaskReply::Refused(Refusal::Stranger),
                 Err(failure) => {
+                    self.note_refused(failure.refusal());
                     tracing::debug!(place = %self.place, error = %failure.error(), "no answer");
                     TaskReply::Unknown
                 }

@@ -96,9 +96,11 @@ impl Report<'_> {
             (
                 Refusal::NotAdmitted | Refusal::Unfit,
                 member @ (Member::Waiting(_) | Member::Twin(_)),
-            )
-            | (Refusal::Unfit, member @ Member::Unknown) => {
-                describe(member, |of| self.steward.place(of))
+            ) => describe(member, |of| self.steward.place(of)),
+            // It was asked who it is, and has not said so: it may be known why.
+            (Refusal::Unfit, member @ Member::Unknown) => {
+                let trouble = self.steward.trouble(node);
+                trouble.unwrap_or_else(|| describe(member, |of| self.steward.place(of)))
             }
             (Refusal::Unfit, _) => (self.trouble)(node),
             (refusal, _) => format!("refused: {refusal}"),

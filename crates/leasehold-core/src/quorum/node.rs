@@ -51,8 +51,8 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// The names known there that start with `prefix`, `limit` at most.
     fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
 
-    /// Why it said last that it can do nothing (`Refused(Unfit)`), as the rest of a sentence about
-    /// it: `is not connected`. `None` where that is not known.
+    /// Why it did nothing when it was last called in vain, for a step or a task, as the rest of a
+    /// sentence about it: `is not connected`. `None` where that is not known: it has not answered.
     fn trouble(&self) -> Option<String> {
         None
     }

@@ -166,6 +166,11 @@ impl Steward {
         self.nodes.get(node).map(|node| node.place()).unwrap_or_default()
     }
 
+    /// Why a node could do nothing the last time, where that is known, as the rest of a sentence about it.
+    pub(super) fn trouble(&self, node: usize) -> Option<String> {
+        self.nodes.get(node)?.trouble()
+    }
+
     /// All that is known.
     pub(super) fn members(&self, now: Now) -> Members {
         let member = |(number, node): (usize, &Arc<dyn QuorumNode>)| {

@@ -107,6 +107,18 @@ async fn the_error_says_what_those_have_answered_that_are_well() {
     drop(guard);
 }
 
+#[tokio::test]
+async fn the_error_says_what_is_known_of_those_that_have_not_said_who_they_are() {
+    let quorum = Quorum::founded(5).await;
+    quorum.fault([0], NodeFault::Stopped);
+    quorum.fault([1], NodeFault::BlackHole);
+    let client = quorum.until(ms(10), quorum.client()).await;
+    quorum.fault([3], NodeFault::Stopped);
+    let error = quorum.until(ms(1), client.lock("a").acquire_within(ms(500))).await.unwrap_err();
+    let each = ": node n0 is stopped, node n1 does not answer, node n3 is stopped; it goes on";
+    assert!(error.message().contains(each), "{error}");
+}
+
 /// What an error says. A silent node was asked in vain by this attempt, or by others before it.
 fn told(error: &Error) -> String {
     error.message().replace("did not answer in 50ms", "does not answer")

@@ -302,6 +302,7 @@ async fn loading_and_demoted_nodes_have_no_vote() {
     let client = connect(&url).await;
     let lock = client.lock("a").ttl(secs(2));
     let (first, rest) = servers.0.split_at_mut(1);
+    let loads = format!("node {} refused: ", first[0].address());
     let loading = first[0].restart_loading().unwrap();
     lock.acquire_within(secs(10)).await.unwrap().release().await.unwrap();
     let master = plain();
@@ -309,6 +310,10 @@ async fn loading_and_demoted_nodes_have_no_vote() {
     rest[0].admin(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
     let error = lock.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let is_named = || async {
+        lock.try_acquire().await.is_err_and(|error| error.to_string().contains(&loads))
+    };
+    until("the one that loads says so", is_named).await.unwrap();
     rest[0].admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
     loading.finish().unwrap();
     // One forgot, the other has the data of somebody else: two of three.

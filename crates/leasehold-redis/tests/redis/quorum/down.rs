@@ -3,15 +3,21 @@
 //! Each node may take five seconds for a step here. Whoever waits for one that does not answer is
 //! late by that for each step, whatever the machine.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_conformance::kit::{Proxy, RedisServer};
 use leasehold_conformance::until;
-use leasehold_core::quorum::Founding;
-use leasehold_core::{Client, ErrorKind};
+use leasehold_core::backend::Origin;
+use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
+use leasehold_core::quorum::{Founding, Step};
+use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, Name};
 use tokio::task::JoinSet;
 
-use super::{Servers, connect, init};
+use super::{Servers, connect, init, nodes};
 use crate::{Test, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -20,6 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(nobody_waits_for_a_node_that_is_slow),
     test!(nobody_waits_for_two_nodes_that_are_gone),
     test!(when_three_nodes_are_gone_the_error_says_so_of_each),
+    test!(a_call_under_way_ends_when_its_server_is_killed),
 ];
 
 /// Time enough for all pairs, and for less than a fifth of them if each waited for one node once.
@@ -95,24 +102,38 @@ async fn when_three_nodes_are_gone_the_error_says_so_of_each() {
     let client = connect(&url).await;
     servers.0[2..].iter_mut().for_each(RedisServer::kill);
     let lock = client.lock("a").ttl(secs(60));
-    let gone = "is not connected: nobody listens there; is the server running?";
-    let is_named = |text: &str, server: &RedisServer| {
-        // One that was killed in the middle of a call has not answered, for all that is known.
-        [gone, "does not answer"]
-            .iter()
-            .any(|reason| text.contains(&format!("node {} {reason}", server.address())))
+    let reason = |server: &RedisServer| {
+        let place = server.address();
+        format!("node {place} is not connected: nobody listens there; is the server running?")
     };
     // Right after it was killed a node may not be known to be gone for good.
     until("each is known to be gone", || async {
         let error = lock.acquire_within(ms(200)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let text = error.to_string();
-        servers.0[2..].iter().all(|server| is_named(&text, server))
-            && text.contains(gone)
+        servers.0[2..].iter().all(|server| text.contains(&reason(server)))
             && text.contains(": granted by 2 of 5 nodes, and it takes 3: node ")
             && text.ends_with("; it goes on by itself once 1 of these can vote again")
             && !text.contains(&servers.0[1].address().to_string())
     })
     .await
     .unwrap();
+}
+
+async fn a_call_under_way_ends_when_its_server_is_killed() {
+    let (mut servers, url) = Servers::founded(1).await;
+    let node = nodes(&url).0.remove(0);
+    let TaskReply::Look(look) = node.task(Task::Look).await else { panic!("no answer") };
+    servers.0[0].stop().unwrap();
+    let op = Op::Release { attempt: AttemptId::new(ClientId::from_bits(1), 1, 0) };
+    let (name, origin) = (Name::new("a").unwrap(), Arc::new(Origin::new("", 0, None)));
+    let step = Step { name, op, wait: false, origin };
+    let mut asking = pin!(node.steps(look.process, vec![step], secs(3600)));
+    assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await.is_pending());
+    servers.0[0].kill();
+    let replies = tokio::time::timeout(secs(20), asking).await.expect("it ends with its server");
+    assert_eq!(replies, [Reply::Unknown]);
+    let gone = "is not connected: nobody listens there; is the server running?";
+    let is_gone = || async { node.trouble().is_some_and(|trouble| trouble.starts_with(gone)) };
+    until("it is known to be gone", is_gone).await.unwrap();
 }
