@@ -90,6 +90,7 @@ impl Dialect {
     }
 
     /// Gives a table that name in a statement.
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn called(self, name: &str) -> String {
         match self {
             #[cfg(feature = "mysql")]

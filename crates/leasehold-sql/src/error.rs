@@ -20,6 +20,8 @@ pub(crate) enum What {
     Locked,
     /// The connection is of no use any more; whether it was done is known if the error's kind says so.
     Broken,
+    /// Nothing was done: there is no such function, or the user may not do something.
+    NoRoutine,
     /// Nothing was done; the connection lives.
     Refused,
 }
@@ -147,8 +149,9 @@ fn postgres(code: &str, message: &str) -> Option<Sorted> {
     Some(match code {
         "40001" | "40P01" | "23505" | "42P07" => (What::Conflict, Unavailable, CONFLICT, true),
         "42P01" | "3F000" => (What::NoTable, Refused, NO_TABLE, false),
-        "42703" | "42804" | "42883" => (What::Refused, Foreign, OTHER_TABLE, false),
-        "42501" => (What::Refused, Refused, RIGHTS, false),
+        "42703" | "42804" => (What::Refused, Foreign, OTHER_TABLE, false),
+        "42883" => (What::NoRoutine, Foreign, OTHER_TABLE, false),
+        "42501" => (What::NoRoutine, Refused, RIGHTS, false),
         // Another connection may lead to the primary.
         "25006" => (What::Broken, Refused, READ_ONLY, true),
         "28000" if message.contains("no encryption") => (What::Refused, Refused, UNLISTED, false),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
@@ -21,6 +21,9 @@ use crate::tables::Tables;
 /// The longest pause before a step is tried again.
 const LONGEST_PAUSE_US: u64 = 30_000;
 
+/// Functions that were missing are done without for so long.
+const ROUTINES_AGAIN_NS: u64 = 300_000_000_000;
+
 /// The database, by its tables.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -31,8 +34,8 @@ pub(crate) struct Store {
     pub(crate) create: bool,
     random: RandomState,
     drawn: AtomicU64,
-    /// The database's functions are used, where there are any.
-    routines: AtomicBool,
+    /// Until when (of the steady clock) the database's functions are done without.
+    pub(crate) no_routines_until: AtomicU64,
 }
 
 /// Two packets that do the same: one by a function of the database, where there is one.
@@ -65,7 +68,7 @@ impl Store {
             create: address.create,
             random: RandomState::new(),
             drawn: AtomicU64::new(0),
-            routines: AtomicBool::new(true),
+            no_routines_until: AtomicU64::new(0),
         }
     }
 
@@ -114,35 +117,40 @@ impl Store {
         Err(Fault::late())
     }
 
-    #[cfg(test)]
-    pub(crate) fn uses_routines(&self) -> bool {
-        self.routines.load(Ordering::Relaxed)
-    }
-
     /// Sends one of two packets: the plain one where the function is missing or may not be called, and
-    /// from then on.
+    /// for a while after.
     pub(crate) async fn run_either(
         &self,
         ways: &Ways,
         until: Deadline,
         open: &mut bool,
     ) -> Result<Vec<Reply>, Fault> {
-        let known = ways.routine.as_ref().filter(|_| self.routines.load(Ordering::Relaxed));
+        let known = ways.routine.as_ref().filter(|_| self.uses_routines());
         let Some(routine) = known else {
             return self.run_open(Lane::Usual, &ways.plain, until, open).await;
         };
-        match self.run_open(Lane::Usual, routine, until, open).await {
-            // Nothing was done; if this one is refused as well, it was not for the function.
-            Err(fault) if fault.what == What::Refused => {
-                let done = self.run_open(Lane::Usual, &ways.plain, until, open).await;
-                if done.is_ok() && self.routines.swap(false, Ordering::Relaxed) {
+        let fault = match self.run_open(Lane::Usual, routine, until, open).await {
+            Err(fault) if fault.what == What::NoRoutine => fault,
+            done => return done,
+        };
+        // Nothing was done; if this one is refused as well, it was not for the function.
+        let done = self.run_open(Lane::Usual, &ways.plain, until, open).await;
+        if done.is_ok() {
+            let made = self.create && self.make_routines(until).await;
+            if !made {
+                let again = (self.clock.now().steady_ns).saturating_add(ROUTINES_AGAIN_NS);
+                if self.no_routines_until.swap(again, Ordering::Relaxed) == 0 {
                     let error = fault.error;
-                    tracing::info!(%error, "the database's functions of ours are missing; make them with `leasehold init`");
+                    tracing::info!(%error, "functions are missing; make them with `leasehold init`");
                 }
-                done
             }
-            done => done,
         }
+        done
+    }
+
+    /// False for a while after a function was found to be missing.
+    pub(crate) fn uses_routines(&self) -> bool {
+        self.no_routines_until.load(Ordering::Relaxed) <= self.clock.now().steady_ns
     }
 
     /// Does a step of some attempts on the record of one lock. When a request before it is `open`, no

@@ -40,13 +40,15 @@ pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
     Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
 }
 
-/// Makes a row, or changes the one that is there if it is free; either way it has the stamp then.
+/// Changes the row if it is free, and makes it if there is none (but on PostgreSQL); either way it has the
+/// stamp then.
 fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     let Tables { dialect, locks, .. } = tables;
     let Take { name, stamp, attempt, person, ttl_us, more, most } = *take;
     let (clock, greatest) = (dialect.now(), dialect.greatest());
     // The row that is there; the values of the new one are shorter to name, and reckoned already.
     let (l, new) = (dialect.old_row(locks), |column: &str| dialect.new_value(column));
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     let insert = format!(
         "INSERT INTO {locks}{called} (name, stamp, lost, base, top, state, attempt, person, until_us, \
          since_us, confirmed, line, ended_us, ticket) VALUES ({name}, {stamp}, 0, {told}, \
@@ -85,8 +87,19 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
                  stamp = CASE WHEN {free} THEN {stamp} ELSE stamp + {none} END, {set}"
             )
         }
-        #[allow(unreachable_patterns, reason = "there may be one engine only")]
-        _ => {
+        // Stands in for the function. A row that is not free would be written to the log as well, if
+        // one were made where there is none.
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => {
+            let set = set(&|column, value| format!("{column} = {value}"));
+            format!(
+                "UPDATE {locks} AS l SET stamp = {stamp}, {set} FROM (SELECT {clock} AS since_us, \
+                 {clock} + {ttl_us} AS until_us, {attempt} AS attempt, {person} AS person, 1 AS state, \
+                 1 AS confirmed) AS excluded WHERE l.name = {name} AND {free} RETURNING l.base"
+            )
+        }
+        #[cfg(feature = "sqlite")]
+        Dialect::Sqlite => {
             let set = set(&|column, value| format!("{column} = {value}"));
             format!(
                 "{insert} ON CONFLICT (name) DO UPDATE SET stamp = {stamp}, {set} WHERE {free} \

@@ -1,6 +1,7 @@
 //! The statement that takes a lock, and what stops it, on each engine.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
@@ -12,6 +13,7 @@ use crate::address::Address;
 use crate::pool::Lane;
 use crate::record::{self, Record};
 use crate::store::Store;
+use crate::take::{take, taken};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -56,9 +58,13 @@ async fn on_each(mut test: impl AsyncFnMut(Store)) {
     if !Needs::Postgres.is_skipped() {
         let server = Postgres::start(&[]).unwrap();
         test(store_at(&server.url()).await).await;
+        // Without the functions, in other tables.
+        let without = store_at(&format!("{}?prefix=plain", server.url())).await;
+        without.no_routines_until.store(u64::MAX, Ordering::Relaxed);
+        test(without).await;
     }
     if !Needs::MySql.is_skipped() {
-        let server = MariaDb::start(&[]).unwrap();
+        let server = MariaDb::start(&["--sql-mode=SIMULTANEOUS_ASSIGNMENT"]).unwrap();
         test(store_at(&server.url()).await).await;
     }
 }
@@ -86,6 +92,12 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
         let other = Ask { wait: false, ..ask("a", 10, 1) };
         let (busy, _) = store.ask(&other, false, until).await.unwrap();
         assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
+        // Whoever else says that it is free has not looked at the whole row.
+        let packet = take(&store.tables, &ask("a", 13, 1), store.stamp());
+        let replies = store.run_either(&packet, until, &mut false).await.unwrap();
+        assert_eq!(taken(&replies, &ask("a", 13, 1)).unwrap(), None);
+        let status = store.status(&holder.name, until).await.unwrap();
+        assert_eq!(status.token, end(&holder, &held).base, "{status:?}");
         // The same attempt once more: the same lease.
         let (again, _) = store.ask(&holder, false, until).await.unwrap();
         assert_eq!(again, held);
@@ -143,19 +155,25 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
         assert_eq!(ended.verdict, Verdict::Released);
     };
     pair(&with).await;
+    let drop_all = || {
+        for routine in with.tables.routines() {
+            let (head, _) = routine.split_once('(').unwrap();
+            let name = head.strip_prefix("CREATE OR REPLACE FUNCTION ").unwrap();
+            server.sql(&format!("DROP FUNCTION {name}")).unwrap();
+        }
+    };
+    // Who may make them does, and goes on with them.
+    drop_all();
+    pair(&with).await;
     assert!(with.uses_routines());
-    for routine in with.tables.routines() {
-        let (head, _) = routine.split_once(" RETURNS").unwrap();
-        let made = head.strip_prefix("CREATE OR REPLACE FUNCTION ").unwrap();
-        let name = made.split('(').next().unwrap();
-        server.sql(&format!("DROP FUNCTION {name}")).unwrap();
-    }
-    for store in [with, store_at(&server.url()).await] {
-        pair(&store).await;
-        assert!(!store.uses_routines());
-    }
+    // Who may not does without.
+    drop_all();
+    let without = store_at(&format!("{}?create=no", server.url())).await;
+    pair(&without).await;
+    assert!(!without.uses_routines());
+    pair(&without).await;
     crate::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
-    let again = store_at(&server.url()).await;
+    let again = store_at(&format!("{}?create=no", server.url())).await;
     pair(&again).await;
     assert!(again.uses_routines(), "init has not made them again");
 }

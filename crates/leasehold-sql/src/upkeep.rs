@@ -57,15 +57,20 @@ impl Store {
         }
     }
 
-    /// Makes the functions, where there are any; without them it goes more slowly.
-    async fn make_routines(&self, until: Deadline) {
+    /// Makes the functions, where there are any; without them it goes more slowly. True when they
+    /// are there.
+    pub(crate) async fn make_routines(&self, until: Deadline) -> bool {
         let routines = self.tables.routines();
         if routines.is_empty() {
-            return;
+            return true;
         }
         let packet = self.tables.dialect.atomic(&routines);
-        if let Err(fault) = self.pool.run(Lane::Usual, &packet, until, &mut false).await {
-            tracing::debug!(error = %fault.error, "the functions were not made");
+        match self.pool.run(Lane::Usual, &packet, until, &mut false).await {
+            Ok(_) => true,
+            Err(fault) => {
+                tracing::warn!(error = %fault.error, "functions were not made: locks cost more");
+                false
+            }
         }
     }
 

@@ -60,9 +60,7 @@ impl Ears {
             // Also when the watch was refused or came too late: asking is always right.
             What::Before => {
                 if gone {
-                    self.attempts.change(attempt, |live| {
-                        live.before.take_if(|(key, _)| *key == watched.key);
-                    });
+                    passed(&self.attempts, attempt, &watched.key);
                 }
                 self.say(Event::Freed { name: watched.name });
             }
@@ -108,7 +106,10 @@ impl Ears {
                 // If it was put again, it is behind us now.
                 (What::Before, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
                 // Also without an answer: asking is always right.
-                (What::Before, Ok(_) | Err(_)) => {
+                (What::Before, there) => {
+                    if there.is_ok() {
+                        passed(&attempts, attempt, key);
+                    }
                     say(Event::Freed { name: watched.name });
                 }
                 (What::Own, Ok(None)) => {
@@ -131,4 +132,11 @@ impl Ears {
             sink.send(event);
         }
     }
+}
+
+/// The one before an attempt has gone: there is no need to look for it again.
+fn passed(attempts: &Attempts, attempt: AttemptId, key: &[u8]) {
+    attempts.change(attempt, |live| {
+        live.before.take_if(|(before, _)| *before == key);
+    });
 }

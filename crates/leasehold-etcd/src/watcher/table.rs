@@ -54,11 +54,15 @@ impl Table {
         Some((attempt, watched))
     }
 
-    /// Whether an attempt watches this key already.
-    pub(super) fn watches(&self, attempt: AttemptId, key: &[u8]) -> bool {
+    /// Whether an attempt watches this key already; it was seen to be there at this revision too.
+    pub(super) fn watches(&mut self, attempt: AttemptId, key: &[u8], revision: i64) -> bool {
         let number = self.by_attempt.get(&attempt);
-        let watched = number.and_then(|number| self.get(*number));
-        watched.is_some_and(|(_, watched)| watched.key == key)
+        let known = number.and_then(|number| self.by_number.get_mut(number));
+        let Some((_, watched)) = known.filter(|(_, watched)| watched.key == key) else {
+            return false;
+        };
+        watched.revision = watched.revision.max(revision);
+        true
     }
 
     /// Whose watch it is, and of what.

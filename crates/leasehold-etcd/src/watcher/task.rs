@@ -203,10 +203,12 @@ impl Task {
                 // It stands before nobody now.
                 self.leave(attempt)
             }
-            Order::Watch(attempt, watched) if self.watched.watches(attempt, &watched.key) => {
-                Step::Nothing
+            Order::Watch(attempt, watched) => {
+                match self.watched.watches(attempt, &watched.key, watched.revision) {
+                    true => Step::Nothing,
+                    false => self.watch(attempt, watched),
+                }
             }
-            Order::Watch(attempt, watched) => self.watch(attempt, watched),
             Order::Leave(attempt) => self.leave(attempt),
         }
     }
