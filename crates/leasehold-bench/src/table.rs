@@ -133,10 +133,11 @@ pub(crate) fn number(value: f64) -> String {
     separated(&match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.0995 || size < 0.000_001 => format!("{value:.2}"),
+        size if size >= 0.0995 => format!("{value:.2}"),
         size if size >= 0.00995 => format!("{value:.3}"),
         size if size >= 0.000_995 => format!("{value:.4}"),
-        _ => format!("{value:.5}"),
+        size if size >= 0.000_001 => format!("{value:.5}"),
+        _ => format!("{value:.2}"),
     })
 }
 
