@@ -53,7 +53,7 @@ impl Supervisor {
         descriptors.extend(lock.map(AsFd::as_fd));
         send_descriptors(&here, &descriptors)?;
         if let Some(deadline) = deadline_steady_ns {
-            (&here).write_all(&deadline.to_be_bytes())?;
+            tell_first(&here, deadline)?;
         }
         here.set_nonblocking(true)?;
         let socket = tokio::net::UnixStream::from_std(here)?;
@@ -99,8 +99,40 @@ impl Supervisor {
     }
 }
 
+/// Tells the first deadline. A command that has ended meanwhile needs none: its reports wait to be read.
+fn tell_first(mut socket: &UnixStream, deadline: u64) -> io::Result<()> {
+    match socket.write_all(&deadline.to_be_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
+    }
+}
+
 /// This program, even if its file was replaced meanwhile.
 pub(crate) fn own_program() -> io::Result<PathBuf> {
     let own = Path::new("/proc/self/exe");
     if own.exists() { Ok(own.into()) } else { std::env::current_exe() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_command_that_ends_before_it_is_told_its_deadline_has_its_end_heard() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        for report in [Report::Spawned(7), Report::Gone] {
+            there.write_all(&report.encode()).unwrap();
+        }
+        drop(there);
+        tell_first(&here, 1).unwrap();
+        here.set_nonblocking(true).unwrap();
+        let socket = tokio::net::UnixStream::from_std(here).unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        let mut supervisor = Supervisor { child, socket, received: VecDeque::new() };
+        assert!(matches!(supervisor.next().await, Some(Report::Spawned(7))));
+        assert!(matches!(supervisor.next().await, Some(Report::Gone)));
+        assert!(supervisor.next().await.is_none());
+        supervisor.collect();
+    }
 }
