@@ -117,7 +117,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         stores: Stores,
     },
-    /// How many rows are saved once each in a second, of which half come twice
+    /// How many rows are saved once in a second, each of which comes twice
     #[command(long_about = ONCE)]
     Once(OnceArgs),
     /// What a Bloom filter costs the server, how often it is wrong, and what it keeps away

@@ -1,4 +1,4 @@
-//! `once`: rows of which half come twice, saved once each, in three ways.
+//! `once`: rows that come twice each, saved once, in three ways.
 
 mod picture;
 mod ways;

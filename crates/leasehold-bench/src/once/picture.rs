@@ -13,7 +13,7 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
         light: false,
     });
     Chart {
-        title: "Rows saved once, half of which come twice".to_owned(),
+        title: "Rows saved once, each of which comes twice".to_owned(),
         series: series.collect(),
         columns: 2,
         panels: vec![
