@@ -1,6 +1,6 @@
 //! Taking and freeing a lock as functions in the database. PostgreSQL plans a statement anew each time
 //! that it comes as text, which costs several times what carrying it out does; what a function does is
-//! planned once for each connection, also behind a pooler.
+//! planned for a connection and kept there, also behind a pooler.
 //!
 //! They do what [`take`](crate::take::take) and the statement of a release do, which stand in where
 //! they are missing: in tables that an older program has made, or where a user may not make them.
