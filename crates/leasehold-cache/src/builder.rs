@@ -85,7 +85,7 @@ impl<K: ?Sized, V> Builder<K, V> {
             stale_for: Duration::from_secs(60),
             soft_limit: 100 * MS,
             hard_limit: Duration::from_secs(5),
-            lease: Duration::from_secs(10),
+            lease: Duration::from_secs(3),
             mode: Mode::Eventual,
             replica_lag: Duration::ZERO,
             write_hold: Duration::from_secs(30),
@@ -117,10 +117,12 @@ impl<K: ?Sized, V> Builder<K, V> {
         stale_for: Duration,
         /// How long a reader waits for a fresh value when it has a stale one. Default 100 ms.
         soft_limit: Duration,
-        /// How long a reader waits at all. Default 5 seconds.
+        /// The longest time that a reader waits; longer than `lease`, so that readers outlive a loader
+        /// whose process dies. Default 5 seconds.
         hard_limit: Duration,
-        /// How long one load may keep others from loading; a longer load does not fill. When its
-        /// process dies, others wait that long. 10 ms to a day, default 10 seconds.
+        /// How long one load may keep others from loading; a longer load does not fill. When the
+        /// process that loads dies, others wait that long. 10 ms to a day and below `hard_limit`,
+        /// default 3 seconds.
         lease: Duration,
         /// What a reader may see while a write is under way. Default [`Mode::Eventual`].
         mode: Mode,
@@ -215,6 +217,14 @@ impl Settings {
                 let what = format!("{name} is {value:?}; allowed is {least:?} to {most:?}");
                 return Err(Error::invalid(what));
             }
+        }
+        if self.hard_limit <= self.lease {
+            let (limit, lease) = (self.hard_limit, self.lease);
+            return Err(Error::invalid(format!(
+                "hard_limit is {limit:?} and lease is {lease:?}: when a process dies while it loads, \
+                 its readers time out before another may load; set hard_limit above lease, by what a \
+                 load takes"
+            )));
         }
         for (name, value, most) in [("jitter", self.jitter, 0.9), ("early", self.early, 100.0)] {
             if !(0.0..=most).contains(&value) {

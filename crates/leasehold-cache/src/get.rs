@@ -1,10 +1,13 @@
 //! Reading: this process, Redis, and a load that all who miss share.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use leasehold_core::proto::Deadline;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,7 +63,7 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a key that is not allowed; [`ErrorKind::Load`] when the loader
-    /// failed, [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] when there was no value within
+    /// failed or panicked, [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] when there was no value within
     /// the hard time limit, each only when there is no stale value to give either. Redis being down is no error.
     pub async fn get<F, L, E>(&self, key: &K, load: F) -> Result<Option<V>>
     where
@@ -123,9 +126,19 @@ where
     E: Into<BoxError>,
 {
     Box::new(|how| {
-        let loading = load(how);
-        Box::pin(async { loading.await.map_err(Into::into) })
+        let loading = AssertUnwindSafe(async move { load(how).await.map_err(Into::into) });
+        Box::pin(async {
+            let loaded = loading.catch_unwind().await;
+            loaded.unwrap_or_else(|panic| Err(panicked(panic.as_ref()).into()))
+        })
     })
+}
+
+/// What a loader that panicked fails with.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the loader panicked: {}", text.unwrap_or("with a value that is no text"))
 }
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {

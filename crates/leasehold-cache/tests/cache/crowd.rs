@@ -11,7 +11,9 @@ use super::{Test, ms, open, quiet, secs, server, test, until};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(one_load_for_sixteen_caches_of_sixty_four_tasks),
-    test!(a_loader_that_dies_costs_one_lease),
+    test!(a_loader_that_is_killed_costs_one_lease),
+    test!(a_loader_that_panics_gives_its_lease_back),
+    test!(readers_of_a_cold_key_outlive_a_killed_loader_with_the_defaults),
     test!(a_loader_that_fails_lets_the_next_try),
     test!(loads_are_bounded),
     test!(who_waits_is_woken_by_the_fill),
@@ -43,18 +45,82 @@ async fn one_load_for_sixteen_caches_of_sixty_four_tasks() {
     assert_eq!(loads.load(Ordering::SeqCst), 1);
 }
 
-async fn a_loader_that_dies_costs_one_lease() {
+/// Begins a load on a runtime of its own, which then ends as a killed process does: nothing is given
+/// back.
+fn kill_while_loading(cache: impl FnOnce() -> Cache<str, u64> + Send + 'static) {
+    let killed = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (cache, (began, loading)) = (cache(), oneshot::channel());
+            let load = |_| async move {
+                began.send(()).unwrap();
+                std::future::pending::<Result<_, String>>().await
+            };
+            let reading = tokio::spawn(async move { cache.get(K, load).await });
+            loading.await.unwrap();
+            drop(reading);
+        });
+        runtime.shutdown_background();
+    });
+    killed.join().unwrap();
+}
+
+async fn a_loader_that_is_killed_costs_one_lease() {
     let (server, loads) = (server(), Arc::new(AtomicU64::new(0)));
-    let dies = quiet().lease(ms(300)).open(&server.url()).unwrap();
-    let failed = dies.get(K, |_| async { panic!("the loader dies") as Result<_, String> });
-    assert_eq!(failed.await.unwrap_err().kind(), ErrorKind::Load);
+    let url = server.url();
+    kill_while_loading(move || quiet().lease(ms(300)).open(&url).unwrap());
     let other = open(&server);
     assert_eq!(ask(&other, &loads, ms(0)).await, 1, "once its lease has passed");
 }
 
+async fn a_loader_that_panics_gives_its_lease_back() {
+    let (server, loads) = (server(), Arc::new(AtomicU64::new(0)));
+    // Longer than the test may take.
+    let panics = quiet().lease(secs(3600)).hard_limit(secs(7200)).open(&server.url()).unwrap();
+    let mut readers = JoinSet::new();
+    for _ in 0..50 {
+        let panics = panics.clone();
+        readers.spawn(async move {
+            let load = |_| async { panic!("a bug in the loader") as Result<_, String> };
+            panics.get(K, load).await.unwrap_err()
+        });
+    }
+    for error in readers.join_all().await {
+        assert_eq!(error.kind(), ErrorKind::Load, "{error}");
+        assert!(error.to_string().contains("panicked: a bug in the loader"), "{error}");
+    }
+    assert_eq!(ask(&open(&server), &loads, ms(0)).await, 1, "another process loads at once");
+
+    // A loader may panic before it returns a future, and `get_many` panics with its loader.
+    server.admin(&["FLUSHALL"]).unwrap();
+    let error = panics.get(K, |_| -> std::future::Ready<Result<_, String>> { panic!("no future") });
+    assert!(error.await.unwrap_err().to_string().contains("panicked: no future"));
+    let many = panics.clone();
+    let panicked = tokio::spawn(async move {
+        let load = |_, _| async { panic!("a bug in the loader") as Result<_, String> };
+        many.get_many(&[K], load).await
+    });
+    assert!(panicked.await.unwrap_err().is_panic());
+    assert_eq!(ask(&open(&server), &loads, ms(0)).await, 2, "another process loads at once");
+}
+
+async fn readers_of_a_cold_key_outlive_a_killed_loader_with_the_defaults() {
+    let (server, loads) = (server(), Arc::new(AtomicU64::new(0)));
+    let url = server.url();
+    let open = move || Cache::<str, u64>::builder("test").open(&url).unwrap();
+    kill_while_loading(open.clone());
+    let cache = open();
+    let mut readers = JoinSet::new();
+    for _ in 0..50 {
+        let (cache, loads) = (cache.clone(), loads.clone());
+        readers.spawn(async move { ask(&cache, &loads, ms(10)).await });
+    }
+    assert!(readers.join_all().await.into_iter().all(|value| value == 1));
+}
+
 async fn a_loader_that_fails_lets_the_next_try() {
     let (server, loads) = (server(), Arc::new(AtomicU64::new(0)));
-    let cache = quiet().lease(secs(3600)).open(&server.url()).unwrap();
+    let cache = quiet().lease(secs(3600)).hard_limit(secs(7200)).open(&server.url()).unwrap();
     let failed = cache.get(K, |_| async { Err("the database is down") }).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Load);
     assert!(failed.to_string().contains("the database is down"), "{failed}");

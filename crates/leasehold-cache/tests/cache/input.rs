@@ -17,13 +17,14 @@ pub(crate) const TESTS: &[Test] = &[
 type Settings = fn(Builder<str, u64>) -> Builder<str, u64>;
 
 async fn settings_that_are_not_allowed_are_named() {
-    let wrong: [(&str, Settings); 8] = [
+    let wrong: [(&str, Settings); 9] = [
         ("ttl", |builder| builder.ttl(ms(0))),
         ("null_ttl", |builder| builder.null_ttl(secs(86_400 * 31))),
         ("jitter", |builder| builder.jitter(1.0)),
         ("jitter", |builder| builder.jitter(f64::NAN)),
         ("early", |builder| builder.early(-1.0)),
         ("lease", |builder| builder.lease(ms(1))),
+        ("hard_limit", |builder| builder.lease(secs(5)).hard_limit(secs(5))),
         ("max_loads", |builder| builder.max_loads(0)),
         ("prefix", |builder| builder.prefix("a}b")),
     ];

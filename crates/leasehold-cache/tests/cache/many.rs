@@ -91,7 +91,8 @@ async fn a_write_in_the_middle_refuses_its_key_alone() {
 
 async fn a_load_that_fails_gives_its_keys_back() {
     let (server, database) = (server(), Database::default());
-    let cache = quiet().lease(super::secs(3600)).open(&server.url()).unwrap();
+    let cache =
+        quiet().lease(super::secs(3600)).hard_limit(super::secs(7200)).open(&server.url()).unwrap();
     database.commit("a", 1);
     let failed = cache.get_many(&["a", "b"], |_, _| async { Err("no database") }).await;
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Load);
@@ -106,7 +107,8 @@ async fn a_load_that_fails_gives_its_keys_back() {
 
 async fn a_call_that_is_dropped_gives_its_keys_back() {
     let (server, database) = (server(), Database::default());
-    let cache = quiet().lease(super::secs(3600)).open(&server.url()).unwrap();
+    let cache =
+        quiet().lease(super::secs(3600)).hard_limit(super::secs(7200)).open(&server.url()).unwrap();
     database.commit("a", 1);
     let loads = Arc::new(Mutex::new(false));
     let (began, other) = (loads.clone(), cache.clone());

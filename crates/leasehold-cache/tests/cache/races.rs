@@ -145,7 +145,8 @@ async fn a_failed_load_gives_its_stale_value_to_nobody_who_came_after_a_write() 
 async fn a_write_wakes_those_who_wait_for_a_load() {
     let (server, database) = (server(), Database::default());
     let (one, two) = (open(&server), open(&server));
-    let lasts = quiet().lease(super::secs(3600)).open(&server.url()).unwrap();
+    let lasts =
+        quiet().lease(super::secs(3600)).hard_limit(super::secs(7200)).open(&server.url()).unwrap();
     database.commit(K, 1);
     let (go, slow) = database.slow(&lasts, K).await;
     let (waits, asked) = (one.clone(), database.clone());
