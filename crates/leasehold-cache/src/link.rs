@@ -42,10 +42,23 @@ impl Link {
         self.call(script.invoke_async(&mut connection)).await
     }
 
+    /// The same although the breaker is open: for a call whose loss costs more than its wait.
+    pub(crate) async fn run_past_breaker<T: FromRedisValue>(
+        &self,
+        script: &ScriptInvocation<'_>,
+    ) -> Result<T> {
+        let mut connection = &*self.wire;
+        self.noted(script.invoke_async(&mut connection)).await
+    }
+
     async fn call<T>(&self, call: impl Future<Output = Result<T, RedisError>>) -> Result<T> {
         if !self.breaker.lets_through() {
             return Err(Error::new(ErrorKind::Unavailable, "Redis failed a moment ago"));
         }
+        self.noted(call).await
+    }
+
+    async fn noted<T>(&self, call: impl Future<Output = Result<T, RedisError>>) -> Result<T> {
         let done = call.await;
         let answered = |error: &RedisError| error.code().is_some_and(|code| code != "LOADING");
         self.breaker.note(done.as_ref().err().is_none_or(answered));

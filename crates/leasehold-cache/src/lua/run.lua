@@ -2,7 +2,7 @@
 -- The record, a hash: state (running, completed, failed), token, until, print, tries, result
 -- begin token lease print keep: W tries | B ms | C result | F reason | P (another payload) | X (not ours)
 -- renew token lease keep | complete token result keep | fail token reason keep | leave token |
--- drop token: 1, or 0 when the run is not this token's any more
+-- drop token: 1, or 0 when the run is not this token's any more; leave of no record: 1
 -- While it runs, the record outlives the lease by keep, so that who comes next sees the tries.
 local step, token = ARGV[1], ARGV[2]
 local kind = redis.call('TYPE', KEYS[1]).ok
@@ -31,6 +31,7 @@ if step == 'begin' then
 end
 -- What was done already is done: the answer may have been lost.
 local done = step == 'complete' and 'completed' or step == 'fail' and 'failed'
+if kind == 'none' and step == 'leave' then return {'1'} end
 if owner ~= token then return {'0'} end
 if done and state == done then return {'1'} end
 if state ~= 'running' then return {'0'} end

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::Now;
 use redis::{Script, ScriptInvocation, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,9 +27,11 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// let payments = RunOnce::builder("payments").open("redis://127.0.0.1:6379")?;
 /// let receipt: String = match payments.begin("order 555", b"12.50 EUR").await? {
-///     Begun::Won(run) => {
-///         // tries() > 1: somebody began, and has not said how it ended. Ask the bank before you pay.
+///     Begun::Won(mut run) => {
+///         // tries() > 1: an earlier run began and recorded no end. Ask the bank before you pay.
 ///         let receipt = pay(run.tries()).await?;
+///         // Repeats until Redis answers, for as long as the lease lasts. After an error `run` is
+///         // still there: the work is done, so try again rather than drop it.
 ///         run.complete(&receipt).await?;
 ///         receipt
 ///     }
@@ -55,7 +60,11 @@ struct Inner {
     link: Link,
     step: Script,
     settings: RunOnceBuilder,
+    clock: Clock,
 }
+
+/// The first and the longest pause before a step is repeated that Redis did not answer.
+const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// What [`RunOnce::begin`] found.
 #[derive(Debug)]
@@ -71,9 +80,9 @@ pub enum Begun<R> {
 }
 
 impl RunOnce {
-    pub(super) fn new(link: Link, settings: RunOnceBuilder) -> Self {
+    pub(super) fn new(link: Link, settings: RunOnceBuilder, clock: Clock) -> Self {
         let step = Script::new(include_str!("../lua/run.lua"));
-        Self { inner: Arc::new(Inner { link, step, settings }) }
+        Self { inner: Arc::new(Inner { link, step, settings, clock }) }
     }
 
     /// Settings for runs of this name (as a cache's).
@@ -94,23 +103,29 @@ impl RunOnce {
         let id = text(id)?;
         let RunOnceBuilder { prefix, name, lease, keep, codec, .. } = &self.inner.settings;
         let key = format!("{{{prefix}:{name}:{id}}}");
-        let run =
-            Run { inner: Arc::clone(&self.inner), key, token: token(), tries: 0, over: false };
-        let mut call = run.step("begin");
+        let clock = &self.inner.clock;
+        let token = token();
+        let mut call = self.inner.step.prepare_invoke();
+        call.key(&key).arg("begin").arg(&token);
         call.arg(millis(*lease)).arg(&Sha256::digest(payload)[..]).arg(millis(*keep));
-        let mut answer = run.ask(&call).await;
+        let mut asked = clock.now();
+        let mut answer = self.inner.link.run::<Vec<Value>>(&call).await;
         if answer.is_err() {
             // The same token: it is ours also if it was the answer that was lost.
-            answer = run.ask(&call).await;
+            asked = clock.now();
+            answer = self.inner.link.run(&call).await;
         }
         let mut answer = answer?.into_iter();
-        let foreign =
-            |what: &str| Err(Error::new(ErrorKind::Foreign, format!("{}: {what}", run.key)));
+        let foreign = |what: &str| Err(Error::new(ErrorKind::Foreign, format!("{key}: {what}")));
         match (answer.next(), answer.next()) {
             (Some(Value::BulkString(letter)), rest) => match (&letter[..], rest) {
                 (b"W", Some(Value::Int(tries))) => {
                     let tries = tries.try_into().unwrap_or(1);
-                    Ok(Begun::Won(run.won(tries)))
+                    let ends = AtomicU64::new(0);
+                    let inner = Arc::clone(&self.inner);
+                    let run = Run { inner, key, token, tries, ends };
+                    run.lease_from(asked);
+                    Ok(Begun::Won(run))
                 }
                 (b"B", Some(Value::Int(ms))) => {
                     Ok(Begun::Busy(Duration::from_millis(ms.try_into().unwrap_or(1))))
@@ -133,82 +148,118 @@ impl RunOnce {
     }
 }
 
-/// Work that is ours to do. Dropped before it is ended, its lease is over: the next may begin at once,
-/// and sees by [`tries`](Self::tries) that something was begun.
+/// Work that this process is to do, until it is ended by [`complete`](Self::complete),
+/// [`fail`](Self::fail), [`leave`](Self::leave) or [`abandon`](Self::abandon).
+///
+/// Dropped before that, it keeps its lease until the lease ends by itself: the future that did the work
+/// may have been cancelled while a request of it was on its way, and the next run must not overlap it.
 ///
 /// Its lease is not renewed by itself: call [`renew`](Self::renew) from the work, which so shows that
 /// it goes on.
-#[must_use = "dropped, the work is left to the next, who does not know what was done"]
+#[must_use = "dropped, the work stays busy until the lease ends"]
 pub struct Run {
     inner: Arc<Inner>,
     key: String,
     token: String,
     tries: u64,
-    over: bool,
+    /// When the lease ends, in nanoseconds of the steady clock.
+    ends: AtomicU64,
 }
 
 impl Run {
-    fn won(mut self, tries: u64) -> Self {
-        self.tries = tries;
-        self
-    }
-
-    /// Which attempt this is. More than 1: somebody has begun before and has not ended, and what he
+    /// Which attempt this is. More than 1: an earlier run began and recorded no end, and what it
     /// did is not known.
     pub fn tries(&self) -> u64 {
         self.tries
     }
 
-    /// The lease begins anew.
+    /// Renews the lease: it lasts a whole `lease` from now on.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`]: it ended, and somebody else has begun; stop.
-    /// [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::Lost`]: the lease ended, and another run has begun; stop the work.
+    /// [`ErrorKind::Unavailable`]: Redis did not answer; the lease is what it was, or renewed.
     pub async fn renew(&self) -> Result<()> {
         let mut call = self.step("renew");
         let RunOnceBuilder { lease, keep, .. } = &self.inner.settings;
         call.arg(millis(*lease)).arg(millis(*keep));
-        self.end(&call).await
+        let asked = self.inner.clock.now();
+        self.ask(&call).await?;
+        self.lease_from(asked);
+        Ok(())
     }
 
-    /// The work is done, and whoever asks gets this result.
+    /// Records that the work is done: every later `begin` of the id gets this result.
+    ///
+    /// While Redis does not answer, the call is repeated until the lease ends, at least once. It is
+    /// sent whatever failed before (past the circuit breaker). Dropping the future leaves the run as
+    /// it is; the result may be recorded then.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`]: the lease ended, and somebody else has begun or ended the work; his
-    /// record stands. [`ErrorKind::Invalid`] for a result that cannot be encoded: the run is dropped.
-    /// [`ErrorKind::Unavailable`]; it may be recorded.
-    pub async fn complete<R: Serialize + ?Sized>(mut self, result: &R) -> Result<()> {
+    /// After an error the run is still there, and this may be called again.
+    /// [`ErrorKind::Lost`]: the lease ended, and another run has begun or ended the work; its
+    /// record stands. [`ErrorKind::Invalid`] for a result that cannot be encoded: nothing was sent.
+    /// [`ErrorKind::Unavailable`]: no answer until the lease ended; the result may be recorded. If it
+    /// is not, the next run begins the work again.
+    pub async fn complete<R: Serialize + ?Sized>(&mut self, result: &R) -> Result<()> {
         let bytes = self.inner.settings.codec.encode(&result)?;
         self.finish("complete", &bytes).await
     }
 
-    /// It failed for good: whoever asks gets this reason.
+    /// Records that the work failed for good: every later `begin` of the id gets this reason.
+    /// Repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
-    pub async fn fail(mut self, reason: &str) -> Result<()> {
+    pub async fn fail(&mut self, reason: &str) -> Result<()> {
         self.finish("fail", reason.as_bytes()).await
     }
 
-    /// Nothing was done, or all of it was undone, and it may be tried again: the record is removed.
+    /// Removes the record: nothing was done, or all of it was undone, and it may be tried again.
+    /// Repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
-    pub async fn leave(mut self) -> Result<()> {
-        self.over = true;
-        self.end(&self.step("leave")).await
+    pub async fn leave(&mut self) -> Result<()> {
+        self.repeat(&self.step("leave")).await
+    }
+
+    /// Ends the lease and keeps the record: the work has stopped, and what it did is not known. The
+    /// next run may begin at once, and its [`tries`](Self::tries) are above 1. Repeated as
+    /// [`complete`](Self::complete) is.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    pub async fn abandon(&mut self) -> Result<()> {
+        self.repeat(&self.step("drop")).await
     }
 
     async fn finish(&mut self, step: &str, bytes: &[u8]) -> Result<()> {
-        // Whatever the answer is, it may have been recorded.
-        self.over = true;
         let mut call = self.step(step);
         call.arg(bytes).arg(millis(self.inner.settings.keep));
-        let done = self.end(&call).await;
-        match done {
-            Err(error) if error.kind() == ErrorKind::Unavailable => self.end(&call).await,
-            done => done,
+        self.repeat(&call).await
+    }
+
+    /// Asks until Redis has answered or the lease has ended. Every step that ends a run may be repeated.
+    async fn repeat(&self, call: &ScriptInvocation<'_>) -> Result<()> {
+        let mut pause = RETRY.0;
+        loop {
+            let done = self.ask(call).await;
+            let now = self.inner.clock.now().steady_ns;
+            let left = self.ends.load(Ordering::Relaxed).saturating_sub(now);
+            match done {
+                Err(error) if error.kind() == ErrorKind::Unavailable && left > 0 => {
+                    self.inner.clock.sleep(pause.min(Duration::from_nanos(left))).await;
+                    pause = RETRY.1.min(pause * 2);
+                }
+                done => return done,
+            }
         }
+    }
+
+    /// The lease lasts from the moment in which it was asked for.
+    fn lease_from(&self, asked: Now) {
+        let lease = u64::try_from(self.inner.settings.lease.as_nanos()).unwrap_or(u64::MAX);
+        self.ends.store(asked.steady_ns.saturating_add(lease), Ordering::Relaxed);
     }
 
     fn step(&self, step: &str) -> ScriptInvocation<'_> {
@@ -217,33 +268,14 @@ impl Run {
         call
     }
 
-    async fn ask(&self, call: &ScriptInvocation<'_>) -> Result<Vec<Value>> {
-        self.inner.link.run(call).await
-    }
-
-    async fn end(&self, call: &ScriptInvocation<'_>) -> Result<()> {
-        let answer = self.ask(call).await?;
+    async fn ask(&self, call: &ScriptInvocation<'_>) -> Result<()> {
+        let answer: Vec<Value> = self.inner.link.run_past_breaker(call).await?;
         match answer.first() {
             Some(Value::BulkString(letter)) if letter == b"1" => Ok(()),
             _ => Err(Error::new(
                 ErrorKind::Lost,
                 "the run is not ours any more: its lease has ended, and what was done since stands",
             )),
-        }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if self.over || self.tries == 0 {
-            return;
-        }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (inner, key, token) = (self.inner.clone(), self.key.clone(), self.token.clone());
-            let left = Self { inner, key, token, tries: 0, over: true };
-            runtime.spawn(async move {
-                let _ = left.end(&left.step("drop")).await;
-            });
         }
     }
 }

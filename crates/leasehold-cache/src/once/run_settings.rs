@@ -38,8 +38,9 @@ impl RunOnceBuilder {
         self
     }
 
-    /// How long the work may go on without [`Run::renew`](super::Run::renew) before somebody else may begin it; 10 ms to
-    /// a day, default 30 seconds.
+    /// How long the work may go on without [`Run::renew`](super::Run::renew) before another run may begin
+    /// it, and how long the end of a run is repeated while Redis does not answer; 10 ms to a day,
+    /// default 30 seconds.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -82,7 +83,8 @@ impl RunOnceBuilder {
                 return Err(Error::invalid(what));
             }
         }
-        let link = Link::new(url, self.redis_limit, Clock::system())?;
-        Ok(RunOnce::new(link, self))
+        let clock = Clock::system();
+        let link = Link::new(url, self.redis_limit, clock.clone())?;
+        Ok(RunOnce::new(link, self, clock))
     }
 }

@@ -2,9 +2,9 @@
 
 use leasehold_cache::ErrorKind;
 use leasehold_cache::once::{Begun, Run, RunOnce};
-use leasehold_conformance::kit::{RedisServer, Value};
+use leasehold_conformance::kit::{RedisServer, Settings, Value};
 
-use super::{Test, ms, secs, server, test, until};
+use super::{Test, ms, secs, server, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_result_is_remembered),
@@ -14,7 +14,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_renewed_lease_goes_on),
     test!(another_payload_is_refused),
     test!(a_failure_for_good_is_remembered_and_another_is_not),
-    test!(a_run_that_is_dropped_leaves_its_tries),
+    test!(an_abandoned_run_leaves_its_tries),
+    test!(a_dropped_run_keeps_the_next_out_until_its_lease_ends),
+    test!(a_result_survives_an_outage_shorter_than_the_lease),
+    test!(a_run_outlives_an_error_and_completes_later),
     test!(a_dead_holder_is_remembered_longer_than_his_lease),
     test!(what_is_no_record_is_left_alone),
     test!(while_redis_is_down_nothing_begins),
@@ -64,7 +67,7 @@ async fn completed(once: &RunOnce) -> String {
 async fn a_result_is_remembered() {
     let server = server();
     let (one, other) = (open(&server), open(&server));
-    let run = won(&one).await;
+    let mut run = won(&one).await;
     assert_eq!(run.tries(), 1);
     let Begun::Busy(left) = begin(&other).await else { panic!("it is ours") };
     assert!(left > secs(60) && left <= secs(600), "{left:?}");
@@ -83,7 +86,7 @@ async fn one_of_many_runs() {
         let once = open(&server);
         tasks.spawn(async move {
             match begin(&once).await {
-                Begun::Won(run) => {
+                Begun::Won(mut run) => {
                     run.complete(&task.to_string()).await.unwrap();
                     1
                 }
@@ -100,7 +103,7 @@ async fn a_killed_holder_costs_its_lease() {
     let killed = won(&brief(&server)).await;
     // No destructor of a killed process runs.
     std::mem::forget(killed);
-    let run = won_at_last(&brief(&server)).await;
+    let mut run = won_at_last(&brief(&server)).await;
     assert_eq!(run.tries(), 2, "who comes after it knows that something was begun");
     run.complete("second").await.unwrap();
     assert_eq!(completed(&open(&server)).await, "second");
@@ -116,7 +119,7 @@ async fn a_holder_whose_lease_has_ended_changes_nothing() {
         }
         late
     };
-    let holder = won_at_last(&open(&server)).await;
+    let mut holder = won_at_last(&open(&server)).await;
     assert_eq!(holder.tries(), 5);
     let record = || server.admin(&["HGETALL", KEY]).unwrap();
     let before = record();
@@ -134,7 +137,7 @@ async fn a_holder_whose_lease_has_ended_changes_nothing() {
 
     // And what has ended is not taken up again.
     let server = self::server();
-    let late = won(&brief(&server)).await;
+    let mut late = won(&brief(&server)).await;
     won_at_last(&open(&server)).await.complete("his").await.unwrap();
     assert_eq!(late.complete("late").await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(completed(&open(&server)).await, "his");
@@ -143,7 +146,7 @@ async fn a_holder_whose_lease_has_ended_changes_nothing() {
 async fn a_renewed_lease_goes_on() {
     let server = server();
     let once = RunOnce::builder("test").lease(secs(30)).redis_limit(secs(10));
-    let run = won(&once.open(&server.url()).unwrap()).await;
+    let mut run = won(&once.open(&server.url()).unwrap()).await;
     let until_ms = || match server.admin(&["HGET", KEY, "until"]).unwrap() {
         Value::Bytes(ms) => String::from_utf8(ms).unwrap().parse::<u64>().unwrap(),
         other => panic!("{other:?}"),
@@ -158,7 +161,7 @@ async fn a_renewed_lease_goes_on() {
 async fn another_payload_is_refused() {
     let server = server();
     let once = open(&server);
-    let run = won(&once).await;
+    let mut run = won(&once).await;
     let other = async || once.begin::<String>("id", b"another").await.unwrap_err();
     assert_eq!(other().await.kind(), ErrorKind::Invalid);
     run.complete("done").await.unwrap();
@@ -176,23 +179,73 @@ async fn a_failure_for_good_is_remembered_and_another_is_not() {
     assert!(matches!(begin(&once).await, Begun::Failed(reason) if reason == "no such account"));
 }
 
-async fn a_run_that_is_dropped_leaves_its_tries() {
+async fn an_abandoned_run_leaves_its_tries() {
     let server = server();
     let once = open(&server);
-    let zero = Value::Bytes(b"0".to_vec());
-    let dropped = || server.admin(&["HGET", KEY, "until"]).unwrap() == zero;
-    drop(won(&once).await);
-    until("its lease is over", dropped).await;
-    let run = won(&once).await;
+    won(&once).await.abandon().await.unwrap();
+    let mut run = won(&once).await;
     assert_eq!(run.tries(), 2, "the work may have been done");
     let error = run.complete(&NotEncoded).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    until("its lease is over", dropped).await;
-    let run = won(&once).await;
+    run.abandon().await.unwrap();
+    let mut run = won(&once).await;
     assert_eq!(run.tries(), 3, "the work was done");
-    // Who says that nothing was done is believed.
+    run.leave().await.unwrap();
     run.leave().await.unwrap();
     assert_eq!(won(&once).await.tries(), 1);
+}
+
+async fn a_dropped_run_keeps_the_next_out_until_its_lease_ends() {
+    let server = server();
+    let once = open(&server);
+    drop(won(&once).await);
+    // What a drop may have sent in the background has arrived by the next answers.
+    for _ in 0..20 {
+        tokio::time::sleep(ms(5)).await;
+        assert!(matches!(begin(&once).await, Begun::Busy(_)));
+    }
+    server.admin(&["HSET", KEY, "until", "0"]).unwrap();
+    assert_eq!(won(&once).await.tries(), 2, "its lease has ended");
+}
+
+async fn a_result_survives_an_outage_shorter_than_the_lease() {
+    let mut server = RedisServer::start(Settings::new().append_only()).unwrap();
+    let once = RunOnce::builder("test").lease(secs(600)).redis_limit(ms(200));
+    let once = once.open(&server.url()).unwrap();
+    let mut run = won(&once).await;
+    server.kill();
+    // So many failures open the breaker.
+    for _ in 0..5 {
+        let error = once.begin::<String>("other", b"payload").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+    let completing = tokio::spawn(async move { run.complete("receipt").await });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!completing.is_finished(), "it goes on while the lease lasts");
+    server.restart().unwrap();
+    completing.await.unwrap().unwrap();
+    assert_eq!(completed(&open(&server)).await, "receipt");
+}
+
+async fn a_run_outlives_an_error_and_completes_later() {
+    let mut server = RedisServer::start(Settings::new().append_only()).unwrap();
+    let once = RunOnce::builder("test").lease(ms(500)).redis_limit(ms(100));
+    let mut run = won(&once.open(&server.url()).unwrap()).await;
+    server.kill();
+    let error = run.complete("receipt").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "the lease has ended");
+    server.restart().unwrap();
+    // Each call is sent at least once, whatever the breaker says.
+    let mut done = run.complete("receipt").await;
+    for _ in 0..100 {
+        if done.is_ok() {
+            break;
+        }
+        tokio::time::sleep(ms(20)).await;
+        done = run.complete("receipt").await;
+    }
+    done.unwrap();
+    assert_eq!(completed(&open(&server)).await, "receipt");
 }
 
 struct NotEncoded;
@@ -211,7 +264,7 @@ async fn a_dead_holder_is_remembered_longer_than_his_lease() {
     };
     let builder = RunOnce::builder("test").redis_limit(secs(10));
     let once = builder.keep(secs(3_600)).lease(secs(7_200)).open(&server.url()).unwrap();
-    let run = won(&once).await;
+    let mut run = won(&once).await;
     assert!(left() > 7_200_000, "{}", left());
     // As after some hours of renewals.
     server.admin(&["PEXPIRE", KEY, "7200000"]).unwrap();
@@ -243,11 +296,9 @@ async fn what_is_no_record_is_left_alone() {
 async fn while_redis_is_down_nothing_begins() {
     let mut server = server();
     let once = open(&server);
-    let run = won(&once).await;
     server.kill();
     let error = once.begin::<String>("other", b"payload").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(run.complete("done").await.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 async fn bad_settings_of_a_run_are_named() {
