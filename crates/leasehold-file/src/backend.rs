@@ -97,14 +97,15 @@ impl FileBackend {
     /// Removes the files of the free locks whose names start with `names`, and says of how many.
     /// Blocks on the file system.
     ///
-    /// They hold the tokens that have been given; without them only the wall clock keeps the next
-    /// above them. For names that are never used again; very long names are left out.
+    /// The files hold the last token; without them the wall clock alone keeps the next token above it.
+    /// So a lock stays until the clock has passed its last token, and as long as a waiter is in line.
+    /// For names that are never used again; very long names are left out.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] or [`ErrorKind::Unavailable`] when a file cannot be removed; what was
-    /// removed before stays so.
+    /// [`ErrorKind::Refused`] or [`ErrorKind::Unavailable`] when a file cannot be removed,
+    /// [`ErrorKind::Foreign`] for a damaged record, which stays; what was removed before stays so.
     pub fn forget(&self, names: &str) -> Result<u64> {
-        forget::forget(&self.store.directory, names)
+        forget::forget(&self.store.directory, names, &self.store.clock)
     }
 }
 

@@ -2,43 +2,87 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 
-use leasehold_core::Result;
+use leasehold_core::clock::Clock;
+use leasehold_core::{Name, Result};
 
-use super::directory::Directory;
+use super::directory::{Directory, Files};
 use super::escape::unescape;
-use super::lockfile::{LockFile, is_absent};
+use super::line::Line;
+use super::lockfile::{LockFile, Seen, is_absent, look};
 use super::oserror::failed;
+use super::record::{Record, next_token};
 
 /// Removes the files of the free locks whose names start with `names`, and says of how many. Names
 /// so long that their files have a hash are left out.
-pub(super) fn forget(directory: &Directory, names: &str) -> Result<u64> {
+pub(super) fn forget(directory: &Directory, names: &str, clock: &Clock) -> Result<u64> {
     let mut removed = 0;
     for stem in directory.stems()? {
         let Some(name) = unescape(&stem).filter(|name| name.as_str().starts_with(names)) else {
             continue;
         };
-        let files = directory.files(&name);
-        let forgotten = || -> io::Result<bool> {
-            // Locked, so that nobody takes it meanwhile; a waiter finds the file gone and makes anew.
-            let lock = LockFile::open(&files.lock)?;
-            if !lock.try_lock()? {
-                return Ok(false);
-            }
-            absent(fs::remove_dir_all(&files.line))?;
-            for file in [&files.record, &files.draft, &files.lock] {
-                absent(fs::remove_file(file))?;
-            }
-            Ok(true)
-        };
-        let forgotten =
-            forgotten().map_err(|error| failed("remove", Path::new(&files.lock), error));
-        removed += u64::from(forgotten?);
+        removed += u64::from(forget_lock(&directory.files(&name), &name, clock)?);
     }
     Ok(removed)
 }
 
+/// Removes the files of one lock; false when it stays, or when another process has removed them.
+fn forget_lock(files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
+    let removing = |error| failed("remove", &files.lock, error);
+    // Looked at first: closing a file that is open for writing wakes the waiters.
+    if matches!(look(&files.lock).map_err(removing)?, Seen::Held(_)) {
+        return Ok(false);
+    }
+    let lock = LockFile::open(&files.lock).map_err(removing)?;
+    if !lock.try_lock().map_err(removing)? {
+        return Ok(false);
+    }
+    let removed = remove_locked(&lock, files, name, clock);
+    // Closing is not enough while a child of another thread is between fork and exec.
+    let _ = lock.unlock();
+    removed
+}
+
+/// Removes the files of a lock that this process has locked, unless a waiter is about to take it or
+/// its next token would not be above the last one.
+fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
+    let removing = |error| failed("remove", &files.lock, error);
+    // Another process may have removed this file since it was opened, and a holder have locked a new one.
+    if !lock.is_at(&files.lock).map_err(removing)? || !Line(&files.line).is_empty()? {
+        return Ok(false);
+    }
+    let last = Record::read(&files.record, name)?.and_then(|record| record.token());
+    if last >= Some(next_token(None, clock.now(), files)?) {
+        return Ok(false);
+    }
+    // Only an empty one is removed: a waiter may have come since. The lock file is the last, since
+    // who opens it next may take the lock.
+    let _ = fs::remove_dir(&files.line);
+    for file in [&files.record, &files.draft, &files.lock] {
+        absent(fs::remove_file(file)).map_err(removing)?;
+    }
+    Ok(last.is_some())
+}
+
 fn absent(done: io::Result<()>) -> io::Result<()> {
     done.or_else(|error| if is_absent(&error) { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_file_that_another_process_has_replaced_is_left_to_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (directory, name) = (Directory::open(dir.path()).unwrap(), Name::new("a").unwrap());
+        let files = directory.files(&name);
+        let opened = LockFile::open(&files.lock).unwrap();
+        // Between its opening and its locking, another process removes it, and a third one acquires.
+        fs::remove_file(&files.lock).unwrap();
+        let holder = LockFile::open(&files.lock).unwrap();
+        assert!(holder.try_lock().unwrap() && opened.try_lock().unwrap());
+        assert!(!remove_locked(&opened, &files, &name, &Clock::system()).unwrap());
+        assert!(holder.is_at(&files.lock).unwrap(), "the holder has lost its lock");
+    }
 }

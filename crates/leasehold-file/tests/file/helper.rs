@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold_core::backend::{Answer, Backend};
 use leasehold_core::clock::{Clock, ManualClock};
 use leasehold_file::FileBackend;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -139,6 +140,10 @@ fn as_another_process() {
         ["contend", dir, lock, tasks, times] => {
             contend(Path::new(dir), lock, tasks.parse().unwrap(), times.parse().unwrap());
         }
+        ["hold-often", dir, lock, witness, times] => {
+            hold_often(Path::new(dir), lock, Path::new(witness), times.parse().unwrap());
+        }
+        ["forget-often", dir, names] => forget_often(Path::new(dir), names),
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }
@@ -190,6 +195,43 @@ async fn count(dir: &Path, lock: &str, counter: &Path, times: u32) {
         say(format!("{before} {token}"));
         kit.release(lock, attempt, token).await;
     }
+}
+
+/// Tries to hold `lock` so many times, and says each time that it does whether another process held it too, and the last
+/// token before its own: `witness` is a file that a holder keeps locked and writes its token to.
+#[tokio::main(flavor = "current_thread")]
+async fn hold_often(dir: &Path, lock: &str, witness: &Path, times: u32) {
+    let kit = Kit::open(dir);
+    for _ in 0..times {
+        let attempt = attempt();
+        let token = match kit.ask(lock, attempt, false).await {
+            Ok(Answer::Granted(grant)) => grant.tokens.base(),
+            Ok(_) => continue,
+            Err(error) => return say(error),
+        };
+        let before = std::fs::read_to_string(witness).unwrap();
+        let file = std::fs::File::options().write(true).open(witness).unwrap();
+        let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        if locked.is_ok() {
+            std::fs::write(witness, token.to_string()).unwrap();
+        }
+        // Long enough for another process to acquire the lock if it can.
+        std::thread::sleep(Duration::from_micros(200));
+        say(format!("{} {before} {token}", locked.is_ok()));
+        drop(locked);
+        kit.release(lock, attempt, token).await;
+    }
+}
+
+/// Forgets free locks until it is told to end; says of how many.
+fn forget_often(dir: &Path, names: &str) {
+    let backend = FileBackend::open(dir, Clock::system()).unwrap();
+    let end = std::thread::spawn(wait_to_go_on);
+    let mut forgotten = 0;
+    while !end.is_finished() {
+        forgotten += backend.forget(names).unwrap();
+    }
+    say(forgotten);
 }
 
 /// Acquires and releases in one thread, so that its system calls can be counted.

@@ -1,8 +1,9 @@
 //! Names that try to leave the directory, to collide, or to be too long.
 
 use leasehold_core::backend::Backend;
+use leasehold_core::clock::ManualClock;
 
-use crate::kit::{Kit, walk};
+use crate::kit::{Kit, attempt, walk};
 
 #[tokio::test]
 async fn hostile_names_lock_independently_and_stay_inside() {
@@ -96,6 +97,29 @@ async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
     let listed = kit.backend.list("", 10).await.unwrap();
     let names: Vec<&str> = listed.iter().map(|status| status.name.as_str()).collect();
     assert_eq!(names, ["bench/3", "benchmark", "other"]);
+    let waiter = attempt();
+    kit.ask("bench/3", waiter, true).await.unwrap();
     kit.give_up("bench/3", held).await;
+    assert_eq!(kit.backend.forget("bench/").unwrap(), 0, "a waiter is about to get it");
+    kit.give_up("bench/3", waiter).await;
     assert_eq!((kit.backend.forget("bench/").unwrap(), kit.backend.forget("x").unwrap()), (1, 0));
+}
+
+/// Without its record, the lock's next token would be the clock's.
+#[tokio::test]
+async fn a_token_that_the_clock_has_not_passed_is_not_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = ManualClock::new();
+    let kit = Kit::with_clock(dir.path(), hand.clock());
+    let (attempt, grant) = kit.try_lock("a").await.unwrap();
+    kit.give_up("a", attempt).await;
+    hand.step_wall(-3600);
+    assert_eq!(kit.backend.forget("a").unwrap(), 0);
+    let (attempt, next) = kit.try_lock("a").await.unwrap();
+    assert!(next.tokens.base() > grant.tokens.base());
+    kit.give_up("a", attempt).await;
+    hand.step_wall(3601);
+    assert_eq!(kit.backend.forget("a").unwrap(), 1);
+    let (_, last) = kit.try_lock("a").await.unwrap();
+    assert!(last.tokens.base() > next.tokens.base());
 }

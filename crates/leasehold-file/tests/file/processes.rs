@@ -161,3 +161,39 @@ async fn looking_at_a_lock_never_makes_a_try_fail() {
         timeout(SOON, looker).await.unwrap().unwrap();
     }
 }
+
+#[test]
+fn locks_that_are_forgotten_while_they_are_used_have_one_holder_and_growing_tokens() {
+    const TRIES: usize = 10_000;
+    // In memory, where it is there: syncing to a disk would be nearly all of the time.
+    let memory = std::path::Path::new("/dev/shm");
+    let dir = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
+    let (store, witness) = (dir.path().join("store"), dir.path().join("witness"));
+    std::fs::write(&witness, "0").unwrap();
+    let store = store.to_str().unwrap();
+    let forgetters: Vec<Helper> =
+        (0..2).map(|_| Helper::start(&["forget-often", store, "a"])).collect();
+    let role = ["hold-often", store, "a", witness.to_str().unwrap(), &TRIES.to_string()];
+    let holders: Vec<Helper> = (0..2).map(|_| Helper::start(&role)).collect();
+    let (mut holds, mut overlaps, mut wrong) = (0, 0, Vec::new());
+    for mut holder in holders {
+        while let Some(line) = holder.next() {
+            holds += 1;
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["true", before, token]
+                    if before.parse::<u64>().ok() < token.parse::<u64>().ok() => {}
+                ["false", ..] => overlaps += 1,
+                _ => wrong.push(line),
+            }
+        }
+    }
+    let forgotten = forgetters.into_iter().map(|mut forgetter| {
+        forgetter.go_on();
+        forgetter.next().unwrap().parse::<u64>().unwrap()
+    });
+    let forgotten = forgotten.sum::<u64>();
+    assert_eq!(overlaps, 0, "overlaps in {holds} holds; also wrong: {wrong:?}");
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(holds > 0 && forgotten > 0, "{holds} holds, {forgotten} forgotten");
+}
