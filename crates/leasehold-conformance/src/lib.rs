@@ -14,6 +14,8 @@ pub mod holder;
 pub mod kit;
 mod matrix;
 #[cfg(unix)]
+mod reconnects;
+#[cfg(unix)]
 pub mod runner;
 mod stopwatch;
 mod subject;
@@ -21,5 +23,7 @@ mod subject;
 pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use matrix::{Mark, Matrix};
+#[cfg(unix)]
+pub use reconnects::reconnects;
 pub use stopwatch::Stopwatch;
 pub use subject::Subject;

@@ -33,6 +33,14 @@ impl Backoff {
         self.base.saturating_mul(factor).min(self.cap)
     }
 
+    /// What these pauses stand between was up for `time`. It has proven itself if that is as long as
+    /// the longest pause: only then do they start again from the first.
+    pub fn lasted(&mut self, time: Duration) {
+        if time >= self.cap {
+            self.reset();
+        }
+    }
+
     /// Starts again from the first pause, after something was heard.
     pub fn reset(&mut self) {
         self.round = 0;
@@ -56,6 +64,18 @@ mod tests {
         assert_eq!(bounds, [1, 2, 4, 5, 5]);
         assert_eq!(backoff.next(0), Duration::ZERO);
         backoff.reset();
+        assert_eq!(backoff.bound().as_millis(), 1);
+    }
+
+    #[test]
+    fn only_what_has_lasted_starts_the_pauses_again() {
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(5));
+        for _ in 0..5 {
+            backoff.next(0);
+            backoff.lasted(Duration::from_millis(4));
+        }
+        assert_eq!(backoff.bound().as_millis(), 5);
+        backoff.lasted(Duration::from_millis(5));
         assert_eq!(backoff.bound().as_millis(), 1);
     }
 

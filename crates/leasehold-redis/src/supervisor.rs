@@ -20,7 +20,8 @@ use crate::topology::Source;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long a command of the supervisor's own may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-/// Pauses between two attempts to connect: the first, the longest.
+/// Pauses between two attempts to connect: the first, the longest. A connection that lasts as long as
+/// the longest has proven itself.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// A connection that can be used now.
@@ -93,6 +94,7 @@ pub(crate) struct Supervisor {
     orders: mpsc::UnboundedReceiver<Order>,
     epoch: u64,
     subscription: Option<(String, Arc<dyn Listener>)>,
+    pauses: Backoff,
 }
 
 /// A connection with what it pushes.
@@ -155,18 +157,27 @@ impl Supervisor {
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> (Self, watch::Receiver<Line>) {
         let (line, receiver) = watch::channel(Line::Down(None));
-        let supervisor =
-            Self { source, scripts, clock, line, orders, epoch: 0, subscription: None };
+        let pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let (epoch, subscription) = (0, None);
+        let supervisor = Self { source, scripts, clock, line, orders, epoch, subscription, pauses };
         (supervisor, receiver)
     }
 
     async fn run(mut self, first: Option<Fresh>) {
         let mut fresh = first;
         loop {
+            let mut pause = Duration::ZERO;
             if let Some(fresh) = fresh.take() {
+                let since = self.clock.now();
                 match self.look_after(fresh).await {
                     Over::Closed => return,
                     Over::Broken => {}
+                }
+                let lasted = self.clock.now().steady_ns.saturating_sub(since.steady_ns);
+                let lasted = Duration::from_nanos(lasted);
+                self.pauses.lasted(lasted);
+                if lasted < PAUSES.1 {
+                    pause = self.next_pause();
                 }
                 self.line.send_replace(Line::Down(None));
                 self.epoch += 1;
@@ -174,7 +185,7 @@ impl Supervisor {
                     listener.broken();
                 }
             }
-            fresh = self.reconnect().await;
+            fresh = self.reconnect(pause).await;
             if fresh.is_none() {
                 return;
             }
@@ -257,11 +268,19 @@ impl Supervisor {
         }
     }
 
-    /// Connects anew, for as long as it takes; `None` when nobody needs a connection any more.
-    async fn reconnect(&mut self) -> Option<Fresh> {
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+    /// Connects anew after a pause, for as long as it takes; `None` when nobody needs a connection any
+    /// more.
+    async fn reconnect(&mut self, mut pause: Duration) -> Option<Fresh> {
         let mut said = String::new();
         loop {
+            if !pause.is_zero() {
+                let (clock, source) = (self.clock.clone(), self.source.clone());
+                tokio::select! {
+                    () = clock.sleep(pause) => {}
+                    () = source.moved() => {}
+                    () = self.closed() => return None,
+                }
+            }
             match connect(&self.source, self.scripts.as_deref()).await {
                 Ok(fresh) => {
                     tracing::info!(epoch = self.epoch, "connected again");
@@ -276,15 +295,12 @@ impl Supervisor {
                     self.line.send_replace(Line::Down(Some(error)));
                 }
             }
-            let pause = backoff.next(fastrand::u64(..)).max(PAUSES.0);
-            let clock = self.clock.clone();
-            let source = self.source.clone();
-            tokio::select! {
-                () = clock.sleep(pause) => {}
-                () = source.moved() => {}
-                () = self.closed() => return None,
-            }
+            pause = self.next_pause();
         }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        self.pauses.next(fastrand::u64(..)).max(PAUSES.0)
     }
 
     /// Takes orders while there is no connection; returns when nobody is left to give any.

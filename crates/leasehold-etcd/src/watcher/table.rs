@@ -78,8 +78,4 @@ impl Table {
     pub(super) fn is_empty(&self) -> bool {
         self.by_number.is_empty()
     }
-
-    pub(super) fn last(&self) -> i64 {
-        self.last
-    }
 }

@@ -20,7 +20,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// A stream that has something to watch is asked this often whether it lives, and has as long to
 /// answer: a stopped member says nothing by itself.
 const PROBE: Duration = Duration::from_secs(3);
-/// First and longest pause between two openings of the stream.
+/// First and longest pause between two openings of the stream. One that lasts as long as the longest
+/// has proven itself.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(super) struct Task {
@@ -38,6 +39,10 @@ pub(super) struct Task {
     probe_at: Option<Deadline>,
     /// It was, and has said nothing since.
     probed: bool,
+}
+
+fn pause(pauses: &mut Backoff) -> Duration {
+    pauses.next(fastrand::u64(..)).max(PAUSES.0)
 }
 
 /// What comes next.
@@ -69,14 +74,16 @@ impl Task {
         let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
         let mut stream: Option<Stream> = None;
         let mut broken = false;
+        let mut opened = self.clock.now();
         loop {
             if stream.is_none() && !self.watched.is_empty() {
                 stream = self.open().await;
+                opened = self.clock.now();
                 match &stream {
                     None => {
                         broken = true;
                         self.ears.say(Event::Broken);
-                        self.clock.sleep(pauses.next(self.watched.last() as u64)).await;
+                        self.clock.sleep(pause(&mut pauses)).await;
                         // Who has gone meanwhile need not be watched.
                         while let Ok(order) = self.orders.try_recv() {
                             self.handle(order);
@@ -91,20 +98,18 @@ impl Task {
             let sent = match (step, &mut stream) {
                 (Step::Over, _) => return,
                 (Step::Broken, _) => false,
-                (Step::Nothing, Some(_)) => {
-                    pauses.reset();
-                    true
-                }
                 (Step::Send(request), Some(stream)) => {
                     stream.send(request, &self.watched, &mut self.heard, &self.clock).await
                 }
-                (_, None) => true,
+                (Step::Nothing, Some(_)) | (_, None) => true,
             };
             if !sent {
                 stream = None;
                 broken = true;
                 self.ears.say(Event::Broken);
-                self.clock.sleep(pauses.next(self.watched.last() as u64)).await;
+                let lasted = self.clock.now().steady_ns.saturating_sub(opened.steady_ns);
+                pauses.lasted(Duration::from_nanos(lasted));
+                self.clock.sleep(pause(&mut pauses)).await;
             }
         }
     }

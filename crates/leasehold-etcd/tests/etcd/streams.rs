@@ -1,7 +1,7 @@
 //! Streams and replies that are cut, and revisions that are gone when a stream is opened again.
 
 use leasehold_conformance::kit::{Direction, EtcdServer, Proxy};
-use leasehold_conformance::until;
+use leasehold_conformance::{reconnects, until};
 use leasehold_core::Client;
 use leasehold_core::backend::State;
 
@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_lost_reply_to_the_grant_is_the_same_lease),
     test!(a_lost_reply_to_a_release_is_no_loss),
     test!(what_is_given_up_while_the_server_is_silent_leaves_nothing),
+    test!(streams_that_break_at_once_are_opened_again_with_pauses),
     test!(a_restarted_server_has_kept_the_locks),
 ];
 
@@ -257,6 +258,20 @@ async fn what_is_given_up_while_the_server_is_silent_leaves_nothing() {
     client.settle().await;
     let status = watcher.lock("a").status().await.unwrap();
     assert_eq!(status.state, State::Free, "{status:?}");
+}
+
+async fn streams_that_break_at_once_are_opened_again_with_pauses() {
+    let server = server();
+    let holder = connect(&server.url()).await;
+    let (proxy, client) = through(&server).await;
+    let guard = holder.lock("a").ttl(secs(600)).acquire().await.unwrap();
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(90)).await });
+    waits(&holder, "a").await;
+    let made = reconnects(&proxy, secs(5), || proxy.bytes(Direction::ServerToClient)).await;
+    assert!((2..100).contains(&made), "{made} connections in 5 s");
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn a_restarted_server_has_kept_the_locks() {

@@ -302,9 +302,10 @@ async fn listen(number: usize, client: Client, sentinels: Weak<Sentinels>) {
     let clock = Clock::system();
     let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
     loop {
-        if follow(number, &client, &sentinels, &clock).await {
-            pauses = Backoff::new(PAUSES.0, PAUSES.1);
-        }
+        let since = clock.now();
+        follow(number, &client, &sentinels, &clock).await;
+        let lasted = clock.now().steady_ns.saturating_sub(since.steady_ns);
+        pauses.lasted(Duration::from_nanos(lasted));
         if let Some(sentinels) = sentinels.upgrade() {
             sentinels.known().heard.remove(&number);
         }
@@ -312,28 +313,23 @@ async fn listen(number: usize, client: Client, sentinels: Weak<Sentinels>) {
     }
 }
 
-/// One connection to one sentinel, until it breaks. False when it was of no use.
-async fn follow(
-    number: usize,
-    client: &Client,
-    sentinels: &Weak<Sentinels>,
-    clock: &Clock,
-) -> bool {
-    let Ok((mut connection, mut pushes)) = connect(client).await else { return false };
+/// One connection to one sentinel, until it breaks.
+async fn follow(number: usize, client: &Client, sentinels: &Weak<Sentinels>, clock: &Clock) {
+    let Ok((mut connection, mut pushes)) = connect(client).await else { return };
     if within(LIMIT, connection.subscribe(CHANNEL)).await.is_err() {
-        return false;
+        return;
     }
     loop {
         // At first too: a switch may have come before. Replicas come without a word.
-        let Some(sentinels) = sentinels.upgrade() else { return false };
+        let Some(sentinels) = sentinels.upgrade() else { return };
         let asking = tokio::time::timeout(LIMIT, sentinels.ask_on(&mut connection));
-        let Ok(Ok(said)) = asking.await else { return false };
+        let Ok(Ok(said)) = asking.await else { return };
         sentinels.hear(number, said);
         drop(sentinels);
         tokio::select! {
             push = pushes.recv() => match push {
                 Some(push) if push.kind != PushKind::Disconnection => {}
-                _ => return true,
+                _ => return,
             },
             () = clock.sleep(ASK) => {}
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_conformance::kit::{Direction, Proxy, RedisServer, Settings};
-use leasehold_conformance::until;
+use leasehold_conformance::{reconnects, until};
 use leasehold_core::backend::State;
 use leasehold_core::{ClientBuilder, ErrorKind, StoreUrl};
 
@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_unix_socket_and_a_database_of_its_own),
     test!(a_cut_subscription_is_made_anew_and_nobody_waits_for_ever),
     test!(a_black_hole_is_left_within_the_time_limit),
+    test!(a_connection_that_breaks_at_subscribe_is_made_anew_with_pauses),
     test!(everybody_in_line_hears_in_time_that_the_server_has_gone),
 ];
 
@@ -109,6 +110,19 @@ async fn a_black_hole_is_left_within_the_time_limit() {
     })
     .await
     .unwrap();
+}
+
+async fn a_connection_that_breaks_at_subscribe_is_made_anew_with_pauses() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = connect(&proxy.url()).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let subscribed = || proxy.commands().get("SUBSCRIBE").copied().unwrap_or_default();
+    // Pauses that double from 20 ms to 1 s take half of that on average.
+    let made = reconnects(&proxy, secs(5), subscribed).await;
+    assert!((3..60).contains(&made), "{made} connections in 5 s");
+    // One that lasts is used.
+    client.lock("a").acquire_within(secs(20)).await.unwrap().release().await.unwrap();
 }
 
 async fn everybody_in_line_hears_in_time_that_the_server_has_gone() {

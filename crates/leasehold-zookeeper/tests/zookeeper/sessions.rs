@@ -1,8 +1,8 @@
 //! Sessions that end: by a pause, by a cut, by an operator.
 
 use leasehold_conformance::holder::Process;
-use leasehold_conformance::kit::Proxy;
-use leasehold_conformance::until;
+use leasehold_conformance::kit::{Direction, Proxy};
+use leasehold_conformance::{reconnects, until};
 use leasehold_core::backend::State;
 use leasehold_core::{ErrorKind, LossReason};
 
@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(the_loss_is_told_while_the_session_still_keeps_the_node),
     test!(a_process_that_was_stopped_for_longer_than_its_session_has_lost),
     test!(a_client_whose_session_has_ended_goes_on_in_another),
+    test!(connections_that_break_at_once_are_made_anew_with_pauses),
     test!(a_waiter_keeps_its_wait_over_the_end_of_its_session),
 ];
 
@@ -75,6 +76,21 @@ async fn a_client_whose_session_has_ended_goes_on_in_another() {
     client.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     free(&direct, "a").await;
+}
+
+async fn connections_that_break_at_once_are_made_anew_with_pauses() {
+    let server = plain();
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let client = connect(&format!("zookeeper://{}?session=6s", proxy.address())).await;
+    let direct = connect(&server.url()).await;
+    let guard = direct.lock("a").acquire().await.unwrap();
+    let lock = client.lock("a");
+    let waiter = tokio::spawn(async move { lock.acquire_within(secs(100)).await });
+    waiting(&direct, "a", 1).await;
+    let made = reconnects(&proxy, secs(5), || proxy.bytes(Direction::ServerToClient)).await;
+    assert!((2..100).contains(&made), "{made} connections in 5 s");
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn a_waiter_keeps_its_wait_over_the_end_of_its_session() {
