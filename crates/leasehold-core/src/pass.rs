@@ -19,6 +19,7 @@ use crate::shared::Shared;
 /// Tokens reserved by one grant for a line of this process: a quantum's worth at 800,000 passes a
 /// second.
 pub(crate) const BLOCK: u32 = 16_384;
+const _: () = assert!(BLOCK <= leasehold_proto::handoff::TOKEN_LEAD, "blocks would be cut");
 /// How long a lease goes from task to task of one process while somebody outside waits for it.
 /// A time is fair between processes with quick and slow holders, a number of passes is not.
 const QUANTUM: Duration = Duration::from_millis(20);

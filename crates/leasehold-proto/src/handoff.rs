@@ -25,6 +25,9 @@ use crate::{AttemptId, Now, Token};
 /// A lease that is pushed to a waiter lasts this long, or its ttl if that is less, until its
 /// holder's first renewal confirms it.
 pub const OFFER: Duration = Duration::from_secs(2);
+/// How far a grant of several tokens may reach beyond the wall clock, in microseconds: one token for
+/// each. A grant beyond it is one of a single token.
+pub const TOKEN_LEAD: u32 = 16_384;
 /// How long an ended attempt is remembered, in case a request of it is still on its way.
 pub const TOMBSTONE: Duration = Duration::from_secs(60);
 

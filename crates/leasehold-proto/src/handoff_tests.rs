@@ -191,6 +191,35 @@ fn a_forced_release_names_its_lease() {
 }
 
 #[test]
+fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
+    let mut kit = Kit::default();
+    let lead = u64::from(TOKEN_LEAD);
+    let mut clock_us = 1_000_000_000;
+    for round in 0..2000 {
+        // The holder releases, the next in line ends before it hears of its block.
+        clock_us += 1;
+        let now = Now { steady_ns: clock_us * 1000, wall_ns: clock_us * 1000 };
+        let ask = Ask { attempt: attempt(1, round), tokens: TOKEN_LEAD, ..ask(1) };
+        let answer = kit.with(|record, reach| record.acquire(now, &ask, reach));
+        let Answer::Granted(tokens) = answer else { panic!("{answer:?}") };
+        assert!(tokens.top().get() <= clock_us + lead, "round {round}: {tokens:?}");
+        assert_eq!(round == 0, tokens.top().get() - tokens.base().get() + 1 == lead);
+        let unheard = End { base: None, last: None, ..end(&ask, None, None) };
+        assert_eq!(
+            kit.with(|record, reach| record.release(now, &unheard, reach)),
+            Verdict::Released
+        );
+    }
+    // A while later there are whole blocks again.
+    let now = Now { steady_ns: clock_us * 1000, wall_ns: (clock_us + 2 * lead) * 1000 };
+    let ask = Ask { attempt: attempt(1, 5000), tokens: TOKEN_LEAD, ..ask(1) };
+    let Answer::Granted(tokens) = kit.with(|record, reach| record.acquire(now, &ask, reach)) else {
+        panic!("not granted");
+    };
+    assert_eq!(tokens.top().get() - tokens.base().get() + 1, lead);
+}
+
+#[test]
 fn tokens_end_before_doubles_lose_exactness() {
     let now = Now { steady_ns: 0, wall_ns: Token::MAX.get() * 1000 };
     let mut record = Record::default();

@@ -5,6 +5,8 @@
 //! They do what [`take`](crate::take::take) and the statement of a release do, which stand in where
 //! they are missing: in tables that an older program has made, or where a user may not make them.
 
+use leasehold_core::proto::handoff::TOKEN_LEAD;
+
 use crate::tables::Tables;
 
 /// What a lock is taken with.
@@ -56,7 +58,8 @@ impl Tables {
                      until_us = clock_us + ttl_us, since_us = clock_us, confirmed = 1\n    \
                      WHERE name = a_name AND (state = 0 OR until_us <= clock_us) AND line = 0\n    \
                      AND ended_us <= clock_us AND attempt <> an_attempt AND top < most \
-                     AND clock_us < most\n    RETURNING base INTO token;\n  \
+                     AND clock_us < most\n    AND (more = 0 OR top < clock_us + {TOKEN_LEAD} - 1 - more) \
+                     RETURNING base INTO token;\n  \
                      IF token IS NULL AND clock_us < most THEN\n    \
                      INSERT INTO {locks} (name, stamp, state, attempt, person, base, top, lost, \
                      until_us,\n      since_us, confirmed, line, ended_us, ticket)\n      \

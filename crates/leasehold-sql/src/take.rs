@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{Answer, Ask, Grant, Term};
-use leasehold_core::proto::handoff::State;
+use leasehold_core::proto::handoff::{State, TOKEN_LEAD};
 use leasehold_core::{Result, Token, TokenBlock};
 
 use crate::ask::person;
@@ -19,7 +19,7 @@ use crate::tables::Tables;
 /// attempt has nothing to do with. Who does not want to wait is told of the row besides.
 pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
     let dialect = tables.dialect;
-    let (ttl_us, more) = (us(ask.ttl), u64::from(ask.tokens.max(1)) - 1);
+    let (ttl_us, more) = (us(ask.ttl), u64::from(block(ask)) - 1);
     let take = Take {
         name: &dialect.bytes(ask.name.as_str().as_bytes()),
         stamp,
@@ -40,6 +40,11 @@ pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
     Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
 }
 
+/// How many tokens one statement takes at most.
+fn block(ask: &Ask) -> u32 {
+    ask.tokens.clamp(1, TOKEN_LEAD)
+}
+
 /// Changes the row if it is free, and makes it if there is none (but on PostgreSQL); either way it has the
 /// stamp then.
 fn upsert(tables: &Tables, take: &Take<'_>) -> String {
@@ -57,9 +62,14 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
         told = dialect.told(clock)
     );
     let (now, asking) = (new("since_us"), new("attempt"));
+    // Where a whole block would reach too far beyond the clock, the record cuts it.
+    let room = match more {
+        0 => String::new(),
+        _ => format!(" AND {l}.top < {now} + {}", u64::from(TOKEN_LEAD) - 1 - more),
+    };
     let free = format!(
         "({l}.state = 0 OR {l}.until_us <= {now}) AND {l}.line = 0 AND {l}.ended_us <= {now} \
-         AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}"
+         AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}{room}"
     );
     // Each is reckoned from the old row in this order too: MySQL assigns one after the other.
     let lost = format!("CASE WHEN {l}.state = 1 THEN {l}.base ELSE {l}.lost END");
@@ -118,7 +128,7 @@ pub(crate) fn taken(replies: &[Reply], ask: &Ask) -> Result<Option<Answer>> {
         None => reply.id,
     };
     if told > 0 {
-        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, ask.tokens.max(1)));
+        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(ask)));
         let tokens = tokens.ok_or_else(|| strange("no token"))?;
         return Ok(Some(Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false })));
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
 use leasehold_core::backend::{Answer, Ask, End, Mode, Origin, Verdict};
 use leasehold_core::clock::Clock;
+use leasehold_core::proto::handoff::TOKEN_LEAD;
 use leasehold_core::{AttemptId, ClientId, Name, StoreUrl};
 
 use crate::address::Address;
@@ -176,4 +177,23 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
     let again = store_at(&format!("{}?create=no", server.url())).await;
     pair(&again).await;
     assert!(again.uses_routines(), "init has not made them again");
+}
+
+#[tokio::test]
+async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        for round in 0..50 {
+            let ask = ask("a", round, TOKEN_LEAD);
+            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
+            let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
+            let clock_us = Clock::system().now().unix_us();
+            let bound = clock_us + u64::from(TOKEN_LEAD);
+            assert!(top <= bound.max(base), "round {round}: {} us ahead", top - clock_us);
+            // Nothing is said of which were used, so that the whole block stays reserved.
+            store.end(&end(&ask, &answer), false, until).await.unwrap();
+        }
+    })
+    .await;
 }

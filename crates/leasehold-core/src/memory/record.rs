@@ -110,11 +110,13 @@ impl Record {
         }
     }
 
-    /// True when nothing would be lost but the memory of the last holder.
+    /// True when nothing would be lost but the memory of the last holder: the clock has passed its
+    /// tokens too, or the next ones would be lower.
     pub(super) fn is_idle(&self, now: Now, retention: Duration) -> bool {
         let free = self.handoff.state(now) == handoff::State::Free;
         let idle = Duration::from_nanos(now.steady_ns.saturating_sub(self.touched.steady_ns));
-        free && self.handoff.waiters().len() == 0 && idle >= retention
+        let passed = self.handoff.top().is_none_or(|top| top.get() < now.unix_us());
+        free && passed && self.handoff.waiters().len() == 0 && idle >= retention
     }
 
     fn answered(&self, answer: handoff::Answer) -> Result<Answer> {

@@ -133,3 +133,51 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_proto::AttemptId;
+
+    use super::*;
+    use crate::backend::{Answer, Ask, End, Mode, Origin};
+    use crate::clock::ManualClock;
+
+    /// Acquires and releases a lock; its token.
+    fn used(store: &MemoryStore, name: &str, number: u32) -> u64 {
+        let name = Name::new(name).unwrap();
+        let attempt = AttemptId::new(ClientId::from_bits(1), number, 0);
+        let origin = Arc::new(Origin::new("host", 1, None));
+        let (mode, ttl) = (Mode::Exclusive, Duration::from_secs(30));
+        let (wait, fair, tokens) = (false, true, 1);
+        let ask = Ask { name: name.clone(), attempt, mode, ttl, wait, fair, tokens, origin };
+        store.state().with_record(store.now(), &name.clone(), |record, reach| {
+            let answer = record.acquire(store.now(), &ask, reach).unwrap();
+            let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
+            let base = Some(grant.tokens.base());
+            let (suspect, keep, then) = (false, None, None);
+            let end = End { name, attempt, base, last: base, suspect, keep, then };
+            record.release(store.now(), &end, reach).unwrap();
+            grant.tokens.base().get()
+        })
+    }
+
+    #[test]
+    fn tokens_grow_over_the_sweep_though_the_clock_was_set_back() {
+        let hand = ManualClock::new();
+        hand.step_wall(7200);
+        let store = MemoryStore::with_clock(hand.clock());
+        let first = used(&store, "a", 0);
+        hand.step_wall(-7200);
+        hand.advance(RETENTION);
+        for number in 1..3000 {
+            used(&store, &format!("other {number}"), number);
+        }
+        assert!(used(&store, "a", 3000) > first, "tokens have fallen");
+        hand.advance(2 * RETENTION);
+        for number in 3001..10_000 {
+            used(&store, &format!("another {number}"), number);
+        }
+        let kept = store.state().records.contains_key(&Name::new("a").unwrap());
+        assert!(!kept, "its tokens lie behind the clock");
+    }
+}

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::words::{Ask, Push, State, Waiter};
-use super::{OFFER, Reach, Record, after};
+use super::{OFFER, Reach, Record, TOKEN_LEAD, after};
 use crate::{AttemptId, Now, Token, TokenBlock};
 
 impl<T: Clone> Record<T> {
@@ -78,10 +78,14 @@ impl<T: Clone> Record<T> {
         self.confirmed = confirmed;
     }
 
-    /// `max(top + 1, wall clock in microseconds)`: tokens grow even after the record was lost.
+    /// From `max(top + 1, wall clock in microseconds)` on: tokens grow even after the record was
+    /// lost. A waiter that ends without its block burns it. So blocks end at [`TOKEN_LEAD`], or
+    /// tokens would leave the clock behind, and fall with the record's loss.
     pub(super) fn next_tokens(&self, now: Now, count: u32) -> Option<TokenBlock> {
         let base = Token::new((self.top + 1).max(now.unix_us()))?;
-        TokenBlock::new(base, count.max(1))
+        let room = (now.unix_us() + u64::from(TOKEN_LEAD)).saturating_sub(base.get());
+        let room = u32::try_from(room).unwrap_or(TOKEN_LEAD);
+        TokenBlock::new(base, count.min(room).max(1))
     }
 
     /// True when the attempt was not in line yet.

@@ -28,7 +28,8 @@ for i = 1, asks do
     local tokens, top = sub(said, 10, 17), NOW_TEXT
     if tokens ~= '00000001' then top = digits(NOW + (tokens - 1)) end
     rest = NOW_TEXT .. top .. ends .. NOW_TEXT .. sub(said, 18)
-    least = top <= '9007199254740991' and 'L1' .. ends or 'L2'
+    -- A block longer than LEAD in record.lua is cut there.
+    least = top <= '9007199254740991' and tokens <= '00016384' and 'L1' .. ends or 'L2'
   end
   local granted = false
   if type(r) == 'string' then

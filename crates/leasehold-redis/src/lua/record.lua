@@ -5,6 +5,10 @@ local NOW = NOW_TEXT + 0
 local RETENTION = 3600000000 -- us that a record outlives its lease at least
 local OFFER = 2000 -- ms that a pushed lease lasts until it is confirmed
 local TOMBSTONE = 60000 -- ms that an ended attempt is remembered
+local LEAD = 16384 -- us that a block of tokens may reach beyond the clock
+-- Dead waiters that one call removes at most, of all its keys: the server does nothing else meanwhile.
+local DEAD = 64
+local spare = DEAD
 local NEVER = '0000000000000000'
 local TOP = 9007199254740991
 
@@ -112,10 +116,13 @@ local function leave_line(key, rec, member)
   rec.waits = redis.pcall('EXISTS', key .. ':q') == 1
 end
 
--- Makes a waiter (or an ask) the holder. False when no token is left.
+-- Makes a waiter (or an ask) the holder. False when no token is left. A waiter that ends without
+-- its block burns it: beyond LEAD there is one token at a time, or tokens would leave the clock
+-- behind, and fall with the record's loss.
 local function grant(key, rec, who, state, ms)
   local base = math.max(tonumber(rec.top) + 1, NOW)
-  local top = base + (who.tokens - 1) -- in this order: 2^53 + 1 is 2^53
+  local count = math.max(math.min(who.tokens, NOW + LEAD - base), 1)
+  local top = base + (count - 1) -- in this order: 2^53 + 1 is 2^53
   if top > TOP then return false end
   rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
   rec.base, rec.top = digits(base), digits(top)

@@ -10,6 +10,7 @@ mod crowd;
 mod holes;
 mod late;
 mod leaving;
+mod lead;
 mod list;
 mod messages;
 mod mute;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ("late", late::TESTS),
         ("list", list::TESTS),
         ("refused", refused::TESTS),
+        ("lead", lead::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
         ("quorum", quorum::TESTS),
