@@ -14,13 +14,14 @@ use redis::Value;
 
 use crate::error::strange;
 use crate::key::Keys;
-use crate::push::{self, Pushes, Waiters};
+use crate::push::{self, Pushes};
 use crate::replication::Replicas;
 use crate::reply::{self, Reply};
 use crate::request::{self, Request, What};
 use crate::scan::Scan;
 use crate::status::status;
 use crate::topology::Route;
+use crate::waiters::Waiters;
 
 /// Bounds of the time that one request may take; within them it is a third of the ttl.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -172,24 +173,35 @@ impl RedisBackend {
         }
         request::fits("keep", end.keep.unwrap_or_default())?;
         then.map_or(Ok(()), request::ask_fits)?;
+        let ended = end.attempt;
+        // A lease that was granted does not stand in the queue, unless an ask is still on its way.
+        let queued = (end.base.is_none() || end.suspect).then_some(ended);
+        // From now on it neither waits nor holds, also if this is not answered.
+        let member = queued.and_then(|attempt| self.waiters.end(attempt, self.clock.now()));
+        if let Some(replicas) = &self.replicas {
+            replicas.forget(ended);
+        }
         let mut limit = LIMITS.1;
+        let mut entered = None;
         if let Some(ask) = then.filter(|ask| ask.wait) {
             limit = self.subscribed(limit).await?;
-            self.waiters.enter(ask);
+            entered = self.waiters.enter(ask).then_some(ask.attempt);
         }
         let secured = self.replicas.as_ref().zip(then.map(|ask| (ask.name.clone(), ask.ttl)));
         let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
-        let ended = end.attempt;
-        // Whoever was granted the lease does not stand in the queue, unless an ask is still on its way.
-        let queued = (end.base.is_none() || end.suspect).then_some(end.attempt);
-        let member = queued.and_then(|attempt| self.waiters.member(attempt));
+        let name = end.name.clone();
         let request = Request { what: What::End(end, member), limit };
-        let reply = self.route.send(&self.keys, request).await?;
+        let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
+            // Certainly not queued, and nobody will end it.
+            if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
+                self.waiters.leave(attempt);
+            }
+        })?;
+        if reply.more {
+            self.clear_line(name);
+        }
         if let Some(attempt) = queued {
             self.waiters.leave(attempt);
-        }
-        if let Some(replicas) = &self.replicas {
-            replicas.forget(ended);
         }
         let answered = then.zip(reply.answer);
         let mut then = answered.map(|((attempt, wait, sent), answer)| {
@@ -205,6 +217,30 @@ impl RedisBackend {
             }
         }
         Ok(Ended { verdict: reply.verdict, then: then.map(|(_, answer)| answer) })
+    }
+
+    /// Has the server go on with a free lock whose line has more dead waiters than one call removes.
+    /// Should this end early, the timers of those who wait go on.
+    fn clear_line(&self, name: Name) {
+        let Some(client) = self.client.get() else { return };
+        let (route, keys) = (self.route.clone(), self.keys.clone());
+        // Of no attempt: it ends nothing.
+        let attempt = AttemptId::new(*client, 0, 0);
+        let (base, last, suspect, keep, then) = (None, None, false, None, None);
+        let end = End { name, attempt, base, last, suspect, keep, then };
+        tokio::spawn(async move {
+            loop {
+                let request = Request { what: What::End(end.clone(), None), limit: LIMITS.1 };
+                match route.send(&keys, request).await {
+                    Ok(Reply { more: true, .. }) => {}
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::debug!(name = %end.name, %error, "dead waiters are left in line");
+                        return;
+                    }
+                }
+            }
+        });
     }
 
     /// Renews those that may stand in one call.
@@ -358,6 +394,10 @@ impl Backend for RedisBackend {
             command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key).arg(token);
             match self.route.run(&key, &command, LIMITS.1).await? {
                 Value::BulkString(answer) => match answer.as_slice() {
+                    [answer @ (b'e' | b'n')] => {
+                        self.clear_line(name.clone());
+                        Ok(if *answer == b'e' { Forced::Ended } else { Forced::NotHeld })
+                    }
                     b"E" => Ok(Forced::Ended),
                     b"N" => Ok(Forced::NotHeld),
                     [b'O', base @ ..] => {

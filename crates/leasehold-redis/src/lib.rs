@@ -25,6 +25,7 @@ mod script;
 mod status;
 mod supervisor;
 mod topology;
+mod waiters;
 mod watched;
 
 pub use backend::RedisBackend;

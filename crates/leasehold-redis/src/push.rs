@@ -1,97 +1,21 @@
 //! What the server pushes to this client, and how long a pushed lease may be relied on.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use leasehold_core::backend::{Ask, Event, EventSink, Grant, Origin, Term};
+use leasehold_core::backend::{Event, EventSink, Grant, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::drift;
-use leasehold_core::{AttemptId, ClientId, Deadline, Now, Result};
+use leasehold_core::{AttemptId, ClientId, Deadline, Result};
 
 use crate::error::strange;
 use crate::key::Keys;
 use crate::reply;
-use crate::request::Member;
 use crate::supervisor::Listener;
+use crate::waiters::Waiters;
 
 /// The channel on which a client is pushed to.
 pub(crate) fn channel(client: ClientId) -> String {
     format!("leasehold:c:{client}")
-}
-
-/// Waiters that room is kept for when there are none.
-const ROOM: usize = 128;
-
-/// The attempts that wait or may wait at the server.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Waiters(Arc<Mutex<HashMap<AttemptId, Waiting, RandomState>>>);
-
-/// One of them: how it stands in the queue, and what a push about it is measured against.
-#[derive(Clone, Debug)]
-struct Waiting {
-    ttl: Duration,
-    tokens: u32,
-    origin: Arc<Origin>,
-    reference: Option<Reference>,
-}
-
-/// An ask that was answered `Queued`: when it was sent, and the server's time in its answer.
-#[derive(Clone, Copy, Debug)]
-struct Reference {
-    sent: Now,
-    server_us: u64,
-}
-
-impl Waiters {
-    /// An attempt is about to wait; nothing to measure against yet. True if it is new here.
-    pub(crate) fn enter(&self, ask: &Ask) -> bool {
-        let mut waiters = self.lock();
-        let new = !waiters.contains_key(&ask.attempt);
-        if new {
-            let (ttl, tokens, origin) = (ask.ttl, ask.tokens, ask.origin.clone());
-            waiters.insert(ask.attempt, Waiting { ttl, tokens, origin, reference: None });
-        }
-        new
-    }
-
-    /// Its ask was answered `Queued`.
-    pub(crate) fn refer(&self, attempt: AttemptId, sent: Now, server_us: u64) {
-        if let Some(waiting) = self.lock().get_mut(&attempt) {
-            waiting.reference = Some(Reference { sent, server_us });
-        }
-    }
-
-    /// How it stands in the queue, if it may.
-    pub(crate) fn member(&self, attempt: AttemptId) -> Option<String> {
-        self.lock().get(&attempt).map(|waiting| {
-            let Waiting { ttl, tokens, origin, .. } = waiting;
-            Member { ttl: *ttl, tokens: *tokens, origin }.text(attempt)
-        })
-    }
-
-    /// It waits no more.
-    pub(crate) fn leave(&self, attempt: AttemptId) {
-        let mut waiters = self.lock();
-        waiters.remove(&attempt);
-        if waiters.is_empty() {
-            waiters.shrink_to(ROOM);
-        }
-    }
-
-    /// After a reconnect there is nothing to measure against: who is pushed to, asks.
-    pub(crate) fn forget_references(&self) {
-        self.lock().values_mut().for_each(|waiting| waiting.reference = None);
-    }
-
-    fn reference(&self, attempt: AttemptId) -> Option<Option<Reference>> {
-        self.lock().get(&attempt).map(|waiting| waiting.reference)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, Waiting, RandomState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Understands pushes.

@@ -113,7 +113,7 @@ impl Replicas {
         self.held().get(&attempt).copied()
     }
 
-    /// An attempt is over.
+    /// An attempt is being ended, or is over.
     pub(crate) fn forget(&self, attempt: AttemptId) {
         let mut held = self.held();
         held.remove(&attempt);

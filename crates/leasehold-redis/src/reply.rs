@@ -18,6 +18,8 @@ pub(crate) const FIXED: usize = 136;
 pub(crate) struct Reply {
     /// What became of the attempt that was to end; nothing when none was.
     pub(crate) verdict: Verdict,
+    /// The lock is free, and its line goes on after more dead waiters than one call removes.
+    pub(crate) more: bool,
     /// The answer to an ask, with the server's time in microseconds where it is told.
     pub(crate) answer: Option<(Answer, Option<u64>)>,
 }
@@ -36,12 +38,15 @@ pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &st
 /// after it.
 pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply> {
     let key = || keys.of(request.name());
-    let (verdict, rest) = match request.kind() {
-        Kind::Acquire => (Verdict::Gone, line),
-        _ => (verdict(line, key)?, line.get(1..).unwrap_or_default()),
+    let (verdict, more, rest) = match request.kind() {
+        Kind::Acquire => (Verdict::Gone, false, line),
+        _ => {
+            let more = line.starts_with(|letter: char| letter.is_ascii_lowercase());
+            (verdict(line, key)?, more, line.get(1..).unwrap_or_default())
+        }
     };
     let answer = request.ask().map(|ask| answer(ask, rest, key)).transpose()?;
-    Ok(Reply { verdict, answer })
+    Ok(Reply { verdict, more, answer })
 }
 
 fn answer(ask: &Ask, text: &str, key: impl Fn() -> String) -> Result<(Answer, Option<u64>)> {
@@ -84,10 +89,10 @@ pub(crate) fn grant(text: &str, term: Term) -> Result<Grant> {
 
 fn verdict(text: &str, key: impl Fn() -> String) -> Result<Verdict> {
     match text.as_bytes() {
-        [b'R', ..] => Ok(Verdict::Released),
-        [b'L', ..] => Ok(Verdict::Lost),
-        [b'G', ..] => Ok(Verdict::Gone),
-        [b'U', ..] => Ok(Verdict::Unknown),
+        [b'R' | b'r', ..] => Ok(Verdict::Released),
+        [b'L' | b'l', ..] => Ok(Verdict::Lost),
+        [b'G' | b'g', ..] => Ok(Verdict::Gone),
+        [b'U' | b'u', ..] => Ok(Verdict::Unknown),
         [b'X', why, ..] => Err(foreign(*why, &key())),
         other => Err(strange(other)),
     }

@@ -6,11 +6,14 @@ local function granted(rec) return 'G' .. rec.base .. rec.top .. (rec.waits and 
 
 local function queued(key, rec, ask)
   local place = redis.call('ZRANK', key .. ':q', ask.member) or 0
-  local again = math.min(remaining(rec) + place * OFFER, 9999999999)
+  -- With more of the line to clear, the one that asks goes on with it at once.
+  local again = rec.more and 0 or math.min(remaining(rec) + place * OFFER, 9999999999)
   return 'Q' .. NOW_TEXT .. string.format('%010.0f', again) .. place
 end
 
-local function busy(rec) return 'B' .. string.format('%.0f', remaining(rec)) end
+local function busy(rec)
+  return 'B' .. string.format('%.0f', rec.more and 0 or remaining(rec))
+end
 
 -- True when it was not in line yet.
 local function enqueue(key, rec, ask)
@@ -77,8 +80,8 @@ local function acquire(key, ask)
   if not (late or first or not ask.fair) then
     if wait then enqueue(key, rec, ask) end
     hand_on(key, rec, wait and ask.attempt)
-    if rec.state ~= 'F' then
-      if rec.owner == ask.attempt then return granted(rec) end
+    if rec.state ~= 'F' or rec.more then
+      if not rec.more and rec.owner == ask.attempt then return granted(rec) end
       return wait and queued(key, rec, ask) or busy(rec)
     end
   end

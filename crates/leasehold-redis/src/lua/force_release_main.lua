@@ -1,4 +1,5 @@
--- KEYS: the record. ARGV: token(16). Answer: E ended | N not held | O base(16) of another lease | X why
+-- KEYS: the record. ARGV: token(16). Answer: E ended | N not held | O base(16) of another lease | X why;
+-- in lower case as in release.lua
 local key, token = KEYS[1], ARGV[1]
 local rec, why = read(key)
 if rec == false then return 'X' .. why end
@@ -9,4 +10,5 @@ if named and rec.state ~= 'F' then
   expire(rec)
   hand_on(key, rec, nil)
 end
-return live and 'E' or 'N'
+local answer = live and 'E' or 'N'
+return rec.more and string.lower(answer) or answer

@@ -63,7 +63,9 @@ local function long_way()
     local flag, tombs = had and 'H' or 'N', had and sub(r, 3, 3) or '1'
     if not had then
       local line = key .. ':t'
-      call('ZREMRANGEBYSCORE', line, '-inf', NOW_TEXT)
+      -- Those that are over go, as many as one step may drop.
+      local last = call('ZRANGE', line, WAITERS - 1, WAITERS - 1, 'WITHSCORES')[2]
+      call('ZREMRANGEBYSCORE', line, '-inf', last and tonumber(last) < NOW and last or NOW_TEXT)
       call('ZADD', line, form('%.0f', NOW + TOMBSTONE * 1000), attempt)
       call('PEXPIRE', line, '60000')
     end

@@ -131,8 +131,15 @@ local function grant(key, rec, who, state, ms)
   return true
 end
 
--- Tells the first in line when to come again; those that cannot be reached are dropped. The caller
--- hears it in its answer. The record is written before, and once more if nobody is left.
+-- False when this call must leave the rest of the dead to the next.
+local function may_drop()
+  spare = spare - 1
+  return spare >= 0
+end
+
+-- Tells the first in line when to come again; those that cannot be reached are dropped, as many as
+-- one call may. The caller hears it in its answer. The record is written before, and once more if
+-- nobody is left.
 local function tell_next(key, rec, caller)
   while rec.waits and rec.state ~= 'F' do
     local next = head(key)
@@ -143,14 +150,15 @@ local function tell_next(key, rec, caller)
     local attempt = string.sub(next, 1, 32)
     if attempt == caller then return end
     local ms = string.format('%010.0f', math.min(remaining(rec), 9999999999))
-    if publish(attempt, 'N' .. attempt .. ms .. key) then return end
+    if publish(attempt, 'N' .. attempt .. ms .. key) or not may_drop() then return end
     redis.call('ZREM', key .. ':q', next)
   end
 end
 
 -- Gives a free lock to the first waiter that listens here; the caller needs no push. The others are
 -- dropped, and told to come again should they listen elsewhere: a grant is said to one alone, and
--- after the record is written. Stays free when nobody is left, or no token.
+-- after the record is written. Stays free when nobody is left, or no token; and when one call may
+-- drop no more: then rec.more says that the line goes on, and the next call goes on with it.
 local function hand_on(key, rec, caller)
   local handed = false
   while rec.waits and not handed do
@@ -171,6 +179,9 @@ local function hand_on(key, rec, caller)
       write(key, rec)
       publish(who.attempt, 'G' .. who.attempt .. rec.base .. rec.top .. NOW_TEXT
         .. string.format('%08d', ms) .. (rec.waits and 'w' or '-') .. key)
+    elseif not may_drop() then
+      rec.more = true
+      break
     else
       leave_line(key, rec, next)
       publish(who.attempt, 'N' .. who.attempt .. '0000000000' .. key)

@@ -1,6 +1,7 @@
 -- One end: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
 --   keep_ms(8) member of the queue, or nothing
--- Its answer: R released | L lost | G gone | U unknown | X why
+-- Its answer: R released | L lost | G gone | U unknown | X why. In lower case when the lock is free
+-- and its line goes on after the dead that one call may drop: any end after it goes on with them.
 local function verdict_on_the_past(rec, base)
   if not base then return 'G' end
   if not rec or rec.top < base then return 'L' end
@@ -9,11 +10,16 @@ local function verdict_on_the_past(rec, base)
   return 'U'
 end
 
+local function told(rec, verdict) return rec.more and string.lower(verdict) or verdict end
+
 -- Remembers an attempt that is to be refused.
 local function bury(key, rec, attempt)
   local tombs = key .. ':t'
   if rec and rec.tombs then beside(key, ':t') end
-  redis.call('ZREMRANGEBYSCORE', tombs, '-inf', NOW_TEXT)
+  -- Those that are over go, as many as one call may drop.
+  local last = redis.call('ZRANGE', tombs, DEAD - 1, DEAD - 1, 'WITHSCORES')[2]
+  local over = last and tonumber(last) < NOW and last or NOW_TEXT
+  redis.call('ZREMRANGEBYSCORE', tombs, '-inf', over)
   redis.call('ZADD', tombs, digits(NOW + TOMBSTONE * 1000), attempt)
   redis.call('PEXPIRE', tombs, string.format('%d', TOMBSTONE))
 end
@@ -39,9 +45,13 @@ local function release(key, arg)
   end
   if not rec then return verdict_on_the_past(rec, base) end
   if rec.state == 'F' or rec.state == 'K' or rec.owner ~= attempt then
-    if dirty then write(key, rec) end
+    if rec.state == 'F' and rec.waits then
+      hand_on(key, rec, nil) -- begun by an earlier call
+    elseif dirty then
+      write(key, rec)
+    end
     if was_first then tell_next(key, rec, nil) end
-    return verdict_on_the_past(rec, base)
+    return told(rec, verdict_on_the_past(rec, base))
   end
   local live = alive(rec)
   local same = not base or base == rec.base
@@ -58,5 +68,5 @@ local function release(key, arg)
     rec.state = 'F'
     hand_on(key, rec, nil)
   end
-  return live and same and 'R' or 'L'
+  return told(rec, live and same and 'R' or 'L')
 end

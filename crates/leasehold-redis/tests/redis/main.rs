@@ -7,10 +7,11 @@ mod batches;
 mod cluster;
 mod connection;
 mod crowd;
+mod dead;
 mod holes;
 mod late;
-mod leaving;
 mod lead;
+mod leaving;
 mod list;
 mod messages;
 mod mute;
@@ -48,10 +49,11 @@ fn main() -> ExitCode {
         ("messages", messages::TESTS),
         ("batches", batches::TESTS),
         ("holes", holes::TESTS),
+        ("dead", dead::TESTS),
         ("late", late::TESTS),
+        ("lead", lead::TESTS),
         ("list", list::TESTS),
         ("refused", refused::TESTS),
-        ("lead", lead::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
         ("quorum", quorum::TESTS),

@@ -3,9 +3,10 @@
 use leasehold_conformance::kit::{Pattern, Proxy};
 use leasehold_conformance::until;
 use leasehold_core::ErrorKind;
-use leasehold_core::backend::{Answer, State};
+use leasehold_core::backend::{Answer, Event, State, Term};
+use leasehold_core::clock::Clock;
 
-use crate::side::Side;
+use crate::side::{Side, end, unheard};
 use crate::{Test, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -18,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(an_ask_given_up_before_there_was_a_record_gets_nothing),
     test!(a_release_delayed_past_a_successor_leaves_it_alone),
     test!(waiters_whose_pushes_vanish_get_the_lock),
+    test!(an_ending_that_was_never_answered_is_no_waiter_any_more),
     test!(a_lease_that_nobody_has_is_ended_when_somebody_wants_it),
 ];
 
@@ -158,6 +160,34 @@ async fn waiters_whose_pushes_vanish_get_the_lock() {
     .unwrap();
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn an_ending_that_was_never_answered_is_no_waiter_any_more() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (mut side, mut direct) =
+        (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
+    let held = direct.ask(secs(60));
+    let grant = direct.granted(&held).await;
+    let waits = side.ask(secs(60));
+    side.queued(&waits).await;
+    assert!(matches!(side.next_event().await, Event::Reset), "it has been subscribed");
+    // It is ended while the server is away, and then never again.
+    proxy.refuse_connections(true).unwrap();
+    proxy.kill_connections();
+    assert!(matches!(side.next_event().await, Event::Broken));
+    side.release(&unheard(&waits)).await.unwrap_err();
+    proxy.refuse_connections(false).unwrap();
+    while !matches!(side.next_event().await, Event::Reset) {}
+    // So what it is given is for its client to end: one that merely asked again would find nobody
+    // to ask, and the lock would stay taken for as long as the offer.
+    direct.verdict(&end(&held, grant)).await;
+    let (attempt, pushed) = side.pushed().await;
+    assert_eq!(attempt, waits.attempt);
+    let Term::Offer(until) = pushed.term else { panic!("{pushed:?}") };
+    assert!(until.has_passed(Clock::system().now()), "it is good for nothing");
+    side.verdict(&unheard(&waits)).await;
+    assert_eq!(direct.status().await.state, State::Free);
 }
 
 async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {

@@ -4,16 +4,18 @@ use leasehold_conformance::kit::{
     ClockShim, Direction, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
 };
 use leasehold_conformance::until;
-use leasehold_core::backend::State;
+use leasehold_core::backend::{Backend, Event, State};
 use leasehold_core::{ErrorKind, StoreUrl, Token};
 
 use crate::crowd::Crowd;
+use crate::side::{Side, end};
 use crate::{Test, connect, everything_works, plain, secs, test, try_connect};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_grant_that_a_failover_could_lose_is_refused),
     test!(tokens_fall_over_a_failover_only_where_a_clock_is_far_behind_and_writes_are_lost),
     test!(a_grant_says_how_many_replicas_have_it),
+    test!(what_replicas_have_is_forgotten_with_the_lease_though_no_end_is_answered),
     test!(waiters_get_only_what_replicas_have),
     test!(a_failover_under_load_loses_no_grant),
     test!(in_a_cluster_the_replicas_of_the_slot_count),
@@ -135,6 +137,20 @@ async fn a_grant_says_how_many_replicas_have_it() {
     })
     .await
     .unwrap();
+}
+
+async fn what_replicas_have_is_forgotten_with_the_lease_though_no_end_is_answered() {
+    let (master, _between, _replica) = pair();
+    let proxy = Proxy::start(&master).unwrap();
+    let mut side = Side::connect(&format!("{}?replicas=1", proxy.url())).await;
+    let ask = side.ask(secs(60));
+    let grant = side.granted(&ask).await;
+    assert_eq!(side.backend.replicas(ask.attempt), Some(1));
+    proxy.refuse_connections(true).unwrap();
+    proxy.kill_connections();
+    while !matches!(side.next_event().await, Event::Broken) {}
+    side.release(&end(&ask, grant)).await.unwrap_err();
+    assert_eq!(side.backend.replicas(ask.attempt), None, "it would stay for ever");
 }
 
 async fn waiters_get_only_what_replicas_have() {

@@ -96,8 +96,10 @@ impl Side {
     /// Waits for a grant by push.
     pub(crate) async fn pushed(&mut self) -> (AttemptId, Grant) {
         loop {
-            if let Event::Granted { attempt, grant, .. } = self.next_event().await {
-                return (attempt, grant);
+            match self.next_event().await {
+                Event::Granted { attempt, grant, .. } => return (attempt, grant),
+                Event::Freed { .. } => panic!("it is to ask what became of it"),
+                _ => {}
             }
         }
     }

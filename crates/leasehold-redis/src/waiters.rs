@@ -1,0 +1,179 @@
+//! The attempts of this client that wait at the server, and those that are being ended.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use leasehold_core::backend::{Ask, Origin};
+use leasehold_core::{AttemptId, Now};
+
+use crate::request::Member;
+
+/// Waiters that room is kept for when there are none, and attempts before old endings are looked for.
+const ROOM: usize = 128;
+/// An ending that is not answered is asked again much sooner than this, or not at all: so long its
+/// place in the queue is remembered after the last time.
+const ENDING: Duration = Duration::from_secs(60);
+
+/// The attempts that wait, or may wait, at the server. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    all: HashMap<AttemptId, Waiting, RandomState>,
+    /// So many may be there before old endings go.
+    room: usize,
+}
+
+/// How an attempt stands in the queue.
+#[derive(Clone, Debug)]
+struct Waiting {
+    ttl: Duration,
+    tokens: u32,
+    origin: Arc<Origin>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// It waits; what a push about it is measured against, if anything.
+    Waits(Option<Reference>),
+    /// Its end was asked for, at this moment for the last time.
+    Ends(Now),
+}
+
+/// An ask that was answered `Queued`: when it was sent, and the server's time in its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference {
+    pub(crate) sent: Now,
+    pub(crate) server_us: u64,
+}
+
+impl Waiters {
+    /// An attempt is about to wait; nothing to measure against yet. True if it is new here.
+    pub(crate) fn enter(&self, ask: &Ask) -> bool {
+        let mut table = self.lock();
+        let new = !table.all.contains_key(&ask.attempt);
+        if new {
+            let (ttl, tokens, origin) = (ask.ttl, ask.tokens, ask.origin.clone());
+            let waiting = Waiting { ttl, tokens, origin, state: State::Waits(None) };
+            table.all.insert(ask.attempt, waiting);
+        }
+        new
+    }
+
+    /// Its ask was answered `Queued`.
+    pub(crate) fn refer(&self, attempt: AttemptId, sent: Now, server_us: u64) {
+        if let Some(Waiting { state: State::Waits(reference), .. }) =
+            self.lock().all.get_mut(&attempt)
+        {
+            *reference = Some(Reference { sent, server_us });
+        }
+    }
+
+    /// It is being ended, and waits no more, whatever becomes of that. How it stands in the queue, if
+    /// it may.
+    pub(crate) fn end(&self, attempt: AttemptId, now: Now) -> Option<String> {
+        let mut table = self.lock();
+        if table.all.len() > table.room {
+            table.all.retain(|_, waiting| !waiting.is_forgotten(now));
+            table.room = 2 * table.all.len() + ROOM;
+        }
+        let waiting = table.all.get_mut(&attempt)?;
+        waiting.state = State::Ends(now);
+        let Waiting { ttl, tokens, origin, .. } = waiting;
+        Some(Member { ttl: *ttl, tokens: *tokens, origin }.text(attempt))
+    }
+
+    /// It waits no more: it has the lease, or its end was answered.
+    pub(crate) fn leave(&self, attempt: AttemptId) {
+        let mut table = self.lock();
+        table.all.remove(&attempt);
+        if table.all.is_empty() {
+            table.all.shrink_to(ROOM);
+            table.room = 0;
+        }
+    }
+
+    /// After a reconnect there is nothing to measure against: a waiter that is pushed to, asks.
+    pub(crate) fn forget_references(&self) {
+        for waiting in self.lock().all.values_mut() {
+            if let State::Waits(reference) = &mut waiting.state {
+                *reference = None;
+            }
+        }
+    }
+
+    /// What a push is measured against; `None` for an attempt that does not wait.
+    pub(crate) fn reference(&self, attempt: AttemptId) -> Option<Option<Reference>> {
+        match self.lock().all.get(&attempt)?.state {
+            State::Waits(reference) => Some(reference),
+            State::Ends(_) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Its end was asked for so long ago that nobody asks again.
+    fn is_forgotten(&self, now: Now) -> bool {
+        let State::Ends(asked) = self.state else { return false };
+        now.steady_ns.saturating_sub(asked.steady_ns) >= ENDING.as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::backend::Mode;
+    use leasehold_core::clock::ManualClock;
+    use leasehold_core::{ClientId, Name};
+
+    use super::*;
+
+    fn ask(sequence: u32) -> Ask {
+        Ask {
+            name: Name::new("a").unwrap(),
+            attempt: AttemptId::new(ClientId::from_bits(1), sequence, 0),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(30),
+            wait: true,
+            fair: true,
+            tokens: 1,
+            origin: Arc::new(Origin::new("host", 1, None)),
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_is_being_ended_waits_no_more_and_knows_its_place() {
+        let (waiters, clock) = (Waiters::default(), ManualClock::new());
+        let now = clock.clock().now();
+        let ask = ask(1);
+        assert!(waiters.enter(&ask) && !waiters.enter(&ask));
+        waiters.refer(ask.attempt, now, 7);
+        assert!(waiters.reference(ask.attempt).flatten().is_some());
+        let member = waiters.end(ask.attempt, now).unwrap();
+        assert!(waiters.reference(ask.attempt).is_none(), "a push would be for nobody");
+        assert_eq!(waiters.end(ask.attempt, now), Some(member), "asked again, it is the same");
+        waiters.leave(ask.attempt);
+        assert_eq!(waiters.end(ask.attempt, now), None);
+    }
+
+    #[test]
+    fn endings_that_are_never_answered_take_no_more_room_than_a_minute_of_them() {
+        let (waiters, clock) = (Waiters::default(), ManualClock::new());
+        let clock_now = clock.clock();
+        for sequence in 0..100 * ROOM as u32 {
+            let ask = ask(sequence);
+            waiters.enter(&ask);
+            waiters.end(ask.attempt, clock_now.now()).unwrap();
+            clock.advance(ENDING / ROOM as u32);
+        }
+        let table = waiters.lock();
+        assert!(table.all.len() <= 3 * ROOM + 1, "{}", table.all.len());
+    }
+}
