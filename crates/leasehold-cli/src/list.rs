@@ -21,8 +21,9 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals, &config).await?;
     let limit = if args.held { ALL } else { args.limit };
-    let mut all =
-        shown(&store.place(), store.list(&args.prefix, limit)).await?.ok_or_else(|| {
+    let mut all = shown(&store.place(), globals.quiet, store.list(&args.prefix, limit))
+        .await?
+        .ok_or_else(|| {
             Failure::own(format!("{} cannot list its locks", store.place()))
                 .next("ask for one by its name: leasehold status NAME")
         })?;
@@ -41,16 +42,16 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
 }
 
 /// Tells people that it goes on: a store may have to be looked through key by key.
-async fn shown<T>(place: &str, looking: impl Future<Output = T>) -> T {
+async fn shown<T>(place: &str, quiet: bool, looking: impl Future<Output = T>) -> T {
     let mut looking = pin!(looking);
-    let mut live = Live::default();
+    let mut live = if quiet { None } else { Live::open() };
     let mut seconds = 0;
     loop {
         match tokio::time::timeout(Duration::from_secs(1), looking.as_mut()).await {
             Ok(listed) => return listed,
             Err(_elapsed) => seconds += 1,
         }
-        if Live::is_possible() {
+        if let Some(live) = &mut live {
             live.show(&format!("looking through {place}, {seconds} s so far"));
         }
     }

@@ -1,12 +1,11 @@
 //! A line on the terminal that is drawn anew, and goes away.
 
-use std::env;
 use std::io::{self, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 
-use crate::{foreign, say, terminal};
+use crate::{foreign, terminal};
 
 /// Who speaks.
 const WHO: &str = "leasehold:";
@@ -18,18 +17,23 @@ const CLEAR: &str = "\r\x1b[2K";
 /// and the last column, in which some begin a new row. A second row would stay.
 const ROOM: usize = 3;
 
-/// A row that is taken as long as this lives.
-#[derive(Debug, Default)]
-pub(crate) struct Live(());
+/// A row of the terminal behind stderr. It is cleared when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// Something stands in the row.
+    is_drawn: bool,
+}
 
 impl Live {
-    /// True when people look at stderr, and a row can be drawn anew there.
-    pub(crate) fn is_possible() -> bool {
-        say::is_live() && env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+    /// A row to draw in; `None` where stderr is no terminal that can draw a row anew. Whoever has none
+    /// writes no control sequence.
+    pub(crate) fn open() -> Option<Self> {
+        terminal::can_redraw(&io::stderr()).then_some(Self { is_drawn: false })
     }
 
     /// Shows a text, as much as one row takes. Nothing can be done where that fails.
     pub(crate) fn show(&mut self, text: &str) {
+        self.is_drawn = true;
         let mut out = io::stderr().lock();
         let row = row(text, terminal::width(&out).unwrap_or(80));
         let style = match AutoStream::choice(&out) {
@@ -43,8 +47,10 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let mut out = io::stderr().lock();
-        let _ = out.write_all(CLEAR.as_bytes()).and_then(|()| out.flush());
+        if self.is_drawn {
+            let mut out = io::stderr().lock();
+            let _ = out.write_all(CLEAR.as_bytes()).and_then(|()| out.flush());
+        }
     }
 }
 

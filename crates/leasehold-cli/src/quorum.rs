@@ -37,7 +37,8 @@ async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Fail
         confirm(args.after_loss)?;
     }
     let founding = if args.after_loss { Founding::AfterLoss } else { Founding::Vouched };
-    let mut progress = Progress::default();
+    let live = if voice.quiet { None } else { Live::open() };
+    let mut progress = Progress { live, whole: Duration::ZERO };
     let members = leasehold::quorum::found(url, args.max_ttl, founding, |members| {
         progress.show(members);
     });
@@ -69,7 +70,6 @@ fn confirm(after_loss: bool) -> Result<(), Failure> {
 }
 
 /// How long the longest wait takes, and how much of it is over.
-#[derive(Default)]
 struct Progress {
     live: Option<Live>,
     whole: Duration,
@@ -83,10 +83,10 @@ impl Progress {
         });
         let Some(left) = waits.max().filter(|left| !left.is_zero()) else { return };
         self.whole = self.whole.max(left);
-        if Live::is_possible() {
+        if let Some(live) = &mut self.live {
             let bar = bar(self.whole, left);
             let text = format!("until no lease can be left {bar} {}", human::wait(left));
-            self.live.get_or_insert_default().show(&text);
+            live.show(&text);
         }
     }
 }

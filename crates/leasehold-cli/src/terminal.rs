@@ -1,7 +1,9 @@
 //! The controlling terminal: which process group is in its foreground, and whether a shell
 //! looks after the one that `leasehold` is in.
 
+use std::env;
 use std::fs::File;
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -37,6 +39,11 @@ impl Terminal {
         let _ = tcsetpgrp(&self.0, group);
         let _ = before.thread_set_mask();
     }
+}
+
+/// True when this is a terminal that can draw a row anew. Anything else gets no control sequences.
+pub(crate) fn can_redraw(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
 /// How many columns a terminal has; `None` where there is none, or it does not say.

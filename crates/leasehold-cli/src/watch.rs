@@ -1,7 +1,7 @@
 //! `leasehold watch`: a lock, or several, as they change.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io;
 
 use leasehold::AttemptId;
 use leasehold::backend::{State, Status};
@@ -34,7 +34,7 @@ pub(crate) async fn watch(
 ) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals, &config).await?;
-    let live = !args.json && io::stdout().is_terminal();
+    let live = !args.json && terminal::can_redraw(&io::stdout());
     let mut seen = BTreeMap::new();
     let mut cut_off = false;
     loop {

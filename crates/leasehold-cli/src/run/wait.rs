@@ -89,11 +89,10 @@ async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
         return std::future::pending().await;
     }
     sleep(NOT_WORTH_A_LINE).await;
-    if !Live::is_possible() {
+    let Some(mut live) = Live::open() else {
         voice.note(&line(name, wanted.status().await.as_ref()));
         return std::future::pending().await;
-    }
-    let mut live = Live::default();
+    };
     loop {
         live.show(&line(name, wanted.status().await.as_ref()));
         sleep(LOOK_AGAIN).await;

@@ -22,6 +22,7 @@ mod loss;
 mod manual;
 mod nesting;
 mod options;
+mod pipes;
 mod quorum;
 mod redis;
 mod reports;
