@@ -24,6 +24,7 @@ mod nesting;
 mod options;
 mod pipes;
 mod quorum;
+mod readme;
 mod redis;
 mod reports;
 mod screen;

@@ -1,0 +1,80 @@
+//! The lines of README.md and README.zh-CN.md do what stands beside them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+
+use crate::support::{Done, LEASEHOLD, Place};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The lines that run a job on one machine of many: without their comments, and without the times of a
+/// crontab.
+fn lines_for_many_machines(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let lines = text.lines().filter(|line| line.contains("--store redis://"));
+    let runs = lines.filter_map(|line| Some((line.find("leasehold run ")?, line)));
+    runs.map(|(at, line)| line[at..].split('#').next().unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn the_line_for_many_machines_runs_a_short_job_once_on_two_that_start_a_second_apart() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(Settings::new()).unwrap();
+    let all = ["README.md", "README.zh-CN.md"].map(lines_for_many_machines);
+    assert_eq!(all[0].len(), 2, "a line for a shell and one for a crontab: {all:?}");
+    assert_eq!(all[0], all[1]);
+    for line in &all[0] {
+        server.admin(&["FLUSHALL"]).unwrap();
+        let place = Place::new();
+        let ours = line
+            .replace("redis://locks.internal", &server.url())
+            .replace("/opt/report.sh", "./report.sh")
+            .replace("./report.sh", "sh -c 'echo ran >> log'")
+            .replacen("leasehold", LEASEHOLD, 1);
+        assert!(ours.contains("log") && ours.contains(&server.url()), "{ours}");
+        let mut machines = [0, 1].map(|_| place.program("sh"));
+        let first = Done::new(machines[0].args(["-c", &ours]).output().unwrap());
+        assert_eq!(first.code, 0, "{line}: {first:?}");
+        std::thread::sleep(Duration::from_secs(1)); // The clock of the other is this much behind.
+        let second = Done::new(machines[1].args(["-c", &ours]).output().unwrap());
+        assert_eq!(place.read("log"), "ran\n", "{line}: {second:?}");
+        let skipped = if line.contains("-E 75") { 75 } else { 1 };
+        assert_eq!(second.code, skipped, "{line}: {second:?}");
+    }
+}
+
+/// The pages that show command lines, and what the command itself prints.
+fn all_texts(place: &Place) -> Vec<(String, String)> {
+    let docs = fs::read_dir(root().join("docs")).unwrap().flatten().map(|entry| entry.path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let readmes = ["README.md", "README.zh-CN.md"].map(|name| root().join(name));
+    let files = pages.chain(readmes).map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.display().to_string(), text)
+    });
+    let printed = [&["--help"][..], &["run", "--help"], &["man"], &["man", "run"]];
+    let printed = printed.map(|call| (call.join(" "), place.run(call).out.replace("\\-", "-")));
+    files.chain(printed).collect()
+}
+
+#[test]
+fn every_line_for_a_crontab_or_for_many_machines_has_a_minimum_hold() {
+    let mut seen = 0;
+    for (place, text) in all_texts(&Place::new()) {
+        for line in text.lines().filter(|line| line.contains("leasehold run ")) {
+            let no_wait = line.split(' ').any(|word| word == "-n");
+            if line.contains(" * * * ") || (no_wait && line.contains("--store redis://")) {
+                assert!(line.contains("--min-hold "), "{place}: {line}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 6, "{seen}");
+}
