@@ -125,7 +125,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
-    /// The command and its arguments
+    /// The command and its arguments; a command that itself starts with - needs -- before it
     #[arg(
         value_name = "CMD",
         trailing_var_arg = true,
@@ -133,6 +133,8 @@ pub(crate) struct RunArgs {
         required_unless_present = "shell_line"
     )]
     pub(crate) command: Vec<OsString>,
+        // What follows the first word is the command's own. The first word may start with `-` after `--`
+        // only: without that it is an option that was mistyped.
 
     /// Run this line with $SHELL, or /bin/sh
     #[arg(

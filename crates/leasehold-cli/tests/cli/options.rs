@@ -124,6 +124,24 @@ fn a_shell_line_is_run_by_the_users_shell() {
     let output = command.env("SHELL", "/bin/bash").output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "/bin/bash 2\n");
     let mut command = place.leasehold(&["run", "a", "-c", "exit 9"]);
+#[test]
+fn a_mistyped_option_is_never_run_as_the_command() {
+    let tail = ["touch", "ran"];
+    for (option, similar) in [("--slots", ""), ("--no-wiat", "--no-wait"), ("-x", "")] {
+        for before in [&["run", "a", option][..], &["run", "a", option, "3"], &["run", option, "a"]]
+        {
+            for between in [&[][..], &["--"]] {
+                let arguments = [before, between, &tail].concat();
+                refused(&arguments, &[&format!("unexpected argument '{option}'"), similar]);
+            }
+        }
+    }
+    refused(&["run", "a", "-nx", "--", "touch", "ran"], &["'-x'"]);
+    refused(&["run", "a", "-c", "touch ran", "--slots"], &["'--slots'"]);
+    let done = Place::new().run(&["run", "a", "--", "--slots"]);
+    assert!(done.code == 127 && done.err.contains("cannot run \"--slots\""), "{done:?}");
+}
+
     assert_eq!(command.env_remove("SHELL").status().unwrap().code(), Some(9));
 }
 
