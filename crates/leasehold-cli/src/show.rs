@@ -94,12 +94,19 @@ pub(crate) fn json(status: &Status) -> Value {
         };
         all.iter().enumerate().map(one).collect::<Vec<_>>()
     });
+    let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
+    let (current, last) = match status.state {
+        State::Free => ((None, None), known),
+        State::Held | State::Kept => (known, (None, None)),
+    };
     json!({
         "name": status.name.as_str(),
         "state": state(status.state),
-        "holder": status.holder.as_ref().map(holder),
+        "holder": current.0,
+        "since_unix_ms": current.1,
+        "last_holder": last.0,
+        "last_since_unix_ms": last.1,
         "token": status.token.map(|token| token.get()),
-        "since_unix_ms": status.since_unix_ms,
         "remaining_ms": status.remaining.map(|rest| rest.as_millis() as u64),
         "waiters": waiters,
         "more_waiters": status.waiters.as_ref().map(|_| status.more_waiters),

@@ -148,6 +148,32 @@ fn status_of_a_free_lock_says_when_it_was_last_taken_or_that_it_never_was() {
 }
 
 #[test]
+fn json_of_a_free_lock_has_a_last_holder_and_no_holder() {
+    let place = Place::new();
+    let holder = place.start_ready(&["a"], HOLD);
+    let pid = holder.pid();
+    let all = |place: &Place| {
+        let [status, list] = [&["status", "--json", "a"][..], &["list", "--json"]]
+            .map(|command| json(&place.run(command).out));
+        [status, list, json(&crate::watch::Watch::start(place, &["a", "--json"]).line())]
+    };
+    for one in all(&place) {
+        assert_eq!((&one["state"], &one["holder"]["pid"]), (&"held".into(), &pid.into()), "{one}");
+        assert!(one["since_unix_ms"].is_u64(), "{one}");
+        assert_eq!(one.get("last_holder"), Some(&Value::Null), "{one}");
+        assert_eq!(one.get("last_since_unix_ms"), Some(&Value::Null), "{one}");
+    }
+    place.write("stop", "");
+    assert_eq!(holder.end().code, 0);
+    for one in all(&place) {
+        assert_eq!((&one["state"], &one["last_holder"]["pid"]), (&"free".into(), &pid.into()));
+        assert!(one["last_since_unix_ms"].is_u64(), "{one}");
+        assert_eq!(one.get("holder"), Some(&Value::Null), "{one}");
+        assert_eq!(one.get("since_unix_ms"), Some(&Value::Null), "{one}");
+    }
+}
+
+#[test]
 fn escapes_in_foreign_text_are_shown_and_not_obeyed() {
     let place = Place::new();
     let text = "\u{1b}[31mred\u{202e}txet\n";
