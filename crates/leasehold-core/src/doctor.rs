@@ -41,6 +41,12 @@ pub struct Unseen {
     pub why: String,
 }
 
+/// With less room than this for bytes, or for files, no record of a lock fits.
+const FULL: (u64, u64) = (64 << 10, 4);
+
+/// With less room than this the disk is soon full.
+const SCARCE: (u64, u64) = (16 << 20, 1000);
+
 /// What has come of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
@@ -96,6 +102,27 @@ impl Examined {
         self.problem("refused", error.message(), why, "see what the error says");
     }
 
+    /// Adds that the file system is full, or soon will be, if so: the bytes that this user may still write,
+    /// and the files; `None` where the file system makes room for files as it needs them.
+    pub fn room(&mut self, bytes: u64, files: Option<u64>) {
+        let is_below =
+            |least: (u64, u64)| bytes < least.0 || files.is_some_and(|all| all < least.1);
+        if !is_below(SCARCE) {
+            return;
+        }
+        let files = files.map(|files| format!(" and {files} files")).unwrap_or_default();
+        let room = format!("there is room for {} KiB{files}", bytes / 1024);
+        let change = "free some space";
+        if is_below(FULL) {
+            let why = "the store cannot write the record of a lock, and refuses each acquire";
+            self.problem("room", format!("the disk is full: {room}"), why, change);
+        } else {
+            let why =
+                "a lock is granted when its record is on the disk; on a full one it is refused";
+            self.warning("room", room, why, change);
+        }
+    }
+
     /// Adds what could not be looked at, and why.
     pub fn unseen(&mut self, what: impl Into<String>, why: impl Into<String>) {
         let place = self.place.clone();
@@ -135,6 +162,25 @@ impl Examined {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_warning() {
+        let found = |bytes, files| {
+            let mut examined = Examined::at("here");
+            examined.room(bytes, files);
+            examined.worst()
+        };
+        for (bytes, files, severity) in [
+            (0, None, Some(Severity::Problem)),
+            (1 << 30, Some(0), Some(Severity::Problem)),
+            (1 << 20, None, Some(Severity::Warning)),
+            (1 << 30, Some(999), Some(Severity::Warning)),
+            (1 << 30, Some(1 << 20), None),
+            (1 << 30, None, None),
+        ] {
+            assert_eq!(found(bytes, files), severity, "{bytes} bytes, {files:?} files");
+        }
+    }
 
     #[test]
     fn the_worst_comes_first_and_each_keeps_its_place() {

@@ -57,6 +57,19 @@ impl Target {
     }
 }
 
+#[cfg(all(unix, feature = "sqlite"))]
+impl Target {
+    /// Makes the file of SQLite, if it is absent, for this user alone; SQLite itself would let everybody
+    /// read it. Where that fails, SQLite fails next, and says why.
+    pub(crate) fn make_file(&self) {
+        use std::os::unix::fs::OpenOptionsExt;
+        if let Self::Sqlite(options) = self {
+            let mut new = std::fs::File::options();
+            let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
+        }
+    }
+}
+
 impl fmt::Debug for Target {
     /// It may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -112,6 +112,8 @@ impl Pool {
                 Some(idle) => (idle.connection, idle.made),
                 None => {
                     let file = self.target.file();
+                    #[cfg(all(unix, feature = "sqlite"))]
+                    self.target.make_file();
                     let opened = Connection::open(&self.target).await.map_err(sort_connecting)?;
                     let at = self.clock.now();
                     // One that was not there before is not another.

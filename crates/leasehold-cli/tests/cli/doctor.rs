@@ -252,6 +252,55 @@ fn a_quorum_is_looked_at_as_a_whole() {
     assert_eq!((code, ids(&found).contains(&"problem no-majority".into())), (2, true), "{found:#}");
 }
 
+/// A small file system; unmounted when dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=32m", "leasehold-test"]).arg(dir.path());
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(dir))
+    }
+
+    /// Writes a file of this size, or as much of it as there is room for.
+    fn fill(&self, bytes: usize) {
+        let _ = fs::write(self.0.path().join("filler"), vec![0; bytes]);
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_warning() {
+    let Some(small) = Small::mount() else {
+        return eprintln!("SKIPPED: mounting a small tmpfs needs root");
+    };
+    let place = Place::new();
+    let path = small.0.path().display();
+    for url in [format!("file:{path}/locks"), format!("sqlite:{path}/locks.db")] {
+        let room = || {
+            let (code, found) = doctor(&url);
+            (code, ids(&found).into_iter().find(|id| id.ends_with(" room")))
+        };
+        let run = ["run", "--store", &url, "a", "true"];
+        small.fill(1);
+        assert_eq!(place.run(&run).code, 0);
+        assert_eq!(room(), (0, None));
+        small.fill(30 << 20);
+        assert_eq!(place.run(&run).code, 0);
+        assert_eq!(room(), (1, Some("warning room".to_owned())));
+        small.fill(64 << 20);
+        let done = place.run(&run);
+        assert!(done.code == 69 && done.err.contains("disk is full"), "{done:?}");
+        assert_eq!(room(), (2, Some("problem room".to_owned())));
+    }
+}
+
 #[test]
 fn a_directory_is_looked_at_and_left_as_it_is() {
     let place = Place::new();

@@ -15,8 +15,6 @@ use super::escape::unescape;
 use super::lockfile::{is_absent, look};
 use super::record::Record;
 
-/// Less room than this is worth a word, in bytes and in files.
-const ROOM: (u64, u64) = (16 << 20, 1000);
 /// A record this far ahead of the clock was written before the clock went back, in milliseconds.
 const AHEAD_MS: u64 = 1000;
 /// Names of files that are shown; more are counted.
@@ -77,17 +75,8 @@ fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
         );
     }
     let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
-    let files = found.files_free();
     // File systems that make inodes as they need them report none at all.
-    let few_files = found.files() > 0 && files < ROOM.1;
-    if bytes < ROOM.0 || few_files {
-        examined.warning(
-            "room",
-            format!("there is room for {} KiB and {files} files", bytes / 1024),
-            "a lock is granted when its record is on the disk; on a full one it is refused",
-            "free some space",
-        );
-    }
+    examined.room(bytes, (found.files() > 0).then(|| found.files_free()));
 }
 
 fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {

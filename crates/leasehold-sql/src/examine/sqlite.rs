@@ -23,6 +23,15 @@ pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
+    if !directory.is_dir() {
+        examined.problem(
+            "no-directory",
+            format!("the directory {} is not there", directory.display()),
+            "SQLite makes the file, and not its directory",
+            "make the directory, or choose another path",
+        );
+        return Ok(examined);
+    }
     look_at_directory(&mut examined, directory);
     if !file.exists() {
         examined.note(
@@ -59,6 +68,9 @@ fn look_at_directory(examined: &mut Examined, directory: &Path) {
                     "choose a file on a local disk, or a server as store",
                 );
             }
+            let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
+            // File systems that make inodes as they need them report none at all.
+            examined.room(bytes, (found.files() > 0).then(|| found.files_free()));
         }
         Err(error) => examined.unseen("the type of the file system", error.to_string()),
     }

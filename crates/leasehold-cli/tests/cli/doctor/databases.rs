@@ -89,9 +89,10 @@ fn a_sqlite_file_is_looked_at_and_not_made() {
     let file = place.path("locks.db");
     let url = format!("sqlite:{}", file.display());
     finds(&url, 0, &["note absent"]);
+    let nowhere = format!("sqlite:{}", place.path("no/such/locks.db").display());
+    finds(&nowhere, 2, &["problem no-directory"]);
     assert!(!file.exists());
     assert_eq!(place.run(&["run", "--store", &url, "a", "true"]).code, 0);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     finds(&url, 0, &[]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     finds(&url, 1, &["warning mode"]);
