@@ -111,7 +111,11 @@ pub(crate) enum Command {
     Lab(LabArgs),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
-    /// Print a manual page, or write all of them to a directory
+    #[command(after_help = manual::COMPLETIONS_HELP)]
+    /// Show a manual page, or write all of them to a directory
+    ///
+    /// On a terminal man(1) shows the page; without man(1) it is plain text. A file or a pipe gets the
+    /// source of the page, for nroff(1).
     Man(ManArgs),
 }
 

@@ -1,7 +1,10 @@
 //! `leasehold man`: the manual pages, and the short forms of their sections for `--help`.
 
+mod pager;
+mod plain;
+
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory};
@@ -9,7 +12,7 @@ use clap_mangen::Man;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
-use crate::say;
+use crate::{say, terminal};
 
 /// Below `leasehold --help`.
 pub(crate) const SHORT_HELP: &str = "\
@@ -36,6 +39,18 @@ Examples:
   leasehold doctor --json redlock://one,two,three
 
 Exit codes: 0 nothing to change; 1 warnings; 2 problems; 69 when nobody answers there.";
+
+/// Below `leasehold completions --help`.
+pub(crate) const COMPLETIONS_HELP: &str = "\
+Where the file goes, for this user:
+  bash        leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold
+  zsh         leasehold completions zsh > ~/.zfunc/_leasehold
+              and in ~/.zshrc, before compinit: fpath+=~/.zfunc
+  fish        leasehold completions fish > ~/.config/fish/completions/leasehold.fish
+  elvish      leasehold completions elvish >> ~/.config/elvish/rc.elv
+  powershell  leasehold completions powershell >> $PROFILE
+
+Make the directory first if it is not there. A new shell reads the file.";
 
 /// Below `leasehold cache relay --help`.
 #[cfg(feature = "cache")]
@@ -72,7 +87,7 @@ Examples:
 /// The sections that the options do not tell.
 const SECTIONS: &str = include_str!("manual.roff");
 
-/// Prints the page of `leasehold` or of a subcommand, or writes all pages into a directory.
+/// Shows the page of `leasehold` or of a subcommand, or writes all pages into a directory.
 pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
     // There is no page of `help`, so none is named.
     let mut command = Cli::command().disable_help_subcommand(true);
@@ -80,7 +95,12 @@ pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
     let Some(dir) = dir else {
         let page = page(find(command, of)?);
         let page = page.map_err(|error| Failure::own(format!("man: {error}")))?;
-        say::answer(String::from_utf8_lossy(&page))?;
+        let page = String::from_utf8_lossy(&page);
+        if !io::stdout().is_terminal() {
+            say::answer(page)?;
+        } else if !terminal::can_redraw(&io::stdout()) || !pager::show(&page) {
+            say::answer(plain::text(&page, terminal::width(io::stdout())))?;
+        }
         return Ok(0);
     };
     fs::create_dir_all(dir)

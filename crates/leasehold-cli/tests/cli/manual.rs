@@ -1,8 +1,10 @@
 //! Manual pages and completions render.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::screen::Terminal;
 use crate::support::Place;
 
 #[test]
@@ -73,6 +75,68 @@ fn the_examples_have_a_whole_line_for_a_crontab() {
     let line = page.lines().find(|line| line.starts_with("15 3 * * * ")).unwrap();
     assert!(line.contains(" /usr/local/bin/leasehold run -n -E 75 "), "{line}");
     assert!(line.ends_with("-- /usr/local/bin/report"), "{line}");
+}
+
+/// A `man` in the directory of the place that does this, and the page of `run` on a terminal.
+fn page_on_a_terminal(place: &Place, man: Option<&str>) -> Terminal {
+    let path = place.path("bin");
+    fs::create_dir_all(&path).unwrap();
+    if let Some(script) = man {
+        let file = place.write("bin/man", &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let line = format!("PATH={}; exec $LEASEHOLD man run", path.display());
+    Terminal::start(place, "/bin/sh", &["-c", &line])
+}
+
+#[test]
+fn on_a_terminal_man_shows_the_page_and_elsewhere_its_source() {
+    let place = Place::new();
+    let script = "echo called with $*; while read -r line; do echo \"got $line\"; done";
+    let mut terminal = page_on_a_terminal(&place, Some(script));
+    terminal.expect("called with -l -");
+    terminal.expect("got .SH NAME");
+    terminal.expect("got .SH EXAMPLES");
+    assert_eq!(terminal.end(), 0);
+    assert!(place.run(&["man", "run"]).out.contains("\n.SH NAME\n"));
+}
+
+#[test]
+fn a_terminal_without_man_gets_the_page_as_plain_text() {
+    for man in [None, Some("echo man: there is none here >&2; exit 3")] {
+        let place = Place::new();
+        let mut terminal = page_on_a_terminal(&place, man);
+        for part in [
+            "NAME\r\n",
+            "    leasehold-run - Run a command while holding a lock",
+            "\nSYNOPSIS\r\n",
+            "-w, --wait <DUR>",
+            "\nEXIT STATUS\r\n",
+            "\nEXAMPLES\r\n",
+            "leasehold run -n -E 75 --min-hold 30s nightly -- /usr/local/bin/report",
+        ] {
+            terminal.expect(part);
+        }
+        let seen = terminal.seen();
+        for roff in ["\\-", "\\fB", "\\fR", "\n.SH", "\n.TP", "\n.PP", "there is none here"] {
+            assert!(!seen.contains(roff), "{roff}: {seen}");
+        }
+        assert_eq!(terminal.end(), 0);
+    }
+}
+
+#[test]
+fn the_help_of_completions_says_where_the_file_goes() {
+    let help = Place::new().run(&["completions", "--help"]).out;
+    for part in [
+        "~/.local/share/bash-completion/completions/leasehold",
+        "/_leasehold",
+        "~/.config/fish/completions/leasehold.fish",
+        "rc.elv",
+        "$PROFILE",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
 }
 
 #[test]

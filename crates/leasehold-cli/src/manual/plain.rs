@@ -1,0 +1,183 @@
+//! A manual page as plain text, for a terminal without man(1).
+
+use unicode_width::UnicodeWidthStr;
+
+/// The indent of text below a heading, and of what a tag explains below its tag.
+const INDENT: usize = 4;
+
+/// The widest lines, and those of a terminal that does not say how wide it is.
+const WIDEST: usize = 100;
+const USUAL: usize = 80;
+
+/// Renders the requests that our pages have; others are left out.
+pub(super) fn text(roff: &str, width: Option<usize>) -> String {
+    let mut page = Page { width: width.unwrap_or(USUAL).min(WIDEST), ..Page::default() };
+    for line in roff.lines() {
+        match line.strip_prefix('.') {
+            Some(request) => page.request(request),
+            None => page.add(&characters(line)),
+        }
+    }
+    page.end_line();
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+    width: usize,
+    /// The words of the line that is being filled.
+    line: String,
+    indent: usize,
+    /// The next line is a tag; what follows it is indented further.
+    is_tag: bool,
+    /// Lines stay as they are.
+    is_literal: bool,
+}
+
+impl Page {
+    fn request(&mut self, request: &str) {
+        let (name, rest) = request.split_once(' ').unwrap_or((request, ""));
+        // These set up characters, and the page's head.
+        if matches!(name, "ie" | "el" | "ds" | "TH") {
+            return;
+        }
+        self.end_line();
+        self.is_tag = name == "TP";
+        match name {
+            "SH" => {
+                self.blank_line();
+                self.text.push_str(rest.trim_matches('"'));
+                self.text.push('\n');
+                self.indent = INDENT;
+            }
+            "TP" | "PP" => {
+                self.blank_line();
+                self.indent = INDENT;
+            }
+            "IP" => {
+                self.indent = 3 * INDENT;
+                self.line = "-".to_owned();
+            }
+            "RS" => self.indent = 2 * INDENT,
+            "RE" => self.indent = INDENT,
+            "nf" => self.is_literal = true,
+            "fi" => self.is_literal = false,
+            _ => {}
+        }
+    }
+
+    /// Adds words to the line, and begins a new one where they do not fit.
+    fn add(&mut self, text: &str) {
+        if self.is_literal {
+            self.line = text.to_owned();
+            return self.end_line();
+        }
+        for word in text.split_whitespace() {
+            let room = self.width.saturating_sub(self.indent + 1 + word.width());
+            if !self.line.is_empty() && self.line.width() > room {
+                self.end_line();
+            }
+            if !self.line.is_empty() {
+                self.line.push(' ');
+            }
+            self.line.push_str(word);
+        }
+        if self.is_tag {
+            self.end_line();
+            self.is_tag = false;
+            self.indent = 2 * INDENT;
+        }
+    }
+
+    fn end_line(&mut self) {
+        if !self.line.is_empty() {
+            self.text.push_str(&format!("{:indent$}{}\n", "", self.line, indent = self.indent));
+            self.line.clear();
+        }
+    }
+
+    fn blank_line(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with("\n\n") && !self.follows_heading() {
+            self.text.push('\n');
+        }
+    }
+
+    fn follows_heading(&self) -> bool {
+        self.text.trim_end().lines().last().is_some_and(|line| !line.starts_with(' '))
+    }
+}
+
+/// A line without changes of the font, and with characters for their escapes.
+fn characters(line: &str) -> String {
+    const ESCAPES: [(&str, &str); 10] = [
+        ("\\fB", ""),
+        ("\\fI", ""),
+        ("\\fR", ""),
+        ("\\fP", ""),
+        ("\\&", ""),
+        ("\\-", "-"),
+        ("\\(aq", "'"),
+        ("\\*(Aq", "'"),
+        ("\\e", "\\"),
+        ("\\\\", "\\"),
+    ];
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let known = ESCAPES.iter().find_map(|(from, to)| Some((rest.strip_prefix(from)?, *to)));
+        let shown;
+        (rest, shown) = known.unwrap_or_else(|| {
+            let (one, rest) = rest.split_at(first.len_utf8());
+            (rest, one)
+        });
+        text.push_str(shown);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_filled_indented_and_has_no_requests() {
+        let roff = "\
+.ie \\n(.g .ds Aq \\(aq
+.TH a 1
+.SH NAME
+a\\-b \\- does what\\*(Aqs said
+.SH \"EXIT STATUS\"
+.TP
+\\fB\\-w\\fR, \\fB\\-\\-wait\\fR
+one two three four five
+.RS 14
+.IP \\(bu 2
+kill
+.RE
+.PP
+A path: C:\\\\x
+.nf
+0 3 * * *   a line that is much longer than it may be
+.fi
+";
+        let shown = "\
+NAME
+    a-b - does what's said
+
+EXIT STATUS
+    -w, --wait
+        one two
+        three four
+        five
+            - kill
+
+    A path: C:\\x
+    0 3 * * *   a line that is much longer than it may be
+";
+        assert_eq!(
+            text(roff, Some(20)),
+            shown.replace("does what's said", "does\n    what's said")
+        );
+    }
+}
