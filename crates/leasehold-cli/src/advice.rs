@@ -19,8 +19,10 @@ const ELSEWHERE: &str = "(--store, LEASEHOLD_STORE or the config file)";
 pub(crate) enum Advice {
     /// A directory on this machine.
     Directory(PathBuf),
-    /// Something that runs elsewhere.
-    Server,
+    /// Something else, by its URL without users, passwords and options.
+    Server(String),
+    /// A URL that cannot be read.
+    Unknown,
 }
 
 impl Advice {
@@ -30,7 +32,8 @@ impl Advice {
             Ok(url) if url.scheme() == "file" => {
                 Self::Directory(url.path().unwrap_or_default().into())
             }
-            _ => Self::Server,
+            Ok(url) => Self::Server(url.to_string()),
+            Err(_) => Self::Unknown,
         }
     }
 
@@ -54,12 +57,20 @@ impl Advice {
 
     fn next_step(&self, error: &Error) -> Option<String> {
         match (self, error.kind()) {
-            (Self::Server, ErrorKind::Unavailable) => {
-                Some(format!("check the store {ELSEWHERE} and that it runs"))
+            (Self::Server(store), ErrorKind::Unavailable) => {
+                Some(format!("check that {store} is the right store {ELSEWHERE} and that it runs"))
             }
-            // Most refusals say themselves what to change.
-            (Self::Server, ErrorKind::Refused) if is_about_the_user(error) => {
-                Some("check the store's credentials and this user's permissions".into())
+            (Self::Server(store), ErrorKind::Refused) if is_about_the_user(error) => {
+                Some(format!("check the credentials for {store} and this user's permissions"))
+            }
+            // Most refusals say themselves what to change, and not always where.
+            (Self::Server(store), ErrorKind::Refused | ErrorKind::Foreign)
+                if !error.message().contains(store.as_str()) =>
+            {
+                Some(format!("the store is {store} {ELSEWHERE}"))
+            }
+            (_, ErrorKind::Invalid) if error.message().starts_with("store URL") => {
+                Some(format!("correct the URL of the store {ELSEWHERE}"))
             }
             // The error itself says what to do about most; who owns what is for us to find out.
             (Self::Directory(path), ErrorKind::Refused) if is_permission(error) => owner(path),

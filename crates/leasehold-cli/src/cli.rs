@@ -10,6 +10,7 @@ use clap_complete::Shell;
 
 use crate::duration;
 use crate::manual;
+use crate::number;
 use crate::run::options::OnLost;
 
 /// Run a command while holding a lock, and look after locks
@@ -110,8 +111,8 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Print the completions for a shell
-    Completions(CompletionsArgs),
     #[command(after_help = manual::COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
     /// Show a manual page, or write all of them to a directory
     ///
     /// On a terminal man(1) shows the page; without man(1) it is plain text. A file or a pipe gets the
@@ -132,13 +133,12 @@ pub(crate) struct RunArgs {
     /// The command and its arguments; a command that itself starts with - needs -- before it
     #[arg(
         value_name = "CMD",
+        // What follows the first word is the command's own. The first word may start with `-` after `--`
+        // only: without that it is an option that was mistyped.
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "shell_line"
     )]
     pub(crate) command: Vec<OsString>,
-        // What follows the first word is the command's own. The first word may start with `-` after `--`
-        // only: without that it is an option that was mistyped.
 
     /// Run this line with $SHELL, or /bin/sh
     #[arg(
@@ -210,7 +210,10 @@ pub(crate) struct ListArgs {
     pub(crate) held: bool,
 
     /// List this many at most
-    #[arg(long, default_value_t = 1000, value_name = "NUMBER")]
+    #[arg(
+        long, default_value_t = 1000, value_name = "NUMBER",
+        value_parser = number::within::<usize>(0..=u64::MAX), allow_hyphen_values = true
+    )]
     pub(crate) limit: usize,
 
     /// One JSON object a line
@@ -260,7 +263,10 @@ pub(crate) struct ForceReleaseArgs {
     pub(crate) name: String,
 
     /// The token of the lease to end, as `status` shows it; a later one is left alone
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(
+        long, value_name = "TOKEN", value_parser = number::within::<u64>(1..=leasehold::Token::MAX.get()),
+        allow_hyphen_values = true
+    )]
     pub(crate) token: u64,
 
     /// One JSON object
@@ -428,7 +434,10 @@ pub(crate) struct CacheRelayArgs {
     pub(crate) retry_parked: bool,
 
     /// Rows that are taken at a time, 1 to 1000
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 256, value_parser = number::within::<usize>(1..=1000),
+        allow_hyphen_values = true
+    )]
     pub(crate) batch: usize,
 
     /// How often it looks while there is nothing, 10ms to 1m; PostgreSQL wakes it besides
@@ -446,7 +455,10 @@ pub(crate) struct CacheRelayArgs {
     pub(crate) claim: Duration,
 
     /// How often a row may be refused before it is parked, 1 to 1000
-    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 10, value_parser = number::within::<u32>(1..=1000),
+        allow_hyphen_values = true
+    )]
     pub(crate) tries: u32,
 
     #[command(flatten)]
@@ -466,7 +478,10 @@ pub(crate) struct CacheApplyArgs {
     pub(crate) once: bool,
 
     /// Messages that are taken at a time, 1 to 1000
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 256, value_parser = number::within::<usize>(1..=1000),
+        allow_hyphen_values = true
+    )]
     pub(crate) batch: usize,
 
     /// For how long others leave the messages of a batch alone when this one dies, 1s to 1h; of the
@@ -478,7 +493,10 @@ pub(crate) struct CacheApplyArgs {
     pub(crate) claim: Duration,
 
     /// How often a message may be refused before it is given up, 1 to 1000
-    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 10, value_parser = number::within::<u32>(1..=1000),
+        allow_hyphen_values = true
+    )]
     pub(crate) tries: u32,
 
     #[command(flatten)]
@@ -499,11 +517,17 @@ pub(crate) struct LabArgs {
     pub(crate) setup: Option<String>,
 
     /// What chance is drawn from; the same seed plays the same story [default: 1]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(
+        long, value_name = "NUMBER", value_parser = number::within::<u64>(0..=u64::MAX),
+        allow_hyphen_values = true
+    )]
     pub(crate) seed: Option<u64>,
 
     /// How many runs a cell of the matrix has [default: 100]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long, value_name = "NUMBER", value_parser = number::within::<u64>(1..=u64::MAX),
+        allow_hyphen_values = true
+    )]
     pub(crate) seeds: Option<u64>,
 
     /// Draw the story, or the matrix, into this file

@@ -51,6 +51,7 @@ pub(crate) struct RunConfig {
     #[serde(default, deserialize_with = "any_time")]
     pub(crate) kill_after: Option<Duration>,
     /// `--conflict-exit-code`.
+    #[serde(default, deserialize_with = "code")]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
@@ -89,9 +90,11 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| {
             // Not the error's own text, which quotes the line: it may hold a password.
-            let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
-            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            format!("{line}{}", error.message())
+            let at = error.span().map(|span| span.start);
+            let line = at.map(|at| format!("line {}: ", 1 + text[..at].matches('\n').count()));
+            let key = at.and_then(|at| key(text, at)).filter(|key| !error.message().contains(key));
+            let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+            format!("{}{key}{}", line.unwrap_or_default(), error.message())
         })
     }
 
@@ -113,26 +116,31 @@ impl Config {
     }
 }
 
-fn user_file() -> Option<PathBuf> {
-    Some(folders::config()?.join("leasehold/config.toml"))
+/// The key of the line that the value at this place belongs to, if it is a plain word.
+fn key(text: &str, at: usize) -> Option<&str> {
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let (key, _) = text[start..].lines().next()?.split_once('=')?;
+    let key = key.trim();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (!key.is_empty() && key.chars().all(is_word)).then_some(key)
 }
 
-/// A time as text with a unit, or a number of seconds.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Text(String),
-    Whole(i64),
-    Fraction(f64),
+fn user_file() -> Option<PathBuf> {
+    Some(folders::config()?.join("leasehold/config.toml"))
 }
 
 type Parse = fn(&str) -> Result<Duration, String>;
 
 fn time<'de, D: Deserializer<'de>>(from: D, parse: Parse) -> Result<Option<Duration>, D::Error> {
-    let text = match Written::deserialize(from)? {
-        Written::Text(text) => text,
-        Written::Whole(number) => number.to_string(),
-        Written::Fraction(number) => number.to_string(),
+    let text = match toml::Value::deserialize(from)? {
+        toml::Value::String(text) => text,
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => number.to_string(),
+        _ => {
+            return Err(de::Error::custom(
+                "not a time; allowed is a number, or text such as \"10m\"",
+            ));
+        }
     };
     parse(&text).map(Some).map_err(|why| de::Error::custom(format!("{text:?}: {why}")))
 }
@@ -143,6 +151,12 @@ fn any_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::E
 
 fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from, duration::parse_positive)
+}
+
+fn code<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    let number = i64::deserialize(from)?;
+    let wrong = |_| de::Error::custom(format!("{number}: allowed is 0 to 255"));
+    u8::try_from(number).map(Some).map_err(wrong)
 }
 
 fn ttl<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {

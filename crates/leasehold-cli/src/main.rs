@@ -24,6 +24,7 @@ mod list;
 mod live;
 mod locate;
 mod manual;
+mod number;
 mod quorum;
 mod run;
 mod say;

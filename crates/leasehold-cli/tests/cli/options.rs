@@ -89,7 +89,13 @@ fn other_options_name_what_is_allowed() {
     refused(&["run", "a"], &["<CMD>"]);
     refused(&["run"], &["<NAME>"]);
     refused(&["force-release", "a"], &["--token"]);
-    refused(&["force-release", "a", "--token", "0"], &["--token", "9007199254740991"]);
+    for token in ["0", "-1", "x", "99999999999999999999"] {
+        let allowed = &["--token", token, "1 to 9007199254740991"];
+        refused(&["force-release", "a", "--token", token], allowed);
+    }
+    for limit in ["-1", "x"] {
+        refused(&["list", "--limit", limit], &["--limit", limit, "at least 0"]);
+    }
     refused(&["completions", "tcl"], &["tcl", "bash"]);
     refused(&["no-such"], &["no-such"]);
     refused(&["--config", "/no/such", "list"], &["--config", "/no/such"]);
@@ -105,6 +111,7 @@ fn an_unknown_store_names_the_known_ones_and_no_password() {
         let done = crate::support::Done::new(output);
         assert_eq!(done.code, 125, "{done:?}");
         assert!(done.err.starts_with("leasehold: ") && done.err.contains("store URL"), "{done:?}");
+        assert!(done.err.contains("--store, LEASEHOLD_STORE or the config file"), "{done:?}");
         assert!(!done.err.contains("s3cret"), "{done:?}");
     }
 }
@@ -117,13 +124,6 @@ fn options_may_stand_after_the_name_and_the_command_keeps_its_own() {
     assert_eq!(place.run(&["run", "-n", "a", "echo", "--", "x"]).out, "-- x\n");
 }
 
-#[test]
-fn a_shell_line_is_run_by_the_users_shell() {
-    let place = Place::new();
-    let mut command = place.leasehold(&["run", "a", "-c", "echo $0 $((1+1))"]);
-    let output = command.env("SHELL", "/bin/bash").output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/bin/bash 2\n");
-    let mut command = place.leasehold(&["run", "a", "-c", "exit 9"]);
 #[test]
 fn a_mistyped_option_is_never_run_as_the_command() {
     let tail = ["touch", "ran"];
@@ -142,6 +142,13 @@ fn a_mistyped_option_is_never_run_as_the_command() {
     assert!(done.code == 127 && done.err.contains("cannot run \"--slots\""), "{done:?}");
 }
 
+#[test]
+fn a_shell_line_is_run_by_the_users_shell() {
+    let place = Place::new();
+    let mut command = place.leasehold(&["run", "a", "-c", "echo $0 $((1+1))"]);
+    let output = command.env("SHELL", "/bin/bash").output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/bin/bash 2\n");
+    let mut command = place.leasehold(&["run", "a", "-c", "exit 9"]);
     assert_eq!(command.env_remove("SHELL").status().unwrap().code(), Some(9));
 }
 

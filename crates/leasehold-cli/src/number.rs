@@ -1,0 +1,33 @@
+//! Whole numbers on the command line: what is allowed is said of each.
+
+use std::ops::RangeInclusive;
+
+/// Reads a whole number in this range.
+pub(crate) fn within<T: TryFrom<u64> + 'static>(
+    allowed: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| allowed.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match allowed.end() {
+            &u64::MAX => format!("allowed is a whole number, at least {}", allowed.start()),
+            end => format!("allowed is a whole number from {} to {end}", allowed.start()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_in_range_is_refused_with_what_is_allowed() {
+        let parse = within::<u8>(1..=9);
+        assert_eq!((parse("1"), parse("9")), (Ok(1), Ok(9)));
+        for text in ["", "0", "10", "-1", "x", "1.5", "99999999999999999999"] {
+            assert!(parse(text).unwrap_err().ends_with("from 1 to 9"), "{text}");
+        }
+        let parse = within::<u64>(0..=u64::MAX);
+        assert_eq!(parse("0"), Ok(0));
+        assert!(parse("-1").unwrap_err().ends_with("at least 0"));
+    }
+}
