@@ -16,9 +16,9 @@ mod words;
 
 use core::time::Duration;
 
-pub use admission::{Admission, Founding, Member, Outlook, Task, TaskReply};
+pub use admission::{Admission, Founding, Halt, Member, Outlook, Task, TaskReply};
 pub use attempt::Attempt;
-pub use marker::{Look, Marker, ProcessId};
+pub use marker::{Look, Marker, ProcessId, Survey};
 pub use node::{Lease, Node};
 pub use words::{Denied, Event, Op, Refusal, Reply, Request, Tally, Terms, Why};
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use leasehold_core::backend::BoxFuture;
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::quorum::{Look, Marker, Op, ProcessId, Refusal, Reply, Task, TaskReply};
+use leasehold_core::proto::quorum::{
+    Look, Marker, Op, ProcessId, Refusal, Reply, Survey, Task, TaskReply,
+};
 use leasehold_core::quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
 use leasehold_core::{ClientId, Deadline, Name, Result};
 use redis::{Cmd, Value};
@@ -169,7 +171,8 @@ impl RedisNode {
         let until = Deadline::after(self.wire.now(), TASK_LIMIT);
         let live = self.wire.up(TASK_LIMIT).await?;
         let (process, argument) = match task {
-            Task::Look => return self.look(&live, until).await.map(TaskReply::Look),
+            Task::Look => return Ok(TaskReply::Look(self.look(&live, until).await?.0)),
+            Task::Survey => return self.survey(&live, until).await.map(TaskReply::Survey),
             Task::Propose { process, nonce, max_ttl } => (process, words::propose(nonce, max_ttl)),
             Task::High { process } => (process, "H".to_owned()),
             Task::Admit { process, nonce, floor } => (process, words::admit(nonce, floor)),
@@ -189,17 +192,44 @@ impl RedisNode {
         }
     }
 
-    /// Asks which process answers, and for its marker; makes the scripts known to it.
-    async fn look(&self, live: &Live, until: Deadline) -> Result<Look, Failure> {
+    /// Asks which process answers, and for its marker and high-water mark; makes the scripts known
+    /// to it.
+    async fn look(&self, live: &Live, until: Deadline) -> Result<(Look, u64), Failure> {
         let process = self.process(live, until).await?;
         let mut get = redis::cmd("GET");
         get.arg(&self.key);
-        let marker = match self.wire.send(live, get.into(), until).await? {
-            Value::Nil => None,
-            record => Some(self.record(&text(record)?)?.0),
+        let (marker, high) = match self.wire.send(live, get.into(), until).await? {
+            Value::Nil => (None, 0),
+            record => {
+                let (marker, high) = self.record(&text(record)?)?;
+                (Some(marker), high)
+            }
         };
         self.load(live, &self.scripts(process).all(), until).await?;
-        Ok(Look { process, marker })
+        Ok((Look { process, marker }, high))
+    }
+
+    /// Whether the node has ever voted. Where its own key does not say so, a record of a lock may.
+    async fn survey(&self, live: &Live, until: Deadline) -> Result<Survey, Failure> {
+        let (look, high) = self.look(live, until).await?;
+        let admitted = look.marker.is_some_and(|marker| marker.admitted);
+        let voted = admitted || high > 0 || self.knows_a_lock(live).await?;
+        Ok(Survey { look, voted })
+    }
+
+    /// Whether any lock of a quorum is known here. Goes through all keys, page by page.
+    async fn knows_a_lock(&self, live: &Live) -> Result<bool, Failure> {
+        let mut scan = Scan::new(&self.keys, "");
+        while let Some(command) = scan.next() {
+            let until = Deadline::after(self.wire.now(), LIMIT);
+            scan.take(self.wire.send(live, command.into(), until).await?)?;
+            let page = scan.take_names();
+            let known = |lease: &Result<Option<NodeLease>>| matches!(lease, Ok(Some(_)));
+            if self.leases_of(&page).await?.iter().any(known) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&self, text: &str) -> Result<words::Record, Failure> {

@@ -46,6 +46,11 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// Those that were found since this was called last.
+    pub(crate) fn take_names(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.names)
+    }
+
     /// In order, each once.
     pub(crate) fn names(self) -> Vec<Name> {
         let mut names = self.names;

@@ -10,6 +10,7 @@ mod actions;
 mod bugs;
 mod client;
 mod keeper;
+mod maintenance;
 mod properties;
 pub mod runs;
 mod state;
@@ -23,6 +24,7 @@ pub use actions::Action;
 pub use bugs::Bug;
 pub use client::{Client, Guard};
 pub use keeper::Keeper;
+pub use maintenance::{Maintenance, Upkeep};
 pub use properties::{EVIDENCE, EXCLUSION, ORDER, UNIQUE};
 pub use state::{Message, State};
 
@@ -60,6 +62,8 @@ pub struct Setup {
     pub repeats: u8,
     /// Nodes that no request ever reaches, from the last one down.
     pub down: u8,
+    /// What people do to the nodes, and how often.
+    pub maintenance: Maintenance,
     /// Clients wait for ever for replies, and a node's loss is noticed at once: fewer states.
     pub patient: bool,
     /// What is wrong with the protocol, if anything.

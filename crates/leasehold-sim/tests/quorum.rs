@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use leasehold_sim::handoff_model::runs::Size;
-use leasehold_sim::quorum_model::runs::{FORGETS, PLAIN, RUNS};
-use leasehold_sim::quorum_model::{Bug, EVIDENCE, EXCLUSION, ORDER, Setup, UNIQUE};
+use leasehold_sim::quorum_model::runs::{FORGETS, INIT, OLDER_DATA, PLAIN, ROLLED_BACK, RUNS, Run};
+use leasehold_sim::quorum_model::{Bug, EVIDENCE, EXCLUSION, Maintenance, ORDER, Setup, UNIQUE};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// One client with time to renew.
@@ -23,14 +23,26 @@ fn found(bug: Bug, promise: &'static str, setup: Setup) {
     assert!(breaks(Setup { bug: Some(bug), ..setup }, promise), "{bug:?} was not found");
 }
 
-#[test]
-fn the_protocol_holds_in_every_small_run() {
-    for run in RUNS.iter().filter(|run| run.size == Size::Small) {
+/// Makes all small runs with maintenance, or without.
+fn small_runs(maintenance: bool) {
+    let chosen = |run: &&Run| (run.setup.maintenance != Maintenance::NONE) == maintenance;
+    for run in RUNS.iter().filter(|run| run.size == Size::Small).filter(chosen) {
         println!("{}", run.name);
         let checker = run.setup.checker().threads(2).spawn_bfs().join();
+        println!("{} states", checker.unique_state_count());
         assert!(checker.is_done());
         checker.assert_properties();
     }
+}
+
+#[test]
+fn the_protocol_holds_in_every_small_run() {
+    small_runs(false);
+}
+
+#[test]
+fn no_maintenance_breaks_a_promise_in_a_small_run() {
+    small_runs(true);
 }
 
 #[test]
@@ -89,4 +101,25 @@ fn late_replies_make_a_lease_too_long() {
 #[test]
 fn a_release_that_compares_nothing_takes_the_lock_from_another() {
     found(Bug::ReleaseComparesNothing, EXCLUSION, Setup { clients: 3, down: 1, ..PLAIN });
+}
+
+#[test]
+fn init_without_an_answer_of_every_node_makes_two_holders() {
+    found(Bug::InitSkipsTheSilent, EXCLUSION, INIT);
+}
+
+#[test]
+fn init_past_nodes_that_vote_makes_two_holders() {
+    found(Bug::InitSkipsVoters, EXCLUSION, INIT);
+}
+
+#[test]
+fn older_data_that_outweigh_what_was_recovered_use_tokens_again() {
+    found(Bug::RecoveryForUnknownLocks, UNIQUE, OLDER_DATA);
+}
+
+/// What `docs/quorum.md` does not promise.
+#[test]
+fn older_data_under_the_same_process_id_break_the_promises() {
+    assert!(breaks(ROLLED_BACK, EXCLUSION));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_proto::Deadline;
-use leasehold_proto::quorum::{Founding, Member, Outlook, Task, TaskReply, majority};
+use leasehold_proto::quorum::{Founding, Halt, Member, Outlook, Task, TaskReply, majority};
 
 use super::node::QuorumNode;
 use super::steward::Steward;
@@ -58,21 +58,6 @@ impl Members {
                     self.describe(node)
                 ),
             )),
-        }
-    }
-
-    /// An error when somebody calls this a first start, but some nodes vote already.
-    fn refuse_half_founded(&self, founding: Founding) -> Result<()> {
-        let voter = self.nodes.iter().find(|(_, member)| matches!(member, Member::Admitted(_)));
-        match voter.filter(|_| founding == Founding::Vouched) {
-            Some((place, _)) if self.outlook != Outlook::Unreachable => Err(Error::new(
-                ErrorKind::Refused,
-                format!(
-                    "this is no first start: node {place} votes already, and others have lost what \
-                     they knew; `leasehold quorum init --after-loss` waits until no lease is left"
-                ),
-            )),
-            _ => Ok(()),
         }
     }
 
@@ -175,11 +160,15 @@ pub async fn refuse_other_max_ttl(
 /// second how it goes. Where a majority votes already, those nodes stay as they are, and the others
 /// wait until they may join, whatever `founding` says. Ends when each node votes, or does not answer.
 ///
+/// Every node is asked about its past before anything is written to any of them.
+///
 /// # Errors
 /// [`ErrorKind::Invalid`] for one server in two places; [`ErrorKind::Refused`] for a node that
-/// cannot take part until something is changed there, and for [`Founding::Vouched`] where some node
-/// votes: that is no first start; [`ErrorKind::Unavailable`] when fewer than a
-/// majority answer. Some nodes may be set up then; the same call goes on from there.
+/// cannot take part until something is changed there. With [`Founding::Vouched`]
+/// [`ErrorKind::Unavailable`] when any node does not answer, and [`ErrorKind::Refused`] when a node
+/// has voted before: that is no first start. With [`Founding::AfterLoss`]
+/// [`ErrorKind::Unavailable`] when fewer than a majority answer. No node has changed then, and no
+/// node votes that did not before.
 pub async fn found(
     nodes: Vec<Arc<dyn QuorumNode>>,
     max_ttl: Duration,
@@ -188,18 +177,14 @@ pub async fn found(
     mut progress: impl FnMut(&Members),
 ) -> Result<Members> {
     super::connect::look_at_fitness(&nodes, &clock, None).await?;
-    let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
+    let mut steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
     steward.settle().await;
-    let members = steward.members(clock.now());
-    // Where a majority votes nobody's word is needed: who joins it waits until it is safe.
-    if members.outlook != Outlook::Open {
-        members.refuse_half_founded(founding)?;
-        steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
-        steward.settle().await;
-    }
     let patience = Deadline::after(clock.now(), PATIENCE);
     let mut told = Deadline::after(clock.now(), Duration::ZERO);
     loop {
+        if let Some(halt) = steward.halt() {
+            return Err(halted(&steward, halt));
+        }
         let now = clock.now();
         let members = steward.members(now);
         members.refuse_twins()?;
@@ -215,4 +200,62 @@ pub async fn found(
         }
         steward.step(TICK).await;
     }
+}
+
+/// Why nodes cannot be set up, and what to do.
+fn halted(steward: &Steward, halt: Halt) -> Error {
+    let silent: Vec<String> = steward
+        .silent()
+        .map(|node| {
+            let trouble = steward.trouble(node).unwrap_or_else(|| "does not answer".into());
+            format!("{} {trouble}", steward.place(node))
+        })
+        .collect();
+    let silent = silent.join(", ");
+    let (kind, message) = match halt {
+        Halt::Silent => (
+            ErrorKind::Unavailable,
+            format!(
+                "a first start needs an answer of every node, since a silent one may hold leases: \
+                 {silent}; start it and run `leasehold quorum init` again, or run `leasehold quorum \
+                 init --after-loss`, which waits until no lease is left; nothing was changed"
+            ),
+        ),
+        Halt::TooFew => {
+            let (all, answer) = (steward.len(), steward.len() - steward.silent().count());
+            (
+                ErrorKind::Unavailable,
+                format!(
+                    "{answer} of {all} nodes answer, {} must: {silent}; nothing was changed",
+                    majority(all)
+                ),
+            )
+        }
+        Halt::Voted(node) => (
+            ErrorKind::Refused,
+            format!(
+                "this is no first start: node {} has voted before, so that leases may be left; run \
+                 `leasehold quorum init --after-loss`, which waits until none is; nothing was changed",
+                steward.place(node)
+            ),
+        ),
+        Halt::Twin(node, of) => (
+            ErrorKind::Invalid,
+            format!(
+                "{} is the same server as {}: a quorum is made of independent servers, each listed \
+                 once",
+                steward.place(node),
+                steward.place(of)
+            ),
+        ),
+        Halt::Changed(node) => (
+            ErrorKind::Unavailable,
+            format!(
+                "node {} stopped answering or was changed during `leasehold quorum init`; no further \
+                 node votes; run it again",
+                steward.place(node)
+            ),
+        ),
+    };
+    Error::new(kind, message)
 }

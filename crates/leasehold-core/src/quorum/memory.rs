@@ -182,6 +182,7 @@ impl MemoryNode {
         let refused = TaskReply::Refused;
         match task {
             Task::Look => TaskReply::Look(node.look()),
+            Task::Survey => TaskReply::Survey(node.survey()),
             Task::Propose { process, nonce, max_ttl } => node
                 .propose(process, nonce, max_ttl)
                 .map_or_else(refused, |marker| TaskReply::Marker(Some(marker))),

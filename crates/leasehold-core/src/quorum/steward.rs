@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold_proto::quorum::{
-    Admission, Founding, Marker, Member, Outlook, ProcessId, Task, TaskReply, majority,
+    Admission, Founding, Halt, Marker, Member, Outlook, ProcessId, Task, TaskReply, majority,
 };
 use leasehold_proto::{Deadline, Now};
 
@@ -14,9 +14,6 @@ use super::members::Members;
 use super::node::QuorumNode;
 use crate::backend::BoxFuture;
 use crate::clock::Clock;
-
-/// How long a node is waited for at one task.
-const LIMIT: Duration = Duration::from_secs(1);
 
 /// The answer to a task: from which node, its number, and what.
 pub(super) type Answer = (usize, u32, TaskReply);
@@ -147,6 +144,21 @@ impl Steward {
         self.admission.outlook(now)
     }
 
+    /// Why an operator cannot set the nodes up.
+    pub(super) fn halt(&self) -> Option<Halt> {
+        self.admission.halt()
+    }
+
+    /// The nodes that did not answer an operator's first question.
+    pub(super) fn silent(&self) -> impl Iterator<Item = usize> + '_ {
+        self.admission.silent()
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The longest ttl that a majority grants, as far as so many are known to have a limit.
     pub(super) fn max_ttl(&self) -> Option<Duration> {
         let mut known: Vec<Duration> = self.max_ttls.iter().copied().flatten().collect();
@@ -202,7 +214,7 @@ async fn carry_out(
     serial: u32,
     task: Task,
 ) -> Answer {
-    let limit = Deadline::after(clock.now(), LIMIT);
+    let limit = Deadline::after(clock.now(), task.limit());
     let reply = clock.within(Some(limit), node.task(task)).await;
     (number, serial, reply.unwrap_or(TaskReply::Unknown))
 }
@@ -210,6 +222,7 @@ async fn carry_out(
 fn marker(reply: TaskReply) -> Option<Marker> {
     match reply {
         TaskReply::Look(look) => look.current(),
+        TaskReply::Survey(survey) => survey.look.current(),
         TaskReply::Marker(marker) => marker,
         _ => None,
     }

@@ -4,74 +4,21 @@
 //! Redlock leaves this to an operator who waits a ttl before starting a node again ("delayed
 //! restart"); here every client enforces it, by its own clock and a marker in the node's data.
 
+mod founding;
+mod tasks;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Look, Marker, ProcessId, Refusal, admission_wait, majority};
+use super::{Marker, ProcessId, Survey, admission_wait, majority};
 use crate::{Deadline, Now};
+
+use founding::Phase;
+pub use founding::{Founding, Halt};
+pub use tasks::{Task, TaskReply};
 
 /// How long a node is waited for, and then left alone before it is looked at again.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Something to be done at a node for its admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Task {
-    /// Ask which process answers, and for its marker.
-    Look,
-    /// [`Node::propose`](super::Node::propose).
-    Propose {
-        /// Whom to speak to.
-        process: ProcessId,
-        /// The marker's.
-        nonce: u64,
-        /// The marker's.
-        max_ttl: Duration,
-    },
-    /// [`Node::high`](super::Node::high).
-    High {
-        /// Whom to speak to.
-        process: ProcessId,
-    },
-    /// [`Node::admit`](super::Node::admit).
-    Admit {
-        /// Whom to speak to.
-        process: ProcessId,
-        /// The nonce that the node has waited with.
-        nonce: u64,
-        /// What its counters start above; `None`: the node's own wall clock, in microseconds.
-        floor: Option<u64>,
-    },
-}
-
-/// What came of a [`Task`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TaskReply {
-    /// Of `Look`.
-    Look(Look),
-    /// Of `Propose` and `Admit`: the marker that is there now.
-    Marker(Option<Marker>),
-    /// Of `High`.
-    High {
-        /// The high-water mark.
-        high: u64,
-        /// The longest ttl there.
-        max_ttl: Duration,
-    },
-    /// The node did nothing.
-    Refused(Refusal),
-    /// No answer.
-    Unknown,
-}
-
-/// Nodes are set up by an operator, and not by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Founding {
-    /// The operator says that nobody holds a lock: nothing is waited for.
-    Vouched,
-    /// More nodes have forgotten than tokens can be recovered from: a wait, and then tokens start
-    /// at the wall clock.
-    AfterLoss,
-}
 
 /// What is known of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +68,10 @@ struct Seat {
     again: Option<Deadline>,
     /// What the others said since this node began to recover.
     highs: BTreeMap<usize, u64>,
+    /// What the node said of its past when an operator asked.
+    survey: Option<Survey>,
+    /// The marker that a first start has written there. It needs no wait.
+    vouched: Option<Marker>,
 }
 
 /// Every client runs one for its nodes, all the time. Calls that do not fit do nothing.
@@ -131,7 +82,9 @@ struct Seat {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     max_ttl: Duration,
-    founding: Option<Founding>,
+    phase: Phase,
+    /// More was lost than the nodes that are left can make up for.
+    after_loss: bool,
     seats: Vec<Seat>,
     serial: u32,
     /// For whom a `High` was asked: (number of the task, its node, the node that recovers).
@@ -141,18 +94,29 @@ pub struct Admission {
 
 impl Admission {
     /// Looks at all nodes. `max_ttl` is what new markers say, if no node is known to have granted
-    /// more; `founding` is for operators only.
+    /// more; `founding` is for operators only, and see [`halt`](Self::halt).
     pub fn new(now: Now, nodes: usize, max_ttl: Duration, founding: Option<Founding>) -> Self {
-        let seat = Seat { stage: Stage::Unknown, waits: None, again: None, highs: BTreeMap::new() };
+        let seat = Seat {
+            stage: Stage::Unknown,
+            waits: None,
+            again: None,
+            highs: BTreeMap::new(),
+            survey: None,
+            vouched: None,
+        };
         let mut admission = Self {
             max_ttl,
-            founding,
+            phase: founding.map_or(Phase::Usual, Phase::Surveys),
+            after_loss: false,
             seats: vec![seat; nodes],
             serial: 0,
             asked: Vec::new(),
             tasks: VecDeque::new(),
         };
-        (0..nodes).for_each(|node| admission.look(now, node));
+        match founding {
+            Some(_) => admission.send_all(now, |_| Task::Survey),
+            None => (0..nodes).for_each(|node| admission.look(now, node)),
+        }
         admission
     }
 
@@ -193,7 +157,7 @@ impl Admission {
         // A single node has nobody to ask: it waits, and starts at its own wall clock.
         match admitted {
             _ if admitted >= majority => Outlook::Open,
-            _ if self.founding.is_some() || (self.seats.len() == 1 && unknown == 0) => {
+            _ if self.after_loss || (self.seats.len() == 1 && unknown == 0) => {
                 Outlook::Later(longest)
             }
             _ if admitted + unknown >= majority => Outlook::Unreachable,
@@ -226,6 +190,9 @@ impl Admission {
             return;
         }
         seat.waits = None;
+        if self.phase != Phase::Usual {
+            return self.founding_reply(now, node, reply, bits);
+        }
         match reply {
             TaskReply::Look(look) => match look.current() {
                 Some(marker) => self.marker(now, node, marker),
@@ -254,7 +221,10 @@ impl Admission {
             {
                 self.recover(now, node, marker);
             } else if waits.is_some_and(|(_, due)| due.has_passed(now)) {
-                self.pause(now, node);
+                match self.phase {
+                    Phase::Usual => self.pause(now, node),
+                    _ => self.founding_silence(now, node),
+                }
             } else if again.is_some_and(|again| again.has_passed(now)) {
                 // One that waits may have been admitted by another client.
                 self.look(now, node);
@@ -282,10 +252,9 @@ impl Admission {
         self.tasks.pop_front()
     }
 
-    /// Leases may last as long as a marker says, and are waited for, but where an operator says that
-    /// there are none.
+    /// Leases may last as long as a marker says, and are waited for.
     fn learn(&mut self, now: Now, marker: Option<Marker>) {
-        if let Some(marker) = marker.filter(|_| self.founding != Some(Founding::Vouched)) {
+        if let Some(marker) = marker {
             self.prolong(now, marker.max_ttl);
         }
     }
@@ -337,9 +306,6 @@ impl Admission {
             _ => {
                 seat.stage = Stage::Waiting(marker, now.steady_ns);
                 seat.again = Some(Deadline::after(now, PATIENCE));
-                if self.founding == Some(Founding::Vouched) {
-                    self.recover(now, node, marker);
-                }
             }
         }
     }
@@ -390,8 +356,9 @@ impl Admission {
         let Some(seat) = self.seats.get_mut(node) else { return };
         let Stage::Recovering(marker) = seat.stage else { return };
         let mut floor = seat.highs.values().copied().max().unwrap_or(0);
-        if self.founding.is_some() {
-            floor = floor.max(now.unix_us());
+        if self.after_loss || seat.vouched == Some(marker) {
+            // No node that has voted has zero.
+            floor = floor.max(now.unix_us()).max(1);
             if open {
                 return;
             }
@@ -431,7 +398,7 @@ impl Admission {
     fn send(&mut self, now: Now, node: usize, task: Task) {
         self.serial += 1;
         if let Some(seat) = self.seats.get_mut(node) {
-            seat.waits = Some((self.serial, Deadline::after(now, PATIENCE)));
+            seat.waits = Some((self.serial, Deadline::after(now, task.limit())));
             self.tasks.push_back((node, self.serial, task));
         }
     }

@@ -1,5 +1,8 @@
 //! Admission: nodes that may have forgotten count only after the wait.
 
+#[path = "founding_tests.rs"]
+mod founding;
+
 use super::super::{MAX_TTL, Node, Op, Reply};
 use super::*;
 use crate::{AttemptId, ClientId, Token};
@@ -63,6 +66,7 @@ impl Cluster {
 fn answer(now: Now, node: &mut Node<u8>, task: Task) -> TaskReply {
     match task {
         Task::Look => TaskReply::Look(node.look()),
+        Task::Survey => TaskReply::Survey(node.survey()),
         Task::Propose { process, nonce, max_ttl } => match node.propose(process, nonce, max_ttl) {
             Ok(marker) => TaskReply::Marker(Some(marker)),
             Err(refusal) => TaskReply::Refused(refusal),

@@ -67,6 +67,15 @@ impl Look {
     }
 }
 
+/// What a node says of its past to an operator who sets nodes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Survey {
+    /// What it says to anybody.
+    pub look: Look,
+    /// Its data show that it has voted: it is admitted, has a high-water mark, or knows some lock.
+    pub voted: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, TOMBSTONE};
+use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, Survey, TOMBSTONE};
 use crate::{AttemptId, Now, Token};
 
 /// One independent node with locks of names `K`.
@@ -64,6 +64,13 @@ impl<K: Ord + Clone> Node<K> {
     /// What anybody may ask.
     pub fn look(&self) -> Look {
         Look { process: self.process, marker: self.marker }
+    }
+
+    /// Whether this node has ever voted, as far as its data tell.
+    pub fn survey(&self) -> Survey {
+        let admitted = self.marker.is_some_and(|marker| marker.admitted);
+        let voted = admitted || self.high > 0 || !self.locks.is_empty();
+        Survey { look: self.look(), voted }
     }
 
     /// Who has a lock.

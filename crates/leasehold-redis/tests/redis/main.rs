@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         ("quorum", quorum::TESTS),
         ("quorum", quorum::down::TESTS),
         ("quorum", quorum::faults::TESTS),
+        ("quorum", quorum::init::TESTS),
         ("quorum", quorum::refused::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),

@@ -2,6 +2,7 @@
 
 pub(crate) mod down;
 pub(crate) mod faults;
+pub(crate) mod init;
 pub(crate) mod refused;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_proto::quorum::{Attempt, Op};
 use leasehold_proto::{AttemptId, Now};
 
+use super::maintenance::{self, Upkeep};
 use super::state::{place, process};
 use super::{Bug, Client, Message, Setup, State, TTL, at};
 
@@ -33,6 +34,8 @@ pub enum Action {
     Notice(usize),
     /// The keeper's next task is carried out.
     Keep,
+    /// People do something to the nodes.
+    Maintain(Upkeep),
 }
 
 /// Lists what can happen.
@@ -40,7 +43,9 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     if state.is_over(setup) && setup.forgets == 0 {
         return;
     }
-    let idle = setup.patient && state.forgets > 0; // Nothing to wait for yet.
+    // Nothing to wait for yet.
+    let idle =
+        setup.patient && (state.forgets > 0 || state.maintenance.returns > 0 && state.all_vote());
     if state.clock < setup.ticks && !idle {
         actions.push(Action::Tick);
     }
@@ -92,11 +97,18 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     if !state.keeper.tasks.is_empty() {
         actions.push(Action::Keep);
     }
+    let mut upkeep = Vec::new();
+    maintenance::enabled(setup, state, &mut upkeep);
+    actions.extend(upkeep.into_iter().map(Action::Maintain));
 }
 
 impl State {
     fn begun_before(&self, client: u8) -> bool {
         self.clients.iter().take(usize::from(client)).all(|before| before.begun > 0)
+    }
+
+    fn all_vote(&self) -> bool {
+        self.nodes.iter().all(|node| node.high(node.look().process).is_ok())
     }
 
     /// Nobody holds, acquires or will: nothing that happens matters any more.
@@ -114,6 +126,9 @@ impl State {
             Action::Tick => {
                 self.clock += 1;
                 self.keeper.tick(setup, self.clock, &mut self.nodes);
+                for operator in &mut self.operators {
+                    operator.tick(setup, self.clock, &mut self.nodes);
+                }
             }
             Action::Deliver(message) => {
                 self.network.remove(message);
@@ -172,6 +187,7 @@ impl State {
                 self.keeper.doubt(setup, self.clock, &mut self.nodes, *node);
             }
             Action::Keep => self.keeper.act(setup, self.clock, &mut self.nodes, 0),
+            Action::Maintain(upkeep) => self.maintain(setup, *upkeep),
         }
         self.sweep(setup);
     }
@@ -215,6 +231,7 @@ impl State {
         if self.is_over(setup) {
             self.network.clear();
             self.keeper.tasks.clear();
+            self.operators.clear();
         }
         let clients = &self.clients;
         let late = setup.bug == Some(Bug::LateRepliesAccepted);

@@ -26,4 +26,11 @@ pub enum Bug {
     LateRepliesAccepted,
     /// A release does not compare the attempt.
     ReleaseComparesNothing,
+    /// A first start goes on without nodes that do not answer, and does not look at the votes of
+    /// the others then.
+    InitSkipsTheSilent,
+    /// A first start looks at no votes.
+    InitSkipsVoters,
+    /// What is recovered counts for locks alone that the node does not know.
+    RecoveryForUnknownLocks,
 }

@@ -1,5 +1,7 @@
-//! The client that looks after admission, by the machine of `leasehold_proto`.
+//! The client that looks after admission, and operators who set nodes up, by the machine of
+//! `leasehold_proto`.
 
+use leasehold_proto::Now;
 use leasehold_proto::quorum::{Admission, Founding, Node, ProcessId, Task, TaskReply};
 
 use super::{Bug, Setup, TTL, at};
@@ -13,27 +15,59 @@ pub struct Keeper {
     pub tasks: Vec<(usize, u32, Task)>,
     /// What the other nodes said when a node began to wait, for a planted bug.
     early: Vec<u64>,
+    /// An operator, by number: every task is a step of its own.
+    operator: Option<u8>,
+    /// What an operator takes for a node, for a planted bug.
+    ghosts: Vec<Option<Node<u8>>>,
 }
 
 impl Keeper {
     /// One for nodes that were just set up.
     pub(super) fn new(setup: &Setup, nodes: &mut [Node<u8>]) -> Self {
-        let founding = Some(Founding::Vouched);
-        let admission = Admission::new(at(0), nodes.len(), TTL, founding);
-        let mut operator = Self { admission, tasks: Vec::new(), early: Vec::new() };
-        operator.run(setup, 0, nodes);
-        while let Some(at) = operator.tasks.len().checked_sub(1) {
-            operator.act(setup, 0, nodes, at);
+        let mut operator = Self::operator(setup, 0, nodes, Founding::Vouched, 0);
+        while !operator.tasks.is_empty() {
+            operator.act(setup, 0, nodes, 0);
         }
-        let unwaiting = setup.bug == Some(Bug::RecoveryWithoutWaiting);
-        let admission = Admission::new(at(0), nodes.len(), TTL, founding.filter(|_| unwaiting));
-        let mut keeper = Self { admission, ..operator };
-        keeper.run(setup, 0, nodes);
+        Self::fresh(setup, 0, nodes)
+    }
+
+    /// One that begins now.
+    pub(super) fn fresh(setup: &Setup, tick: u8, nodes: &mut [Node<u8>]) -> Self {
+        Self::begin(setup, tick, nodes, None, None)
+    }
+
+    /// Somebody who sets nodes up.
+    pub(super) fn operator(
+        setup: &Setup,
+        tick: u8,
+        nodes: &mut [Node<u8>],
+        founding: Founding,
+        number: u8,
+    ) -> Self {
+        Self::begin(setup, tick, nodes, Some(founding), Some(number))
+    }
+
+    fn begin(
+        setup: &Setup,
+        tick: u8,
+        nodes: &mut [Node<u8>],
+        founding: Option<Founding>,
+        operator: Option<u8>,
+    ) -> Self {
+        let admission = Admission::new(at(tick), nodes.len(), TTL, founding);
+        let ghosts = vec![None; nodes.len()];
+        let mut keeper = Self { admission, tasks: Vec::new(), early: Vec::new(), operator, ghosts };
+        keeper.run(setup, tick, nodes);
         keeper
     }
 
+    /// It has found out that the nodes cannot be set up.
+    pub fn is_halted(&self) -> bool {
+        self.admission.halt().is_some()
+    }
+
     /// The process that is known to vote.
-    pub(super) fn process(&self, node: usize) -> Option<ProcessId> {
+    pub fn process(&self, node: usize) -> Option<ProcessId> {
         self.admission.process(node)
     }
 
@@ -42,11 +76,15 @@ impl Keeper {
         self.early = nodes.iter().map(high).collect();
         self.admission.handle_doubt(at(tick), node);
         self.run(setup, tick, nodes);
+        if setup.bug == Some(Bug::RecoveryWithoutWaiting) {
+            self.admission.handle_timeout(at(tick + 2 * TTL.as_secs() as u8));
+            self.run(setup, tick, nodes);
+        }
     }
 
     /// Time has passed.
     pub(super) fn tick(&mut self, setup: &Setup, tick: u8, nodes: &mut [Node<u8>]) {
-        self.admission.handle_timeout(at(tick));
+        self.admission.handle_timeout(self.now(tick));
         self.run(setup, tick, nodes);
     }
 
@@ -57,13 +95,61 @@ impl Keeper {
         self.run(setup, tick, nodes);
     }
 
+    /// What is next is a question, and not a change.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self.tasks.first(), Some((_, _, Task::Survey)))
+    }
+
+    /// Nothing more comes of this operator.
+    pub(super) fn is_done(&self, nodes: usize) -> bool {
+        self.is_halted() || (0..nodes).all(|node| self.process(node).is_some())
+    }
+
+    /// A node does not answer what was to be asked next.
+    pub(super) fn silence(&mut self, setup: &Setup, tick: u8, nodes: &mut [Node<u8>]) {
+        let (node, serial, task) = self.tasks.remove(0);
+        if setup.bug == Some(Bug::InitSkipsTheSilent) {
+            self.ghosts[node] = Some(Node::new(process_of(&nodes[node])));
+            self.carry_out(setup, tick, nodes, (node, serial, task));
+        } else {
+            let now = self.now(tick);
+            self.admission.handle_reply(now, node, serial, TaskReply::Unknown, 0);
+        }
+        self.run(setup, tick, nodes);
+    }
+
     fn run(&mut self, setup: &Setup, tick: u8, nodes: &mut [Node<u8>]) {
         while let Some(next) = self.admission.poll_task() {
             match next.2 {
-                Task::Look | Task::Propose { .. } => self.carry_out(setup, tick, nodes, next),
-                Task::High { .. } | Task::Admit { .. } => self.tasks.push(next),
+                Task::Look | Task::Survey | Task::Propose { .. } if self.operator.is_none() => {
+                    self.carry_out(setup, tick, nodes, next);
+                }
+                _ => self.tasks.push(next),
             }
         }
+        if self.is_halted() {
+            self.tasks.clear();
+        }
+    }
+
+    /// The wall clock of clients stands still; that of operators is ahead of all tokens.
+    fn now(&self, tick: u8) -> Now {
+        let ahead = u64::from(self.operator.is_some()) * (u64::from(tick) + 1) * 10_000;
+        Now { wall_ns: ahead, ..at(tick) }
+    }
+
+    /// An operator speaks to something else than the node, because of a planted bug.
+    fn is_deceived(&mut self, setup: &Setup, task: Task, node: usize, target: &Node<u8>) -> bool {
+        let skips = match setup.bug {
+            Some(Bug::InitSkipsTheSilent) => self.ghosts.iter().any(Option::is_some),
+            Some(Bug::InitSkipsVoters) => true,
+            _ => false,
+        };
+        let founds = self.operator.is_some() && task == Task::Survey;
+        if founds && skips && target.survey().voted && self.ghosts[node].is_none() {
+            self.ghosts[node] = Some(Node::new(process_of(target)));
+        }
+        self.ghosts[node].is_some()
     }
 
     fn carry_out(
@@ -83,14 +169,29 @@ impl Keeper {
         };
         let bound = nodes.get(asked).map(process_of);
         let Some(target) = nodes.get_mut(asked) else { return };
+        let deceived = self.is_deceived(setup, task, asked, target);
+        let target = match &mut self.ghosts[asked] {
+            Some(ghost) if deceived => ghost,
+            _ => target,
+        };
+        let known = target.look().marker.is_some() && target.survey().voted;
+        let alone = setup.nodes == 1;
+        let clock = if alone { 10 * (u64::from(tick) + 1) } else { at(tick).unix_us() };
         let reply = match task {
             Task::Look => TaskReply::Look(target.look()),
+            Task::Survey => TaskReply::Survey(target.survey()),
             Task::Propose { process, nonce, max_ttl } => target
                 .propose(process, nonce, max_ttl)
                 .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
-            Task::Admit { process, nonce, floor } => target
-                .admit(process, nonce, floor.unwrap_or_else(|| at(tick).unix_us()))
-                .map_or_else(TaskReply::Refused, TaskReply::Marker),
+            Task::Admit { process, nonce, floor } => {
+                let floor = match setup.bug {
+                    Some(Bug::RecoveryForUnknownLocks) if known => 0,
+                    _ => floor.unwrap_or(clock),
+                };
+                target
+                    .admit(process, nonce, floor)
+                    .map_or_else(TaskReply::Refused, TaskReply::Marker)
+            }
             Task::High { process } => {
                 let process = bound.filter(|_| only).unwrap_or(process);
                 match target.high(process) {
@@ -109,8 +210,9 @@ impl Keeper {
             }
         };
         // A nonce that differs from admission to admission, and not from run to run.
-        let nonce = u64::from(serial);
-        self.admission.handle_reply(at(tick), node, serial, reply, nonce);
+        let nonce =
+            u64::from(serial) + 1000 * self.operator.map_or(0, |number| u64::from(number) + 1);
+        self.admission.handle_reply(self.now(tick), node, serial, reply, nonce);
     }
 }
 

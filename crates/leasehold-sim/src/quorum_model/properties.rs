@@ -3,7 +3,7 @@
 use leasehold_proto::quorum::{Attempt, majority};
 use stateright::Property;
 
-use super::{Setup, State};
+use super::{Client, Setup, State};
 
 /// Nobody promises this when leases end before their time.
 pub const EXCLUSION: &str = "at most one valid guard";
@@ -31,7 +31,17 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
     if setup.proposals > 1 {
         all.push(Property::sometimes("a token is committed", |_, state: &State| state.committed));
     }
-    if setup.forgets > 0 && setup.bug.is_none() && setup.ticks > 2 {
+    if setup.maintenance.inits > 0 && setup.forgets > 0 && setup.bug.is_none() {
+        all.push(Property::sometimes("an init is refused", |_, state: &State| state.refused));
+    }
+    if setup.maintenance.after_loss > 0 && setup.forgets > 1 {
+        all.push(Property::sometimes("nodes vote after a loss", |_, state: &State| {
+            let votes = |at: &usize| state.keeper.process(*at).is_some();
+            state.forgot.len() > 1 && state.forgot.iter().all(votes)
+        }));
+    }
+    let forgets = setup.forgets + setup.maintenance.returns;
+    if forgets > 0 && setup.bug.is_none() && setup.ticks > 2 {
         all.push(Property::sometimes("a node that forgot votes again", |_, state: &State| {
             state.forgot.iter().any(|node| {
                 state.keeper.process(*node).is_some_and(|process| {
@@ -44,14 +54,20 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
 }
 
 fn exclusive(_: &Setup, state: &State) -> bool {
-    state.clients.iter().filter(|client| client.is_valid(state.clock)).count() <= 1
+    state.clients.iter().filter(|client| believes(state, client)).count() <= 1
 }
 
 fn has_evidence(setup: &Setup, state: &State) -> bool {
-    state.clients.iter().filter(|client| client.is_valid(state.clock)).all(|client| {
+    state.clients.iter().filter(|client| believes(state, client)).all(|client| {
         let leases = client.guard.map_or(0, |guard| state.leases(guard.attempt));
         let known = client.attempt.as_ref().map_or(0, Attempt::evidence);
         let needed = majority(usize::from(setup.nodes));
         leases + state.forgot.len() >= needed && known >= needed
     })
+}
+
+/// The client's guard is valid, and nobody has ended its lease by force.
+fn believes(state: &State, client: &Client) -> bool {
+    let forced = client.guard.is_some_and(|guard| state.forced.contains(&guard.attempt));
+    client.is_valid(state.clock) && !forced
 }

@@ -1,6 +1,6 @@
 //! The runs that are made: small ones by the tests, all of them by `cargo xtask model --full`.
 
-use super::Setup;
+use super::{Maintenance, Setup};
 use crate::handoff_model::runs::Size;
 
 /// One run.
@@ -26,6 +26,7 @@ pub const PLAIN: Setup = Setup {
     forgets: 0,
     repeats: 0,
     down: 0,
+    maintenance: Maintenance::NONE,
     patient: false,
     bug: None,
 };
@@ -33,6 +34,54 @@ pub const PLAIN: Setup = Setup {
 /// One client that acquires twice while a node forgets; there is time to admit it again.
 pub const FORGETS: Setup =
     Setup { clients: 1, attempts: 2, forgets: 1, ticks: 3, patient: true, ..PLAIN };
+
+/// An operator runs `quorum init` while a client may hold a lock and a node has forgotten.
+pub const INIT: Setup = Setup {
+    forgets: 1,
+    patient: true,
+    maintenance: Maintenance { inits: 1, ..Maintenance::NONE },
+    ..PLAIN
+};
+
+/// Two operators set nodes up for the first time, and one of the nodes loses its data meanwhile.
+pub const FIRST_START: Setup = Setup {
+    patient: true,
+    maintenance: Maintenance { fresh: true, inits: 2, flushes: 1, ..Maintenance::NONE },
+    ..PLAIN
+};
+
+/// Two of three nodes forget, and an operator sets them up after the loss.
+pub const AFTER_LOSS: Setup = Setup {
+    forgets: 2,
+    maintenance: Maintenance { after_loss: 1, ..Maintenance::NONE },
+    ..FORGETS
+};
+
+/// A single node is started again with older data.
+pub const OLDER_DATA: Setup = Setup {
+    nodes: 1,
+    clients: 1,
+    attempts: 3,
+    ticks: 3,
+    patient: true,
+    maintenance: Maintenance { returns: 1, ..Maintenance::NONE },
+    ..PLAIN
+};
+
+/// A lease is ended by force while its holder renews.
+pub const FORCE: Setup = Setup {
+    renewals: 1,
+    down: 1,
+    maintenance: Maintenance { forces: 1, ..Maintenance::NONE },
+    ..PLAIN
+};
+
+/// A node gets older data and keeps its process id: nothing notices, and nothing is promised.
+pub const ROLLED_BACK: Setup = Setup {
+    patient: true,
+    maintenance: Maintenance { rollbacks: 1, ..Maintenance::NONE },
+    ..PLAIN
+};
 
 const fn run(name: &'static str, size: Size, setup: Setup) -> Run {
     Run { name, setup, size }
@@ -47,6 +96,10 @@ pub const RUNS: &[Run] = &[
     run("a node forgets, one client", Size::Small, FORGETS),
     run("a request twice", Size::Small, Setup { repeats: 1, ..PLAIN }),
     run("three clients", Size::Small, Setup { clients: 3, down: 1, ..PLAIN }),
+    run("init, a node forgets", Size::Medium, INIT),
+    run("force-release", Size::Small, FORCE),
+    run("two first starts", Size::Medium, FIRST_START),
+    run("init after loss", Size::Medium, AFTER_LOSS),
     run("a lease ends early", Size::Medium, Setup { proposals: 2, expiries: 1, ..PLAIN }),
     run("time, all nodes", Size::Medium, Setup { ticks: 2, ..PLAIN }),
     run("a node forgets", Size::Medium, Setup { clients: 2, attempts: 1, ticks: 0, ..FORGETS }),

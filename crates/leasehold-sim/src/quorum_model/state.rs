@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_proto::quorum::{Node, Op, ProcessId, Refusal, Reply, Request};
 use leasehold_proto::{AttemptId, Now, Token};
 
-use super::{Bug, Client, Keeper, Setup, at};
+use super::{Bug, Client, Keeper, Maintenance, Setup, at};
 
 /// The one lock.
 const LOCK: u8 = 0;
@@ -44,6 +44,16 @@ pub struct State {
     pub forgot: BTreeSet<usize>,
     /// A token was to be committed.
     pub committed: bool,
+    /// What people may still do.
+    pub maintenance: Maintenance,
+    /// Those who set nodes up.
+    pub operators: Vec<Keeper>,
+    /// One of them was refused.
+    pub refused: bool,
+    /// The data of an earlier moment.
+    pub saved: Option<Vec<Node<u8>>>,
+    /// Attempts that were ended by force: their guards are promised nothing.
+    pub forced: BTreeSet<AttemptId>,
 }
 
 /// What is in flight.
@@ -81,7 +91,10 @@ impl State {
     pub(super) fn new(setup: &Setup) -> Self {
         let mut nodes: Vec<Node<u8>> =
             (0..usize::from(setup.nodes)).map(|node| Node::new(process(node, 0))).collect();
-        let keeper = Keeper::new(setup, &mut nodes);
+        let keeper = match setup.maintenance.fresh {
+            true => Keeper::fresh(setup, 0, &mut nodes),
+            false => Keeper::new(setup, &mut nodes),
+        };
         Self {
             ahead: vec![0; nodes.len()],
             clock: 0,
@@ -97,6 +110,11 @@ impl State {
             touched: 0,
             forgot: BTreeSet::new(),
             committed: false,
+            maintenance: setup.maintenance,
+            operators: Vec::new(),
+            refused: false,
+            saved: None,
+            forced: BTreeSet::new(),
             nodes,
         }
     }

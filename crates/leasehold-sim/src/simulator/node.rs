@@ -125,6 +125,7 @@ impl Server {
         let now = self.clock.read(time);
         match task {
             Task::Look => TaskReply::Look(self.node.look()),
+            Task::Survey => TaskReply::Survey(self.node.survey()),
             Task::Propose { process, nonce, max_ttl } => self
                 .node
                 .propose(process, nonce, max_ttl)
