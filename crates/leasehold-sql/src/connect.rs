@@ -98,8 +98,8 @@ pub async fn init(url: StoreUrl) -> Result<()> {
 /// Removes the rows of the free locks whose names start with `names`, and says how many. They
 /// would go by themselves one to two hours after their last use, while some client is connected.
 ///
-/// A row holds the tokens that have been given; without it only the database's clock keeps the next
-/// above them. For names that are never used again.
+/// A row holds the last token; without it the database's clock alone keeps the next token above it. So a
+/// row stays until that clock has passed its last token. For names that are never used again.
 ///
 /// # Errors
 /// As [`connect`].

@@ -84,7 +84,8 @@ impl Store {
         }
     }
 
-    /// Removes what nobody will ask for any more.
+    /// Removes what nobody will ask for any more. A lock's row stays until the clock, from which the next
+    /// token would come without it, has passed its last token: clocks go back.
     pub(crate) async fn sweep(&self) -> Result<()> {
         let until = self.within(MAKING);
         let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
@@ -95,7 +96,7 @@ impl Store {
             format!("DELETE FROM {waiters} WHERE seen_us < {clock} - {patience} - {retention}"),
             format!(
                 "DELETE FROM {locks} WHERE until_us < {clock} - {retention} \
-                 AND ended_us < {clock} AND NOT EXISTS \
+                 AND ended_us < {clock} AND top < {clock} AND NOT EXISTS \
                  (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
             ),
         ] {
@@ -104,7 +105,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the rows of free locks whose names begin so, and says how many.
+    /// Removes the rows of free locks whose names begin so, and says how many. A row whose last token the
+    /// clock has not passed stays, as in [`sweep`](Self::sweep).
     pub(crate) async fn forget(&self, names: &str) -> Result<u64> {
         let Tables { dialect, locks, ended, .. } = &self.tables;
         let clock = dialect.now();
@@ -112,7 +114,7 @@ impl Store {
         let packet = dialect.atomic(&[
             format!(
                 "DELETE FROM {locks} WHERE {theirs} AND line = 0 AND ended_us < {clock} \
-                 AND (state = 0 OR until_us <= {clock})"
+                 AND top < {clock} AND (state = 0 OR until_us <= {clock})"
             ),
             format!("DELETE FROM {ended} WHERE {theirs} AND until_us < {clock}"),
         ]);
@@ -176,3 +178,8 @@ mod tests {
         assert_eq!(names[0][0].bytes().unwrap(), b"waited for");
     }
 }
+
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[path = "upkeep_clock_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod clock_tests;

@@ -124,8 +124,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
 /// Removes what a store remembers of the free locks whose names start with `names`, and says of how
 /// many: what a benchmark or a test leaves behind.
 ///
-/// That is their tokens above all; without it only a clock keeps later tokens above those that were
-/// given. For names that are never used again. In memory nothing needs to be removed.
+/// That is their last tokens above all; without them only a clock keeps later tokens above those that
+/// were given. On files and in SQL tables a lock stays until that clock has passed its last token. For
+/// names that are never used again. In memory nothing needs to be removed.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] when `names` is empty; others as [`connect`]. What was removed before an

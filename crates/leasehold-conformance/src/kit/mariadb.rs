@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::daemon::{Daemon, is_a_daemon, when_up};
-use super::{Certificates, PATIENCE, find, ports};
+use super::{Certificates, ClockShim, PATIENCE, find, ports};
 
 /// The user, the password and the database of the tests.
 const NAME: &str = "leasehold";
@@ -30,6 +30,7 @@ pub struct MariaDb {
     port: u16,
     certificates: Option<Certificates>,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl MariaDb {
@@ -48,7 +49,15 @@ impl MariaDb {
     /// # Errors
     /// When a program is missing, or with the end of the server's log.
     pub fn start(options: &[&str]) -> io::Result<Self> {
-        Self::make(options, None)
+        Self::make(options, None, Vec::new())
+    }
+
+    /// The same with a clock that the test moves.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_clock(options: &[&str], clock: &ClockShim) -> io::Result<Self> {
+        Self::make(options, None, clock.env().into())
     }
 
     /// The same with TLS; over TCP it takes no connection without.
@@ -56,10 +65,14 @@ impl MariaDb {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_tls(options: &[&str], certificates: &Certificates) -> io::Result<Self> {
-        Self::make(options, Some(certificates.clone()))
+        Self::make(options, Some(certificates.clone()), Vec::new())
     }
 
-    fn make(options: &[&str], certificates: Option<Certificates>) -> io::Result<Self> {
+    fn make(
+        options: &[&str],
+        certificates: Option<Certificates>,
+        environment: Vec<(String, String)>,
+    ) -> io::Result<Self> {
         let daemon = Daemon::new("mariadb", needed("mariadbd")?, Some("mysql"))?;
         daemon.run(&needed("mariadb-install-db")?, |command| {
             command.args(["--no-defaults", "--skip-test-db", "--innodb-log-file-size=8M"]);
@@ -72,7 +85,7 @@ impl MariaDb {
         }
         let options = options.iter().map(ToString::to_string).collect();
         let client = needed("mariadb")?;
-        let mut server = Self { daemon, client, port: 0, certificates, options };
+        let mut server = Self { daemon, client, port: 0, certificates, options, environment };
         ports::with_free(|port| {
             server.port = port;
             server.start_again()
@@ -151,9 +164,9 @@ impl MariaDb {
                 "--require-secure-transport=ON".into(),
             ]);
         }
-        let options = &self.options;
+        let (options, environment) = (&self.options, self.environment.clone());
         self.daemon.launch(|command| {
-            command.args(arguments).args(options);
+            command.args(arguments).args(options).envs(environment);
         })?;
         // Nobody else listens in that directory, nor on the port: it ends when it cannot.
         when_up(self, PATIENCE, |server| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 
 use super::daemon::{Daemon, is_a_daemon, when_up};
-use super::{Certificates, PATIENCE, find, ports};
+use super::{Certificates, ClockShim, PATIENCE, find, ports};
 
 /// The user of the kit itself: over the unix socket alone, which nobody else can reach.
 const KIT: &str = "kit";
@@ -27,6 +27,7 @@ pub struct Postgres {
     port: u16,
     certificates: Option<Certificates>,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Postgres {
@@ -44,7 +45,15 @@ impl Postgres {
     /// # Errors
     /// When a program is missing, or with the end of the server's log.
     pub fn start(options: &[&str]) -> io::Result<Self> {
-        Self::make(options, None)
+        Self::make(options, None, Vec::new())
+    }
+
+    /// The same with a clock that the test moves.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_clock(options: &[&str], clock: &ClockShim) -> io::Result<Self> {
+        Self::make(options, None, clock.env().into())
     }
 
     /// The same with TLS; over TCP it takes no connection without.
@@ -52,10 +61,14 @@ impl Postgres {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_tls(options: &[&str], certificates: &Certificates) -> io::Result<Self> {
-        Self::make(options, Some(certificates.clone()))
+        Self::make(options, Some(certificates.clone()), Vec::new())
     }
 
-    fn make(options: &[&str], certificates: Option<Certificates>) -> io::Result<Self> {
+    fn make(
+        options: &[&str],
+        certificates: Option<Certificates>,
+        environment: Vec<(String, String)>,
+    ) -> io::Result<Self> {
         let daemon = Daemon::new("postgres", needed("postgres")?, Some("postgres"))?;
         daemon.run(&needed("initdb")?, |command| {
             command.args(["--no-sync", "--no-locale", "--encoding=UTF8", "--auth=trust"]);
@@ -69,7 +82,7 @@ impl Postgres {
         }
         let options = options.iter().map(ToString::to_string).collect();
         let psql = Psql(needed("psql")?);
-        let mut server = Self { daemon, psql, port: 0, certificates, options };
+        let mut server = Self { daemon, psql, port: 0, certificates, options, environment };
         ports::with_free(|port| {
             server.port = port;
             server.start_again()
@@ -158,8 +171,9 @@ impl Postgres {
             }
         }
         settings.extend(self.options.iter().cloned());
+        let environment = self.environment.clone();
         self.daemon.launch(|command| {
-            command.arg("-D").arg(&data);
+            command.arg("-D").arg(&data).envs(environment);
             for setting in settings {
                 command.arg("-c").arg(setting);
             }

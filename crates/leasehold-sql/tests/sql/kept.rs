@@ -40,7 +40,10 @@ async fn tokens_grow(url: &str) {
         assert!(Some(guard.token()) > last);
         last = Some(guard.token());
         guard.release().await.unwrap();
-        assert_eq!(forget(url, "a/").await, 1);
+        // Where the clock has milliseconds only, it may not have passed the token yet.
+        leasehold_conformance::until("it is forgotten", || async { forget(url, "a/").await == 1 })
+            .await
+            .unwrap();
         assert!(client.lock("a/b").status().await.unwrap().token.is_none());
     }
 }
