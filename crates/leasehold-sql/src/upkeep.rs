@@ -37,10 +37,18 @@ impl Store {
         }
     }
 
-    /// Makes the tables that are missing.
+    /// Makes the tables that are missing, unless they are of another version: that is asked first, so
+    /// that nothing of theirs is changed. The tables are made in one transaction, the one that says their
+    /// version last. MySQL commits each on its own: after a crash in between there is no version, and the
+    /// next call makes the rest.
     pub(crate) async fn make(&self, until: Deadline) -> Result<()> {
         let packet = self.tables.making();
         loop {
+            match self.version(until).await {
+                Ok(version) => self.tables.check(version)?,
+                Err(fault) if fault.what == What::NoTable => {}
+                Err(fault) => return Err(fault.error),
+            }
             let made = self.pool.run(Lane::Usual, &packet, until, &mut false).await;
             match (self.version(until).await, made) {
                 (Ok(version), _) => {

@@ -5,6 +5,7 @@
 
 mod connection;
 mod kept;
+mod newer;
 mod processes;
 mod refused;
 mod server;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let groups = [
         ("connection", connection::TESTS),
         ("kept", kept::TESTS),
+        ("newer", newer::TESTS),
         ("processes", processes::TESTS),
         ("refused", refused::TESTS),
         ("server", server::TESTS),

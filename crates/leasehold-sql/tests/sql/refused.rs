@@ -16,17 +16,16 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_file_that_somebody_keeps_locked_is_waited_for_within_the_limit, Nothing),
     test!(a_file_that_was_replaced_is_opened_again, Nothing),
     test!(a_file_with_a_log_that_was_replaced_is_opened_again, Nothing),
-    test!(tables_of_a_newer_version_are_left_alone, Nothing),
     test!(tables_of_somebody_else_are_left_alone, Nothing),
 ];
 
-fn said(error: &Error, kind: ErrorKind, part: &str) {
+pub(crate) fn said(error: &Error, kind: ErrorKind, part: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(part), "{part}: {error}");
     assert!(!format!("{error} {error:?}").contains("wr0ng"), "a password is shown: {error:?}");
 }
 
-async fn refused(url: &str, kind: ErrorKind, part: &str) {
+pub(crate) async fn refused(url: &str, kind: ErrorKind, part: &str) {
     match try_connect(url).await {
         Ok(_) => panic!("connected to {url}"),
         Err(error) => said(&error, kind, part),
@@ -218,18 +217,6 @@ async fn replaced(mode: &str) {
     let status = connect(&url).await.lock("a").status().await.unwrap();
     assert_eq!(status.token, Some(guard.token()));
     guard.release().await.unwrap();
-}
-
-async fn tables_of_a_newer_version_are_left_alone() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("locks.db");
-    let url = format!("sqlite:{}", path.display());
-    connect(&url).await;
-    sqlite(&path, "UPDATE leasehold_version SET version = 2");
-    refused(&url, ErrorKind::Foreign, "version 2").await;
-    let made = leasehold_sql::init(StoreUrl::parse(&url).unwrap()).await;
-    said(&made.unwrap_err(), ErrorKind::Foreign, "prefix");
-    connect(&format!("{url}?prefix=other")).await;
 }
 
 async fn tables_of_somebody_else_are_left_alone() {
