@@ -1,4 +1,4 @@
-//! Starting the command in a process group of its own.
+//! Becoming the command.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -7,27 +7,27 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 
-/// Starts a command with this standard input. A script without a `#!` line is run by `/bin/sh`,
-/// as `execvp` does, and with it `env`, `timeout` and every shell.
-pub(crate) fn spawn(words: &[OsString], stdin: OwnedFd) -> io::Result<Child> {
-    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let again = stdin.try_clone()?;
-    let direct = start(Command::new(program).args(arguments), stdin);
-    match direct {
-        Err(error) if error.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
-            let script = find(program).ok_or(error)?;
-            start(Command::new("/bin/sh").arg(script).args(arguments), again)
+/// Becomes the command, with this standard input; returns only where that fails. A script without
+/// a `#!` line is run by `/bin/sh`, as `execvp` does, and with it `env`, `timeout` and every shell.
+pub(crate) fn exec(words: &[OsString], stdin: OwnedFd) -> io::Error {
+    let Some((program, arguments)) = words.split_first() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    let again = match stdin.try_clone() {
+        Ok(again) => again,
+        Err(error) => return error,
+    };
+    let error = Command::new(program).args(arguments).stdin(Stdio::from(stdin)).exec();
+    match find(program) {
+        Some(script) if error.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+            Command::new("/bin/sh").arg(script).args(arguments).stdin(Stdio::from(again)).exec()
         }
-        other => other,
+        _ => error,
     }
-}
-
-fn start(command: &mut Command, stdin: OwnedFd) -> io::Result<Child> {
-    command.stdin(Stdio::from(stdin)).process_group(0).spawn()
 }
 
 /// Where `execvp` found the program.

@@ -30,6 +30,7 @@ mod run;
 mod say;
 mod show;
 mod signals;
+mod stage;
 mod status;
 mod store;
 mod supervise;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == supervise::SUBCOMMAND => return supervise::main(arguments).into(),
+        Some(first) if first == stage::SUBCOMMAND => return stage::main(arguments).into(),
         Some(first) if first == run::end::SUBCOMMAND => {
             let signal = arguments.next().and_then(|word| word.into_string().ok());
             return run::end::main(signal.as_deref()).into();

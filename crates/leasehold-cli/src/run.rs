@@ -19,6 +19,7 @@ use leasehold::Deadline;
 use self::job::{Ended, Interrupt, Job, State};
 use self::options::{OnLost, RunOptions, Wait};
 use self::supervisor::Supervisor;
+pub(crate) use self::supervisor::own_program;
 use self::wait::{NOT_WORTH_A_LINE, Outcome, ending_signal, obtain};
 use crate::cli::{Globals, RunArgs};
 use crate::config::Config;
@@ -152,9 +153,10 @@ async fn work(
     let terminal = Terminal::open();
     let home = getpgrp();
     let in_front = terminal.as_ref().and_then(Terminal::foreground) == Some(home);
+    let foreground = in_front && !is_in_pipeline();
     let orders = Orders {
         kill_after: options.rest_kill_after(),
-        foreground: in_front && !is_in_pipeline(),
+        foreground,
         home,
         command: options.command.clone(),
     };
@@ -179,7 +181,7 @@ async fn work(
         on_lost: options.on_lost,
         kill_after: options.kill_after,
         voice,
-        state: State::default(),
+        state: State::new(foreground),
     }
     .run()
     .await

@@ -3,7 +3,8 @@
 //!
 //! It runs as a process of its own (the same binary), in a process group of its own. It keeps a
 //! copy of the descriptor that the lock hangs on, if there is one, until it ends; the command
-//! inherits neither that nor the socket. End of file on the socket means that `leasehold` is
+//! inherits neither that nor the socket. The command starts after `leasehold` has the report of
+//! its process group (see [`crate::stage`]). End of file on the socket means that `leasehold` is
 //! dead: the group is killed, and the supervisor goes last. Where the lease has a deadline,
 //! `leasehold` says each time when it moves; should it stand still itself, the group is killed
 //! when that time has come.
@@ -21,10 +22,10 @@ use rustix::process::{WaitOptions, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::command;
 use crate::failure::code;
 use crate::group::Group;
 use crate::signals::Signals;
+use crate::stage::Stage;
 use crate::terminal::Terminal;
 use crate::timer::{self, now_steady_ns};
 use crate::wire::{Report, receive_descriptors};
@@ -101,23 +102,24 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
 
-    let child = match command::spawn(&orders.command, stdin) {
-        Ok(child) => child,
+    let stage = match Stage::start(&orders.command) {
+        Ok(stage) => stage,
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_default();
             return socket.write_all(&Report::Failed(number).encode()).await;
         }
     };
-    let group = Group(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?));
+    let group = Group(Pid::from_raw(stage.id()?));
+    // Before anything of the command runs: `leasehold` ends this group should we be killed.
+    socket.write_all(&Report::Spawned(group.0.as_raw()).encode()).await?;
     let terminal = Terminal::open();
     if let (true, Some(terminal)) = (orders.foreground, &terminal) {
         terminal.give(group.0);
-        // It may have read before it had the terminal, and been stopped. Nothing has waited for
-        // it yet, so that nobody hears of such a stop.
-        group.signal(Signal::SIGCONT);
     }
+    stage.go(stdin);
 
     let mut watch = Watch {
+        stage,
         socket: Some(&mut socket),
         received: Vec::new(),
         group,
@@ -125,7 +127,6 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
         kill_at: None,
         deadline: None,
     };
-    watch.report(Report::Spawned(group.0.as_raw())).await;
     loop {
         watch.collect().await;
         if watch.ended && !group.is_alive() {
@@ -157,6 +158,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
 
 /// The state of the group as the supervisor sees it.
 struct Watch<'a> {
+    stage: Stage,
     socket: Option<&'a mut tokio::net::UnixStream>,
     received: Vec<u8>,
     group: Group,
@@ -183,7 +185,9 @@ impl Watch<'_> {
             if pid.as_raw_nonzero().get() != self.group.0.as_raw() {
                 continue;
             }
-            let report = if let Some(code) = status.exit_status() {
+            let report = if let (true, Some(number)) = (status.exited(), self.stage.failure()) {
+                Report::Failed(number)
+            } else if let Some(code) = status.exit_status() {
                 Report::Exited(code)
             } else if let Some(signal) = status.terminating_signal() {
                 Report::Killed(signal)

@@ -13,7 +13,7 @@ use rustix::net::{
 /// One thing that the supervisor reports about the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// It runs; the number is its process id, and that of its process group.
+    /// It starts after this report; the number is its process id, and that of its process group.
     Spawned(i32),
     /// It could not be started; the number is the system's error code.
     Failed(i32),

@@ -65,12 +65,19 @@ pub(crate) struct State {
     told_to_end: bool,
     lost: bool,
     kill_at: Option<Deadline>,
-    /// The command has had the terminal, and gets it back when we do.
+    /// The command has had the terminal, or gets it first, and gets it back when we do.
     wants_terminal: bool,
     /// The deadline that the supervisor knows of.
     told: Option<u64>,
     /// Signals that came before the command had started.
     early: Vec<Signal>,
+}
+
+impl State {
+    /// Before the command has started, which may get the terminal.
+    pub(crate) fn new(wants_terminal: bool) -> Self {
+        Self { wants_terminal, ..Self::default() }
+    }
 }
 
 /// A key of the terminal that ended the command.
@@ -116,9 +123,12 @@ impl Job<'_> {
         let Self { supervisor, mut state, terminal, .. } = self;
         supervisor.collect();
         if state.end.is_none() {
-            state.end = Some(Err(Failure::own(
-                "the supervisor was killed; the command and its process group were ended",
-            )));
+            state.end = Some(Err(Failure::own(match state.group {
+                Some(_) => {
+                    "the supervisor was killed; the command and its process group were ended"
+                }
+                None => "the supervisor was killed before it started the command",
+            })));
         }
         if let Some(group) = state.group {
             // The supervisor was killed, and could not see to it.
@@ -157,7 +167,6 @@ impl Job<'_> {
         match report {
             Report::Spawned(pid) => {
                 self.state.group = Some(Group(Pid::from_raw(pid)));
-                self.state.wants_terminal = self.foreground() == Some(Pid::from_raw(pid));
                 for signal in std::mem::take(&mut self.state.early) {
                     self.pass_on(signal);
                 }

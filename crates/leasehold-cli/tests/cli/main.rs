@@ -30,6 +30,7 @@ mod reports;
 mod screen;
 mod signals;
 mod sql;
+mod stage;
 mod stores;
 mod supervisor;
 mod support;

@@ -188,6 +188,12 @@ impl Running {
     }
 }
 
+impl From<Child> for Running {
+    fn from(child: Child) -> Self {
+        Self(Some(child))
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
