@@ -41,6 +41,7 @@ mod watch;
 mod wire;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -59,27 +60,48 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    let code = match Cli::try_parse() {
-        Ok(cli) => execute(cli).unwrap_or_else(|failure| {
-            say::failure(&failure);
-            failure.code
-        }),
-        Err(error) => usage(&error),
+    let (code, last_words) = match Cli::try_parse() {
+        Ok(cli) => {
+            let last_words = last_words(&cli.command);
+            let code = execute(cli).unwrap_or_else(|failure| {
+                say::failure(&failure);
+                failure.code
+            });
+            (code, last_words)
+        }
+        Err(error) => (usage(&error), None),
     };
+    say::finish(last_words);
     code.into()
+}
+
+/// How long messages may take to be written at the end. What runs unattended must end, though
+/// its stderr be blocked; the others wait for their reader.
+fn last_words(command: &Command) -> Option<Duration> {
+    match command {
+        Command::Run(_) => Some(run::LAST_WORDS),
+        #[cfg(feature = "cache")]
+        Command::Cache(_) => Some(run::LAST_WORDS),
+        _ => None,
+    }
 }
 
 fn execute(cli: Cli) -> Result<u8, Failure> {
     let globals = cli.globals;
     let voice = Voice { quiet: globals.quiet, verbose: globals.verbose };
-    // One thread: the mask of the thread that starts the command is the command's mask, and a
-    // process of one thread can be reasoned about.
+    // One thread: the mask of the thread that starts the command is the command's mask. Besides
+    // it there is only the one that writes messages.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::own(format!("cannot start: {error}")))?;
     match cli.command {
-        Command::Run(args) => runtime.block_on(run::run(args, &globals, voice)),
+        Command::Run(args) => {
+            let done = runtime.block_on(run::run(args, &globals, voice));
+            // A server's name may still be looked up, which cannot be interrupted.
+            runtime.shutdown_background();
+            done
+        }
         Command::List(args) => runtime.block_on(list::list(&args, &globals)),
         Command::Status(args) => runtime.block_on(status::status(&args, &globals)),
         Command::Watch(args) => runtime.block_on(watch::watch(&args, &globals, voice)),

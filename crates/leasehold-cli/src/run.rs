@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpgrp;
 use tokio::time::sleep;
 
-use leasehold::Deadline;
+use leasehold::{Deadline, LossReason};
 
 use self::job::{Ended, Interrupt, Job, State};
 use self::options::{OnLost, RunOptions, Wait};
@@ -31,6 +31,10 @@ use crate::store::{Held, Store, Terms};
 use crate::supervise::Orders;
 use crate::terminal::Terminal;
 use crate::timer;
+
+/// How long messages may take to be written at the end; a stderr that is blocked for longer does
+/// not get them.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long an interrupted waiter may take to leave the queue.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -77,7 +81,7 @@ struct Done {
     /// The exit code.
     code: u8,
     /// Go without waiting for what the background task still does: it keeps the lock for its
-    /// minimum hold, and a signal said not to wait for that.
+    /// minimum hold, and a signal said not to wait for that; or the lock is lost.
     at_once: bool,
     /// A key of the terminal ended the command.
     interrupted: Option<Interrupt>,
@@ -120,9 +124,10 @@ async fn hold(
         }
     };
     voice.detail(&format!("holding {} with token {}", options.name, held.token()));
+    say::settled().await;
     let keep_until = options.min_hold.map(timer::after);
     let worked = work(store, options, &held, signals, voice).await;
-    let was_told = worked.as_ref().is_ok_and(|ended| ended.lost);
+    let lost = worked.as_ref().ok().and_then(|ended| ended.lost);
     let keep = match &worked {
         Ok(ended) => !ended.was_told_to_end,
         Err(failure) => !failure.is_not_started(),
@@ -131,10 +136,10 @@ async fn hold(
     let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
     tokio::select! {
         biased;
-        code = give_back(held, options, was_told, keep_until, voice) => {
+        code = give_back(held, options, lost, keep_until, voice) => {
             let ended = worked?.code;
             let interrupted = interrupted.filter(|_| code.is_none());
-            Ok(Done { code: code.unwrap_or(ended), at_once: false, interrupted })
+            Ok(Done { code: code.unwrap_or(ended), at_once: lost.is_some(), interrupted })
         }
         signal = ending_signal(signals) => {
             Ok(Done { code: ended_by(signal), at_once: true, interrupted: None })
@@ -170,6 +175,7 @@ async fn work(
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);
     let _ = ttou.thread_block();
+    say::from_background();
     let program = options.command.first().map(|word| word.to_string_lossy().into_owned());
     Job {
         held,
@@ -189,13 +195,24 @@ async fn work(
 
 /// Gives the lock back, at once or after its minimum hold. The code replaces the command's when
 /// the lock turns out to have been lost unnoticed.
+///
+/// A lock that is known to be lost is given back only at the end of its longest hold, when it is
+/// ours for a moment more. Otherwise the store has ended it or is out of reach, so there is
+/// nothing to wait for.
 async fn give_back(
     held: Held,
     options: &RunOptions,
-    was_told: bool,
+    lost: Option<LossReason>,
     keep_until: Option<Deadline>,
     voice: Voice,
 ) -> Option<u8> {
+    if let Some(reason) = lost {
+        if reason == LossReason::MaxHold {
+            let left = held.remaining();
+            let _ = tokio::time::timeout(left, held.release(keep_until.is_some())).await;
+        }
+        return None;
+    }
     let released = tokio::select! {
         biased;
         released = held.release(keep_until.is_some()) => released,
@@ -203,7 +220,6 @@ async fn give_back(
     };
     match released {
         Ok(true) => return None,
-        Ok(false) if was_told => return None,
         Ok(false) => {}
         Err(failure) => {
             voice.warn(&format!("{}; the lock may stay taken for its ttl", failure.message));

@@ -190,14 +190,8 @@ impl Held {
     }
 
     /// Returns the reason when the lock is lost, or is about to be.
-    pub(crate) async fn lost(&self) -> String {
-        match self.0.lost().await {
-            LossReason::Expired => "it could not be renewed in time",
-            LossReason::MaxHold => "the longest time to hold it (--max-hold) is over",
-            LossReason::NotOwner => "the store says that it is not ours any more",
-            LossReason::ClientClosed => "the connection to the store was closed",
-        }
-        .to_owned()
+    pub(crate) async fn lost(&self) -> LossReason {
+        self.0.lost().await
     }
 
     /// Gives the lock back, after its minimum hold where the store cannot keep it by itself;

@@ -42,9 +42,9 @@ pub(crate) async fn watch(
             Ok(all) => {
                 cut_off = false;
                 let is_read = if live {
-                    say::answer_part(format_args!("{CLEAR}{}", screen(&all)))?
+                    say::answer_part(format_args!("{CLEAR}{}", screen(&all))).await?
                 } else {
-                    changes(&mut seen, all, args.json)?
+                    changes(&mut seen, all, args.json).await?
                 };
                 if !is_read {
                     return Ok(0);
@@ -84,7 +84,7 @@ fn screen(all: &[Status]) -> String {
 }
 
 /// Prints what differs from the last look; false when nobody reads it.
-fn changes(
+async fn changes(
     seen: &mut BTreeMap<String, Mark>,
     all: Vec<Status>,
     json: bool,
@@ -92,7 +92,7 @@ fn changes(
     let mut now = BTreeMap::new();
     for status in all {
         let (name, mark) = (status.name.as_str().to_owned(), Mark::of(&status));
-        if seen.remove(&name).as_ref() != Some(&mark) && !print(&status, json)? {
+        if seen.remove(&name).as_ref() != Some(&mark) && !print(&status, json).await? {
             return Ok(false);
         }
         now.insert(name, mark);
@@ -123,12 +123,12 @@ impl Mark {
     }
 }
 
-fn print(status: &Status, json: bool) -> Result<bool, Failure> {
+async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     let now = now_unix_ms();
     if json {
         let mut object = show::json(status);
         object["time_unix_ms"] = now.into();
-        return say::answer_part(format_args!("{}\n", foreign::json(&object)));
+        return say::answer_part(format_args!("{}\n", foreign::json(&object))).await;
     }
     let mut line = format!("{} {} ", human::moment(now), foreign::clean(status.name.as_str()));
     line.push_str(show::state(status.state));
@@ -149,5 +149,5 @@ fn print(status: &Status, json: bool) -> Result<bool, Failure> {
             line.push_str(&format!(": {}{more}", named.join(", ")));
         }
     }
-    say::answer_part(format_args!("{line}\n"))
+    say::answer_part(format_args!("{line}\n")).await
 }

@@ -22,7 +22,7 @@ pub(super) async fn apply(
     let receiver = builder.open(&store).map_err(failed)?;
     if args.once {
         let done = receiver.once().await;
-        live::tell(&receiver.stats(), args.pace.json, voice)?;
+        live::tell_last(&receiver.stats(), args.pace.json, voice).await?;
         return done.map(|_| 0).map_err(failed);
     }
     let work = |stop| receiver.run(async { drop(stop.await) });

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::cli::Pace;
 use crate::failure::Failure;
+use crate::run::LAST_WORDS;
 use crate::say::{self, Voice};
 
 /// How something goes, as it is shown.
@@ -36,7 +37,8 @@ pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
             tokio::time::sleep(pace.interval).await;
             let stats = stats();
             // JSON is for machines, which want to see that it is alive.
-            if (pace.json || last.as_ref() != Some(&stats)) && !tell(&stats, pace.json, voice)? {
+            let is_news = pace.json || last.as_ref() != Some(&stats);
+            if is_news && !tell(&stats, pace.json, voice).await? {
                 return Ok::<_, Failure>(());
             }
             last = Some(stats);
@@ -53,20 +55,30 @@ pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
     };
     let (told, ()) = tokio::join!(ending, work(stopped));
     told?;
-    tell(&stats(), pace.json, voice)?;
+    tell_last(&stats(), pace.json, voice).await?;
     Ok(0)
 }
 
 /// Says how it goes; false when nobody reads it.
-pub(super) fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, Failure> {
+async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, Failure> {
     if json {
-        return say::answer_part(format_args!("{}\n", crate::foreign::json(&stats.json())));
+        return say::answer_part(format_args!("{}\n", crate::foreign::json(&stats.json()))).await;
     }
     match stats.problem() {
         Some(problem) => voice.warn(&format!("{}; {problem}; trying again", stats.line())),
         None => voice.note(&stats.line()),
     }
     Ok(true)
+}
+
+/// Says at the end how it went, unless nobody reads it.
+pub(super) async fn tell_last(
+    stats: &impl Progress,
+    json: bool,
+    voice: Voice,
+) -> Result<(), Failure> {
+    let told = tokio::time::timeout(LAST_WORDS, tell(stats, json, voice)).await;
+    told.map_or(Ok(()), |told| told.map(drop))
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -31,7 +31,7 @@ pub(super) async fn relay(
     }
     if args.once {
         let done = relay.once().await;
-        live::tell(&relay.stats(), args.pace.json, voice)?;
+        live::tell_last(&relay.stats(), args.pace.json, voice).await?;
         return done.map(|_| 0).map_err(failed);
     }
     run(&relay, args, voice).await

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
 use tokio::time::sleep;
 
-use leasehold::Deadline;
+use leasehold::{Deadline, LossReason};
 
 use super::options::OnLost;
 use super::supervisor::Supervisor;
@@ -63,7 +63,7 @@ pub(crate) struct State {
     passed: Option<Signal>,
     /// Somebody wants the command gone: one of ours to pass on said so, or a key of the terminal.
     told_to_end: bool,
-    lost: bool,
+    lost: Option<LossReason>,
     kill_at: Option<Deadline>,
     /// The command has had the terminal, or gets it first, and gets it back when we do.
     wants_terminal: bool,
@@ -94,8 +94,8 @@ pub(crate) struct Interrupt {
 pub(crate) struct Ended {
     /// The exit code.
     pub(crate) code: u8,
-    /// The lock was lost before, and `leasehold` noticed.
-    pub(crate) lost: bool,
+    /// Why the lock was lost before, if it was and `leasehold` noticed.
+    pub(crate) lost: Option<LossReason>,
     /// A key of the terminal ended it.
     pub(crate) interrupted: Option<Interrupt>,
     /// It ended because a signal had told it to.
@@ -114,7 +114,7 @@ impl Job<'_> {
                     Some(report) => self.take(report),
                     None => break,
                 },
-                reason = self.held.lost(), if !self.state.lost => self.lock_lost(&reason),
+                reason = self.held.lost(), if self.state.lost.is_none() => self.lock_lost(reason),
                 () = until(self.state.kill_at) => self.kill(),
                 signal = self.signals.next() => self.pass_on(signal),
                 () = until(next_telling) => {}
@@ -141,7 +141,7 @@ impl Job<'_> {
             take_back(terminal.as_ref(), group);
         }
         let code = match state.end {
-            _ if state.lost && self.on_lost == OnLost::Kill => code::LOST,
+            _ if state.lost.is_some() && self.on_lost == OnLost::Kill => code::LOST,
             Some(end) => end?,
             None => code::OWN,
         };
@@ -170,7 +170,7 @@ impl Job<'_> {
                 for signal in std::mem::take(&mut self.state.early) {
                     self.pass_on(signal);
                 }
-                if self.state.lost {
+                if self.state.lost.is_some() {
                     self.end_for_loss();
                 }
             }
@@ -238,7 +238,7 @@ impl Job<'_> {
     /// We were continued, by `fg`, `bg` or anybody: so is the command, unless its lock was lost
     /// while it stood still.
     fn resume(&mut self, group: Group) {
-        if self.on_lost == OnLost::Kill && !self.state.lost && self.held.is_over() {
+        if self.on_lost == OnLost::Kill && self.state.lost.is_none() && self.held.is_over() {
             return; // The loss is told next, and ends it.
         }
         if let Some(terminal) = &self.terminal
@@ -278,16 +278,21 @@ impl Job<'_> {
         }
     }
 
-    fn lock_lost(&mut self, reason: &str) {
-        self.state.lost = true;
-        let name = self.name;
+    fn lock_lost(&mut self, reason: LossReason) {
+        self.state.lost = Some(reason);
+        self.end_for_loss();
         let what = match self.on_lost {
             OnLost::Kill => "ending the command",
             OnLost::Warn => "the command goes on (--on-lost warn)",
             OnLost::Ignore => return,
         };
-        self.voice.warn(&format!("the lock {name} is lost: {reason}; {what}"));
-        self.end_for_loss();
+        let why = match reason {
+            LossReason::Expired => "it could not be renewed in time",
+            LossReason::MaxHold => "the longest time to hold it (--max-hold) is over",
+            LossReason::NotOwner => "the store says that it is not ours any more",
+            LossReason::ClientClosed => "the connection to the store was closed",
+        };
+        self.voice.warn(&format!("the lock {} is lost: {why}; {what}", self.name));
     }
 
     /// TERM, then KILL early enough that all is over before the deadline.

@@ -4,10 +4,13 @@ mod killed;
 #[cfg(feature = "nats")]
 mod stream;
 
+use std::process::Stdio;
+
 use leasehold_conformance::kit::{Postgres, RedisServer, Settings, Value, required};
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, until};
+use crate::blocked::{full_pipe, is_blocked_at};
+use crate::support::{Place, Running, until};
 
 /// An entry, as the cache names it.
 const ENTRY: &str = "{leasehold-cache:users:42}";
@@ -76,6 +79,39 @@ fn the_relay_delivers_what_is_in_the_outbox() {
     let last: serde_json::Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
     assert_eq!(last["delivered"], 2, "{done:?}");
     assert_eq!(database.sql("SELECT COUNT(*) FROM leasehold_cache_outbox").unwrap(), "0");
+}
+
+#[test]
+fn relay_goes_on_while_its_output_is_blocked() {
+    if !Postgres::is_present() && !required("postgres") {
+        eprintln!("SKIPPED: postgres is not installed");
+        return;
+    }
+    if !RedisServer::is_present() && !required("redis") {
+        eprintln!("SKIPPED: redis-server is not installed");
+        return;
+    }
+    let place = Place::new();
+    let database = Postgres::start(&[]).unwrap();
+    let redis = RedisServer::start(Settings::new()).unwrap();
+    let (url, store) = (database.url(), redis.url());
+    assert_eq!(place.run(&["cache", "init", "--database", &url]).code, 0);
+    for (descriptor, options) in [(1, &["--json"][..]), (2, &[])] {
+        let relay = ["--store", &store, "cache", "relay", "--database", &url, "--interval", "50ms"];
+        let mut command = place.leasehold(&[&relay[..], options].concat());
+        let (_reader, writer) = full_pipe();
+        match descriptor {
+            1 => command.stdout(writer),
+            _ => command.stdout(Stdio::null()).stderr(writer),
+        };
+        let mut running = Running::from(command.spawn().unwrap());
+        until("its output is blocked", || is_blocked_at(running.pid(), descriptor));
+        redis.admin(&["SET", ENTRY, "old"]).unwrap();
+        row(&database);
+        until("the row is delivered", || !is_cached(&redis));
+        running.send(Signal::SIGTERM);
+        assert_eq!(running.until_ended().code(), Some(0));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+mod blocked;
 #[cfg(feature = "cache")]
 mod cache;
 mod configuration;

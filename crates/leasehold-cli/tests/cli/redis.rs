@@ -1,11 +1,14 @@
 //! The command on a Redis server, whose leases end by time.
 
+use std::time::Duration;
+
+use leasehold_conformance::Stopwatch;
 use leasehold_conformance::kit::{
     ClockShim, Needs, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
 };
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place, Running, until};
+use crate::support::{LEASEHOLD, Place, Running, numbers, runs, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: Settings) -> Option<RedisServer> {
@@ -39,6 +42,31 @@ fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
     assert_eq!(done.code, 76, "{done:?}");
     assert!(place.path("told").exists(), "the command was not asked to end: {done:?}");
     assert!(done.err.lines().any(|line| line.contains("the lock a is lost")), "{done:?}");
+}
+
+fn stop(server: &mut RedisServer) {
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_lost_lock_is_not_released_while_the_server_is_away() {
+    for end in [stop as fn(&mut RedisServer), RedisServer::kill] {
+        let Some(mut server) = server(Settings::new()) else { return };
+        let (place, url) = (Place::new(), server.url());
+        let script = "echo $$ > pids; touch ready; exec sleep 60";
+        let run = ["run", "--store", &url, "--ttl", "3s", "a", "--", "sh", "-c", script];
+        let running = place.start(&run);
+        place.until_exists("ready");
+        end(&mut server);
+        let command = numbers(&place.read("pids"))[0];
+        until("the command has ended", || !runs(command));
+        let stopwatch = Stopwatch::start();
+        let done = running.end();
+        let took = stopwatch.elapsed();
+        assert_eq!(done.code, 76, "{done:?}");
+        assert!(done.err.contains("the lock a is lost") && done.err.lines().count() == 1);
+        assert!(took < Duration::from_millis(1500), "it lingered for {took:?}");
+    }
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl Terminal {
         Self { master, seen, at: 0, child }
     }
 
+    /// The program's process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     pub(crate) fn send(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).unwrap();
     }

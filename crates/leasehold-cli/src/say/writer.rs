@@ -1,0 +1,234 @@
+//! A thread that writes for one stream: while nobody reads that stream, it alone is blocked.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::write;
+use tokio::sync::Notify;
+
+use crate::timer;
+
+/// To the first column, and clear the row.
+const CLEAR: &str = "\r\x1b[2K";
+
+/// How many lines wait to be written; of more, the oldest are dropped and counted.
+const LINES: usize = 64;
+
+/// How soon a stream that does not block, and takes nothing, is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+/// What is to be written to one stream, by a thread of its own.
+pub(super) struct Writer {
+    name: &'static str,
+    put: fn(&[u8]) -> nix::Result<usize>,
+    state: Mutex<State>,
+    /// There is work.
+    work: Condvar,
+    /// All is written.
+    done: (Condvar, Notify),
+}
+
+#[derive(Default)]
+struct State {
+    lines: VecDeque<String>,
+    dropped: u64,
+    /// A row below the lines that is drawn anew.
+    row: Option<String>,
+    /// It is to be drawn, or cleared.
+    row_is_due: bool,
+    /// A row is on the terminal.
+    row_is_drawn: bool,
+    is_running: bool,
+    is_writing: bool,
+    from_background: bool,
+    failed: Option<Errno>,
+}
+
+pub(super) static STDERR: LazyLock<Writer> =
+    LazyLock::new(|| Writer::new("lh-stderr", |bytes| write(io::stderr(), bytes)));
+
+pub(super) static STDOUT: LazyLock<Writer> =
+    LazyLock::new(|| Writer::new("lh-stdout", |bytes| write(io::stdout(), bytes)));
+
+impl Writer {
+    fn new(name: &'static str, put: fn(&[u8]) -> nix::Result<usize>) -> Self {
+        let (state, work, done) = Default::default();
+        Self { name, put, state, work, done }
+    }
+
+    /// Writes this as soon as the stream takes it. Never waits.
+    pub(super) fn line(&'static self, text: String) {
+        let mut state = self.lock();
+        if state.lines.len() >= LINES {
+            state.lines.pop_front();
+            state.dropped += 1;
+        }
+        state.lines.push_back(text);
+        self.begin(state);
+    }
+
+    /// Shows this row instead of the last one, below all lines; none clears it. Never waits.
+    pub(super) fn row(&'static self, row: Option<String>) {
+        let mut state = self.lock();
+        state.row_is_due = row.is_some() || state.row_is_drawn;
+        state.row = row;
+        self.begin(state);
+    }
+
+    /// Writes to a terminal from the background as well, which may otherwise stop the process.
+    pub(super) fn write_from_background(&self) {
+        self.lock().from_background = true;
+    }
+
+    /// Waits until all is written, at most this long; without a limit, for as long as it takes.
+    pub(super) fn settle(&'static self, at_most: Option<Duration>) {
+        let end = at_most.map(timer::after);
+        let mut state = self.lock();
+        while state.is_busy() {
+            if !state.is_running {
+                // There was no room for a thread.
+                state = self.turn(state);
+                continue;
+            }
+            let left = end.map_or(TRY_AGAIN, timer::left);
+            if left.is_zero() {
+                return;
+            }
+            state = self.done.0.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Returns when all is written; the error that the stream has had, if any.
+    pub(super) async fn settled(&'static self) -> Result<(), io::Error> {
+        loop {
+            let done = self.done.1.notified();
+            {
+                let state = self.lock();
+                if !state.is_busy() {
+                    return state.failed.map_or(Ok(()), |error| Err(error.into()));
+                }
+            }
+            done.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&'static self, mut state: MutexGuard<'_, State>) {
+        if !state.is_busy() {
+            return;
+        }
+        if !state.is_running {
+            let thread = thread::Builder::new().name(self.name.to_owned());
+            state.is_running = thread.spawn(|| self.go_on()).is_ok();
+        }
+        self.work.notify_one();
+    }
+
+    fn go_on(&'static self) {
+        let mut state = self.lock();
+        loop {
+            state = match state.is_busy() {
+                true => self.turn(state),
+                false => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Writes what there is now.
+    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let text = state.take();
+        let from_background = state.from_background;
+        state.is_writing = true;
+        drop(state);
+        if from_background {
+            let mut ttou = SigSet::empty();
+            ttou.add(Signal::SIGTTOU);
+            let _ = ttou.thread_block();
+        }
+        let written = self.write_all(text.as_bytes());
+        let mut state = self.lock();
+        state.is_writing = false;
+        state.failed = state.failed.or(written.err());
+        if !state.is_busy() {
+            self.done.0.notify_all();
+            self.done.1.notify_waiters();
+        }
+        state
+    }
+
+    fn write_all(&self, mut bytes: &[u8]) -> nix::Result<()> {
+        while !bytes.is_empty() {
+            match (self.put)(bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => thread::sleep(TRY_AGAIN),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn is_busy(&self) -> bool {
+        self.is_writing || !self.lines.is_empty() || self.row_is_due
+    }
+
+    /// The next text: a line, or the row.
+    fn take(&mut self) -> String {
+        let clear = if std::mem::take(&mut self.row_is_drawn) { CLEAR } else { "" };
+        self.row_is_due = self.row.is_some();
+        if self.dropped > 0 {
+            let count = std::mem::take(&mut self.dropped);
+            return format!(
+                "{clear}leasehold: {count} lines were dropped while stderr was blocked\n"
+            );
+        }
+        if let Some(line) = self.lines.pop_front() {
+            return format!("{clear}{line}");
+        }
+        self.row_is_due = false;
+        let Some(row) = &self.row else { return clear.to_owned() };
+        self.row_is_drawn = true;
+        format!("{CLEAR}{row}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_queue_drops_the_oldest_lines_and_counts_them() {
+        static FULL: LazyLock<Writer> = LazyLock::new(|| Writer::new("none", |_| Ok(0)));
+        FULL.lock().is_running = true; // Nothing takes lines.
+        for number in 0..LINES + 3 {
+            FULL.line(format!("{number}\n"));
+        }
+        let mut state = FULL.lock();
+        assert_eq!(state.lines.len(), LINES);
+        assert_eq!(state.take(), "leasehold: 3 lines were dropped while stderr was blocked\n");
+        assert_eq!(state.take(), "3\n");
+    }
+
+    #[test]
+    fn a_row_is_cleared_for_a_line_and_drawn_again() {
+        let mut state = State { row: Some("row".into()), row_is_due: true, ..State::default() };
+        assert_eq!(state.take(), format!("{CLEAR}row"));
+        assert!(!state.is_busy());
+        state.lines.push_back("line\n".into());
+        assert_eq!(state.take(), format!("{CLEAR}line\n"));
+        assert_eq!(state.take(), format!("{CLEAR}row"));
+        (state.row, state.row_is_due) = (None, true);
+        assert_eq!(state.take(), CLEAR);
+        assert!(!state.is_busy());
+    }
+}
