@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
-use leasehold_sim::{handoff_model, quorum_model};
+use leasehold_sim::{file_model, handoff_model, quorum_model};
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -18,9 +18,9 @@ fn main() -> ExitCode {
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--full" => largest = Size::Large,
-            "hand-off" | "quorum" => only = Some(arg),
+            "hand-off" | "quorum" | "file" => only = Some(arg),
             _ => {
-                let knows = "there are `--full`, `hand-off` and `quorum`";
+                let knows = "there are `--full`, `hand-off`, `quorum` and `file`";
                 eprintln!("model: unknown argument `{arg}`; {knows}");
                 return ExitCode::from(2);
             }
@@ -34,6 +34,10 @@ fn main() -> ExitCode {
     }
     if wanted("quorum") {
         holds &= quorum(largest);
+        println!();
+    }
+    if wanted("file") {
+        holds &= file();
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -48,6 +52,20 @@ fn hand_off(largest: Size) -> bool {
         let handoff_model::Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
         print!("{:<28}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
         holds &= check(run.setup);
+    }
+    holds
+}
+
+fn file() -> bool {
+    println!(
+        "{:<34}{:>8}{:>6}{:>11}{:>7}{:>6}{:>12}{:>6}{:>9}",
+        "file", "holders", "holds", "forgetters", "deaths", "ahead", "states", "depth", "time"
+    );
+    let mut holds = true;
+    for (name, setup) in file_model::RUNS {
+        print!("{name:<34}{:>8}{:>6}", setup.holders, setup.holds);
+        print!("{:>11}{:>7}{:>6}", setup.forgetters, setup.deaths, setup.ahead);
+        holds &= check(*setup);
     }
     holds
 }

@@ -4,6 +4,8 @@
 
 mod dice;
 #[cfg(feature = "model")]
+pub mod file_model;
+#[cfg(feature = "model")]
 pub mod handoff_model;
 pub mod lab;
 #[cfg(feature = "model")]
