@@ -33,4 +33,10 @@ pub enum Bug {
     RenewalRecreates,
     /// A renewal does not compare the owner.
     RenewalByExpire,
+    /// `quorum init` takes a node that does not answer for an empty one, and admits without a wait.
+    InitSkipsSilent,
+    /// `forget` removes the record of a lock that is held.
+    ForgetIgnoresHolder,
+    /// `forget` removes a record whose tokens are above the server's clock.
+    CleanUpIgnoresTop,
 }

@@ -34,6 +34,8 @@ pub(super) struct Client {
     pub(super) connected: Vec<usize>,
     /// The next attempt takes the lock over, whoever has it.
     pub(super) force: bool,
+    /// An operator has released the lease of the current attempt by force.
+    pub(super) forced: bool,
     /// It was told that the lock is free while it had not heard yet that it has to wait.
     told: bool,
     seen: u64,
@@ -110,6 +112,7 @@ impl Client {
             lease: None,
             connected: Vec::new(),
             force: false,
+            forced: false,
             told: false,
             seen: 0,
             sequence: 0,
@@ -241,6 +244,7 @@ impl Client {
 
     fn ask(&mut self, plan: &Plan, time: u64) {
         self.told = false;
+        self.forced = false;
         self.lag = 0;
         let now = self.clock.read(time);
         self.sequence += 1;

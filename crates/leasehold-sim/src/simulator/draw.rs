@@ -37,11 +37,19 @@ pub enum Trouble {
     Restart,
     /// Most nodes are, and an operator comes.
     Restarts,
+    /// An operator runs `quorum init` while some nodes are empty and others do not answer.
+    Init,
+    /// An operator forgets the lock, and releases it by force; the server's clock was ahead.
+    Upkeep,
+    /// A node returns with older data, as another process.
+    Older,
+    /// A node returns with older data, as the same process.
+    Snapshot,
 }
 
 impl Trouble {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::None,
         Self::Network,
         Self::Partition,
@@ -53,7 +61,14 @@ impl Trouble {
         Self::NodeDown,
         Self::Restart,
         Self::Restarts,
+        Self::Init,
+        Self::Upkeep,
+        Self::Older,
+        Self::Snapshot,
     ];
+
+    /// Those in which people maintain the store, or restore it from a copy.
+    pub const MAINTENANCE: [Self; 4] = [Self::Init, Self::Upkeep, Self::Older, Self::Snapshot];
 
     /// As it is written in tables.
     pub fn name(self) -> &'static str {
@@ -69,17 +84,27 @@ impl Trouble {
             Self::NodeDown => "nodes out of reach",
             Self::Restart => "a node starts again",
             Self::Restarts => "most nodes start again",
+            Self::Init => "init beside silent nodes",
+            Self::Upkeep => "forget and force-release",
+            Self::Older => "a node returns with old data",
+            Self::Snapshot => "a node resumes a snapshot",
         }
     }
 
     /// Whether this set-up promises that there is one holder at a time.
     ///
     /// A clock that jumps ends leases before their time. With five nodes that is harmless as long
-    /// as the holder has more than a bare majority, which nobody can promise.
+    /// as the holder has more than a bare majority, which nobody can promise. With one node `init`
+    /// relies on the word of the operator that no client holds a lock. A node that is resumed from a
+    /// snapshot cannot know that it has forgotten leases.
     pub fn exclusive(self, setup: Setup) -> bool {
         match (self, setup) {
-            (_, Setup::PlainSet) | (Self::NodeClock | Self::NodeClocks, _) => false,
-            (Self::Restart | Self::Restarts, _) => {
+            (_, Setup::PlainSet) | (Self::NodeClock | Self::NodeClocks | Self::Snapshot, _) => {
+                false
+            }
+            (Self::Init, Setup::SingleStrict) => false,
+            (Self::Older, _) => setup.admission(),
+            (Self::Restart | Self::Restarts | Self::Init, _) => {
                 setup.admission() || setup.memory() == Memory::Everything
             }
             (Self::Pause, _) => setup.belief() == Belief::Deadline,
@@ -90,7 +115,12 @@ impl Trouble {
     /// Whether this set-up promises that tokens are unique and grow.
     pub fn ordered(self, setup: Setup) -> bool {
         let safe = setup.admission() || setup.memory() == Memory::Everything;
-        setup.tokens() && (safe || !matches!(self, Self::Restart | Self::Restarts))
+        setup.tokens()
+            && match self {
+                Self::Restart | Self::Restarts | Self::Init => safe,
+                Self::Older | Self::Snapshot => false,
+                _ => true,
+            }
     }
 }
 
@@ -111,9 +141,12 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
     let mut moments: Vec<u64> = (0..3).map(|_| rng.between(SECOND, CALM - 3 * SECOND)).collect();
     moments.sort_unstable();
     let long = |rng: &mut Rng| rng.between(SECOND, 3 * SECOND);
+    if trouble == Trouble::Upkeep {
+        upkeep(&mut rng, nodes, &moments, &mut faults);
+    }
     for time in moments {
         match trouble {
-            Trouble::None => {}
+            Trouble::None | Trouble::Upkeep => {}
             Trouble::Network => {
                 network = Network { lost: 50, twice: 50, late: (100, 3 * SECOND), ..network };
             }
@@ -157,14 +190,29 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
             Trouble::Restart => {
                 let node = (seed % nodes as u64) as usize;
                 let away = rng.between(MS, SECOND / 2);
-                // With the others out of reach the lock is held by a bare majority.
-                for other in (1..few + 1).map(|step| (node + step) % nodes) {
-                    if other != node && rng.chance(700) {
-                        let time = time.saturating_sub(SECOND);
-                        faults.push((time, Fault::NodeDown { node: other, time: SECOND }));
-                    }
-                }
+                silent(&mut rng, (node + 1, few), nodes, (time, SECOND), &mut faults);
                 faults.push((time, Fault::Restart { node, time: away }));
+            }
+            Trouble::Older | Trouble::Snapshot => {
+                let node = (seed % nodes as u64) as usize;
+                let away = rng.between(20 * MS, SECOND / 2);
+                silent(&mut rng, (node + 1, few), nodes, (time, SECOND), &mut faults);
+                let saved = time.saturating_sub(rng.between(SECOND / 10, 3 * SECOND));
+                faults.push((saved, Fault::Save { node }));
+                let same = trouble == Trouble::Snapshot;
+                faults.push((time, Fault::Older { node, time: away, same }));
+            }
+            Trouble::Init => {
+                let first = (seed % nodes as u64) as usize;
+                let away = rng.between(MS, SECOND / 4);
+                silent(&mut rng, (first + few, few), nodes, (time, 2 * SECOND), &mut faults);
+                for node in (first..first + few).map(|node| node % nodes) {
+                    faults.push((time, Fault::Restart { node, time: away }));
+                }
+                if setup.admission() {
+                    let late = away + rng.between(10 * MS, SECOND / 2);
+                    faults.push((time + late, Fault::Init));
+                }
             }
             Trouble::Restarts => {
                 for node in some(&mut rng, nodes, most) {
@@ -196,6 +244,38 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
         exclusive: trouble.exclusive(setup),
         ordered: trouble.ordered(setup),
         traced: false,
+    }
+}
+
+/// Some of these nodes, from a second before the moment on: without them the lock is held by a bare
+/// majority.
+fn silent(
+    rng: &mut Rng,
+    (first, many): (usize, usize),
+    nodes: usize,
+    (moment, time): (u64, u64),
+    faults: &mut Vec<(u64, Fault)>,
+) {
+    for node in (first..first + many).map(|node| node % nodes) {
+        if nodes > 1 && rng.chance(700) {
+            faults.push((moment.saturating_sub(SECOND), Fault::NodeDown { node, time }));
+        }
+    }
+}
+
+/// The clock of a node is ahead until the first moment; from then on `forget` runs again and again, and
+/// holders are released by force.
+fn upkeep(rng: &mut Rng, nodes: usize, moments: &[u64], faults: &mut Vec<(u64, Fault)>) {
+    let node = rng.below(nodes as u64) as usize;
+    let by = rng.between(5 * SECOND, 60 * SECOND) as i64;
+    let from = moments.first().copied().unwrap_or(SECOND);
+    faults.push((0, Fault::NodeWall { node, by }));
+    faults.push((from, Fault::NodeWall { node, by: -by }));
+    for moment in moments {
+        faults.push((moment + rng.between(MS, SECOND), Fault::ForceHolder));
+    }
+    for _ in 0..30 {
+        faults.push((rng.between(from + 1, CALM), Fault::Forget));
     }
 }
 

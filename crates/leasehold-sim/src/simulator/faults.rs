@@ -98,6 +98,34 @@ pub enum Fault {
     },
     /// An operator runs `quorum init --after-loss`.
     Operator,
+    /// An operator runs `quorum init`, and says by that that no client holds a lock.
+    Init,
+    /// An operator runs `forget` at each node that can be reached.
+    Forget,
+    /// An operator ends the holder's lease by `force-release`.
+    ForceHolder,
+    /// A node's wall clock jumps; its steady clock does not.
+    NodeWall {
+        /// Which.
+        node: usize,
+        /// By how much.
+        by: i64,
+    },
+    /// A node's data is copied.
+    Save {
+        /// Which.
+        node: usize,
+    },
+    /// A node returns with the copy of its data.
+    Older {
+        /// Which.
+        node: usize,
+        /// How long it is away.
+        time: u64,
+        /// As the same process (a machine is resumed from a snapshot), or as another one (a backup is
+        /// restored).
+        same: bool,
+    },
     /// The network is good from now on.
     Calm,
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Lease, Node, Op, ProcessId, Reply, Task, TaskReply};
+use leasehold_proto::quorum::{Lease, Look, Node, Op, ProcessId, Reply, Task, TaskReply};
 use leasehold_proto::{AttemptId, ClientId, Now, Token};
 
 use super::clock::Clock;
@@ -28,6 +28,8 @@ pub(super) struct Server {
     replicates: bool,
     /// What its replica has heard of, from when on.
     replica: VecDeque<(u64, Node<u8>)>,
+    /// A copy of its data.
+    saved: Option<Node<u8>>,
 }
 
 impl Server {
@@ -46,6 +48,7 @@ impl Server {
             replicates: plan.setup.memory() == Memory::Replica
                 && plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart { .. })),
             replica: VecDeque::new(),
+            saved: None,
         };
         server.vote();
         server
@@ -76,6 +79,69 @@ impl Server {
         if !self.setup.admission() || self.bug == Some(Bug::NoAdmission) {
             self.vote();
         }
+    }
+
+    /// Its data is copied.
+    pub(super) fn save(&mut self) {
+        self.saved = Some(self.node.clone());
+    }
+
+    /// It returns with the copy, as the process that it was then or as another one, after `away`.
+    pub(super) fn older(&mut self, time: u64, away: u64, same: bool) {
+        if let Some(saved) = self.saved.clone() {
+            self.node = saved;
+        }
+        self.down_until = time + away;
+        if same {
+            return;
+        }
+        self.lives += 1;
+        self.node.restart(process(self.number, self.lives));
+        if !self.setup.admission() {
+            self.vote();
+        }
+    }
+
+    /// Removes the record of the lock, if it is free. Nodes of a quorum keep their high-water mark,
+    /// and ZooKeeper and etcd count on; elsewhere the clock must be above the lock's tokens.
+    pub(super) fn forget_lock(&mut self, time: u64) {
+        let now = self.clock.read(time);
+        let Look { process, marker } = self.node.look();
+        let (Some(marker), Ok((high, _))) = (marker, self.node.high(process)) else { return };
+        let held = self.node.lease(now, &LOCK).is_some();
+        let counts_on = self.setup.nodes() > 1
+            || self.setup.admission()
+            || matches!(self.setup, Setup::ZooKeeper | Setup::Etcd);
+        let above = counts_on || high < now.unix_us();
+        if held && self.bug != Some(Bug::ForgetIgnoresHolder)
+            || !above && self.bug != Some(Bug::CleanUpIgnoresTop)
+        {
+            return;
+        }
+        // The lock is the only one here: without its record the node knows nothing else.
+        self.node.forget();
+        let _ = self.node.propose(process, marker.nonce, marker.max_ttl);
+        let _ = self.node.admit(process, marker.nonce, if counts_on { high } else { 0 });
+    }
+
+    /// Ends the lease of this attempt.
+    pub(super) fn force(&mut self, time: u64, attempt: AttemptId) {
+        let (now, process) = (self.clock.read(time), self.node.look().process);
+        if self.lease(time).is_some_and(|lease| lease.attempt == attempt) {
+            let _ = self.node.handle(now, process, &LOCK, Op::Release { attempt });
+        }
+    }
+
+    /// Whether it votes.
+    pub(super) fn votes(&self) -> bool {
+        self.node.high(self.node.look().process).is_ok()
+    }
+
+    /// The same node as if it had never had any data.
+    pub(super) fn emptied(&self) -> Self {
+        let mut empty = self.clone();
+        empty.node.forget();
+        empty
     }
 
     /// Who has the lock there.
@@ -163,12 +229,12 @@ impl Server {
             {
                 Op::Release { attempt: lease.attempt }
             }
-            // One server without admission proposes its own time; a durable one counts.
+            // One server without admission proposes its own time; ZooKeeper and etcd count.
             (_, Op::Acquire { attempt, ttl, .. }, _)
                 if self.setup.nodes() == 1 && !self.setup.admission() =>
             {
-                let own = match self.setup.memory() {
-                    Memory::Everything => 1,
+                let own = match self.setup {
+                    Setup::ZooKeeper | Setup::Etcd => 1,
                     _ => now.unix_us(),
                 };
                 Op::Acquire { attempt, ttl, proposal: Token::new(own).unwrap_or(Token::MAX) }

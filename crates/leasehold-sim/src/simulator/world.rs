@@ -2,6 +2,7 @@
 
 mod links;
 mod trouble;
+mod upkeep;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -98,6 +99,8 @@ struct World<'a> {
     slow: Vec<(usize, usize, u64, u64)>,
     calm: bool,
     operator: Option<Admission>,
+    /// What the operator takes for a node, for a planted bug.
+    ghosts: Vec<Option<Server>>,
     /// Who is to be told of a release.
     waiters: Vec<usize>,
     /// Whose random value stands at the resource that compares them; their tokens stand for them.
@@ -168,6 +171,7 @@ impl<'a> World<'a> {
             slow: Vec::new(),
             calm: false,
             operator: None,
+            ghosts: Vec::new(),
             waiters: Vec::new(),
             claimed: 0,
             ambush: None,
@@ -332,7 +336,11 @@ impl<'a> World<'a> {
                     }
                     let others: Vec<usize> = (0..self.clients.len())
                         .filter(|other| {
-                            *other != number && self.clients[*other].believes(self.plan, time)
+                            let other_client = &self.clients[*other];
+                            // After a forced release a holder learns later that it is none.
+                            *other != number
+                                && !other_client.forced
+                                && other_client.believes(self.plan, time)
                         })
                         .collect();
                     let leases = self.leases(attempt);
@@ -348,6 +356,8 @@ impl<'a> World<'a> {
                     others.iter().for_each(|other| self.tell(What::Overlap(*other, number)));
                     continue;
                 }
+                // The renewal was on its way when the lease was released by force.
+                Said::Renewed { .. } if self.clients[number].forced => continue,
                 Said::Renewed { token } => {
                     let leases =
                         self.clients[number].attempts.last().map(|one| self.leases(one.id()));

@@ -109,6 +109,31 @@ fn jumping(bug: Bug) -> impl Fn(u64) -> Plan {
     }
 }
 
+/// A client holds the lock on A, B and C while D and E are silent. A and B restart empty, an operator runs
+/// `quorum init`, and D and E return.
+fn inits(bug: Bug) -> impl Fn(u64) -> Plan {
+    move |seed| {
+        let mut rng = Rng::new(seed);
+        let at = rng.between(5200 * MS, 5400 * MS);
+        let silent = |node| (4900 * MS, Fault::NodeDown { node, time: 700 * MS });
+        let holder = Behaviour { renews: false, ..once(5 * SECOND, 3 * SECOND / 2) };
+        let next = Behaviour { start: 5700 * MS, ..Behaviour::BUSY };
+        Plan {
+            bug: Some(bug),
+            clients: vec![holder, next],
+            faults: vec![
+                silent(3),
+                silent(4),
+                (at, Fault::Restart { node: 0, time: MS }),
+                (at, Fault::Restart { node: 1, time: MS }),
+                (at + rng.between(10 * MS, 100 * MS), Fault::Init),
+                (13 * SECOND, Fault::Calm),
+            ],
+            ..plan(Setup::Redlock, Trouble::Init, seed)
+        }
+    }
+}
+
 /// Whoever gets the lock hears of it late, and does not renew.
 fn late_reading(bug: Bug) -> impl Fn(u64) -> Plan {
     move |seed| {
@@ -146,6 +171,9 @@ fn what_is_not_promised_is_not_kept_either() {
     assert!(overlaps(Setup::RedlockTokens, Trouble::Restarts) > 0);
     assert!(overlaps(Setup::Redlock, Trouble::NodeClocks) > 0);
     assert!(overlaps(Setup::ZooKeeper, Trouble::Pause) > 0);
+    assert!(overlaps(Setup::SingleStrict, Trouble::Init) > 0);
+    assert!(overlaps(Setup::Single, Trouble::Older) > 0);
+    assert!(overlaps(Setup::Redlock, Trouble::Snapshot) > 0);
 }
 
 #[test]
@@ -257,4 +285,36 @@ fn a_renewal_that_re_creates_is_found() {
 #[test]
 fn a_renewal_by_expire_is_found() {
     found(Broken::Evidence, &[1, 3, 4], drawn(Bug::RenewalByExpire, Setup::Single, Trouble::Pause));
+}
+
+#[test]
+fn maintenance_keeps_what_is_promised() {
+    for setup in [Setup::Single, Setup::SingleStrict, Setup::Redlock, Setup::SqlLease] {
+        for trouble in Trouble::MAINTENANCE {
+            for seed in 1000..1200 {
+                let (seen, _) = run(&plan(setup, trouble, seed), seed);
+                assert_eq!(seen.broken, [], "{setup}, {trouble}: seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_init_that_skips_silent_nodes_is_found() {
+    found(Broken::Exclusion, &[0, 1, 2], inits(Bug::InitSkipsSilent));
+}
+
+#[test]
+fn a_forget_that_ignores_the_holder_is_found() {
+    for setup in [Setup::Single, Setup::Redlock] {
+        let make = drawn(Bug::ForgetIgnoresHolder, setup, Trouble::Upkeep);
+        found(Broken::Exclusion, &[2, 7, 30], make);
+    }
+}
+
+#[test]
+fn a_clean_up_that_ignores_tokens_above_the_clock_is_found() {
+    for setup in [Setup::Single, Setup::SqlLease] {
+        found(Broken::Tokens, &[1, 3, 5], drawn(Bug::CleanUpIgnoresTop, setup, Trouble::Upkeep));
+    }
 }

@@ -12,13 +12,17 @@ pub(super) struct Evidence {
     needed: usize,
     ttl: u64,
     forgot: Vec<u64>,
+    /// A later token is a larger one.
+    ordered: bool,
     pub(super) missing: u64,
 }
 
 impl Evidence {
     pub(super) fn new(plan: &Plan) -> Self {
         let ttl = plan.ttl.as_nanos() as u64;
-        Self { needed: majority(plan.setup.nodes()), ttl, forgot: Vec::new(), missing: 0 }
+        let ordered = plan.ordered || !plan.setup.tokens();
+        let needed = majority(plan.setup.nodes());
+        Self { needed, ttl, forgot: Vec::new(), ordered, missing: 0 }
     }
 
     pub(super) fn forgets(&mut self, time: u64) {
@@ -32,7 +36,7 @@ impl Evidence {
 
     /// A renewal came through although a later token was held.
     pub(super) fn overtaken(&mut self, token: Token, highest: u64) {
-        self.missing += u64::from(token.get() < highest);
+        self.missing += u64::from(self.ordered && token.get() < highest);
     }
 
     pub(super) fn is_broken(&self, plan: &Plan) -> bool {

@@ -2,7 +2,7 @@
 
 use leasehold_proto::quorum::{Admission, Member, Op, Refusal, Reply, Task, TaskReply};
 
-use super::{Happens, Order, Parcel, World, owner_of};
+use super::{Happens, OPERATOR, Order, Parcel, World, owner_of};
 use crate::simulator::trace::What;
 use crate::simulator::{Bug, MS, Waiting};
 
@@ -92,6 +92,16 @@ impl World<'_> {
     }
 
     pub(super) fn serve(&mut self, client: usize, life: u32, node: usize, order: Order) {
+        let deceived = match order {
+            Order::Task(serial, task) if client == OPERATOR => {
+                self.deceived(node, task).map(|reply| Parcel::Done(node, serial, reply))
+            }
+            _ => None,
+        };
+        if let Some(parcel) = deceived {
+            let later = self.time + self.delay();
+            return self.at(later, Happens::ToClient { client, life, parcel });
+        }
         if self.nodes[node].down_until > self.time || self.is_cut(client, node) {
             return;
         }

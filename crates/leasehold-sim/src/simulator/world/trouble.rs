@@ -1,6 +1,6 @@
 //! What a fault does to a run.
 
-use leasehold_proto::quorum::{Admission, Founding};
+use leasehold_proto::quorum::Admission;
 
 use super::{Happens, NEVER, OPERATOR, Order, World, letter, operator_clock};
 use crate::simulator::client::Phase;
@@ -66,10 +66,7 @@ impl World<'_> {
                 let now = self.time;
                 self.early = self.nodes.iter().map(Server::high).collect();
                 self.nodes[node].restart(now, time);
-                for client in 0..self.clients.len() {
-                    let noticed = now + time + self.rng.below(200 * MS);
-                    self.at(noticed, Happens::Reset { client, node });
-                }
+                self.reset(node, now + time);
                 self.watch.forgets(now);
                 let with = match self.plan.setup.memory() {
                     Memory::Nothing => "it starts again, empty",
@@ -94,14 +91,13 @@ impl World<'_> {
                 let until = until(time);
                 self.slow.push((client, node, by, until));
             }
-            Fault::Operator => {
-                let founding = Some(Founding::AfterLoss);
-                let nodes = self.nodes.len();
-                let now = operator_clock(self.time);
-                self.operator = Some(Admission::new(now, nodes, self.plan.ttl, founding));
-                self.tell(What::Node(0, "quorum init --after-loss".to_owned()));
-                self.operate();
-            }
+            Fault::Operator
+            | Fault::Init
+            | Fault::Forget
+            | Fault::ForceHolder
+            | Fault::NodeWall { .. }
+            | Fault::Save { .. }
+            | Fault::Older { .. } => self.maintain(fault),
             Fault::Calm => {
                 self.calm = true;
                 self.cuts.clear();
