@@ -15,6 +15,7 @@ pub mod runs;
 mod server;
 mod settle;
 mod state;
+mod upkeep;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub use network::{Answered, Call, Message};
 pub use properties::{GOOD_TIMING_ONLY, NAMES};
 pub use server::Server;
 pub use state::State;
+pub use upkeep::{Operation, Upkeep};
 
 /// The ttl of leases, in ticks, unless a run is about timers.
 pub const TTL: u8 = 3;
@@ -65,6 +67,11 @@ pub struct Setup {
     /// Nothing is delayed, and the second client's leases last one tick only: the run is about
     /// when waiters ask again by themselves.
     pub timers: bool,
+    /// While a message is on its way nothing else happens, but that a client gives up: the run is
+    /// about what is granted in which order, with more attempts than others.
+    pub prompt: bool,
+    /// Which maintenance happens beside the load.
+    pub upkeep: Upkeep,
     /// What is wrong with the protocol, if anything.
     pub bug: Option<Bug>,
 }
@@ -84,12 +91,20 @@ impl Default for Setup {
             rotate: false,
             line: false,
             timers: false,
+            prompt: false,
+            upkeep: Upkeep::NONE,
             bug: None,
         }
     }
 }
 
 impl Setup {
+    /// Whether holders use their tokens in order. A holder whose lease was ended early, or forgotten,
+    /// may still use a token of its block after its successor.
+    pub(crate) fn in_order(&self) -> bool {
+        !self.bad_timing && !self.upkeep.force && !self.upkeep.loses()
+    }
+
     /// How long a client's leases last, in ticks.
     pub(crate) fn ttl(&self, client: u8) -> u8 {
         if self.timers && client == 1 { 1 } else { TTL }

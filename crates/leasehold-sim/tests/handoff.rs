@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use leasehold_proto::handoff::TOKEN_LEAD;
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
-use leasehold_sim::handoff_model::{Bug, Setup};
+use leasehold_sim::handoff_model::{Bug, Setup, Upkeep};
 use stateright::{Checker, HasDiscoveries, Model};
 
 const EXCLUSION: &str = "at most one valid guard";
@@ -16,6 +17,7 @@ const QUEUE: &str = "nobody stands in line without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
+const LEAD: &str = "tokens stay near the clock";
 
 /// Two clients, one attempt each, no fault, no time.
 const SMALLEST: Setup = Setup {
@@ -30,6 +32,8 @@ const SMALLEST: Setup = Setup {
     rotate: false,
     line: false,
     timers: false,
+    prompt: false,
+    upkeep: Upkeep::NONE,
     bug: None,
 };
 
@@ -50,8 +54,9 @@ fn found(bug: Bug, promise: &'static str, setup: Setup) {
 #[test]
 fn the_protocol_holds_in_every_small_run() {
     for run in RUNS.iter().filter(|run| run.size == Size::Small) {
-        println!("{}", run.name);
         let checker = run.setup.checker().threads(2).spawn_bfs().join();
+        let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+        println!("{}: {states} states, depth {depth}", run.name);
         assert!(checker.is_done());
         checker.assert_properties();
     }
@@ -170,4 +175,59 @@ fn tokens_used_inside_a_process_are_not_given_back() {
 fn a_lost_lease_that_is_passed_on_uses_tokens_out_of_order() {
     let setup = Setup { block: 2, ticks: 4, gives_up: false, ..SMALLEST };
     found(Bug::LostLeaseIsPassedOn, ORDER, setup);
+}
+
+#[test]
+fn an_init_that_makes_the_tables_anew_makes_two_holders() {
+    let upkeep = Upkeep { times: 1, init: true, ..Upkeep::NONE };
+    let setup = Setup { gives_up: false, upkeep, ..SMALLEST };
+    found(Bug::InitMakesAnew, EXCLUSION, setup);
+}
+
+#[test]
+fn a_forget_that_ignores_the_highest_token_makes_tokens_go_back() {
+    let upkeep = Upkeep { times: 1, forget: true, ahead: 60_000_000, ..Upkeep::NONE };
+    found(Bug::CleanUpIgnoresTop, ORDER, Setup { ticks: 1, upkeep, ..SMALLEST });
+}
+
+#[test]
+fn a_sweep_that_ignores_the_highest_token_makes_tokens_go_back() {
+    let upkeep = Upkeep { times: 1, sweep: true, ahead: 60_000_000, ..Upkeep::NONE };
+    found(Bug::CleanUpIgnoresTop, ORDER, Setup { ticks: 1, upkeep, ..SMALLEST });
+}
+
+#[test]
+fn a_forget_that_removes_ended_attempts_lets_a_late_request_own_the_lock() {
+    let upkeep = Upkeep { times: 1, forget: true, ..Upkeep::NONE };
+    found(Bug::CleanUpIgnoresEnded, ENDED, Setup { ticks: 1, upkeep, ..SMALLEST });
+}
+
+#[test]
+fn a_forced_release_that_ignores_the_token_ends_another_lease() {
+    let upkeep = Upkeep { times: 1, force: true, ..Upkeep::NONE };
+    found(
+        Bug::ForceIgnoresToken,
+        EXCLUSION,
+        Setup { attempts: 2, prompt: true, upkeep, ..SMALLEST },
+    );
+}
+
+/// One client that reserves whole blocks of tokens and ends its attempts before it hears of them.
+const BURNS: Setup = Setup {
+    clients: 1,
+    attempts: 4,
+    block: TOKEN_LEAD,
+    prompt: true,
+    upkeep: Upkeep { times: 1, empty: true, ..Upkeep::NONE },
+    ..SMALLEST
+};
+
+#[test]
+fn blocks_without_a_bound_carry_tokens_away_from_the_clock() {
+    found(Bug::BlocksWithoutBound, LEAD, BURNS);
+}
+
+#[test]
+fn blocks_without_a_bound_make_tokens_go_back_when_data_is_lost() {
+    found(Bug::BlocksWithoutBound, ORDER, BURNS);
 }

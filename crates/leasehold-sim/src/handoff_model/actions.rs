@@ -5,7 +5,10 @@ use leasehold_proto::handoff::End;
 
 use super::client::Exchange;
 use super::client::World;
-use super::{Bug, Call, Ending, Message, Phase, Setup, State, TTL};
+use super::{Bug, Call, Ending, Message, Operation, Phase, Setup, State, TTL, upkeep};
+
+/// How often a lease is passed on inside its process, however many tokens it has.
+const PASSES: u64 = 1;
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,10 +53,15 @@ pub enum Action {
     Unsubscribe(u8),
     /// Its subscription is made anew.
     Resubscribe(u8),
+    /// An operator, or the server by itself, maintains the store.
+    Maintain(Operation),
 }
 
 /// Lists what can happen.
 pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
+    if setup.prompt && !state.network.is_empty() {
+        return promptly(setup, state, actions);
+    }
     let fault = state.faults > 0;
     let delayed = setup.timers && !state.network.is_empty();
     if state.clock < setup.ticks && !delayed {
@@ -78,6 +86,23 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     }
     for id in 0..setup.clients {
         enabled_for(setup, state, id, actions);
+    }
+    let mut operations = Vec::new();
+    upkeep::enabled(setup, state, &mut operations);
+    actions.extend(operations.into_iter().map(Action::Maintain));
+}
+
+/// What can happen in a prompt run while messages are on their way.
+fn promptly(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
+    actions.extend(state.network.iter().copied().map(Action::Deliver));
+    let waits = |client: &&super::Client| {
+        matches!(
+            client.phase,
+            Phase::Asking { .. } | Phase::Waiting { .. } | Phase::Rotating { .. }
+        )
+    };
+    for (id, _) in (0..).zip(&state.clients).filter(|(_, client)| setup.gives_up && waits(client)) {
+        actions.push(Action::GiveUp(id));
     }
 }
 
@@ -121,14 +146,14 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
                 actions.push(Action::Timer(id));
             }
         }
-        Phase::Holding { deadline, offered, renewing, last, top, .. } => {
+        Phase::Holding { deadline, offered, renewing, base, last, top, .. } => {
             let valid = clock < deadline;
             actions.push(Action::Release(id));
             if valid && renewing.is_none() && (offered || clock + setup.ttl(id) > deadline) {
                 actions.push(Action::Renew(id));
             }
             let lost = setup.bug == Some(Bug::LostLeaseIsPassedOn);
-            if (valid || lost) && last < top {
+            if (valid || lost) && last < top.min(base + PASSES) {
                 actions.push(Action::Pass(id));
             }
             if valid && setup.rotate && another {
@@ -209,6 +234,7 @@ impl State {
                     self.serve(setup, from, sent, call);
                 }
             }
+            Action::Maintain(operation) => self.maintain(setup, operation),
             Action::TooSoon(id) => {
                 self.faults -= 1;
                 self.act(setup, id, Action::Again(id));
@@ -274,7 +300,7 @@ impl State {
             Action::Pass(_) => {
                 if let Phase::Holding { last, .. } = &mut client.phase {
                     *last += 1;
-                    world.history.uses(*last, !setup.bad_timing);
+                    world.history.uses(*last, setup.in_order());
                 }
             }
             Action::Release(_) => {

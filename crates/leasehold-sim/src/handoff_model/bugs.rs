@@ -47,4 +47,14 @@ pub enum Bug {
     PassedTokensGivenBack,
     /// A lease whose deadline has passed is passed on inside the process.
     LostLeaseIsPassedOn,
+    /// `init` on a store that is set up makes the tables anew.
+    InitMakesAnew,
+    /// A clean-up checks that the lock is free, but not that the clock is above its tokens.
+    CleanUpIgnoresTop,
+    /// A clean-up removes the attempts that must still be refused.
+    CleanUpIgnoresEnded,
+    /// A forced release ends the current lease, whatever token it names.
+    ForceIgnoresToken,
+    /// A grant reserves a whole block, however far tokens are ahead of the clock.
+    BlocksWithoutBound,
 }

@@ -280,7 +280,7 @@ impl Client {
             return self.end(world, End { attempt, base, last: None, suspect, keep: None });
         }
         let (base, top) = (tokens.base().get(), tokens.top().get());
-        world.history.uses(base, !world.setup.bad_timing);
+        world.history.uses(base, world.setup.in_order());
         self.phase = Phase::Holding {
             attempt,
             base,

@@ -36,8 +36,12 @@ pub struct History {
     pub fates: BTreeMap<u64, Fate>,
     /// Attempts whose end has been carried out.
     pub ended: BTreeSet<AttemptId>,
-    /// The tokens that were used, as bits.
-    used: u64,
+    /// The tokens that were used.
+    used: BTreeSet<u64>,
+    /// Leases that an operator ended, by their first tokens: their holders learn of it later.
+    pub forced: BTreeSet<u64>,
+    /// The lease that was granted last before a clean-up: the server cannot tell any more how it ended.
+    forgotten: u64,
     /// The first promise that was broken.
     pub broken: Option<Broken>,
 }
@@ -45,12 +49,12 @@ pub struct History {
 impl History {
     /// A holder uses a token for the first time. `ordered` when it must be the highest so far.
     pub(super) fn uses(&mut self, token: u64, ordered: bool) {
-        if self.used >> token & 1 == 1 {
+        let highest = self.highest();
+        if !self.used.insert(token) {
             self.breaks(Broken::Duplicate);
-        } else if ordered && token < self.highest() {
+        } else if ordered && token < highest {
             self.breaks(Broken::Order);
         }
-        self.used |= 1 << token;
     }
 
     /// The server reserves a block.
@@ -70,7 +74,8 @@ impl History {
 
     /// The server tells what became of the lease that starts with `base`.
     pub(super) fn tells(&mut self, base: Option<u64>, verdict: Verdict) {
-        let Some(base) = base else { return };
+        // The record that could tell was removed.
+        let Some(base) = base.filter(|base| *base > self.forgotten) else { return };
         let fate = self.fates.get(&base).copied();
         let wrong = match verdict {
             Verdict::Released => fate != Some(Fate::Released),
@@ -83,13 +88,18 @@ impl History {
         }
     }
 
+    /// A clean-up removes the record.
+    pub(super) fn forget(&mut self) {
+        self.forgotten = self.fates.last_key_value().map_or(0, |(base, _)| *base);
+    }
+
     /// How many tokens were used.
-    pub fn used(&self) -> u32 {
-        self.used.count_ones()
+    pub fn used(&self) -> usize {
+        self.used.len()
     }
 
     fn highest(&self) -> u64 {
-        u64::from(self.used.checked_ilog2().unwrap_or(0))
+        self.used.last().copied().unwrap_or(0)
     }
 
     pub(super) fn breaks(&mut self, broken: Broken) {

@@ -1,6 +1,6 @@
 //! What must hold in every state, each with where the promise comes from.
 
-use leasehold_proto::handoff::State as Taken;
+use leasehold_proto::handoff::{State as Taken, TOKEN_LEAD};
 use stateright::Property;
 
 use super::server::at;
@@ -18,10 +18,13 @@ const QUEUE: &str = "nobody stands in line without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
+const LEAD: &str = "tokens stay near the clock";
 
 /// The properties' names, in the order of the documents.
-pub const NAMES: [&str; 11] =
-    [EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER];
+pub const NAMES: [&str; 12] = [
+    EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER,
+    LEAD,
+];
 
 /// Those that are promised under good timing only.
 pub const GOOD_TIMING_ONLY: [&str; 1] = [EXCLUSION];
@@ -42,15 +45,19 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
             state.clients.iter().any(|client| offered(client.phase))
         }),
     ];
-    if !setup.bad_timing {
+    if setup.upkeep.reads_clock() && setup.upkeep.ahead == 0 {
+        all.push(Property::always(LEAD, near_the_clock));
+    }
+    if !setup.bad_timing && !setup.upkeep.loses() {
         all.push(Property::always(EXCLUSION, exclusive));
     }
     if setup.timers {
         all.push(Property::always(FIRST, first_asks_in_time));
     }
     // A silent repetition of an ask is the one thing that can leave a lease to its ttl. What the
-    // release of such a lease is told, nobody hears.
-    if !setup.silent {
+    // release of such a lease is told, nobody hears. A server that has lost data has lost the ends of
+    // attempts as well.
+    if !setup.silent && !setup.upkeep.loses() {
         all.push(Property::always(VERDICT, |_, state| not(state, Broken::Verdict)));
         all.push(Property::always(ENDED, ended_owns_nothing));
         all.push(Property::always(ORPHAN, somebody_behind_the_lease));
@@ -63,20 +70,31 @@ fn not(state: &State, broken: Broken) -> bool {
     state.history.broken != Some(broken)
 }
 
-/// The promise of every lock. Under good timing only: elsewhere the token protects.
+/// The promise of every lock. Under good timing only: elsewhere the token protects. An operator who
+/// ends a lease by force does so before its holder learns of it.
 fn exclusive(_: &Setup, state: &State) -> bool {
-    state.clients.iter().filter(|client| client.is_valid(state.clock)).count() <= 1
+    let forced = |phase| matches!(phase, Phase::Holding { base, .. } if state.history.forced.contains(&base));
+    let valid =
+        state.clients.iter().filter(|client| client.is_valid(state.clock) && !forced(client.phase));
+    valid.count() <= 1
+}
+
+/// The highest token is at most this far ahead of the server's clock, whatever was reserved and not
+/// used. So a server that was away for longer grants higher tokens after it has lost its data.
+fn near_the_clock(_: &Setup, state: &State) -> bool {
+    let top = state.server.record.top().map_or(0, |top| top.get());
+    top <= state.wall_us() + u64::from(TOKEN_LEAD)
 }
 
 /// "An acquire that arrives after its own release is refused", and a renewal brings nothing back.
 fn ended_owns_nothing(_: &Setup, state: &State) -> bool {
-    let holder = state.server.holder(state.server_time);
+    let holder = state.holder();
     holder.is_none_or(|(attempt, _)| !state.history.ended.contains(&attempt))
 }
 
 /// A client that runs releases whatever it was granted, also what it does not want any more.
 fn somebody_behind_the_lease(_: &Setup, state: &State) -> bool {
-    let holder = state.server.holder(state.server_time);
+    let holder = state.holder();
     holder.is_none_or(|(attempt, _)| stands_behind(state, attempt))
 }
 

@@ -1,6 +1,8 @@
 //! The runs that are made: small ones by the tests, all of them by `cargo xtask model --full`.
 
-use super::Setup;
+use leasehold_proto::handoff::TOKEN_LEAD;
+
+use super::{Setup, Upkeep};
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,16 @@ const PLAIN: Setup = Setup {
     rotate: false,
     line: false,
     timers: false,
+    prompt: false,
+    upkeep: Upkeep::NONE,
     bug: None,
 };
+
+const FORCE: Upkeep = Upkeep { times: 1, force: true, ..Upkeep::NONE };
+const EMPTY: Upkeep = Upkeep { times: 1, empty: true, ..Upkeep::NONE };
+
+/// How far the server's clock is ahead in runs in which it is set right: longer than these last.
+const AHEAD: u32 = 60_000_000;
 
 const fn run(name: &'static str, size: Size, setup: Setup) -> Run {
     Run { name, setup, size }
@@ -80,6 +90,50 @@ pub const RUNS: &[Run] = &[
         "timers, two ttls",
         Size::Small,
         Setup { clients: 3, ticks: 4, timers: true, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "init and forget",
+        Size::Small,
+        Setup {
+            faults: 1,
+            ticks: 1,
+            upkeep: Upkeep { times: 2, init: true, forget: true, ..Upkeep::NONE },
+            ..PLAIN
+        },
+    ),
+    run(
+        "sweep, clock was ahead",
+        Size::Small,
+        Setup {
+            attempts: 2,
+            ticks: 2,
+            prompt: true,
+            upkeep: Upkeep { times: 1, sweep: true, ahead: AHEAD, ..Upkeep::NONE },
+            ..PLAIN
+        },
+    ),
+    run("forced release", Size::Small, Setup { faults: 1, ticks: 1, upkeep: FORCE, ..PLAIN }),
+    run(
+        "forced release, more attempts",
+        Size::Small,
+        Setup { attempts: 2, ticks: 1, prompt: true, upkeep: FORCE, ..PLAIN },
+    ),
+    run("server returns empty", Size::Small, Setup { faults: 1, ticks: 1, upkeep: EMPTY, ..PLAIN }),
+    run(
+        "empty, blocks of tokens",
+        Size::Small,
+        Setup { attempts: 2, ticks: 0, block: TOKEN_LEAD, prompt: true, upkeep: EMPTY, ..PLAIN },
+    ),
+    run(
+        "server returns older",
+        Size::Small,
+        Setup {
+            ticks: 2,
+            block: TOKEN_LEAD,
+            prompt: true,
+            upkeep: Upkeep { times: 1, older: true, ..Upkeep::NONE },
+            ..PLAIN
+        },
     ),
     run("one fault, longer", Size::Medium, Setup { faults: 1, ..PLAIN }),
     run("two faults", Size::Medium, Setup { faults: 2, ticks: 0, ..PLAIN }),

@@ -20,16 +20,15 @@ pub struct Server {
 /// How it reaches the clients.
 pub(super) type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
 
-/// The server's time as its record takes it. The wall clock stands still: the floor that it gives
-/// to tokens would hide errors.
+/// The server's time where tokens do not matter. The wall clock stands still.
 pub(super) fn at(ticks: u8) -> Now {
     Now { steady_ns: (TICK * u32::from(ticks)).as_nanos() as u64, wall_ns: 0 }
 }
 
 impl Server {
     /// The owner of a lease that has not ended, and that lease's first token.
-    pub fn holder(&self, now: u8) -> Option<(AttemptId, u64)> {
-        let held = self.record.state(at(now)) != Taken::Free;
+    pub(super) fn holder(&self, now: Now) -> Option<(AttemptId, u64)> {
+        let held = self.record.state(now) != Taken::Free;
         let (attempt, ()) = self.record.owner().filter(|_| held)?;
         Some((attempt, self.record.base().map_or(0, Token::get)))
     }
@@ -37,7 +36,7 @@ impl Server {
     pub(super) fn acquire(
         &mut self,
         setup: &Setup,
-        now: u8,
+        now: Now,
         attempt: AttemptId,
         reach: Reach<'_>,
     ) -> Answer {
@@ -53,15 +52,15 @@ impl Server {
                 reach(to, push)
             }
         };
-        self.record.acquire(at(now), &ask(setup, attempt), &mut reach)
+        self.record.acquire(now, &ask(setup, attempt), &mut reach)
     }
 
-    pub(super) fn renew(&mut self, setup: &Setup, now: u8, attempt: AttemptId, base: u64) -> bool {
+    pub(super) fn renew(&mut self, setup: &Setup, now: Now, attempt: AttemptId, base: u64) -> bool {
         let Some(base) = Token::new(base) else { return false };
-        let renewed = self.record.renew(at(now), attempt, base, ttl(setup, attempt));
+        let renewed = self.record.renew(now, attempt, base, ttl(setup, attempt));
         let lost = renewed == Renewed::Lost;
         if lost && setup.bug == Some(Bug::RenewalRevives) && self.holder(now).is_none() {
-            let revived = self.record.acquire(at(now), &ask(setup, attempt), &mut |_, _| true);
+            let revived = self.record.acquire(now, &ask(setup, attempt), &mut |_, _| true);
             return matches!(revived, Answer::Granted(_));
         }
         !lost
@@ -70,7 +69,7 @@ impl Server {
     pub(super) fn release(
         &mut self,
         setup: &Setup,
-        now: u8,
+        now: Now,
         mut end: End,
         reach: Reach<'_>,
     ) -> Verdict {
@@ -85,7 +84,7 @@ impl Server {
             }
             Some(Bug::ReleaseComparesTheBase) if holds && !same => return Verdict::Lost,
             Some(Bug::ReleaseAskedAgainIsLost) if !holds && end.base.is_some() => {
-                self.record.release(at(now), &end, reach);
+                self.record.release(now, &end, reach);
                 return Verdict::Lost;
             }
             Some(Bug::TombstoneIgnored) => end.suspect = false,
@@ -104,24 +103,24 @@ impl Server {
             }
             Some(Bug::LeavingTellsNobody) if owner != Some(end.attempt) => {
                 let mut mute = |to, push| matches!(push, Push::Next { .. }) || reach(to, push);
-                return self.record.release(at(now), &end, &mut mute);
+                return self.record.release(now, &end, &mut mute);
             }
             _ => {}
         }
-        self.record.release(at(now), &end, reach)
+        self.record.release(now, &end, reach)
     }
 
     /// Ends the lease as if the block were the one that `end` speaks of.
-    fn give_back_too_much(&mut self, now: u8, end: End, reach: Reach<'_>) -> Verdict {
+    fn give_back_too_much(&mut self, now: Now, end: End, reach: Reach<'_>) -> Verdict {
         let base = self.record.base();
-        self.record.release(at(now), &End { base, ..end }, reach);
+        self.record.release(now, &End { base, ..end }, reach);
         Verdict::Lost
     }
 
     pub(super) fn rotate(
         &mut self,
         setup: &Setup,
-        now: u8,
+        now: Now,
         end: End,
         next: AttemptId,
         reach: Reach<'_>,

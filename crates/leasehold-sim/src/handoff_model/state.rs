@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use leasehold_proto::handoff::Answer::Queued;
-use leasehold_proto::handoff::{End, Push};
-use leasehold_proto::{AttemptId, Token};
+use leasehold_proto::handoff::{End, Push, Record, Verdict};
+use leasehold_proto::{AttemptId, Now, Token};
 
-use super::server::Server;
+use super::server::{Reach, Server, at};
 use super::{Answered, Broken, Bug, Call, Client, Fate, History, Message, Setup};
 
 /// Everything.
@@ -26,6 +26,14 @@ pub struct State {
     pub faults: u8,
     /// What has happened.
     pub history: History,
+    /// How many maintenance operations may still happen.
+    pub upkeep: u8,
+    /// How far the server's wall clock is ahead, in microseconds.
+    pub ahead: u32,
+    /// How long the server was away in total, in microseconds.
+    pub away: u32,
+    /// The data that the server may return with.
+    pub copy: Option<Record>,
 }
 
 /// The client that an attempt belongs to; ids are made by [`attempt`].
@@ -48,7 +56,26 @@ impl State {
             network: BTreeSet::new(),
             faults: setup.faults,
             history: History::default(),
+            upkeep: setup.upkeep.times,
+            ahead: setup.upkeep.ahead,
+            away: 0,
+            copy: None,
         }
+    }
+
+    /// The server's time as its record takes it. The wall clock stands still unless a run needs it:
+    /// the floor that it gives to tokens would hide errors.
+    fn now(&self, setup: &Setup) -> Now {
+        let mut wall_us = if setup.upkeep.reads_clock() { self.wall_us() } else { 0 };
+        if setup.bug == Some(Bug::BlocksWithoutBound) {
+            wall_us = wall_us.max(self.server.record.top().map_or(0, Token::get));
+        }
+        Now { wall_ns: wall_us * 1000, ..at(self.server_time) }
+    }
+
+    /// The attempt that owns a lease which has not ended, and the lease's first token.
+    pub(super) fn holder(&self) -> Option<(AttemptId, u64)> {
+        self.server.holder(at(self.server_time))
     }
 
     /// The server carries out a call and pushes what is to be pushed; the answer is returned.
@@ -56,9 +83,45 @@ impl State {
     /// The answer to a release arrives at once, unless it is lost: all that a delay would do is to
     /// let the client repeat it, and a repetition is among the faults.
     pub(super) fn serve(&mut self, setup: &Setup, from: u8, sent: u8, call: Call) -> Message {
-        let now = self.server_time;
+        let answer = self.carry_out(setup, |server, now, reach| match call {
+            Call::Acquire(attempt) => {
+                (Answered::Acquired(attempt, server.acquire(setup, now, attempt, reach)), None)
+            }
+            Call::Renew(attempt, base) => {
+                let renewed = server.renew(setup, now, attempt, base);
+                (Answered::Renewed(attempt, base, renewed), None)
+            }
+            Call::Release(end) => {
+                let verdict = server.release(setup, now, end, reach);
+                (Answered::Ended(end.attempt), Some((end, verdict)))
+            }
+            Call::Rotate(end, next) => {
+                let (verdict, answer) = server.rotate(setup, now, end, next, reach);
+                let answered = match setup.line {
+                    true => Answered::Exchanged(end.attempt, next, answer),
+                    false => Answered::Acquired(next, answer),
+                };
+                (answered, Some((end, verdict)))
+            }
+        });
+        let queued = matches!(
+            answer,
+            Answered::Acquired(_, Queued { .. }) | Answered::Exchanged(_, _, Queued { .. })
+        );
+        let at = if queued { self.server_time } else { 0 };
+        Message::Reply { to: from, sent, at, answer }
+    }
+
+    /// The server carries out a step and pushes what is to be pushed; what became of leases is
+    /// written down.
+    pub(super) fn carry_out<T>(
+        &mut self,
+        setup: &Setup,
+        step: impl FnOnce(&mut Server, Now, Reach<'_>) -> (T, Option<(End, Verdict)>),
+    ) -> T {
+        let now = self.now(setup);
         let before = self.server.record.base().map(Token::get);
-        let held = self.server.holder(now);
+        let held = self.holder();
         if let Some(base) = before.filter(|_| held.is_none()) {
             self.history.ends(base, Fate::Lost);
         }
@@ -72,28 +135,7 @@ impl State {
             }
             listening || setup.bug == Some(Bug::UnreachableIsNotSkipped)
         };
-        let server = &mut self.server;
-        let mut ending = None;
-        let answer = match call {
-            Call::Acquire(attempt) => {
-                Answered::Acquired(attempt, server.acquire(setup, now, attempt, &mut reach))
-            }
-            Call::Renew(attempt, base) => {
-                Answered::Renewed(attempt, base, server.renew(setup, now, attempt, base))
-            }
-            Call::Release(end) => {
-                ending = Some((end, server.release(setup, now, end, &mut reach)));
-                Answered::Ended(end.attempt)
-            }
-            Call::Rotate(end, next) => {
-                let (verdict, answer) = server.rotate(setup, now, end, next, &mut reach);
-                ending = Some((end, verdict));
-                match setup.line {
-                    true => Answered::Exchanged(end.attempt, next, answer),
-                    false => Answered::Acquired(next, answer),
-                }
-            }
-        };
+        let (answer, ending) = step(&mut self.server, now, &mut reach);
         if self.server.record.base().map(Token::get) != before
             && let Some((owner, ())) = self.server.record.owner()
             && !self.server.record.is_confirmed()
@@ -107,25 +149,20 @@ impl State {
             self.history.tells(end.base.map(Token::get), verdict);
         }
         for (to, attempt, push) in pushes {
-            let at = if matches!(push, Push::Granted { .. }) { now } else { 0 };
+            let at = if matches!(push, Push::Granted { .. }) { self.server_time } else { 0 };
             // A holder that passes nothing on inside its process has no use for `Wanted`; one
             // that has gone has.
             if !matches!(push, Push::Wanted { .. }) || setup.silent {
                 self.network.insert(Message::Push { to, attempt, at, push });
             }
         }
-        let queued = matches!(
-            answer,
-            Answered::Acquired(_, Queued { .. }) | Answered::Exchanged(_, _, Queued { .. })
-        );
-        let at = if queued { now } else { 0 };
-        Message::Reply { to: from, sent, at, answer }
+        answer
     }
 
     /// Writes down what became of the lease that was current before the step.
     fn remember(&mut self, before: Option<u64>, held: Option<(AttemptId, u64)>, end: Option<End>) {
         let after = self.server.record.base().map(Token::get);
-        let holds = self.server.holder(self.server_time).map(|(_, base)| base);
+        let holds = self.holder().map(|(_, base)| base);
         if let Some((owner, base)) = held.filter(|(_, base)| holds != Some(*base)) {
             let by_owner = end.is_some_and(|end| end.attempt == owner);
             self.history.ends(base, if by_owner { Fate::Released } else { Fate::Lost });
