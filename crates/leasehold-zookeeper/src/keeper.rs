@@ -14,7 +14,8 @@ use crate::diagnose;
 use crate::session::Session;
 use crate::store::Store;
 
-/// First and longest pause between two tries to open a session.
+/// First and longest pause between two tries to open a session. One that lasts as long as the longest
+/// has proven itself.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Why no session can be had is looked at no more often: it costs each server a connection.
 const DIAGNOSE: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ async fn try_open(
 
 /// Runs until the store is gone.
 pub(crate) async fn run(store: Weak<Store>, mut states: StateWatcher, mut number: u64) {
+    let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+    let Some(mut opened) = store.upgrade().map(|store| store.clock.now()) else { return };
     loop {
         let state = states.changed().await;
         let Some(store) = store.upgrade() else { return };
@@ -56,10 +59,18 @@ pub(crate) async fn run(store: Weak<Store>, mut states: StateWatcher, mut number
                 tracing::debug!(place = %store.address.place, ?state, "the session has ended");
                 end(&store, number);
                 number += 1;
-                let Some(watcher) = open_again(Arc::downgrade(&store), store, number).await else {
-                    return;
-                };
-                states = watcher;
+                let clock = store.clock.clone();
+                let lasted = clock.now().steady_ns.saturating_sub(opened.steady_ns);
+                let lasted = Duration::from_nanos(lasted);
+                pauses.lasted(lasted);
+                let weak = Arc::downgrade(&store);
+                let again = Again { address: store.address.clone(), clock, term: store.term };
+                drop(store);
+                if lasted < PAUSES.1 {
+                    again.pause(&mut pauses).await;
+                }
+                let Some(watcher) = again.open(&weak, number, &mut pauses).await else { return };
+                (states, opened) = (watcher, again.clock.now());
             }
         }
     }
@@ -75,42 +86,58 @@ fn end(store: &Store, number: u64) {
     }
 }
 
-/// Opens sessions until one lasts as long as what was promised; `None` when nobody wants it.
-async fn open_again(weak: Weak<Store>, store: Arc<Store>, number: u64) -> Option<StateWatcher> {
-    let (address, clock, term) = (store.address.clone(), store.clock.clone(), store.term);
-    drop(store);
-    let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
-    let mut diagnose_at = clock.now().steady_ns;
-    loop {
-        let opened = match try_open(&address, &clock, number).await {
-            Ok(session) if session.term() >= term => Ok(session),
-            Ok(session) => Err(Some(shorter(&session, term))),
-            Err(error) if clock.now().steady_ns >= diagnose_at => {
-                let why = diagnose::explain(&address, error).await;
-                diagnose_at = Deadline::after(clock.now(), DIAGNOSE).steady_ns();
-                Err(Some(why))
+/// What a session is opened with again.
+struct Again {
+    address: Address,
+    clock: Clock,
+    term: Duration,
+}
+
+impl Again {
+    async fn pause(&self, pauses: &mut Backoff) {
+        self.clock.sleep(pauses.next(fastrand::u64(..)).max(PAUSES.0)).await;
+    }
+
+    /// Opens sessions until one lasts as long as what was promised; `None` when nobody wants it.
+    async fn open(
+        &self,
+        store: &Weak<Store>,
+        number: u64,
+        pauses: &mut Backoff,
+    ) -> Option<StateWatcher> {
+        let Self { address, clock, term } = self;
+        let mut diagnose_at = clock.now().steady_ns;
+        loop {
+            let opened = match try_open(address, clock, number).await {
+                Ok(session) if session.term() >= *term => Ok(session),
+                Ok(session) => Err(Some(shorter(&session, *term))),
+                Err(error) if clock.now().steady_ns >= diagnose_at => {
+                    let why = diagnose::explain(address, error).await;
+                    diagnose_at = Deadline::after(clock.now(), DIAGNOSE).steady_ns();
+                    Err(Some(why))
+                }
+                Err(_) => Err(None),
+            };
+            let store = store.upgrade()?;
+            match opened {
+                Ok(session) => {
+                    let states = session.states();
+                    store.replace(Some(session));
+                    store.book().disarm_all();
+                    store.tell(Event::Reset);
+                    store.bell.notify_one();
+                    return Some(states);
+                }
+                // What was said last still stands.
+                Err(None) => {}
+                Err(Some(error)) => {
+                    tracing::debug!(place = %store.address.place, %error, "no session, trying again");
+                    store.note_failure(&error);
+                }
             }
-            Err(_) => Err(None),
-        };
-        let store = weak.upgrade()?;
-        match opened {
-            Ok(session) => {
-                let states = session.states();
-                store.replace(Some(session));
-                store.book().disarm_all();
-                store.tell(Event::Reset);
-                store.bell.notify_one();
-                return Some(states);
-            }
-            // What was said last still stands.
-            Err(None) => {}
-            Err(Some(error)) => {
-                tracing::debug!(place = %address.place, %error, "no session, trying again");
-                store.note_failure(&error);
-            }
+            drop(store);
+            self.pause(pauses).await;
         }
-        drop(store);
-        clock.sleep(pauses.next(fastrand::u64(..))).await;
     }
 }
 
