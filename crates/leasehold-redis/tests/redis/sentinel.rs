@@ -1,7 +1,9 @@
 //! Three real sentinels: a master that dies, one that comes back, and what can be wrong with them.
 
-use leasehold_conformance::kit::{Certificates, RedisSentinels, RedisServer, Settings, wait};
-use leasehold_conformance::{says, until};
+use leasehold_conformance::kit::{
+    Certificates, Proxy, RedisSentinels, RedisServer, Settings, wait,
+};
+use leasehold_conformance::{reconnects, says, until};
 use leasehold_core::ErrorKind;
 
 use crate::crowd::Crowd;
@@ -12,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_holder_keeps_its_lock_over_a_failover),
     test!(a_master_that_was_stopped_is_left_before_it_goes_on),
     test!(sentinels_that_are_away_or_of_another_mind_are_outvoted),
+    test!(a_sentinel_that_breaks_each_connection_is_asked_with_pauses),
     test!(what_is_wrong_with_sentinels_is_said),
     test!(passwords_and_tls_of_servers_and_sentinels),
 ];
@@ -125,6 +128,22 @@ async fn sentinels_that_are_away_or_of_another_mind_are_outvoted() {
     all.sentinels[2].kill();
     let error = try_connect(&all.url()).await.unwrap_err();
     says(&error, ErrorKind::Unavailable, &["no sentinel names the master"]);
+}
+
+async fn a_sentinel_that_breaks_each_connection_is_asked_with_pauses() {
+    let all = three();
+    let proxy = Proxy::start(&all.sentinels[0]).unwrap();
+    let url = format!("redis+sentinel://{}/{}", proxy.address(), RedisSentinels::NAME);
+    let client = connect(&url).await;
+    // It is listened to, and has answered.
+    let answered = || proxy.commands().get("SENTINEL").copied().unwrap_or_default();
+    until("it is listened to", || async { proxy.commands().contains_key("SUBSCRIBE") })
+        .await
+        .unwrap();
+    // Pauses that double from 100 ms to 2 s take half of that on average.
+    let made = reconnects(&proxy, secs(5), answered).await;
+    assert!((2..30).contains(&made), "{made} connections in 5 s");
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
 
 async fn what_is_wrong_with_sentinels_is_said() {
