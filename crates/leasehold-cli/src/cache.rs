@@ -6,6 +6,7 @@ mod init;
 mod live;
 mod relay;
 
+use leasehold::StoreUrl;
 use leasehold_cache::outbox::{Database, Outbox};
 use leasehold_cache::{Error, ErrorKind};
 
@@ -50,15 +51,21 @@ fn redis(globals: &Globals, command: &str) -> Result<String, Failure> {
 fn failed(error: Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::Unavailable | ErrorKind::Database => {
-            let failure = Failure::with_code(code::UNAVAILABLE, text);
-            match error.kind() {
-                ErrorKind::Database => {
-                    failure.next("if the table is missing: leasehold cache init --database URL")
-                }
-                _ => failure,
-            }
-        }
+        ErrorKind::Unavailable => Failure::with_code(code::UNAVAILABLE, text)
+            .next("check the URLs (--store, --to, --from), and that the servers run"),
+        ErrorKind::Database => Failure::with_code(code::UNAVAILABLE, text),
         _ => Failure::own(text),
+    }
+}
+
+/// The same, with what to do where it is the database of this URL that failed.
+fn failed_at(database: &str) -> impl Fn(Error) -> Failure {
+    let place = StoreUrl::parse(database).map_or_else(|_| String::new(), |url| url.to_string());
+    move |error| match error.kind() {
+        ErrorKind::Database => failed(error).next(format!(
+            "check that {place} (--database) runs; if the table is missing: \
+             leasehold cache init --database URL"
+        )),
+        _ => failed(error),
     }
 }

@@ -176,8 +176,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) max_hold: Option<Duration>,
 
-    /// Keep the lock this long, even if the command ends sooner: where clocks differ between
-    /// machines, a short job must not run twice. Not after TERM or INT
+    /// Keep the lock for at least this long, even if the command ends sooner. A short job on many
+    /// machines needs it, longer than their clocks differ, or it runs twice. Not after TERM or INT
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
 

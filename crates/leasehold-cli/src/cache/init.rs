@@ -1,20 +1,22 @@
 //! `leasehold cache init`: the outbox table, and the stream.
 
-use super::{failed, open};
+#[cfg(feature = "nats")]
+use super::failed;
+use super::{failed_at, open};
 use crate::cli::CacheInitArgs;
 use crate::failure::Failure;
 use crate::say::{self, Voice};
 
 /// Makes what was named, or prints how it is made.
 pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failure> {
-    if let Some(database) = &args.database {
-        let (outbox, database) = open(database, &args.table)?;
+    if let Some(url) = &args.database {
+        let (outbox, database) = open(url, &args.table)?;
         if args.print {
             let statements = database.statements(&outbox);
             let text: String = statements.iter().map(|one| format!("{one};\n")).collect();
             say::answer(text)?;
         } else {
-            database.create(&outbox).await.map_err(failed)?;
+            database.create(&outbox).await.map_err(failed_at(url))?;
             voice.note("the table is there");
         }
     }

@@ -4,7 +4,7 @@ use leasehold_cache::outbox::{Relay, RelayStats};
 use serde_json::json;
 
 use super::live::{self, Progress, millis};
-use super::{failed, open, redis};
+use super::{failed, failed_at, open, redis};
 use crate::cli::{CacheRelayArgs, Globals};
 use crate::failure::Failure;
 use crate::human;
@@ -23,16 +23,17 @@ pub(super) async fn relay(
     let (outbox, database) = open(&args.outbox.database, &args.outbox.table)?;
     let builder = database.relay(&outbox).batch(args.batch).poll(args.poll);
     let relay = builder.claim(args.claim).tries(args.tries).open(&to).map_err(failed)?;
+    let failed_here = failed_at(&args.outbox.database);
     // What is wrong with the database for good is said at once.
-    relay.parked(1).await.map_err(failed)?;
+    relay.parked(1).await.map_err(&failed_here)?;
     if args.retry_parked {
-        let rows = relay.unpark().await.map_err(failed)?;
+        let rows = relay.unpark().await.map_err(&failed_here)?;
         voice.note(&format!("{rows} parked rows are tried anew"));
     }
     if args.once {
         let done = relay.once().await;
         live::tell_last(&relay.stats(), args.pace.json, voice).await?;
-        return done.map(|_| 0).map_err(failed);
+        return done.map(|_| 0).map_err(failed_here);
     }
     run(&relay, args, voice).await
 }

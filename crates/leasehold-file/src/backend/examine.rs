@@ -42,10 +42,10 @@ pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
                 "the first client makes it, with mode 0700; until then there is little to look at",
                 "",
             ),
-            Err(_) => examined.problem(
+            Err(error) => examined.problem(
                 "absent",
                 what,
-                format!("and this user may not make it in {}", there.display()),
+                format!("and this user may not make it in {}: {}", there.display(), error.desc()),
                 "have it made for this user alone, with mode 0700, or choose another directory",
             ),
         }
@@ -126,10 +126,10 @@ fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
             format!("chmod 700 {}", root.display()),
         );
     }
-    if access(root, AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+    if let Err(error) = access(root, AccessFlags::W_OK | AccessFlags::X_OK) {
         examined.problem(
             "not-writable",
-            "this user may not write in it",
+            format!("this user may not write in it: {}", error.desc()),
             "a lock is held by a file that its holder writes",
             "give this user write access, or choose another directory",
         );

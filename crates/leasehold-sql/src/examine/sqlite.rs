@@ -74,10 +74,10 @@ fn look_at_directory(examined: &mut Examined, directory: &Path) {
         }
         Err(error) => examined.unseen("the type of the file system", error.to_string()),
     }
-    if access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+    if let Err(error) = access(directory, AccessFlags::W_OK | AccessFlags::X_OK) {
         examined.problem(
             "not-writable",
-            format!("this user may not write in {}", directory.display()),
+            format!("this user may not write in {}: {}", directory.display(), error.desc()),
             "SQLite makes its journal beside the file for every change",
             "give this user write access to the directory",
         );

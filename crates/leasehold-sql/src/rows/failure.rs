@@ -28,7 +28,9 @@ pub fn failure(error: sqlx::Error) -> Error {
         | Sql::InvalidSavePointStatement => (ErrorKind::Invalid, ""),
         Sql::RowNotFound => (ErrorKind::Foreign, ""),
         Sql::PoolTimedOut => {
-            (ErrorKind::Unavailable, "give the pool more connections, or a longer acquire_timeout")
+            let remedy = "check that the database runs; if it does, give the pool more connections, or a \
+                          longer acquire_timeout";
+            (ErrorKind::Unavailable, remedy)
         }
         Sql::PoolClosed => (ErrorKind::Closed, ""),
         _ => (ErrorKind::Unavailable, ""),
