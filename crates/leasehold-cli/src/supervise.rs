@@ -80,6 +80,8 @@ impl Orders {
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
     // A name of its own, so that `killall leasehold` does not take away what cleans up after it.
     let _ = prctl::set_name(c"lh-supervisor");
+    // Should we be stopped when `leasehold` dies, the kernel continues us, and we see it.
+    let _ = prctl::set_pdeathsig(Signal::SIGCONT);
     let Some(orders) = Orders::parse(arguments) else { return code::OWN };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(supervise(&orders))) {

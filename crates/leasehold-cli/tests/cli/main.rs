@@ -33,6 +33,7 @@ mod signals;
 mod sql;
 mod stage;
 mod stores;
+mod streams;
 mod supervisor;
 mod support;
 mod terminal;

@@ -94,3 +94,15 @@ fn leasehold_and_supervisor_killed_together_end_the_command_itself() {
     until("the command has ended", || !runs(command));
     assert_eq!(stat(run.pid()).unwrap().0, 'T', "without leasehold");
 }
+
+#[test]
+fn leasehold_killed_while_its_supervisor_is_stopped_ends_the_group() {
+    let place = Place::new();
+    let script = "trap '' TERM HUP; echo $$ > pids; sleep 60 & echo $! >> pids; touch ready; wait";
+    let run = place.start_ready(&["a"], script);
+    let supervisor = run.supervisor();
+    kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
+    until("the supervisor has stopped", || stat(supervisor).unwrap().0 == 'T');
+    run.send(Signal::SIGKILL);
+    until("the group has ended", || !numbers(&place.read("pids")).iter().any(|pid| runs(*pid)));
+}
