@@ -183,7 +183,17 @@ pub fn markdown(cells: &[Cell]) -> String {
          five nodes one jump is harmless unless the holder has a bare majority at that moment. \
          Tokens stay unique and in order, and a resource that checks them loses nothing. Those of \
          `single-strict` rest on the node's own clock where it has forgotten its data: they are in \
-         order unless that clock is set back at the same time.\n",
+         order unless that clock is set back at the same time.\n\n\
+         With one node `init` relies on the operator, who says by it that no client holds a lock. \
+         A holder whose lease is released by force learns of that at its next renewal; until then \
+         it does not count as an overlap.\n\n\
+         A node that returns with old data, as another process, has lost the leases and tokens that \
+         came after its copy. Where there is admission it waits until those leases are over. A node \
+         that resumes a snapshot is the same process with the same marker: no client can know that \
+         it has forgotten anything, and no set-up promises one holder then. The check at the \
+         resource still protects where tokens follow the clock of the node (`single`, \
+         `replicated`, `sql`). Elsewhere tokens may go back with the data, and two holders may \
+         even have the same token.\n",
     );
     out
 }
