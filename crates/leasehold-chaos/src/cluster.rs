@@ -151,7 +151,7 @@ impl Node {
     fn votes(&self) -> Result<bool> {
         let marker = self.server.admin(&["GET", MARKER])?.text();
         let process = self.server.info("run_id")?;
-        Ok(marker.get(..3) == Some("N1A") && marker.get(3..43) == Some(&process))
+        Ok(marker.get(..3) == Some("N2A") && marker.get(3..43) == Some(&process))
     }
 
     /// Takes back what waits for a request.

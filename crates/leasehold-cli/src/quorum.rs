@@ -42,10 +42,14 @@ async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Fail
     let members = leasehold::quorum::found(url, args.max_ttl, founding, |members| {
         progress.show(members);
     });
-    let members = members.await.map_err(|error| Advice::for_store(url).on(error))?;
+    let founded = members.await.map_err(|error| Advice::for_store(url).on(error))?;
+    let members = founded.members;
     drop(progress);
     for node in 0..members.nodes.len() {
         voice.note(&members.describe(node));
+    }
+    if let Some(warning) = founded.warning {
+        voice.warn(&warning);
     }
     Ok(told(&members, voice))
 }
@@ -55,7 +59,7 @@ fn confirm(after_loss: bool) -> Result<(), Failure> {
     let question = if after_loss {
         "Tokens begin anew at the wall clock, above those that any node left knows of."
     } else {
-        "By this you say that nobody holds a lock on these nodes."
+        "By this you say that no client holds a lock on these nodes."
     };
     if !io::stdin().is_terminal() || !say::is_live() {
         return Err(Failure::own(question).next("if that is meant, add --yes"));
@@ -111,9 +115,14 @@ async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
         match &node.fitness.refusal {
             Some(refusal) => voice.warn(&refusal.to_string()),
             None if matches!(node.member, Member::Admitted(_)) => {}
+            // What is to be done is said once, for all of them.
+            None if report.members.outlook == Outlook::NotSetUp => {}
             None => voice.note(&report.members.describe(number)),
         }
         node.fitness.warnings.iter().for_each(|warning| voice.warn(warning));
+    }
+    if let Some(warning) = report.members.other_max_ttl(report.named_max_ttl) {
+        voice.warn(&warning);
     }
     let unfit = |node: &NodeReport| {
         node.fitness.refusal.is_some() || matches!(node.member, Member::Twin(_))
@@ -133,14 +142,20 @@ fn told(members: &Members, voice: Voice) -> u8 {
     }
 }
 
-fn state(node: &NodeReport) -> &'static str {
+fn state(node: &NodeReport, outlook: Outlook) -> &'static str {
     match node.member {
         _ if node.fitness.refusal.is_some() => "unfit",
+        Member::Waiting(_) if outlook == Outlook::NotSetUp => "not set up",
         Member::Admitted(_) => "votes",
         Member::Waiting(_) => "waits",
         Member::Twin(_) => "twin",
         Member::Unknown => "silent",
     }
+}
+
+/// Whether a node votes by itself when its wait is over.
+fn helps(report: &Report) -> bool {
+    !matches!(report.members.outlook, Outlook::NotSetUp | Outlook::Forgotten)
 }
 
 fn table(report: &Report, width: Option<usize>) -> String {
@@ -149,10 +164,12 @@ fn table(report: &Report, width: Option<usize>) -> String {
     for node in &report.nodes {
         let dash = || "-".to_owned();
         let state = match node.member {
-            Member::Waiting(left) if !left.is_zero() && node.fitness.refusal.is_none() => {
+            Member::Waiting(left)
+                if !left.is_zero() && node.fitness.refusal.is_none() && helps(report) =>
+            {
                 format!("waits {}", human::wait(left))
             }
-            _ => state(node).to_owned(),
+            _ => state(node, report.members.outlook).to_owned(),
         };
         let clock = node.fitness.clock_ahead_ms.map(|ms| format!("{ms:+} ms"));
         rows.push([
@@ -172,6 +189,7 @@ fn object(report: &Report) -> serde_json::Value {
         Outlook::Open => "open",
         Outlook::Later(_) => "later",
         Outlook::Unreachable => "unreachable",
+        Outlook::NotSetUp => "not_set_up",
         Outlook::Forgotten => "forgotten",
     };
     let ms = |time: Duration| time.as_millis() as u64;
@@ -183,7 +201,7 @@ fn object(report: &Report) -> serde_json::Value {
         };
         json!({
             "node": node.place,
-            "state": state(node),
+            "state": state(node, report.members.outlook),
             "waits_ms": waits,
             "twin_of": twin,
             "process": node.process.map(|process| process.to_string()),

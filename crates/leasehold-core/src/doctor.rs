@@ -99,7 +99,16 @@ impl Examined {
     /// Adds the problem that a client cannot use the store, by the error that it is told.
     pub fn refused(&mut self, error: &Error) {
         let why = "a client that connects is refused like this, so that there are no locks here";
-        self.problem("refused", error.message(), why, "see what the error says");
+        let text = error.message();
+        let change = match (text.contains("NOAUTH"), text.contains("WRONGPASS")) {
+            (true, _) => {
+                "put the password into the URL (scheme://:PASSWORD@host), or name its file with the \
+                 option password-file"
+            }
+            (_, true) => "correct the user and the password in the URL or in password-file",
+            _ => "see what the error says",
+        };
+        self.problem("refused", text, why, change);
     }
 
     /// Adds that the file system is full, or soon will be, if so: the bytes that this user may still write,

@@ -271,6 +271,13 @@ impl fmt::Display for StoreUrl {
     /// The URL without users and passwords, and without the options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = matches!(self.scheme.as_str(), "file" | "memory" | "sqlite");
+        // Of several nodes with credentials each, all hosts are shown.
+        let many = matches!(self.scheme.as_str(), "redlock" | "redlocks");
+        if many && self.place.split(',').all(|node| node.matches('@').count() == 1) {
+            let hosts = self.place.split(',').filter_map(|node| node.rsplit_once('@'));
+            let hosts: Vec<String> = hosts.map(|(_, host)| format!("…@{host}")).collect();
+            return write!(f, "{}:{}", self.scheme, hosts.join(","));
+        }
         let shown = match self.place.rfind('@').filter(|_| !local || self.place.starts_with("//")) {
             Some(at) => format!("…{}", &self.place[at..]),
             None => self.place.clone(),

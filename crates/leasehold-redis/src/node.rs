@@ -171,7 +171,7 @@ impl RedisNode {
         let until = Deadline::after(self.wire.now(), TASK_LIMIT);
         let live = self.wire.up(TASK_LIMIT).await?;
         let (process, argument) = match task {
-            Task::Look => return Ok(TaskReply::Look(self.look(&live, until).await?.0)),
+            Task::Look => return self.look(&live, until).await.map(TaskReply::Look),
             Task::Survey => return self.survey(&live, until).await.map(TaskReply::Survey),
             Task::Propose { process, nonce, max_ttl } => (process, words::propose(nonce, max_ttl)),
             Task::High { process } => (process, "H".to_owned()),
@@ -192,9 +192,8 @@ impl RedisNode {
         }
     }
 
-    /// Asks which process answers, and for its marker and high-water mark; makes the scripts known
-    /// to it.
-    async fn look(&self, live: &Live, until: Deadline) -> Result<(Look, u64), Failure> {
+    /// Asks which process answers, and for its marker; makes the scripts known to it.
+    async fn look(&self, live: &Live, until: Deadline) -> Result<Look, Failure> {
         let process = self.process(live, until).await?;
         let mut get = redis::cmd("GET");
         get.arg(&self.key);
@@ -206,14 +205,14 @@ impl RedisNode {
             }
         };
         self.load(live, &self.scripts(process).all(), until).await?;
-        Ok((Look { process, marker }, high))
+        let voted = high > 0 || marker.is_some_and(|marker| marker.admitted);
+        Ok(Look { process, marker, voted })
     }
 
     /// Whether the node has ever voted. Where its own key does not say so, a record of a lock may.
     async fn survey(&self, live: &Live, until: Deadline) -> Result<Survey, Failure> {
-        let (look, high) = self.look(live, until).await?;
-        let admitted = look.marker.is_some_and(|marker| marker.admitted);
-        let voted = admitted || high > 0 || self.knows_a_lock(live).await?;
+        let look = self.look(live, until).await?;
+        let voted = look.voted || self.knows_a_lock(live).await?;
         Ok(Survey { look, voted })
     }
 

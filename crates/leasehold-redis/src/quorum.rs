@@ -24,6 +24,8 @@ pub struct Nodes {
     /// The longest ttl that nodes are set up with, and how long one stays out that may have
     /// forgotten (`max-ttl`, default 60 s).
     pub max_ttl: Duration,
+    /// What the URL says of `max-ttl`.
+    pub named_max_ttl: Option<Duration>,
     /// How long one node is waited for (`node-limit`; by default it depends on the ttl).
     pub node_limit: Option<Duration>,
 }
@@ -44,7 +46,7 @@ pub struct Nodes {
 /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that is not understood, one that names a node twice, and
 /// without a tokio runtime.
 pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
-    let Some((addresses, max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
+    let Some((addresses, named_max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(invalid("no tokio runtime here: connect inside one".into()));
     }
@@ -53,7 +55,8 @@ pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
         node
     };
     let nodes = addresses.into_iter().map(node).collect();
-    Ok(Some(Nodes { nodes, max_ttl, node_limit }))
+    let max_ttl = named_max_ttl.unwrap_or(MAX_TTL);
+    Ok(Some(Nodes { nodes, max_ttl, named_max_ttl, node_limit }))
 }
 
 /// All servers that a URL names, whatever for.
@@ -64,9 +67,9 @@ pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
     }
 }
 
-pub(crate) type Parsed = (Vec<Address>, Duration, Option<Duration>);
+pub(crate) type Parsed = (Vec<Address>, Option<Duration>, Option<Duration>);
 
-/// The nodes' addresses, the longest ttl, and the time limit of a node.
+/// The nodes' addresses, the longest ttl where the URL names one, and the time limit of a node.
 pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
     if url.scheme().contains("+sentinel") || url.scheme().contains("+cluster") {
         return Ok(None);
@@ -86,7 +89,7 @@ pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
             return Err(invalid(format!("admission {other:?}; {known} is allowed")));
         }
     }
-    let max_ttl = url.take_duration("max-ttl", TTLS)?.unwrap_or(MAX_TTL);
+    let max_ttl = url.take_duration("max-ttl", TTLS)?;
     let node_limit = url.take_duration("node-limit", LIMITS)?;
     let addresses = match many {
         true => Address::parse_all(url.clone(), OPTIONS)?,

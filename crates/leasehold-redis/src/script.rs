@@ -124,7 +124,7 @@ pub(crate) struct NodeScripts {
 
 impl NodeScripts {
     pub(crate) fn new(process: ProcessId) -> Self {
-        let admitted = format!("local ADMITTED = 'N1A{process}'\n");
+        let admitted = format!("local ADMITTED = 'N2A{process}'\n");
         let steps = |flags: &str| {
             let parts = [flags, &admitted, include_str!("lua/time.lua"), NODE_STEPS];
             Script::new(parts.concat())

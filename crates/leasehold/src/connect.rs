@@ -182,7 +182,10 @@ async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
     let Some(quorum) = leasehold_redis::quorum(&mut url)? else {
         return Ok(Arc::new(leasehold_redis::connect(url).await?));
     };
-    let mut builder = QuorumBackend::builder(quorum.nodes).max_ttl(quorum.max_ttl);
+    let mut builder = QuorumBackend::builder(quorum.nodes);
+    if let Some(max_ttl) = quorum.named_max_ttl {
+        builder = builder.max_ttl(max_ttl);
+    }
     if let Some(limit) = quorum.node_limit {
         builder = builder.node_limit(limit);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::quorum::{ProcessId, Task, TaskReply};
+use leasehold_core::proto::quorum::{MAX_TTL, ProcessId, Task, TaskReply};
 use leasehold_core::quorum::{self, QuorumNode};
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
@@ -35,6 +35,8 @@ pub struct Report {
     pub nodes: Vec<NodeReport>,
     /// As a client sees them.
     pub members: Members,
+    /// What the URL says of `max-ttl`.
+    pub named_max_ttl: Option<Duration>,
 }
 
 /// Looks at the nodes as every client does that connects: a node without a marker begins to wait
@@ -44,13 +46,13 @@ pub struct Report {
 /// [`ErrorKind::Invalid`] for a URL that is not understood, or names no quorum. Nodes that do not
 /// answer are no error.
 pub async fn report(url: &str) -> Result<Report> {
-    let (nodes, max_ttl) = nodes(url).map_err(|error| error.during("quorum status", None))?;
-    let members = quorum::members(nodes.clone(), max_ttl, Clock::system()).await;
+    let (nodes, named) = nodes(url).map_err(|error| error.during("quorum status", None))?;
+    let members = quorum::members(nodes.clone(), named.unwrap_or(MAX_TTL), Clock::system()).await;
     let mut reports = Vec::new();
     for (node, (place, member)) in nodes.iter().zip(&members.nodes) {
         reports.push(look(node.as_ref(), place.clone(), *member).await);
     }
-    Ok(Report { nodes: reports, members })
+    Ok(Report { nodes: reports, members, named_max_ttl: named })
 }
 
 async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeReport {
@@ -68,6 +70,15 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
     report
 }
 
+/// What came of setting nodes up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founded {
+    /// As a client sees them.
+    pub members: Members,
+    /// What the URL says has no effect, and what to do.
+    pub warning: Option<String>,
+}
+
 /// Sets nodes up: a first start ([`Founding::Vouched`]: you say that nobody holds a lock), or a new
 /// one after more nodes forgot than can be made up for ([`Founding::AfterLoss`]: that takes the
 /// longest ttl). `progress` hears about once a second how it goes. Nodes that are set up stay as
@@ -80,25 +91,29 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 /// [`ErrorKind::Invalid`] for a URL that is not understood, names no quorum, or one server in two
 /// places; [`ErrorKind::Refused`] for a node that cannot take part until something is changed there, or
 /// that is set up with another `max_ttl` than the one given here;
-/// [`ErrorKind::Unavailable`] when fewer than a majority answer.
+/// [`ErrorKind::Unavailable`] when fewer than a majority answer. At a first start
+/// [`ErrorKind::Unavailable`] when any node does not answer, and [`ErrorKind::Refused`] when one has
+/// voted before. No node has changed then.
 pub async fn found(
     url: &str,
     max_ttl: Option<Duration>,
     founding: Founding,
     progress: impl FnMut(&Members),
-) -> Result<Members> {
+) -> Result<Founded> {
     let founding = async {
-        let (nodes, default) = nodes(url)?;
+        let (nodes, named) = nodes(url)?;
         if let Some(max_ttl) = max_ttl {
             quorum::refuse_other_max_ttl(&nodes, max_ttl, &Clock::system()).await?;
         }
-        let max_ttl = max_ttl.unwrap_or(default);
-        quorum::found(nodes, max_ttl, founding, Clock::system(), progress).await
+        let max_ttl = max_ttl.or(named).unwrap_or(MAX_TTL);
+        let members = quorum::found(nodes, max_ttl, founding, Clock::system(), progress).await?;
+        let warning = members.other_max_ttl(named);
+        Ok(Founded { members, warning })
     };
-    founding.await.map_err(|error| error.during("quorum init", None))
+    founding.await.map_err(|error: Error| error.during("quorum init", None))
 }
 
-fn nodes(url: &str) -> Result<(Vec<Arc<dyn QuorumNode>>, Duration)> {
+fn nodes(url: &str) -> Result<(Vec<Arc<dyn QuorumNode>>, Option<Duration>)> {
     let url = StoreUrl::parse(url)?;
     #[cfg(feature = "redis")]
     let mut url = url;
@@ -106,7 +121,7 @@ fn nodes(url: &str) -> Result<(Vec<Arc<dyn QuorumNode>>, Duration)> {
     if matches!(url.scheme(), "redis" | "redis+unix" | "rediss" | "redlock" | "redlocks")
         && let Some(quorum) = leasehold_redis::quorum(&mut url)?
     {
-        return Ok((quorum.nodes, quorum.max_ttl));
+        return Ok((quorum.nodes, quorum.named_max_ttl));
     }
     Err(Error::new(
         ErrorKind::Invalid,

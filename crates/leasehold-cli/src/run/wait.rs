@@ -54,7 +54,7 @@ pub(crate) async fn obtain(
         biased;
         held = acquire => Ok(held?.map_or(Outcome::Conflict, Outcome::Held)),
         signal = ending_signal(signals) => Ok(Outcome::Signal(signal)),
-        never = tell(wanted, &options.name, voice) => match never {},
+        never = tell(wanted, &options.name, voice), if !matches!(options.wait, Wait::No) => match never {},
     }
 }
 

@@ -31,11 +31,18 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
     let place = Place::new();
     let done = place.run(&["run", "--store", &url, "--ttl", "5900ms", "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
-    assert!(done.err.contains("leasehold quorum init"), "{done:?}");
+    let said = "not set up yet: run `leasehold quorum init`";
+    assert_eq!(done.err.matches(said).count(), 1, "{done:?}");
+    let done = place.run(&["run", "-n", "--store", &url, "--ttl", "5900ms", "a", "true"]);
+    assert!(!done.err.contains("waiting for"), "{done:?}");
+    let done = place.run(&["quorum", "status", "--store", &url]);
+    assert!(done.out.contains("not set up") && !done.out.contains("waits"), "{done:?}");
+    assert_eq!(done.err.matches(said).count(), 1, "{done:?}");
+    assert!(!done.err.contains("may have forgotten"), "{done:?}");
     let done = place.run(&["quorum", "init", "--store", &url]);
     assert_eq!(done.code, 125, "{done:?}");
-    assert!(done.err.contains("nobody holds a lock") && done.err.contains("--yes"), "{done:?}");
-    assert_eq!(json(&place, &url)["outlook"], "forgotten");
+    assert!(done.err.contains("no client holds a lock") && done.err.contains("--yes"), "{done:?}");
+    assert_eq!(json(&place, &url)["outlook"], "not_set_up");
     let done = place.run(&["quorum", "init", "--yes", "--store", &url]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.err.matches("may vote").count(), 3, "{done:?}");
@@ -151,4 +158,31 @@ fn a_store_that_is_no_quorum_is_refused() {
         assert_eq!(done.code, 125, "{done:?}");
         assert!(done.err.contains("is no quorum") && !done.err.contains("s3cret"), "{done:?}");
     }
+}
+
+#[test]
+fn another_max_ttl_in_the_url_is_warned_of_and_the_procedure_changes_it() {
+    let Some((servers, url)) = servers() else { return };
+    let place = Place::new();
+    let short = url.replace("max-ttl=6s", "max-ttl=2s");
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &short]).code, 0);
+    let run = ["run", "--store", &short, "--ttl", "2s", "a", "true"];
+    assert_eq!(place.run(&run).code, 0);
+    let said = "max-ttl=6s has no effect: the nodes grant 2s";
+    for command in [&["quorum", "init", "--yes"][..], &["quorum", "status"]] {
+        let done = place.run(&[command, &["--store", &url]].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.err.contains(said), "{done:?}");
+        assert!(done.err.contains("quorum init --after-loss --max-ttl"), "{done:?}");
+    }
+    let run = ["run", "--store", &url, "--ttl", "5s", "a", "true"];
+    let done = place.run(&run);
+    assert!(done.code != 0 && done.err.contains(said), "{done:?}");
+    // As it says; there are no clients, and no lease is left after the longest ttl.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    servers.iter().for_each(|server| drop(server.admin(&["DEL", "leasehold:node"]).unwrap()));
+    let init = ["quorum", "init", "--yes", "--after-loss", "--max-ttl", "6s", "--store", &url];
+    assert_eq!(place.run(&init).code, 0);
+    let done = place.run(&run);
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{MAX_TTL, Member, majority};
+use leasehold_proto::quorum::{MAX_TTL, Member, Outlook, majority};
 
 use super::backend::QuorumBackend;
 use super::node::{Fitness, QuorumNode};
@@ -24,14 +24,14 @@ const MOST: usize = 63;
 pub struct QuorumBuilder {
     nodes: Vec<Arc<dyn QuorumNode>>,
     node_limit: Option<Duration>,
-    max_ttl: Duration,
+    max_ttl: Option<Duration>,
     clock: Clock,
 }
 
 impl QuorumBuilder {
     /// A builder with the defaults. The nodes must be independent servers.
     pub fn new(nodes: Vec<Arc<dyn QuorumNode>>) -> Self {
-        Self { nodes, node_limit: None, max_ttl: MAX_TTL, clock: Clock::system() }
+        Self { nodes, node_limit: None, max_ttl: None, clock: Clock::system() }
     }
 
     /// How long each node is waited for at one step. Default: ttl/200, at least 5 and at most 50 ms.
@@ -41,9 +41,9 @@ impl QuorumBuilder {
     }
 
     /// The longest ttl that a node shall grant which has no marker yet. Default: 60 s. Nodes that
-    /// were set up with another one keep theirs.
+    /// were set up with another one keep theirs, and [`connect`](Self::connect) warns of it.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.max_ttl = max_ttl;
+        self.max_ttl = Some(max_ttl);
         self
     }
 
@@ -71,20 +71,30 @@ impl QuorumBuilder {
         if node_limit.is_some_and(|limit| limit.is_zero()) {
             return invalid("node limit: is zero; no node could answer".into());
         }
-        if max_ttl.is_zero() {
+        if max_ttl.is_some_and(|max_ttl| max_ttl.is_zero()) {
             return invalid("max ttl: is zero; no lease could be granted".into());
         }
         let mut warnings = look_at_fitness(&nodes, &clock, Some(GRACE)).await?;
         warnings.extend(even(nodes.len()));
-        let mut steward = Steward::new(nodes.clone(), max_ttl, None, clock.clone());
+        let mut steward =
+            Steward::new(nodes.clone(), max_ttl.unwrap_or(MAX_TTL), None, clock.clone());
         steward.settle_most(GRACE).await;
         let members = steward.members(clock.now());
         members.refuse_twins()?;
         members.refuse_unreachable()?;
+        warnings.extend(members.other_max_ttl(max_ttl));
         let is_out = |(_, member): &(String, Member)| !matches!(member, Member::Admitted(_));
         let out = members.nodes.iter().enumerate().filter(|(_, node)| is_out(node));
-        warnings.extend(out.map(|(node, _)| members.describe(node)));
-        warnings.extend(members.advice());
+        match members.outlook {
+            // Each acquire says what to do; waiting helps no node.
+            Outlook::NotSetUp | Outlook::Forgotten => warnings.push(
+                "no lock can be acquired on these nodes; `leasehold quorum status` says why".into(),
+            ),
+            _ => {
+                warnings.extend(out.map(|(node, _)| members.describe(node)));
+                warnings.extend(members.advice());
+            }
+        }
         for warning in &warnings {
             tracing::warn!(%warning, "quorum");
         }

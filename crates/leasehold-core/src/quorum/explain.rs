@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_proto::Now;
 use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, Reply, Tally, majority};
 
-use super::members::{advice, describe};
+use super::members::{advice, change_max_ttl, describe};
 use super::steward::Steward;
 use crate::{Error, ErrorKind};
 
@@ -129,14 +129,14 @@ pub(super) fn unreleased(machine: &Attempt, steward: &Steward) -> Error {
 }
 
 /// So many nodes have forgotten that only a person can help.
-pub(super) fn forgotten() -> Error {
-    Error::new(ErrorKind::Refused, advice(Outlook::Forgotten).unwrap_or_default())
+pub(super) fn forgotten(outlook: Outlook) -> Error {
+    Error::new(ErrorKind::Refused, advice(outlook).unwrap_or_default())
 }
 
 pub(super) fn ttl_too_long(ttl: Duration, max_ttl: Duration) -> Error {
     let message = format!(
-        "ttl: {ttl:?} is more than the {max_ttl:?} that these nodes grant; ask for less, or set \
-         them up with more (`leasehold quorum init --max-ttl`)"
+        "ttl: {ttl:?} is more than the {max_ttl:?} that these nodes grant; ask for less, or {}",
+        change_max_ttl(max_ttl)
     );
     Error::new(ErrorKind::Invalid, message)
 }

@@ -34,6 +34,11 @@ impl Members {
         advice(self.outlook)
     }
 
+    /// A warning where these nodes grant another longest ttl than was asked for.
+    pub fn other_max_ttl(&self, asked: Option<Duration>) -> Option<String> {
+        other_max_ttl(asked, self.max_ttl)
+    }
+
     /// What is known of a node, in words: `h3:6379 does not answer`.
     pub fn describe(&self, node: usize) -> String {
         let Some((place, member)) = self.nodes.get(node) else { return String::new() };
@@ -102,6 +107,11 @@ pub(super) fn advice(outlook: Outlook) -> Option<String> {
             whole_seconds(left)
         )),
         Outlook::Unreachable => Some("too few nodes answer".into()),
+        Outlook::NotSetUp => Some(
+            "not set up yet: run `leasehold quorum init` (if the nodes have lost their data: \
+             `leasehold quorum init --after-loss`)"
+                .into(),
+        ),
         Outlook::Forgotten => Some(
             "so many nodes have no marker that nobody knows how high tokens have grown; at their \
              first start run `leasehold quorum init`, after a loss of data `leasehold quorum init \
@@ -109,6 +119,25 @@ pub(super) fn advice(outlook: Outlook) -> Option<String> {
                 .into(),
         ),
     }
+}
+
+/// How nodes get another longest ttl than the one that they were set up with.
+pub(super) fn change_max_ttl(from: Duration) -> String {
+    format!(
+        "to change that stop all clients, wait {from:?} until no lease is left, delete the key \
+         leasehold:node at each node, and run `leasehold quorum init --after-loss --max-ttl TIME`"
+    )
+}
+
+/// A warning where the nodes grant another longest ttl than was asked for.
+pub(super) fn other_max_ttl(asked: Option<Duration>, nodes: Option<Duration>) -> Option<String> {
+    let (asked, nodes) = (asked?, nodes?);
+    (asked != nodes).then(|| {
+        format!(
+            "max-ttl={asked:?} has no effect: the nodes grant {nodes:?}; {}",
+            change_max_ttl(nodes)
+        )
+    })
 }
 
 fn whole_seconds(time: Duration) -> u64 {
@@ -140,12 +169,10 @@ pub async fn refuse_other_max_ttl(
             return Err(Error::new(
                 ErrorKind::Refused,
                 format!(
-                    "node {} is set up with {:?} and keeps that, not {max_ttl:?}; to change it stop all \
-                     clients, wait {:?} until no lease is left, delete the key leasehold:node at each \
-                     node, and set them up anew",
+                    "node {} is set up with {:?} and keeps that, not {max_ttl:?}; {}",
                     node.place(),
                     marker.max_ttl,
-                    marker.max_ttl
+                    change_max_ttl(marker.max_ttl)
                 ),
             ));
         }

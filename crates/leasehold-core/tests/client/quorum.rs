@@ -276,11 +276,11 @@ async fn when_three_of_five_forget_nobody_is_let_in_until_an_operator_says_so() 
 async fn nodes_that_nobody_set_up_say_how() {
     let quorum = Quorum::empty(3);
     let backend = quorum.backend().await.unwrap();
-    assert!(backend.warnings().iter().any(|it| it.contains("leasehold quorum init")));
+    assert!(backend.warnings().iter().any(|it| it.contains("leasehold quorum status")));
     let client = connect(&quorum.hand, Arc::new(backend));
     let error = quorum.until(ms(10), client.lock("a").acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.message().contains("`leasehold quorum init`"), "{error}");
+    assert!(error.message().starts_with("not set up yet: run `leasehold quorum init`"), "{error}");
     quorum.found(Founding::Vouched).await.unwrap();
     quorum.pass(secs(2)).await;
     drop(client.lock("a").acquire().await.unwrap());

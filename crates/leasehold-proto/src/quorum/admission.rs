@@ -43,6 +43,9 @@ pub enum Outlook {
     Later(Duration),
     /// Too few nodes answer.
     Unreachable,
+    /// All nodes answer, and none has ever voted: an operator sets them up (`leasehold quorum
+    /// init`).
+    NotSetUp,
     /// So many nodes have no marker that nobody knows how high tokens have grown: the first start,
     /// or a loss that only an operator can mend (`leasehold quorum init`).
     Forgotten,
@@ -68,6 +71,8 @@ struct Seat {
     again: Option<Deadline>,
     /// What the others said since this node began to recover.
     highs: BTreeMap<usize, u64>,
+    /// When it was last asked, nothing showed that it has ever voted.
+    unused: bool,
     /// What the node said of its past when an operator asked.
     survey: Option<Survey>,
     /// The marker that a first start has written there. It needs no wait.
@@ -101,6 +106,7 @@ impl Admission {
             waits: None,
             again: None,
             highs: BTreeMap::new(),
+            unused: false,
             survey: None,
             vouched: None,
         };
@@ -161,6 +167,7 @@ impl Admission {
                 Outlook::Later(longest)
             }
             _ if admitted + unknown >= majority => Outlook::Unreachable,
+            _ if self.seats.iter().all(|seat| seat.unused) => Outlook::NotSetUp,
             _ => Outlook::Forgotten,
         }
     }
@@ -192,6 +199,9 @@ impl Admission {
         seat.waits = None;
         if self.phase != Phase::Usual {
             return self.founding_reply(now, node, reply, bits);
+        }
+        if let TaskReply::Look(look) = reply {
+            seat.unused = !look.voted;
         }
         match reply {
             TaskReply::Look(look) => match look.current() {

@@ -90,7 +90,7 @@ fn nodes_that_nobody_set_up_do_not_admit_themselves() {
     let mut three = Cluster::empty(3);
     let mut admission = Admission::new(at(1), 3, MAX_TTL, None);
     assert_eq!(three.until_admitted(1, &mut admission, 0), None);
-    assert_eq!(admission.outlook(at(200)), Outlook::Forgotten);
+    assert_eq!(admission.outlook(at(200)), Outlook::NotSetUp);
     // An operator sets them up, and this client finds out.
     let mut operator = Admission::new(at(201), 3, MAX_TTL, Some(Founding::Vouched));
     three.run(at(201), &mut operator);

@@ -51,7 +51,7 @@ fn a_first_start_goes_on_where_clients_have_written_markers_that_wait() {
     let mut three = Cluster::empty(3);
     let mut client = Admission::new(at(1), 3, MAX_TTL, None);
     three.run(at(1), &mut client);
-    assert_eq!(client.outlook(at(1)), Outlook::Forgotten);
+    assert_eq!(client.outlook(at(1)), Outlook::NotSetUp);
     assert_eq!(vouched(&mut three, 3).outlook(at(20)), Outlook::Open);
 }
 

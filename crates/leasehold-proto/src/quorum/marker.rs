@@ -58,6 +58,8 @@ pub struct Look {
     pub process: ProcessId,
     /// The marker that is there, whoever it was written for.
     pub marker: Option<Marker>,
+    /// The marker shows that the node has voted: it is admitted, or has a high-water mark.
+    pub voted: bool,
 }
 
 impl Look {

@@ -16,6 +16,8 @@ pub struct Node<K> {
     marker: Option<Marker>,
     /// At least every counter that any lock here ever had.
     high: u64,
+    /// The high-water mark when this process was admitted. Counters below it are older data.
+    floor: u64,
     locks: BTreeMap<K, Record>,
 }
 
@@ -45,10 +47,17 @@ struct Record {
     forget_ns: u64,
 }
 
+/// What a node knows of all its locks' counters.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    high: u64,
+    floor: u64,
+}
+
 impl<K: Ord + Clone> Node<K> {
     /// A node without data.
     pub fn new(process: ProcessId) -> Self {
-        Self { process, marker: None, high: 0, locks: BTreeMap::new() }
+        Self { process, marker: None, high: 0, floor: 0, locks: BTreeMap::new() }
     }
 
     /// Another process with the same data.
@@ -63,14 +72,14 @@ impl<K: Ord + Clone> Node<K> {
 
     /// What anybody may ask.
     pub fn look(&self) -> Look {
-        Look { process: self.process, marker: self.marker }
+        let voted = self.high > 0 || self.marker.is_some_and(|marker| marker.admitted);
+        Look { process: self.process, marker: self.marker, voted }
     }
 
     /// Whether this node has ever voted, as far as its data tell.
     pub fn survey(&self) -> Survey {
-        let admitted = self.marker.is_some_and(|marker| marker.admitted);
-        let voted = admitted || self.high > 0 || !self.locks.is_empty();
-        Survey { look: self.look(), voted }
+        let look = self.look();
+        Survey { look, voted: look.voted || !self.locks.is_empty() }
     }
 
     /// Who has a lock.
@@ -118,8 +127,11 @@ impl<K: Ord + Clone> Node<K> {
             && marker.process == process
             && marker.nonce == nonce
         {
-            marker.admitted = true;
             self.high = self.high.max(floor);
+            if !marker.admitted {
+                self.floor = self.high;
+            }
+            marker.admitted = true;
         }
         Ok(self.look().current())
     }
@@ -143,13 +155,14 @@ impl<K: Ord + Clone> Node<K> {
         if record.forget_ns <= now.steady_ns {
             *record = Record::default();
         }
+        let marks = Marks { high: self.high, floor: self.floor };
         let reply = match op {
             Op::Acquire { attempt, ttl, proposal } => {
-                record.acquire(now, self.high, attempt, ttl, proposal)
+                record.acquire(now, marks, attempt, ttl, proposal)
             }
             Op::Commit { attempt, from, token } => record.commit(now, attempt, from, token),
             Op::Renew { attempt, ttl, token, heal } => {
-                record.renew(now, self.high, attempt, ttl, token, heal)
+                record.renew(now, marks, attempt, ttl, token, heal)
             }
             Op::Release { attempt } => record.release(now, attempt),
         };
@@ -175,7 +188,7 @@ impl Record {
     fn acquire(
         &mut self,
         now: Now,
-        high: u64,
+        marks: Marks,
         attempt: AttemptId,
         ttl: Duration,
         proposal: Token,
@@ -190,7 +203,7 @@ impl Record {
         if proposal.get() > ahead {
             return Reply::Refused(Refusal::ClockAhead);
         }
-        let next = self.floor(high).saturating_add(1).max(proposal.get());
+        let next = self.floor(marks).saturating_add(1).max(proposal.get());
         let Some(value) = Token::new(next) else { return Reply::Refused(Refusal::UsedUp) };
         self.counter = next;
         self.grant(now, attempt, ttl);
@@ -210,7 +223,7 @@ impl Record {
     fn renew(
         &mut self,
         now: Now,
-        high: u64,
+        marks: Marks,
         attempt: AttemptId,
         ttl: Duration,
         token: Token,
@@ -224,7 +237,7 @@ impl Record {
             return Reply::Missing;
         }
         // Where the counter was forgotten, later tokens than this one may have been as well.
-        self.counter = self.floor(high).max(token.get());
+        self.counter = self.floor(marks).max(token.get());
         self.grant(now, attempt, ttl);
         if held { Reply::Renewed } else { Reply::Healed }
     }
@@ -265,8 +278,8 @@ impl Record {
     }
 
     /// What a new value must be above.
-    fn floor(&self, high: u64) -> u64 {
-        if self.counter == 0 { high } else { self.counter }
+    fn floor(&self, marks: Marks) -> u64 {
+        if self.counter == 0 { marks.high } else { self.counter.max(marks.floor) }
     }
 
     fn grant(&mut self, now: Now, attempt: AttemptId, ttl: Duration) {

@@ -60,6 +60,22 @@ fn a_grant_is_above_the_counter_and_at_least_the_proposal() {
 }
 
 #[test]
+fn a_counter_from_before_the_admission_is_below_what_was_recovered() {
+    let mut node = One::new();
+    node.says(0, acquire(1, 100), Reply::Granted(token(100)));
+    node.says(1, release(1), Reply::Released);
+    // It starts again with these data; later tokens are known to other nodes alone.
+    node.0.marker = None;
+    node.0.propose(P, 6, MAX_TTL).unwrap();
+    node.0.admit(P, 6, 500).unwrap();
+    node.says(2, acquire(2, 1), Reply::Granted(token(501)));
+    node.says(3, release(2), Reply::Released);
+    // What is granted now counts again.
+    node.0.admit(P, 6, 900).unwrap();
+    node.says(4, acquire(3, 1), Reply::Granted(token(502)));
+}
+
+#[test]
 fn a_commit_needs_the_lease_and_the_counter_that_was_granted() {
     let mut node = One::new();
     node.says(0, acquire(1, 10), Reply::Granted(token(10)));

@@ -5,10 +5,10 @@ local records, heads, steps = call('MGET', unpack(KEYS)), ARGV[1], #KEYS - 1
 local node = records[1]
 if not node then return call('EXISTS', KEYS[1]) == 0 and 'W' or 'X' end
 if sub(node, 1, 43) ~= ADMITTED then
-  if sub(node, 1, 2) == 'N1' then return 'W' end
-  return string.find(node, '^N[2-9]') and 'V' or 'X'
+  if string.find(node, '^N[12]') then return 'W' end
+  return string.find(node, '^N[3-9]') and 'V' or 'X'
 end
-MAX_TTL, high = sub(node, 60, 67), sub(node, 68, 83)
+MAX_TTL, high, FLOOR = sub(node, 60, 67), sub(node, 68, 83), sub(node, 84, 99)
 local answers, was, step = {}, high, nil
 local ended_before, said, ends, least, rest = ZERO .. NOW_TEXT, nil, nil, nil, nil
 
@@ -31,7 +31,7 @@ for i = 1, steps do
         local start, times, counter = sub(r, 1, 20), sub(r, 54, 85), sub(r, 118, 133)
         if start >= least and start < 'Q101' and #r >= 149 and sub(r, 21, 52) ~= attempt
           and (times > ended_before or sub(times, 17) + HOUR > NOW) and times < '0000000000000001'
-          and counter > ZERO and counter < value then
+          and counter > ZERO and counter < value and value > FLOOR then
           call('SETRANGE', key, '53', ends .. attempt .. value .. rest)
           done = true
         end
@@ -52,7 +52,8 @@ for i = 1, steps do
     end
   elseif op == 'R' then
     local start = sub(r, 1, 20)
-    if sub(r, 86, 133) == sub(heads, at + 1, at + 48) and start >= least and start < 'Q101' then
+    if sub(r, 86, 133) == sub(heads, at + 1, at + 48) and start >= least and start < 'Q101'
+      and sub(r, 118, 133) >= FLOOR then
       call('SETRANGE', key, '53', ends)
       done = true
     end

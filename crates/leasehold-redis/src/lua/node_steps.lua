@@ -15,7 +15,7 @@
 -- The bytes of the records are described in docs/quorum.md. Numbers are compared as text.
 local sub, call = string.sub, redis.call
 local HOUR = 3600000000 -- us: how far a proposal may be ahead, and how long a counter is kept
-local ZERO, NOW, MAX_TTL, high = '0000000000000000', NOW_TEXT + 0, nil, nil
+local ZERO, NOW, MAX_TTL, high, FLOOR = '0000000000000000', NOW_TEXT + 0, nil, nil, nil
 
 -- The long way: any step in any state. Made when the first step needs it; nearly none does.
 local function long_way()
@@ -131,6 +131,7 @@ local function long_way()
 
     local answer
     local floor = counter == ZERO and high or counter
+    if floor < FLOOR then floor = FLOOR end -- The counter is older than the admission.
     if op == 'A' then
       if held then return 'G' .. counter end
       if value > NOW_TEXT and value - NOW > HOUR then return 'P' end

@@ -12,15 +12,16 @@ if type(node) == 'table' then
   if not string.find(node.err, 'WRONGTYPE') then error(node) end
   return 'X'
 end
-if node and (sub(node, 1, 2) ~= 'N1' or #node ~= 83) then
-  return string.find(node, '^N[2-9]') and 'V' or 'X'
+local old = node and sub(node, 1, 2) == 'N1' and #node == 83 -- As a process before left it.
+if node and not old and (sub(node, 1, 2) ~= 'N2' or #node ~= 99) then
+  return string.find(node, '^N[3-9]') and 'V' or 'X'
 end
-local mine = node and sub(node, 4, 43) == RUN_ID
+local mine = node and not old and sub(node, 4, 43) == RUN_ID
 local op = sub(arg, 1, 1)
 if op == 'P' then
   if not mine then
     local high = node and sub(node, 68, 83) or '0000000000000000'
-    node = 'N1W' .. RUN_ID .. sub(arg, 2, 25) .. high
+    node = 'N2W' .. RUN_ID .. sub(arg, 2, 25) .. high .. '0000000000000000'
     call('SET', key, node)
   end
   return node
@@ -30,9 +31,10 @@ if op == 'H' then
 end
 if not mine then return '' end
 if sub(node, 44, 59) == sub(arg, 2, 17) then
-  local high, floor = sub(node, 68, 83), sub(arg, 18, 33)
+  local high, floor, was = sub(node, 68, 83), sub(arg, 18, 33), sub(node, 3, 3)
   if floor == '' then floor = string.format('%010d%06d', unpack(call('TIME'))) end
-  node = 'N1A' .. sub(node, 4, 67) .. (floor > high and floor or high)
+  if floor > high then high = floor end
+  node = 'N2A' .. sub(node, 4, 67) .. high .. (was == 'A' and sub(node, 84, 99) or high)
   call('SET', key, node)
 end
 return node

@@ -163,14 +163,18 @@ fn understood(line: &str) -> Option<Reply> {
 /// The node's marker and its high-water mark.
 pub(super) type Record = (Marker, u64);
 
-/// `N1 state(1) run_id(40) nonce(16) max_ttl_ms(8) high(16)`.
+/// `N2 state(1) run_id(40) nonce(16) max_ttl_ms(8) high(16) floor(16)`. `N1`, without the floor, is
+/// read as what a process before has left.
 pub(super) fn record(text: &str) -> Option<Record> {
     let field = |from: usize, to: usize| text.get(from..to);
-    if text.len() != 83 || field(0, 2)? != "N1" {
+    let old = field(0, 2)? == "N1" && text.len() == 83;
+    if !old && (text.len() != 99 || field(0, 2)? != "N2") {
         return None;
     }
+    let process =
+        if old { ProcessId::from_bytes([0; 20]) } else { ProcessId::parse(field(3, 43)?)? };
     let marker = Marker {
-        process: ProcessId::parse(field(3, 43)?)?,
+        process,
         nonce: u64::from_str_radix(field(43, 59)?, 16).ok()?,
         max_ttl: Duration::from_millis(number(field(59, 67)?).ok()?),
         admitted: field(2, 3)? == "A",
@@ -180,8 +184,9 @@ pub(super) fn record(text: &str) -> Option<Record> {
 
 /// True for a record of this kind that a later version of this program has written.
 pub(super) fn is_newer(record: &str, kind: char) -> bool {
+    let first = if kind == 'N' { b'3' } else { b'2' };
     let version = record.strip_prefix(kind).and_then(|rest| rest.bytes().next());
-    version.is_some_and(|version| (b'2'..=b'9').contains(&version))
+    version.is_some_and(|version| (first..=b'9').contains(&version))
 }
 
 pub(super) fn propose(nonce: u64, max_ttl: Duration) -> String {

@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_node_that_restarts_with_its_data_waits_too),
     test!(when_most_nodes_forgot_nobody_is_let_in_before_init_after_loss),
     test!(one_server_with_admission_is_out_after_it_forgot),
+    test!(tokens_grow_after_one_server_starts_again_with_older_data),
     test!(stopped_and_killed_nodes_do_not_keep_a_majority_from_granting),
     test!(full_nodes_still_renew_and_let_go),
     test!(scripts_that_were_flushed_are_loaded_again_and_applied_once),
@@ -241,6 +242,30 @@ async fn one_server_with_admission_is_out_after_it_forgot() {
     guard.lost().await;
     let next = other.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
     assert!(next.token() > guard.token());
+}
+
+async fn tokens_grow_after_one_server_starts_again_with_older_data() {
+    let mut server = plain();
+    let url = format!("{}?admission=strict&max-ttl=1s", server.url());
+    init(&url, Founding::Vouched).await;
+    let client = connect(&url).await;
+    let mut tokens = Vec::new();
+    for round in 0..5 {
+        let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
+        tokens.push(guard.token());
+        guard.release().await.unwrap();
+        if round == 1 {
+            server.admin(&["SAVE"]).unwrap();
+        }
+    }
+    drop(client);
+    server.restart().unwrap();
+    let left = server.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer();
+    assert_eq!(left, Some(1), "the older data are there");
+    let client = connect(&url).await;
+    let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
+    assert!(Some(&guard.token()) > tokens.last(), "{tokens:?}, then {:?}", guard.token());
+    guard.release().await.unwrap();
 }
 
 async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {

@@ -97,6 +97,7 @@ pub const RUNS: &[Run] = &[
     run("a request twice", Size::Small, Setup { repeats: 1, ..PLAIN }),
     run("three clients", Size::Small, Setup { clients: 3, down: 1, ..PLAIN }),
     run("init, a node forgets", Size::Medium, INIT),
+    run("older data", Size::Small, OLDER_DATA),
     run("force-release", Size::Small, FORCE),
     run("two first starts", Size::Medium, FIRST_START),
     run("init after loss", Size::Medium, AFTER_LOSS),

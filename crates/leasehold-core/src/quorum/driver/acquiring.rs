@@ -94,7 +94,7 @@ impl Driver {
         // What is known of a node may be a second or two old: others have admitted it meanwhile.
         let known = |since: Now| Deadline::after(since, SURE).has_passed(now);
         match self.forgotten.is_some_and(known) {
-            true => Err(explain::forgotten()),
+            true => Err(explain::forgotten(self.steward.outlook(now))),
             false => Ok(()),
         }
     }
@@ -102,7 +102,7 @@ impl Driver {
     /// The steward has heard of a node.
     pub(super) fn note_outlook(&mut self, now: Now) {
         self.forgotten = match self.steward.outlook(now) {
-            Outlook::Forgotten => self.forgotten.or(Some(now)),
+            Outlook::Forgotten | Outlook::NotSetUp => self.forgotten.or(Some(now)),
             _ => None,
         };
     }

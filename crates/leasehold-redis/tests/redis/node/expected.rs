@@ -240,7 +240,7 @@ impl Expected {
         let head = node.as_ref().map(|node| node.chars().take(67).collect::<String>());
         same("marker", &self.node.look().marker.map(written), &head)?;
         if let Ok((high, _)) = self.node.high(self.process) {
-            let stored = node.unwrap_or_default().chars().skip(67).collect();
+            let stored = node.unwrap_or_default().chars().skip(67).take(16).collect();
             same("high", &format!("{high:016}"), &stored)?;
         }
         for lock in 0..LOCKS {
@@ -319,7 +319,7 @@ fn joined(arguments: &[(String, String)], short: bool) -> Vec<String> {
 fn written(marker: Marker) -> String {
     let state = if marker.admitted { 'A' } else { 'W' };
     let Marker { process, nonce, max_ttl, .. } = marker;
-    format!("N1{state}{process}{nonce:016x}{:08}", max_ttl.as_millis())
+    format!("N2{state}{process}{nonce:016x}{:08}", max_ttl.as_millis())
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, node: &T, scripts: &T) -> Result<(), String> {
