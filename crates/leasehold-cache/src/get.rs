@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use leasehold_core::proto::Deadline;
+use leasehold_core::random;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::SemaphorePermit;
@@ -316,7 +317,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     /// Puts a loaded value into Redis and keeps it here, unless it is refused.
     pub(crate) async fn fill(&self, fill: &Fill<'_>, value: Option<&V>, load_us: u32) -> bool {
         let Fill { key, token, note } = *fill;
-        let id = fastrand::u64(..).to_be_bytes();
+        let id = random::fresh().to_be_bytes();
         let (payload, compressed) = match self.payload(value) {
             Ok(payload) => payload,
             Err(error) => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::proto::Deadline;
+use leasehold_core::random;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -187,7 +188,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         let null = value.is_none();
         let fresh = self.settings.fresh(null, fastrand::f64());
         let soft_unix_ms = self.clock.now().unix_ms() + fresh.as_millis() as u64;
-        let id = fastrand::u64(..).to_be_bytes();
+        let id = random::fresh().to_be_bytes();
         let entry = Entry { null, compressed, id, soft_unix_ms, load_us: 0, payload: &payload };
         Ok((entry.write(), fresh + self.settings.stale(null)))
     }
@@ -202,5 +203,5 @@ pub(crate) fn texts<K: Key + ?Sized>(keys: &[&K]) -> Result<Vec<String>> {
 
 /// The name of one write.
 pub(crate) fn token() -> String {
-    format!("{:016x}", fastrand::u64(..))
+    format!("{:016x}", random::fresh())
 }

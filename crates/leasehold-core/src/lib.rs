@@ -23,6 +23,7 @@ mod options;
 mod owner;
 mod pass;
 pub mod quorum;
+pub mod random;
 mod renewal;
 mod shared;
 mod stale;

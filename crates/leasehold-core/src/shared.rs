@@ -10,13 +10,13 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::Notify;
 
-use crate::OnLoss;
 use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::line::Lines;
 use crate::telemetry::Meters;
+use crate::{OnLoss, random};
 
 /// The bit in an attempt's random part that says that it does not stand in line.
 const PAST: u32 = 1;
@@ -151,12 +151,12 @@ impl Shared {
 
     /// An attempt that stands in line: `lines` know of it until it is held or ended.
     pub(crate) fn new_attempt(&self) -> AttemptId {
-        self.attempt(fastrand::u32(..) & !PAST)
+        self.attempt(random::fresh() as u32 & !PAST)
     }
 
     /// An attempt past the line, that only who asks knows of before it is held.
     pub(crate) fn new_attempt_past(&self) -> AttemptId {
-        self.attempt(fastrand::u32(..) | PAST)
+        self.attempt(random::fresh() as u32 | PAST)
     }
 
     fn attempt(&self, random: u32) -> AttemptId {

@@ -9,7 +9,9 @@ pub struct ClientId(u64);
 /// One try to acquire: the owner that the backend writes down.
 ///
 /// 128 bits: the client's id, a sequence number within it, and random bits. A new one is made for
-/// every acquisition, so that a late message of an earlier one never touches a later one.
+/// every acquisition, so that a late message of an earlier one never touches a later one. The random
+/// bits are drawn at that time: a copy of the process (a cloned virtual machine) has the same client id
+/// and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     client: ClientId,

@@ -1,5 +1,6 @@
 //! What a filter's keys tell of themselves: which filling they belong to, and what state it is in.
 
+use leasehold_core::random;
 use xxhash_rust::xxh64::xxh64;
 
 use super::shape::Shape;
@@ -38,7 +39,7 @@ pub(super) struct Stamps(pub(super) Vec<(u64, i64)>);
 impl Generation {
     /// Of a name that was not there before.
     pub(super) fn new(shape: Shape) -> Self {
-        Self { epoch: fastrand::u64(..), shape }
+        Self { epoch: random::fresh(), shape }
     }
 
     pub(super) fn of_epoch(epoch: u64, shape: Shape) -> Self {

@@ -14,6 +14,7 @@ use super::members::Members;
 use super::node::QuorumNode;
 use crate::backend::BoxFuture;
 use crate::clock::Clock;
+use crate::random;
 
 /// The answer to a task: from which node, its number, and what.
 pub(super) type Answer = (usize, u32, TaskReply);
@@ -71,7 +72,8 @@ impl Steward {
                 _ => {}
             }
         }
-        self.admission.handle_reply(now, node, serial, reply, fastrand::u64(..));
+        // The nonce of a proposal tells this process from all others.
+        self.admission.handle_reply(now, node, serial, reply, random::fresh());
         self.dispatch();
     }
 
