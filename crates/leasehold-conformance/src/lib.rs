@@ -9,6 +9,7 @@ mod case;
 pub mod cases;
 pub mod crowd;
 mod faulty;
+mod forced;
 pub mod holder;
 #[cfg(unix)]
 pub mod kit;
@@ -22,6 +23,7 @@ mod subject;
 
 pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
+pub use forced::force_release_is_pushed;
 pub use matrix::{Mark, Matrix};
 #[cfg(unix)]
 pub use reconnects::reconnects;

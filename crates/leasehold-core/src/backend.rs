@@ -76,8 +76,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Ends an attempt without waiting, when there is no runtime left to do it properly.
-    /// An engine that cannot leaves it to the ttl.
+    /// Ends an attempt without waiting, when there is no runtime left to do it properly. For engines
+    /// that need none; for others a client of `leasehold::connect` opens a second connection
+    /// ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen)).
     fn abandon(&self, _end: &End) {}
 }
 
@@ -459,10 +460,12 @@ pub enum Event {
         /// The lock.
         name: Name,
     },
-    /// A session lease has ended.
+    /// A lease has ended: its session is over, or an operator has released it.
     Lost {
         /// The attempt that held it.
         attempt: AttemptId,
+        /// First token of the lease that has ended; `None` means any lease of the attempt.
+        base: Option<Token>,
     },
     /// The connection or session has broken and is being made anew: those who wait lose patience
     /// if that takes too long.

@@ -293,8 +293,11 @@ impl Task {
                 }
             }
             Event::Freed { name } => self.shared.lines.freed(&name),
-            Event::Lost { attempt } => {
-                if let Some(hold) = self.shared.held_by(attempt) {
+            Event::Lost { attempt, base } => {
+                // An attempt that was granted a lease again has another one.
+                let hold = self.shared.held_by(attempt);
+                let of = |hold: &Arc<Hold>| base.is_none_or(|base| hold.tokens().base() == base);
+                if let Some(hold) = hold.filter(of) {
                     self.shared.lose(&hold, LossReason::NotOwner);
                 }
             }

@@ -68,6 +68,11 @@ impl Pushes {
                 Ok(self.keys.name(key).map(|name| Event::Next { name, attempt, ask_again }))
             }
             Some(b'G') => self.granted(attempt, rest),
+            Some(b'L') => {
+                let (base, _) = rest.split_at_checked(16).ok_or_else(|| strange(text))?;
+                let base = reply::token(base)?;
+                Ok(Some(Event::Lost { attempt, base: Some(base) }))
+            }
             _ => Err(strange(text)),
         }
     }

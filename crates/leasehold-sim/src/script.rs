@@ -270,6 +270,7 @@ impl Replay {
                 format!("Next({:?}, {remaining:?})", self.lease(base))
             }
             Push::Wanted { base } => format!("Wanted({:?})", self.lease(base)),
+            Push::Lost { base } => format!("Lost({:?})", self.lease(base)),
         }
     }
 }

@@ -8,8 +8,9 @@ use leasehold_core::{Deadline, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Record, Tag};
-use crate::store::{Done, Store, Told};
+use crate::store::{Done, Store};
 use crate::take::{take, taken};
+use crate::told::Told;
 
 /// The longest ttl and keep that the columns are asked to hold.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -99,7 +100,7 @@ impl Store {
             let ways = take(&self.tables, ask, self.stamp());
             let replies = self.run_either(&ways, until, &mut false).await?;
             if let Some(answer) = taken(&replies, ask)? {
-                return Ok((answer, Told::new()));
+                return Ok((answer, Told::default()));
             }
         }
         let act =

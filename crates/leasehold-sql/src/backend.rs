@@ -11,7 +11,8 @@ use leasehold_core::{ClientId, Name, Result, Token};
 use tokio::task::AbortHandle;
 
 use crate::ask;
-use crate::store::{Store, Told};
+use crate::store::Store;
+use crate::told::Told;
 use crate::watch::Watch;
 
 /// Bounds of the time that one call may take; within them it is a third of the ttl.
@@ -75,11 +76,15 @@ impl SqlBackend {
         }
     }
 
-    /// Others of this process need nobody to tell them.
+    /// This client needs no message from the server.
     fn tell(&self, told: &Told) {
-        if self.watch.client().is_some_and(|client| told.contains(&client)) {
-            self.watch.look();
+        let Some(client) = self.watch.client().filter(|client| told.concerns(*client)) else {
+            return;
+        };
+        if let Some(lost) = told.lost_by(client) {
+            self.watch.lose(lost);
         }
+        self.watch.look();
     }
 
     async fn end(&self, end: &End) -> Result<Ended> {

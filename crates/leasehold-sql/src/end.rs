@@ -7,8 +7,9 @@ use leasehold_core::{Deadline, Error, ErrorKind, Name, Result, Token};
 use crate::ask::{answered, question};
 use crate::record::{Record, Tag};
 use crate::routines::Free;
-use crate::store::{Done, Store, Told, Ways};
+use crate::store::{Done, Store, Ways};
 use crate::tables::Tables;
+use crate::told::Told;
 
 impl Store {
     /// Ends an attempt, and asks anew for another if that is wished; what came of it, and whom it
@@ -25,7 +26,7 @@ impl Store {
         }
         let mut open = false;
         if !waited_for && self.let_go(end, until, &mut open).await? {
-            return Ok((Ended { verdict: Verdict::Released, then: None }, Told::new()));
+            return Ok((Ended { verdict: Verdict::Released, then: None }, Told::default()));
         }
         let End { attempt, base, last, suspect, keep, .. } = *end;
         let ending = handoff::End { attempt, base, last, suspect, keep };

@@ -2,6 +2,8 @@
 //!
 //! What is promised, how it is set up and what it costs stands in the repository's `docs/sql.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod address;
 mod ask;
 mod backend;
@@ -22,6 +24,7 @@ mod status;
 mod store;
 mod tables;
 mod take;
+mod told;
 mod upkeep;
 mod watch;
 

@@ -82,7 +82,8 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
         return Ended::Broken(fault.error);
     }
     match clock.within(Some(until), listener.try_recv()).await {
-        Some(Ok(Some(_))) => {}
+        // Ours, or one that came before it.
+        Some(Ok(Some(message))) => watch.hear(message.payload()),
         None => return Ended::Deaf,
         Some(Ok(None)) => return Ended::Broken(silent()),
         Some(Err(error)) => return Ended::Broken(sort(error).error),
@@ -92,7 +93,7 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
     loop {
         let until = Some(Deadline::after(clock.now(), SILENCE));
         match clock.within(until, listener.try_recv()).await {
-            Some(Ok(Some(_))) => watch.look(),
+            Some(Ok(Some(message))) => watch.hear(message.payload()),
             Some(Ok(None)) => return Ended::Broken(silent()),
             Some(Err(error)) => return Ended::Broken(sort(error).error),
             None => {

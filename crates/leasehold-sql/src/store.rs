@@ -1,14 +1,12 @@
 //! The tables as the operations use them: single statements, and steps of the hand-off record that
 //! are done again when somebody else was quicker.
 
-use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::handoff;
-use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result};
+use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result, random};
 
 use crate::address::Address;
 use crate::connection::Reply;
@@ -17,6 +15,7 @@ use crate::error::{Fault, What, uncertain};
 use crate::pool::{Lane, Pool};
 use crate::record::{self, Record, Tag};
 use crate::tables::Tables;
+use crate::told::Told;
 
 /// The longest pause before a step is tried again.
 const LONGEST_PAUSE_US: u64 = 30_000;
@@ -32,8 +31,6 @@ pub(crate) struct Store {
     pub(crate) pool: Pool,
     prefix: String,
     pub(crate) create: bool,
-    random: RandomState,
-    drawn: AtomicU64,
     /// Until when (of the steady clock) the database's functions are done without.
     pub(crate) no_routines_until: AtomicU64,
 }
@@ -43,9 +40,6 @@ pub(crate) struct Ways {
     pub(crate) routine: Option<Packet>,
     pub(crate) plain: Packet,
 }
-
-/// Clients that something has been done for.
-pub(crate) type Told = BTreeSet<ClientId>;
 
 /// A step that was done.
 #[derive(Debug)]
@@ -66,8 +60,6 @@ impl Store {
             tables,
             clock,
             create: address.create,
-            random: RandomState::new(),
-            drawn: AtomicU64::new(0),
             no_routines_until: AtomicU64::new(0),
         }
     }
@@ -77,10 +69,9 @@ impl Store {
         Deadline::after(self.clock.now(), limit)
     }
 
-    /// A number that nobody else writes.
+    /// A number that no other process writes, a copy of this one included.
     pub(crate) fn stamp(&self) -> i64 {
-        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
-        (self.random.hash_one(drawn) >> 1) as i64
+        (random::fresh() >> 1) as i64
     }
 
     /// The channel on which a client is told to look.
@@ -191,19 +182,19 @@ impl Store {
                 }
             };
             let mut machine = handoff::Record::from(before.parts.clone());
-            let mut told = Told::new();
-            let answer = act(&mut machine, &before, &mut |attempt: AttemptId, _| {
-                told.insert(attempt.client());
+            let mut told = Told::default();
+            let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
+                told.note(attempt, push);
                 true
             });
             let mut record = before.clone();
             record.parts = machine.into();
-            let channels: Vec<String> = match self.tables.dialect.notifies() {
-                true => told.iter().map(|client| self.channel(*client)).collect(),
+            let words: Vec<(String, String)> = match self.tables.dialect.notifies() {
+                true => told.words().map(|(client, word)| (self.channel(client), word)).collect(),
                 false => Vec::new(),
             };
             let stamp = self.stamp();
-            let Some(packet) = record.write(&self.tables, name, &before, stamp, &channels) else {
+            let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
                 return Ok(Done { answer, record, told });
             };
             match self.pool.run(Lane::Usual, &packet, until, open).await {

@@ -13,6 +13,7 @@ use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
 use crate::store::Store;
+use crate::told::Lost;
 
 /// How long one look may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -139,6 +140,22 @@ impl Watch {
             drop(state);
             self.bell.notify_one();
         }
+    }
+
+    /// An operator has ended a lease of this client.
+    pub(crate) fn lose(&self, Lost { attempt, base }: Lost) {
+        if let Some((_, events)) = &self.lock().client {
+            events.send(Event::Lost { attempt, base });
+        }
+    }
+
+    /// The server has sent a message: `word` may say more than that there is something to see.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn hear(&self, word: &str) {
+        if let Some(lost) = Lost::parse(word) {
+            self.lose(lost);
+        }
+        self.look();
     }
 
     /// There may be something to see.

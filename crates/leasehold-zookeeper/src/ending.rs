@@ -115,7 +115,7 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
         .map(|at| Deadline::after(now, Duration::from_nanos(at.saturating_sub(now.steady_ns))));
     drop(book);
     for attempt in lost {
-        store.tell(Event::Lost { attempt });
+        store.tell(Event::Lost { attempt, base: None });
     }
     for attempt in left {
         let store = store.clone();

@@ -82,7 +82,7 @@ fn end(store: &Store, number: u64) {
     store.tell(Event::Broken);
     let lost = store.book().lose_session(store.clock.now(), number);
     for attempt in lost {
-        store.tell(Event::Lost { attempt });
+        store.tell(Event::Lost { attempt, base: None });
     }
 }
 

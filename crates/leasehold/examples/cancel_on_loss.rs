@@ -1,7 +1,7 @@
 //! Work that is stopped when its lock is lost.
 //!
-//! `cargo run -p leasehold --example cancel_on_loss`. An operator ends the lease by force; the
-//! work is told at the next renewal.
+//! `cargo run -p leasehold --example cancel_on_loss`. An operator ends the lease by force, and
+//! the work is stopped.
 
 use std::time::Duration;
 
@@ -38,5 +38,6 @@ async fn main() -> leasehold::Result<()> {
         Err(error) if error.kind() == ErrorKind::Lost => println!("stopped: {error}"),
         other => println!("not expected: {other:?}"),
     }
+    client.close().await;
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         a_forced_release_is_noticed,
         |c| c.force_release,
-        "A holder whose lease was ended by force is told at the next renewal"
+        "A holder whose lease was ended by force is told at the next renewal at the latest"
     ),
     case!(
         a_closed_client_waits_no_more,

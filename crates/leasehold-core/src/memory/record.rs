@@ -176,5 +176,6 @@ fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {
             Event::Next { name: name.clone(), attempt, ask_again: remaining }
         }
         Push::Wanted { .. } => Event::Wanted { name: name.clone(), attempt },
+        Push::Lost { base } => Event::Lost { attempt, base },
     }
 }

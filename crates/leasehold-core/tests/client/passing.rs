@@ -499,3 +499,26 @@ async fn a_task_that_locks_again_and_again_lets_others_run() {
     others_run().await;
     busy.abort();
 }
+
+/// No time passes: it is not the next renewal that tells.
+#[tokio::test]
+async fn force_release_reaches_the_holder_and_its_local_queue_at_once() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let (second, third) = (waits(&lock).await, waits(&lock).await);
+    first.release().await.unwrap();
+    let second = got(second).await;
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.other_client().lock("a").force_release(second.token()).await.unwrap();
+    let outside = got(outside).await;
+    assert!(!second.is_valid(), "two valid guards");
+    assert_eq!(second.lost().await, LossReason::NotOwner);
+    assert_eq!(second.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    others_run().await;
+    assert!(!third.is_finished(), "the lost lease was passed on");
+    assert!(outside.is_valid());
+    outside.release().await.unwrap();
+    drop(got(third).await);
+    bench.nothing_is_left().await;
+}

@@ -66,7 +66,7 @@ impl Ears {
             }
             What::Own if gone => {
                 if self.attempts.holds(attempt) {
-                    self.say(Event::Lost { attempt });
+                    self.say(Event::Lost { attempt, base: None });
                 }
             }
             What::Own => self.look(attempt, watched),
@@ -114,7 +114,7 @@ impl Ears {
                 }
                 (What::Own, Ok(None)) => {
                     if attempts.holds(attempt) {
-                        say(Event::Lost { attempt });
+                        say(Event::Lost { attempt, base: None });
                     }
                 }
                 // Without an answer the watch is refused again, and the key looked at again.

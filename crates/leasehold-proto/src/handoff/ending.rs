@@ -2,7 +2,7 @@
 
 use core::cmp::Ordering;
 
-use super::words::{Answer, Ask, End, Forced, State, Verdict};
+use super::words::{Answer, Ask, End, Forced, Push, State, Verdict};
 use super::{Reach, Record, TOMBSTONE, after};
 use crate::{Now, Token};
 
@@ -60,7 +60,7 @@ impl<T: Clone> Record<T> {
         (self.release(now, end, reach), self.acquire(now, next, reach))
     }
 
-    /// Ends the current lease if `token` is one of its block.
+    /// Ends the current lease if `token` is one of its block, and tells its holder.
     pub fn force_release(&mut self, now: Now, token: Token, reach: Reach<'_>) -> Forced {
         let named = (self.base..=self.top).contains(&token.get());
         let forced = match (self.is_alive(now), named, Token::new(self.base)) {
@@ -69,6 +69,10 @@ impl<T: Clone> Record<T> {
             _ => Forced::NotHeld,
         };
         if named && self.state != State::Free {
+            let held = forced == Forced::Ended && self.state == State::Held;
+            if let Some((holder, _)) = self.owner.as_ref().filter(|_| held) {
+                reach(*holder, Push::Lost { base: self.base() });
+            }
             self.lose();
             self.hand_on(now, None, reach);
         }

@@ -121,6 +121,11 @@ pub enum Push {
         /// First token of the holder's lease.
         base: Option<Token>,
     },
+    /// To the holder: an operator has ended the lease.
+    Lost {
+        /// First token of the lease that has ended.
+        base: Option<Token>,
+    },
 }
 
 /// Whether somebody holds a lock.

@@ -7,6 +7,10 @@ if not rec then return 'N' end
 local live, named = alive(rec), token >= rec.base and token <= rec.top
 if live and not named then return 'O' .. rec.base end
 if named and rec.state ~= 'F' then
+  -- The release stands even if the holder cannot be told: its next renewal tells it.
+  if live and rec.state ~= 'K' then
+    redis.pcall('PUBLISH', channel(rec.owner), 'L' .. rec.owner .. rec.base .. key)
+  end
   expire(rec)
   hand_on(key, rec, nil)
 end

@@ -1,7 +1,7 @@
 //! Replies swallowed, requests repeated and delayed, on the wire.
 
 use leasehold_conformance::kit::{Pattern, Proxy};
-use leasehold_conformance::until;
+use leasehold_conformance::{force_release_is_pushed, until};
 use leasehold_core::ErrorKind;
 use leasehold_core::backend::{Answer, Event, State, Term};
 use leasehold_core::clock::Clock;
@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(waiters_whose_pushes_vanish_get_the_lock),
     test!(an_ending_that_was_never_answered_is_no_waiter_any_more),
     test!(a_lease_that_nobody_has_is_ended_when_somebody_wants_it),
+    test!(force_release_reaches_the_holder_at_once),
 ];
 
 /// Scripts are called by their hash, so a request is told by the lock's key in it.
@@ -204,4 +205,11 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
     let guard = other.lock("a").acquire_within(secs(30)).await.unwrap();
     assert_eq!(side.acquire(&repeated).await, Answer::Ended, "nor may it come once more");
     guard.release().await.unwrap();
+}
+
+async fn force_release_reaches_the_holder_at_once() {
+    let server = plain();
+    let (one, two, operator) =
+        (connect(&server.url()).await, connect(&server.url()).await, connect(&server.url()).await);
+    force_release_is_pushed(&one, &two, &operator).await.unwrap();
 }

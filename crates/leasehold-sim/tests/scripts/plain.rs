@@ -239,6 +239,9 @@ impl Plain {
             return other.map_or(Forced::NotHeld, Forced::Other);
         }
         if self.state == "held" {
+            if alive {
+                reach(self.owner.unwrap(), Push::Lost { base: Token::new(self.base) });
+            }
             self.lost = self.base;
         }
         if !self.state.is_empty() {

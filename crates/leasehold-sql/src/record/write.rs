@@ -24,7 +24,7 @@ impl Record {
         name: &Name,
         before: &Self,
         stamp: i64,
-        told: &[String],
+        told: &[(String, String)],
     ) -> Option<Packet> {
         let has = |queue: &[Waiter<Tag>], attempt| queue.iter().any(|w| w.attempt == attempt);
         let gone: Vec<AttemptId> = (before.parts.queue.iter().map(|waiter| waiter.attempt))
@@ -99,8 +99,9 @@ impl Record {
                  SELECT {attempt}, {bytes}, {until} FROM {locks} WHERE {ours}"
             ));
         }
-        for channel in told {
-            statements.push(format!("SELECT pg_notify('{channel}', '') FROM {locks} WHERE {ours}"));
+        for (channel, word) in told {
+            let notify = format!("SELECT pg_notify('{channel}', '{word}')");
+            statements.push(format!("{notify} FROM {locks} WHERE {ours}"));
         }
         Some(dialect.atomic(&statements))
     }

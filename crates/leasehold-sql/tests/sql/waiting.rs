@@ -1,11 +1,11 @@
 //! Waiting: told at once where the server can tell, looked for where it cannot; the dead do not block.
 
 use leasehold_conformance::kit::{MariaDb, Postgres};
-use leasehold_conformance::until;
+use leasehold_conformance::{force_release_is_pushed, until};
 use leasehold_core::backend::{Answer, Ask, Backend, Event, Renewed, State};
 
 use crate::side::{Side, end, name, unheard};
-use crate::{Test, secs, test};
+use crate::{Test, connect, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_connection_that_listens_is_made_anew, Postgres),
@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(the_holder_is_told_that_somebody_waits_on_postgres, Postgres),
     test!(the_holder_is_told_that_somebody_waits_on_mysql, MySql),
     test!(the_database_s_clock_decides, Postgres),
+    test!(force_release_reaches_the_holder_at_once, Postgres),
     test!(a_thousand_waiters_are_served_in_order, Nothing),
     test!(a_hand_off_by_push_takes_three_round_trips, Postgres),
 ];
@@ -110,6 +111,16 @@ async fn the_database_s_clock_decides() {
     server.sql("UPDATE leasehold_locks SET top = top + 3600000000").unwrap();
     let other = two.granted(&next).await;
     assert!(other.tokens.base().get() > grant.tokens.top().get() + 3_600_000_000);
+}
+
+async fn force_release_reaches_the_holder_at_once() {
+    let server = Postgres::start(&[]).unwrap();
+    let (one, two, operator) =
+        (connect(&server.url()).await, connect(&server.url()).await, connect(&server.url()).await);
+    one.lock("another").acquire().await.unwrap().release().await.unwrap();
+    let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    until("it listens", || async { server.sql(listeners).unwrap() == "1" }).await.unwrap();
+    force_release_is_pushed(&one, &two, &operator).await.unwrap();
 }
 
 async fn a_thousand_waiters_are_served_in_order() {

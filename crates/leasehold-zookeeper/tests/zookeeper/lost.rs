@@ -204,7 +204,7 @@ async fn a_lease_that_nobody_renews_ends_in_its_own_time() {
             free(&direct, "a").await;
             let told = raw.events.recv().await;
             assert!(
-                matches!(told, Some(Event::Lost { attempt }) if attempt == ask.attempt),
+                matches!(told, Some(Event::Lost { attempt, .. }) if attempt == ask.attempt),
                 "{told:?}"
             );
         }

@@ -95,7 +95,7 @@ impl Driver {
         let Some(client) = client else { return };
         let case = self.cases.set(client, Case::Ended(Verdict::Lost));
         if tell && !asks && matches!(case, Some(Case::Held { .. })) {
-            self.sink.send(Event::Lost { attempt: client });
+            self.sink.send(Event::Lost { attempt: client, base: None });
         }
     }
 }

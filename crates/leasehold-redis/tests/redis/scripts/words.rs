@@ -143,6 +143,7 @@ pub(super) fn push(attempt: AttemptId, push: Push, now_us: u64, key: &str) -> St
         ),
         Push::Next { remaining, .. } => format!("N{attempt}{:010}{key}", ms(remaining)),
         Push::Wanted { .. } => format!("W{attempt}{key}"),
+        Push::Lost { base } => format!("L{attempt}{:016}{key}", base.map_or(0, Token::get)),
     };
     format!("to {}: {message}", &attempt.to_string()[..16])
 }
