@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod check;
+mod features;
 mod fix;
 mod generated;
 mod install;
@@ -37,7 +38,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "check",
         args: "",
-        about: "only reads: fmt, clippy, doc, tidy",
+        about: "only reads: fmt, clippy, doc, each feature alone, tidy",
         run: |args| none(args).map(|()| check::check()),
     },
     Task {

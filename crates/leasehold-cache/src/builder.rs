@@ -170,7 +170,8 @@ impl<K: ?Sized, V> Builder<K, V> {
         self
     }
 
-    /// Encoded values of so many bytes or more are compressed. Default: never.
+    /// Encoded values of so many bytes or more are compressed. Default: never. Needs the feature
+    /// `compression`.
     #[cfg(feature = "compression")]
     pub fn compress_from(mut self, bytes: usize) -> Self {
         self.settings.compress_from = Some(bytes);

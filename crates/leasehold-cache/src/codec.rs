@@ -12,7 +12,7 @@ pub enum Codec {
     /// `postcard`: small and quick; a changed type needs a new cache name.
     #[default]
     Postcard,
-    /// JSON: for other languages and for people; fields may be added.
+    /// JSON: for other languages and for people; fields may be added. Needs the feature `json`.
     #[cfg(feature = "json")]
     Json,
 }

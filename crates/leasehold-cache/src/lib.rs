@@ -34,6 +34,8 @@
 //!
 //! The example `service` has it all behind HTTP routes, with a load that shows what each defence does.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod bitmap;
 pub mod bloom;
 mod breaker;

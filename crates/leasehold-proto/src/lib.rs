@@ -15,4 +15,4 @@ pub use attempt::{AttemptId, ClientId};
 pub use lease::{Lease, LossReason, Step, Terms, TooLate, drift, loss_margin};
 pub use retry::Backoff;
 pub use time::{Deadline, Now};
-pub use token::{Token, TokenBlock};
+pub use token::{NotAToken, Token, TokenBlock};

@@ -24,6 +24,34 @@ impl Token {
     }
 }
 
+/// A number that is no [`Token`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAToken(i64);
+
+impl fmt::Display for NotAToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token: {}; 1 to {} is allowed", self.0, Token::MAX)
+    }
+}
+
+impl core::error::Error for NotAToken {}
+
+/// For columns of type `BIGINT`.
+impl From<Token> for i64 {
+    fn from(token: Token) -> Self {
+        token.0 as i64 // At most 2^53-1.
+    }
+}
+
+/// For columns of type `BIGINT`.
+impl TryFrom<i64> for Token {
+    type Error = NotAToken;
+
+    fn try_from(value: i64) -> Result<Self, NotAToken> {
+        u64::try_from(value).ok().and_then(Self::new).ok_or(NotAToken(value))
+    }
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -74,6 +102,17 @@ mod tests {
         assert_eq!(Token::new(0), None);
         assert_eq!(Token::new(1 << 53), None);
         assert_eq!(Token::MAX.get() as f64 as u64, Token::MAX.get());
+    }
+
+    #[test]
+    fn a_token_goes_into_a_bigint_and_back() {
+        for token in [Token::new(1).unwrap(), Token::MAX] {
+            assert_eq!(Token::try_from(i64::from(token)), Ok(token));
+        }
+        for value in [i64::MIN, -1, 0, 1 << 53, i64::MAX] {
+            let error = Token::try_from(value).unwrap_err().to_string();
+            assert_eq!(error, format!("token: {value}; 1 to 9007199254740991 is allowed"));
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use sqlx::Pool;
 use super::save::{Store, StoreError};
 use crate::{Error, ErrorKind, Result};
 
-/// A table with the columns `id` and `payload`; see [`OnceTable`].
+/// A table with the columns `id` and `payload`; see [`OnceTable`]. Needs one of the features `mysql`,
+/// `postgres` and `sqlite`.
 #[derive(Debug)]
 pub struct Table<E: Engine> {
     table: OnceTable,

@@ -6,6 +6,8 @@
 //! change is. A [`Relay`] reads the rows, invalidates in Redis, and then deletes them; so each
 //! invalidation is made at least once, and a second time does no harm.
 //!
+//! Needs the feature `outbox`, which `mysql`, `postgres`, `sqlite` and `nats` bring.
+//!
 //! ```no_run
 //! # #[cfg(feature = "sqlite")]
 //! # async fn example(pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {

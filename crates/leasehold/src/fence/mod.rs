@@ -38,7 +38,7 @@ mod memory;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
 /// Fenced rows in PostgreSQL, MySQL, MariaDB and SQLite: the token is checked in the transaction
-/// that writes.
+/// that writes. Needs one of the features `mysql`, `postgres` and `sqlite`.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql {
     pub use leasehold_sql::rows::{Engine, FenceTable, RowFence, failure};

@@ -24,6 +24,9 @@ pub const LEASEHOLD_TOKEN: HeaderName = HeaderName::from_static("leasehold-token
 /// let mut headers = http::HeaderMap::new();
 /// put_token(&mut headers, guard.token());
 /// assert_eq!(headers[LEASEHOLD_TOKEN], guard.token().to_string());
+///
+/// guard.release().await?;
+/// client.close().await;
 /// # Ok(()) }
 /// ```
 pub fn put_token(headers: &mut HeaderMap, token: Token) {

@@ -1,4 +1,5 @@
-//! A fence in front of an HTTP service: requests with an older token are refused.
+//! A fence in front of an HTTP service: requests with an older token are refused. Needs the
+//! feature `fence-http`.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,5 @@
-//! Fenced values in Redis: the token is compared and the value set in one script.
+//! Fenced values in Redis: the token is compared and the value set in one script. Needs the
+//! feature `fence-redis`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,6 +14,9 @@
 //! let fence = RedisFence::new();
 //! let written = fence.set_if_newer(&mut connection, "order:555", "paid", guard.token()).await?;
 //! written.into_result()?; // `Stale` when a later holder has written
+//!
+//! guard.release().await?;
+//! client.close().await;
 //! # Ok(()) }
 //! ```
 //!
