@@ -9,7 +9,7 @@ use crate::ask::pursuit;
 use crate::backend::{Answer, Grant, Term};
 use crate::client::Client;
 use crate::hold::Hold;
-use crate::line::{Inbox, Pursuit, Silence, Slot, Told, Turn, Wish};
+use crate::line::{Entered, Inbox, Pursuit, Silence, Slot, Told, Turn, Wish};
 use crate::options::Options;
 use crate::pass;
 use crate::shared::{Shared, jitter};
@@ -75,7 +75,7 @@ pub(crate) fn closed() -> Error {
 }
 
 fn timed_out() -> Error {
-    Error::new(ErrorKind::Timeout, "the lock was not to be had in the time given")
+    Error::new(ErrorKind::Timeout, "timed out waiting for the lock")
 }
 
 /// The time is up, and the backend has said why it was of no use.
@@ -98,7 +98,7 @@ async fn try_once(
 ) -> Result<Option<Arc<Hold>>> {
     let shared = client.shared();
     let start = shared.clock.now();
-    let until = Some(Deadline::after(start, shared.patience));
+    let until = Some(Deadline::after(start, shared.try_patience));
     let held = shared.lines.holder(name).and_then(|attempt| shared.held_by(attempt));
     let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
     let mut past = Acquire::new(client, name, options, wish, Place::Past, start);
@@ -170,10 +170,11 @@ impl<'a> Acquire<'a> {
     ) -> Self {
         let mut entered = Self::new(client, name, options, wish, Place::Front, start);
         let shared = client.shared();
-        let attempt = shared.new_attempt();
-        match shared.lines.enter(name, attempt, &entered.slot) {
-            None => entered.pursuit = Some(pursuit(name, &entered.slot.wish, attempt, true, false)),
-            Some(number) => entered.place = Place::Behind(number),
+        match shared.lines.enter(name, &entered.slot, || shared.new_attempt()) {
+            Entered::Front(attempt) => {
+                entered.pursuit = Some(pursuit(name, &entered.slot.wish, attempt, true, false));
+            }
+            Entered::Behind(number) => entered.place = Place::Behind(number),
         }
         entered
     }

@@ -8,8 +8,9 @@ use leasehold_proto::{AttemptId, ClientId};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, Capability, EventSink, Status};
+use crate::backend::{Backend, BoxFuture, Capability, EventSink, Status};
 use crate::clock::Clock;
+use crate::late::{LateEndings, Reopen};
 use crate::lock::Lock;
 use crate::renewal::{Job, Task};
 use crate::shared::{Shared, Usage};
@@ -29,17 +30,24 @@ struct Inner {
 }
 
 /// Settings of a client; [`build`](Self::build) makes it.
-#[derive(Debug)]
 pub struct ClientBuilder {
     backend: Arc<dyn Backend>,
     clock: Clock,
     patience: Duration,
+    try_patience: Duration,
+    reopen: Option<Box<Reopen>>,
 }
 
 impl ClientBuilder {
-    /// A builder with the defaults: system clock, 10 s patience, the current runtime.
+    /// A builder with the defaults: system clock, 10 s patience (2 s for one try), the current runtime.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, clock: Clock::system(), patience: Duration::from_secs(10) }
+        Self {
+            backend,
+            clock: Clock::system(),
+            patience: Duration::from_secs(10),
+            try_patience: Duration::from_secs(2),
+            reopen: None,
+        }
     }
 
     /// The clock that validity is computed from. Default: the system's.
@@ -54,6 +62,25 @@ impl ClientBuilder {
     /// for each other's patience to end. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How long [`Lock::try_acquire`] goes on while the backend does not answer before it fails with
+    /// [`ErrorKind::Unavailable`]; no longer than [`patience`](Self::patience). Default: 2 s.
+    pub fn try_patience(mut self, patience: Duration) -> Self {
+        self.try_patience = patience;
+        self
+    }
+
+    /// How a second connection to the same place is opened, for leases whose release the runtime of
+    /// the client did not finish before it ended. It is used on a thread of its own, and the runtime's
+    /// end waits for it for 1 s in all at most. Default: none; such leases are left to their ttl.
+    /// `leasehold::connect` sets it where it is of use.
+    pub fn reopen(
+        mut self,
+        reopen: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reopen = Some(Box::new(reopen));
         self
     }
 
@@ -75,10 +102,22 @@ impl ClientBuilder {
         let client = ClientId::from_bits(bits);
         let (sink, events) = EventSink::channel();
         self.backend.attach(client, sink);
-        let shared = Arc::new(Shared::new(self.backend, self.clock, client, self.patience));
+        let late = LateEndings::new(self.reopen);
+        let patience = (self.patience, self.try_patience.min(self.patience));
+        let shared = Shared::new(self.backend, self.clock, client, patience, late);
+        let shared = Arc::new(shared);
         let (jobs, receiver) = mpsc::unbounded_channel();
         let task = Task::new(shared.clone(), receiver, events);
         Ok((Client(Arc::new(Inner { shared, jobs })), task))
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("ClientBuilder");
+        out.field("backend", &self.backend).field("clock", &self.clock);
+        out.field("patience", &self.patience).field("try_patience", &self.try_patience);
+        out.finish_non_exhaustive()
     }
 }
 
@@ -164,6 +203,7 @@ impl Client {
     }
 
     /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
+    /// Make it the last line of a program: it waits for the releases of dropped guards.
     ///
     /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
     /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.

@@ -115,8 +115,8 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(end) = &self.end {
-            self.shared.backend.abandon(end);
+        if let Some(end) = self.end.take() {
+            self.shared.abandon(vec![end]);
         }
     }
 }
@@ -241,18 +241,21 @@ pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold:
     }
 }
 
-/// Releases a hold without waiting and without a runtime.
-pub(crate) fn abandon(shared: &Shared, hold: &Arc<Hold>) {
+/// Closes the books of a hold that is released without a runtime; what is to be sent.
+fn abandon(shared: &Shared, hold: &Arc<Hold>) -> Option<End> {
     let now = shared.clock.now();
     match close(shared, hold, keep(shared, hold), now) {
         Some(Closed::End(end, ours)) => {
             if ours {
                 record(shared, hold, true, now);
             }
-            shared.backend.abandon(&end);
+            Some(end)
         }
-        Some(Closed::Passed) => record(shared, hold, true, now),
-        None => {}
+        Some(Closed::Passed) => {
+            record(shared, hold, true, now);
+            None
+        }
+        None => None,
     }
 }
 
@@ -319,7 +322,8 @@ impl Releasing {
                 if is_final(&error) {
                     self.left = Left::Nothing;
                 }
-                return Err(error);
+                // A loss that is known stays one, whatever the backend could not be told.
+                return Err(if valid { error } else { self.lost() });
             }
         };
         self.left = Left::Nothing;
@@ -361,15 +365,16 @@ impl Drop for Releasing {
 /// Gives work to the background task; without one, does what can be done at once.
 pub(crate) fn hand_over(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, job: Job) {
     if let Err(mpsc::error::SendError(job)) = jobs.send(job) {
-        abandon_job(shared, job);
+        abandon_jobs(shared, vec![job]);
     }
 }
 
-/// Does what can be done of a job without a runtime.
-pub(crate) fn abandon_job(shared: &Shared, job: Job) {
-    match job {
-        Job::End(end, _) | Job::EndAgain(end, _) => shared.backend.abandon(&end),
+/// Does what can be done of jobs without a runtime.
+pub(crate) fn abandon_jobs(shared: &Shared, jobs: Vec<Job>) {
+    let end = |job| match job {
+        Job::End(end, _) | Job::EndAgain(end, _) => Some(end),
         Job::Release(hold) => abandon(shared, &hold),
-        Job::Settle(_) => {}
-    }
+        Job::Settle(_) => None,
+    };
+    shared.abandon(jobs.into_iter().filter_map(end).collect());
 }

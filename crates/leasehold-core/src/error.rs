@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Name;
+use crate::{Name, NotAToken};
 
 /// What went wrong. The text of each kind says what state is left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +15,8 @@ pub enum ErrorKind {
     /// This backend cannot do it (see its [`Capability`](crate::backend::Capability)).
     /// Nothing was changed.
     Unsupported,
-    /// The lock was not to be had in the time given. Nothing is held; the place in line is given up
-    /// in the background.
+    /// The lock was not free within the time given. Nothing is held; the place in the queue is left
+    /// in the background. The message names the holder where that is known.
     Timeout,
     /// The lease ended while the guard was held. Somebody else may hold the lock by now.
     Lost,
@@ -136,6 +136,12 @@ impl Error {
     /// The text without operation and name.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+}
+
+impl From<NotAToken> for Error {
+    fn from(error: NotAToken) -> Self {
+        Self::new(ErrorKind::Invalid, error.to_string())
     }
 }
 

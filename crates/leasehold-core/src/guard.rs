@@ -12,8 +12,21 @@ use crate::ending::{Releasing, let_drop, lost};
 use crate::hold::Hold;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
-/// A held lock. Dropping it releases the lock in the background; [`release`](Self::release) also
-/// says whether it was ours until the end.
+/// A held lock; it ends when it is dropped or [released](Self::release).
+///
+/// Dropping it does not wait: the client's background task releases the lock.
+/// [`release`](Self::release) waits for the answer and also says whether the lock was held until then.
+/// [`Client::close`](crate::Client::close) waits for the releases of all dropped guards: make it the last
+/// line of a program.
+///
+/// If the runtime ends before the background task has released the lock:
+/// - `file:` and `memory:` release it at once.
+/// - With a client of `leasehold::connect`, the end of the runtime waits until the lock is released over
+///   a new connection: usually milliseconds, 1 s in all at most. What is not released by then stays taken
+///   for the rest of its ttl.
+/// - With any other client ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen) not set, or
+///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or calls
+///   `std::process::exit`, it stays taken for the rest of its ttl.
 ///
 /// Validity is computed from the clock at each call, so it is right even if the renewal task, or
 /// the whole process, was stopped for a while. What it cannot rule out is a pause between the

@@ -15,6 +15,7 @@ mod error;
 pub mod filesystem;
 mod guard;
 mod hold;
+mod late;
 mod line;
 mod lock;
 pub mod memory;
@@ -27,6 +28,7 @@ pub mod random;
 mod renewal;
 mod shared;
 mod stale;
+mod taken;
 pub mod telemetry;
 mod turns;
 mod url;
@@ -36,7 +38,9 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use guard::Guard;
 pub use leasehold_proto as proto;
-pub use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now, Token, TokenBlock};
+pub use leasehold_proto::{
+    AttemptId, ClientId, Deadline, LossReason, NotAToken, Now, Token, TokenBlock,
+};
 pub use lock::Lock;
 pub use name::Name;
 pub use options::OnLoss;

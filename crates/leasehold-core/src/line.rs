@@ -95,6 +95,15 @@ pub(crate) struct Told {
     pub(crate) again: bool,
 }
 
+/// Where in the line a new one stands.
+#[derive(Debug)]
+pub(crate) enum Entered {
+    /// At the front, where it asks the engine with this attempt.
+    Front(AttemptId),
+    /// Behind others: the number of its arrival.
+    Behind(u64),
+}
+
 /// What whoever comes to the front finds there.
 #[derive(Debug)]
 pub(crate) enum Turn {
@@ -136,19 +145,24 @@ impl Lines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the line; `None` at the front, where it is to ask with `attempt`, else the number of
-    /// the arrival.
-    pub(crate) fn enter(&self, name: &Name, attempt: AttemptId, slot: &Arc<Slot>) -> Option<u64> {
+    /// Joins the line. At the front an attempt is drawn, which costs a call to the kernel.
+    pub(crate) fn enter(
+        &self,
+        name: &Name,
+        slot: &Arc<Slot>,
+        draw: impl FnOnce() -> AttemptId,
+    ) -> Entered {
         let mut lines = self.lock();
         let Some(line) = lines.line(name) else {
+            let attempt = draw();
             let line = Line::led_by(Some(attempt), Some(slot.clone()));
             lines.busy.insert(name.clone(), line);
-            return None;
+            return Entered::Front(attempt);
         };
         let crowd = line.crowd();
         crowd.arrivals += 1;
         crowd.behind.insert(crowd.arrivals, slot.clone());
-        Some(crowd.arrivals)
+        Entered::Behind(crowd.arrivals)
     }
 
     /// Leaves the line; false when it has been called to the front already, where its turn is to

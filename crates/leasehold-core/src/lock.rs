@@ -13,7 +13,10 @@ use crate::ending::lost;
 use crate::guard::Guard;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::{Error, ErrorKind, Name, OnLoss, Result};
+use crate::{Error, ErrorKind, Name, OnLoss, Result, taken};
+
+/// Said of a lock whose holder is not named.
+const TAKEN: &str = "the lock is taken";
 
 /// A lock, not held yet. Cheap to clone; making one does no I/O.
 ///
@@ -59,7 +62,7 @@ impl Lock {
 
     /// How long [`acquire`](Self::acquire) waits at the most. Default: for ever.
     /// [`acquire_within`](Self::acquire_within) overrides it, [`try_acquire`](Self::try_acquire)
-    /// never waits.
+    /// does not wait for the lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = Some(wait);
         self
@@ -128,15 +131,21 @@ impl Lock {
     ///
     /// # Errors
     /// [`ErrorKind::Timeout`] when the time is up, and shortly before where the backend fails and there
-    /// is no time to ask it again; others as [`acquire`](Self::acquire).
+    /// is no time to ask it again; others as [`acquire`](Self::acquire). The error names the holder, if
+    /// one look at the backend finds it within 100 ms; the call may take that much longer.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         self.acquire_for(Some(wait)).await
     }
 
-    /// Acquires the lock if nobody holds it; `None` when somebody does.
+    /// Acquires the lock if it is free; `None` if it is held. It does not wait for a holder.
+    ///
+    /// It waits for the backend's answer, 2 s at most
+    /// ([`ClientBuilder::try_patience`](crate::ClientBuilder::try_patience)).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), without `Timeout`.
+    /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`] when the backend did
+    /// not answer in that time: the lock is not held by this call, and a grant that arrives later is
+    /// given back in the background, at worst after one ttl.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.guarded(Patience::None).await
     }
@@ -148,7 +157,10 @@ impl Lock {
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_as(&self, owner: &Owner) -> Result<Guard> {
         let until = self.deadline(self.options.wait);
-        owner.acquire(self, until).await
+        match owner.acquire(self, until).await {
+            Err(error) => Err(self.name_holder(error, self.options.wait).await),
+            acquired => acquired,
+        }
     }
 
     /// Runs `work` under the lock, and releases the lock at the end.
@@ -200,9 +212,12 @@ impl Lock {
         status.map_err(|error| error.during("status", Some(name)))
     }
 
-    /// Ends the lease that `token` belongs to, if it is still the current one. Its holder finds
-    /// out at the next renewal, and until then believes that it holds: only a check of tokens at
-    /// the resource protects against it.
+    /// Ends the lease that `token` belongs to, if it is still the current one.
+    ///
+    /// The old holder's work is not stopped. Its client is told at once on Redis, on etcd, in memory, and
+    /// on PostgreSQL if it listens; its guard is invalid from then on. On other engines, and if that
+    /// message is lost, the client detects the loss at its next renewal: after a third of the ttl at
+    /// most, and until then two guards are valid. Only a check of tokens at the resource rules that out.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where a lease ends only with its process; others as
@@ -223,19 +238,33 @@ impl Lock {
 
     pub(crate) async fn acquire_until(&self, until: Option<Deadline>) -> Result<Guard> {
         let guard = self.guarded(Patience::Until(until)).await?;
-        guard.ok_or_else(|| Error::new(ErrorKind::Timeout, "somebody else holds it"))
+        guard.ok_or_else(|| Error::new(ErrorKind::Timeout, TAKEN))
     }
 
     async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
-        if wait.is_some_and(|wait| wait.is_zero()) {
-            let guard = self.try_acquire().await?;
-            return guard.ok_or_else(|| {
-                self.client.shared().meters.timed_out.increment(1);
-                Error::new(ErrorKind::Timeout, "somebody else holds it")
-                    .during("acquire", self.name.as_ref().ok())
-            });
+        let acquired = match wait {
+            Some(wait) if wait.is_zero() => self.try_once().await,
+            _ => self.acquire_until(self.deadline(wait)).await,
+        };
+        match acquired {
+            Err(error) => Err(self.name_holder(error, wait).await),
+            acquired => acquired,
         }
-        self.acquire_until(self.deadline(wait)).await
+    }
+
+    async fn try_once(&self) -> Result<Guard> {
+        let guard = self.try_acquire().await?;
+        guard.ok_or_else(|| {
+            self.client.shared().meters.timed_out.increment(1);
+            Error::new(ErrorKind::Timeout, TAKEN)
+        })
+    }
+
+    /// The error of a wait that has timed out says who holds the lock.
+    async fn name_holder(&self, error: Error, wait: Option<Duration>) -> Error {
+        let Ok(name) = &self.name else { return error };
+        let error = taken::name_holder(self.client.shared(), name, error, wait).await;
+        error.during("acquire", Some(name))
     }
 
     async fn guarded(&self, patience: Patience) -> Result<Option<Guard>> {

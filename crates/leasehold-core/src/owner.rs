@@ -36,8 +36,11 @@ impl Owner {
         let clock = &client.shared().clock;
         // Two tasks of one owner that come at once: the second enters what the first acquired.
         let Some(_turn) = clock.within(until, self.0.turns.enter(name)).await else {
-            return Err(Error::new(ErrorKind::Timeout, "this owner was still acquiring it")
-                .during("acquire", Some(name)));
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                "another task of this owner was still acquiring the lock",
+            )
+            .during("acquire", Some(name)));
         };
         let key = (client.shared().client, name.clone());
         let held = self.held().get(&key).and_then(Weak::upgrade);

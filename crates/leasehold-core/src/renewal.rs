@@ -357,9 +357,11 @@ impl Drop for Task {
             }
         }
         self.jobs.close();
+        let mut left = Vec::new();
         while let Ok(job) = self.jobs.try_recv() {
-            ending::abandon_job(&self.shared, job);
+            left.push(job);
         }
+        ending::abandon_jobs(&self.shared, left);
     }
 }
 

@@ -10,11 +10,13 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, Capability, Origin};
+use crate::backend::{Backend, Capability, End, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
+use crate::late::LateEndings;
 use crate::line::Lines;
+use crate::taken::Looks;
 use crate::telemetry::Meters;
 use crate::{OnLoss, random};
 
@@ -30,6 +32,11 @@ pub(crate) struct Shared {
     pub(crate) origin: Arc<Origin>,
     /// How long an operation goes on without hearing anything from the backend.
     pub(crate) patience: Duration,
+    /// The same for one that does not wait.
+    pub(crate) try_patience: Duration,
+    /// Looks for holders whose names are to be told.
+    pub(crate) looks: Looks,
+    late: LateEndings,
     pub(crate) lines: Lines,
     /// A lease may go from task to task of this process: the engine reserves tokens for it.
     pub(crate) passes: bool,
@@ -128,7 +135,8 @@ impl Shared {
         backend: Arc<dyn Backend>,
         clock: Clock,
         client: ClientId,
-        patience: Duration,
+        (patience, try_patience): (Duration, Duration),
+        late: LateEndings,
     ) -> Self {
         let capability = backend.capability().clone();
         Self {
@@ -140,6 +148,9 @@ impl Shared {
             client,
             origin: Arc::new(Origin::new(host(), std::process::id(), None)),
             patience,
+            try_patience,
+            looks: Looks::default(),
+            late,
             lines: Lines::default(),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
@@ -159,6 +170,7 @@ impl Shared {
         self.attempt(random::fresh() as u32 | PAST)
     }
 
+    /// The random part is drawn for each: a copy of this process has the same client id and sequence.
     fn attempt(&self, random: u32) -> AttemptId {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         AttemptId::new(self.client, sequence, random)
@@ -299,6 +311,12 @@ impl Shared {
         }
     }
 
+    /// Ends attempts without the runtime of this client.
+    pub(crate) fn abandon(&self, ends: Vec<End>) {
+        ends.iter().for_each(|end| self.backend.abandon(end));
+        self.late.finish(&self.clock, ends);
+    }
+
     /// Nobody waits or acquires from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
@@ -346,4 +364,28 @@ fn host() -> String {
 #[cfg(not(unix))]
 fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    /// A process as it is when its machine is resumed from a snapshot: client id, sequence and the
+    /// state of the generator are those of the snapshot.
+    fn resumed() -> Shared {
+        fastrand::seed(7);
+        let backend = Arc::new(MemoryStore::new().connect());
+        let (client, patience) = (ClientId::from_bits(1), Duration::from_secs(1));
+        let late = LateEndings::new(None);
+        Shared::new(backend, Clock::system(), client, (patience, patience), late)
+    }
+
+    #[test]
+    fn two_copies_of_a_process_draw_different_attempt_ids() {
+        for draw in [Shared::new_attempt, Shared::new_attempt_past] {
+            let (one, other) = (draw(&resumed()), draw(&resumed()));
+            assert_ne!(one, other);
+        }
+    }
 }

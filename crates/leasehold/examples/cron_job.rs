@@ -24,5 +24,7 @@ async fn main() -> leasehold::Result<()> {
     println!("reporting, token {}", guard.token());
     tokio::time::sleep(Duration::from_secs(1)).await;
     println!("done; staying for the rest of the ten seconds, since this store cannot keep a lock");
-    guard.release().await
+    guard.release().await?;
+    client.close().await;
+    Ok(())
 }

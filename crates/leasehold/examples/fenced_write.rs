@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::fence::{Fence, Stale};
-use leasehold::{Guard, Token};
+use leasehold::{Client, Guard, Token};
 
 /// The resource: an order, with its fence under the same mutex.
 struct Order {
@@ -45,7 +45,8 @@ fn main() -> leasehold::Result<()> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn alice(holds: &Sender<()>, resume: &Receiver<()>) -> leasehold::Result<()> {
-    let guard = acquire("alice").await?;
+    let client = connect().await?;
+    let guard = acquire(&client, "alice").await?;
     println!(
         "alice: checks her guard: valid is {}. Then her whole process stands still.",
         guard.is_valid()
@@ -64,6 +65,7 @@ async fn alice(holds: &Sender<()>, resume: &Receiver<()>) -> leasehold::Result<(
     if let Err(lost) = guard.release().await {
         println!("alice: {lost}");
     }
+    client.close().await;
     Ok(())
 }
 
@@ -71,17 +73,23 @@ async fn alice(holds: &Sender<()>, resume: &Receiver<()>) -> leasehold::Result<(
 async fn bob(held: &Receiver<()>, done: &Sender<()>) -> leasehold::Result<()> {
     held.recv().ok();
     println!("bob:   waits");
-    let guard = acquire("bob").await?;
+    let client = connect().await?;
+    let guard = acquire(&client, "bob").await?;
     if let Err(stale) = write("paid", guard.token()) {
         println!("bob:   refused: {stale}");
     }
     done.send(()).ok();
-    guard.release().await
+    guard.release().await?;
+    client.close().await;
+    Ok(())
 }
 
-async fn acquire(who: &str) -> leasehold::Result<Guard> {
-    // Both connect to the same store of this process.
-    let client = leasehold::connect("memory:fenced-write").await?;
+/// Both connect to the same store of this process.
+async fn connect() -> leasehold::Result<Client> {
+    leasehold::connect("memory:fenced-write").await
+}
+
+async fn acquire(client: &Client, who: &str) -> leasehold::Result<Guard> {
     let guard = client.lock("orders/555").ttl(Duration::from_millis(500)).acquire().await?;
     println!("{:<6} holds the lock, token {}", format!("{who}:"), guard.token());
     Ok(guard)

@@ -29,5 +29,6 @@ async fn main() -> leasehold::Result<()> {
 
     guard.release().await?;
     println!("released");
+    client.close().await;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! let guard = client.lock("nightly-report").acquire()?;
 //! println!("token {}", guard.token());
 //! guard.release()?;
+//! client.close()?; // the last line: what was dropped is released before the process ends
 //! # Ok(()) }
 //! ```
 //!
@@ -19,6 +20,9 @@ use std::time::Duration;
 use leasehold_core::backend::{Forced, Status};
 use leasehold_core::{Deadline, Error, ErrorKind, LossReason, OnLoss, Owner, Result, Token};
 use tokio::runtime::{Handle, Runtime};
+
+/// How long dropping a guard waits for its release.
+const DROP_WAITS: Duration = Duration::from_secs(1);
 
 /// Connects to the store that a URL names; see [`crate::connect`].
 ///
@@ -44,12 +48,18 @@ pub struct Lock {
     runtime: Own,
 }
 
-/// A held lock; dropped or released, it ends. See [`crate::Guard`].
+/// A held lock; see [`crate::Guard`].
+///
+/// Dropping it releases the lock and waits for the answer, 1 s at most; then the release goes on in the
+/// background, for as long as a handle of the client lives. Inside an async runtime the drop does not
+/// wait. [`release`](Self::release) waits as long as the client's patience and also says whether the
+/// lock was held until then.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]
 #[derive(Debug)]
 pub struct Guard {
-    guard: crate::Guard,
+    /// `None` once it is released.
+    guard: Option<crate::Guard>,
     runtime: Own,
 }
 
@@ -187,29 +197,29 @@ impl Lock {
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
-        Guard { guard, runtime: self.runtime.clone() }
+        Guard { guard: Some(guard), runtime: self.runtime.clone() }
     }
 }
 
 impl Guard {
     /// See [`crate::Guard::token`].
     pub fn token(&self) -> Token {
-        self.guard.token()
+        self.as_async().token()
     }
 
     /// See [`crate::Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
-        self.guard.is_valid()
+        self.as_async().is_valid()
     }
 
     /// See [`crate::Guard::remaining`].
     pub fn remaining(&self) -> Duration {
-        self.guard.remaining()
+        self.as_async().remaining()
     }
 
     /// See [`crate::Guard::deadline`].
     pub fn deadline(&self) -> Option<Deadline> {
-        self.guard.deadline()
+        self.as_async().deadline()
     }
 
     /// See [`crate::Guard::ensure`].
@@ -217,7 +227,7 @@ impl Guard {
     /// # Errors
     /// As there.
     pub fn ensure(&self, margin: Duration) -> Result<()> {
-        self.guard.ensure(margin)
+        self.as_async().ensure(margin)
     }
 
     /// Waits until the lock is lost; see [`crate::Guard::lost`].
@@ -225,7 +235,7 @@ impl Guard {
     /// # Errors
     /// [`ErrorKind::Invalid`] inside an async runtime.
     pub fn lost(&self) -> Result<LossReason> {
-        self.runtime.block_on(self.guard.lost())
+        self.runtime.block_on(self.as_async().lost())
     }
 
     /// See [`crate::Guard::reenter`].
@@ -233,12 +243,15 @@ impl Guard {
     /// # Errors
     /// As there.
     pub fn reenter(&self) -> Result<Guard> {
-        Ok(Guard { guard: self.guard.reenter()?, runtime: self.runtime.clone() })
+        Ok(Guard { guard: Some(self.as_async().reenter()?), runtime: self.runtime.clone() })
     }
 
     /// The async guard, for what is not repeated here.
     pub fn as_async(&self) -> &crate::Guard {
-        &self.guard
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("only release and drop take the guard, and they consume this one"),
+        }
     }
 
     /// Gives the lock back; see [`crate::Guard::release`].
@@ -246,16 +259,27 @@ impl Guard {
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime, where the release then goes on
     /// in the background.
-    pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.guard.release())?
+    pub fn release(mut self) -> Result<()> {
+        let Some(guard) = self.guard.take() else { return Ok(()) };
+        self.runtime.block_on(guard.release())?
     }
 
     /// Gives the lock back without its minimum hold; see [`crate::Guard::release_early`].
     ///
     /// # Errors
     /// As [`release`](Self::release).
-    pub fn release_early(self) -> Result<()> {
-        self.runtime.block_on(self.guard.release_early())?
+    pub fn release_early(mut self) -> Result<()> {
+        let Some(guard) = self.guard.take() else { return Ok(()) };
+        self.runtime.block_on(guard.release_early())?
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(guard) = self.guard.take() else { return };
+        // Without a runtime to wait on, dropping the future releases in the background.
+        let release = async { tokio::time::timeout(DROP_WAITS, guard.release()).await };
+        self.runtime.block_on(release).ok();
     }
 }
 
@@ -277,9 +301,10 @@ impl Own {
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        let in_async = Handle::try_current().is_ok();
+        // Also not while the thread ends, when it cannot tell any more.
+        let outside = Handle::try_current().is_err_and(|error| error.is_missing_context());
         match &self.0.0 {
-            Some(runtime) if !in_async => Ok(runtime.block_on(future)),
+            Some(runtime) if outside => Ok(runtime.block_on(future)),
             _ => Err(Error::new(
                 ErrorKind::Invalid,
                 "a blocking call inside an async runtime (spawn_blocking included); \

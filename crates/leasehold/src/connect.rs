@@ -6,7 +6,7 @@ use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
 #[cfg(feature = "redis")]
 use leasehold_core::quorum::QuorumBackend;
-use leasehold_core::{Client, Error, ErrorKind, Result, StoreUrl};
+use leasehold_core::{Client, ClientBuilder, Error, ErrorKind, Result, StoreUrl};
 
 /// Schemes that this build understands.
 const SCHEMES: &[&str] = &[
@@ -99,7 +99,22 @@ pub fn schemes() -> &'static [&'static str] {
 /// are. [`ErrorKind::Unavailable`], [`ErrorKind::Refused`] or [`ErrorKind::Foreign`] when the
 /// store cannot be used.
 pub async fn connect(url: &str) -> Result<Client> {
-    Client::new(open(url).await?).map_err(|error| error.during("connect", None))
+    let backend = open(url).await?;
+    let lasts = outlives_its_process(&*backend);
+    let mut builder = ClientBuilder::new(backend);
+    if lasts {
+        let url = url.to_owned();
+        builder = builder.reopen(move || {
+            let url = url.clone();
+            Box::pin(async move { open(&url).await })
+        });
+    }
+    builder.build().map_err(|error| error.during("connect", None))
+}
+
+/// True where a lease that nobody releases stays taken when its process ends.
+fn outlives_its_process(backend: &dyn Backend) -> bool {
+    !matches!(backend.capability().engine, "memory" | "file")
 }
 
 /// Connects as [`connect`] does, with backend and renewal on a thread and runtime of their own:

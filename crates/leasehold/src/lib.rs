@@ -8,13 +8,14 @@
 //! let guard = lock.acquire().await?; // waits
 //! assert!(lock.try_acquire().await?.is_none()); // does not
 //! assert!(guard.is_valid() && guard.token().get() > 0);
-//! guard.release().await?; // or drop it
+//! guard.release().await?; // says whether it was held until here
 //!
 //! lock.run(|guard| async move {
 //!     // The work: dropped at its next await point when the lock is lost.
 //!     println!("holding {} with token {}", guard.name(), guard.token());
 //! })
 //! .await?;
+//! client.close().await; // the last line: what was dropped is released before the process ends
 //! # Ok(()) }
 //! ```
 //!
@@ -32,6 +33,8 @@
 //! async runtime use [`blocking`]. Metrics are listed in [`telemetry`]; spans and events go to
 //! `tracing` under the target `leasehold_core`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod blocking;
 mod connect;
 pub mod doctor;
@@ -40,6 +43,7 @@ mod init;
 pub mod quorum;
 pub mod route;
 
+/// Rows that many tasks write. Needs one of the features `mysql`, `postgres` and `sqlite`.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use leasehold_sql::rows;
 
@@ -50,7 +54,8 @@ pub use leasehold_core::backend::{
 };
 pub use leasehold_core::{
     AttemptId, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock, LossReason, Name,
-    OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend, clock, memory, telemetry,
+    NotAToken, OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend, clock, memory,
+    telemetry,
 };
 
 /// What a program that locks needs most.

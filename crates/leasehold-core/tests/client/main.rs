@@ -517,3 +517,25 @@ fn a_client_outside_a_runtime_is_an_error_and_not_a_panic() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("runtime"), "{error}");
 }
+
+#[tokio::test]
+async fn a_wait_that_times_out_names_the_holder() {
+    let bench = Bench::new();
+    let held = bench.other_client().lock("a").acquire().await.unwrap();
+    bench.pass(secs(12)).await;
+    let lock = bench.client.lock("a");
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire_within(secs(5)).await }
+    });
+    bench.pass(ms(5_100)).await;
+    let error = waiting.await.unwrap().unwrap_err();
+    let holder = lock.status().await.unwrap().holder.unwrap();
+    let who = format!("held by {}/{} for 17s", holder.host, holder.pid);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.message(), format!("timed out after 5s waiting for the lock ({who})"));
+    assert_eq!(error.name().map(Name::as_str), Some("a"));
+    let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.message(), format!("the lock is taken ({who})"));
+    drop(held);
+}

@@ -138,3 +138,36 @@ async fn those_who_have_little_time_do_not_use_up_the_patience_of_others() {
     got(patient).await.release().await.unwrap();
     bench.nothing_is_left().await;
 }
+
+#[tokio::test]
+async fn try_acquire_has_a_shorter_patience_of_its_own() {
+    for fault in [Fault::LoseRequest, Fault::Hang] {
+        let bench = Bench::new();
+        bench.faults.on_acquire(&[fault; 1000]);
+        bench.faults.on_release(&[Fault::LoseRequest; 1000]);
+        let lock = bench.client.lock("a");
+        let trying = tokio::spawn(async move { lock.try_acquire().await });
+        bench.pass(ms(1900)).await;
+        assert!(!trying.is_finished(), "{fault:?}: it asks again for 2 s");
+        bench.pass(ms(300)).await;
+        assert!(trying.is_finished(), "{fault:?}: it waits for the patience of those who wait");
+        is_unavailable(&trying.await.unwrap().unwrap_err());
+    }
+}
+
+#[tokio::test]
+async fn a_release_after_a_known_loss_says_lost_although_no_answer_comes() {
+    for fault in [Fault::LoseRequest, Fault::Hang] {
+        let bench = Bench::new();
+        let guard = bench.client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+        bench.faults.cut_renewals(true);
+        bench.faults.on_release(&[fault; 1000]);
+        bench.pass(secs(4)).await;
+        guard.lost().await;
+        let releasing = tokio::spawn(guard.release());
+        bench.pass(secs(11)).await;
+        assert!(releasing.is_finished());
+        let error = releasing.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{fault:?}: {error}");
+    }
+}

@@ -19,6 +19,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_black_hole_is_left_within_the_time_limit),
     test!(a_connection_that_breaks_at_subscribe_is_made_anew_with_pauses),
     test!(everybody_in_line_hears_in_time_that_the_server_has_gone),
+    test!(try_acquire_is_bounded_at_a_silent_server),
+    test!(a_release_after_a_known_loss_says_lost_while_the_server_is_silent),
+    test!(a_wait_that_times_out_names_the_holder),
 ];
 
 async fn no_server_is_said_at_once() {
@@ -150,4 +153,41 @@ async fn everybody_in_line_hears_in_time_that_the_server_has_gone() {
         }
     };
     tokio::time::timeout(secs(30), all).await.expect("they wait for each other's patience to end");
+}
+
+/// The bound is 2 s; without one it was the client's patience of 10 s.
+async fn try_acquire_is_bounded_at_a_silent_server() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    server.stop().unwrap();
+    let lock = client.lock("a");
+    let tried = tokio::time::timeout(secs(7), lock.try_acquire()).await;
+    let error = tried.expect("it waits as one that waits does").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.go_on().unwrap();
+    client.settle().await;
+    assert_eq!(lock.status().await.unwrap().state, State::Free, "a late grant was kept");
+}
+
+async fn a_release_after_a_known_loss_says_lost_while_the_server_is_silent() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
+    server.stop().unwrap();
+    guard.lost().await;
+    let error = guard.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    server.go_on().unwrap();
+}
+
+async fn a_wait_that_times_out_names_the_holder() {
+    let server = plain();
+    let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
+    let held = one.lock("a").acquire().await.unwrap();
+    let error = two.lock("a").acquire_within(crate::ms(200)).await.unwrap_err();
+    let holder = two.lock("a").status().await.unwrap().holder.unwrap();
+    let text = error.to_string();
+    assert!(text.starts_with("acquire a: timed out after 200ms waiting for the lock"), "{text}");
+    assert!(text.contains(&format!("held by {}/{}", holder.host, holder.pid)), "{text}");
+    held.release().await.unwrap();
 }

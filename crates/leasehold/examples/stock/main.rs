@@ -28,8 +28,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let database = arguments.next();
     let store = arguments.next().unwrap_or_else(|| "memory:".to_owned());
-    let lock = leasehold::connect(&store).await?.lock("example/stock");
-    match database.as_deref() {
+    let client = leasehold::connect(&store).await?;
+    let lock = client.lock("example/stock");
+    let sold = match database.as_deref() {
         None => {
             let directory = tempfile::tempdir()?;
             sell(sqlite(&directory.path().join("shop.db")).await?, lock).await
@@ -45,7 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             sell(options::<sqlx::MySql>().connect(url).await?, lock).await
         }
         Some(_) => Err("the first argument is no URL of PostgreSQL, MySQL or SQLite".into()),
-    }
+    };
+    client.close().await;
+    sold
 }
 
 /// Fewer connections than buyers, as it is in life.

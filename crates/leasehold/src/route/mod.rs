@@ -23,6 +23,7 @@
 //! }
 //!
 //! router.update(Members::new(["app-1", "app-2"])?); // app-3 has left
+//! client.close().await;
 //! # Ok(()) }
 //! ```
 //!

@@ -1,0 +1,68 @@
+//! The error of a wait that has timed out: it names the holder, where one short look finds it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::backend::{State, Status};
+use crate::shared::Shared;
+use crate::{Error, ErrorKind, Name};
+
+/// How long the look may take: the caller's time is over.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Looks of one client at the same time; a wait that times out beside them names no holder.
+#[derive(Debug)]
+pub(crate) struct Looks(Semaphore);
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self(Semaphore::new(8))
+    }
+}
+
+/// The same error with the holder's name, and how long the caller has waited (zero: it tried once).
+/// An error of another kind, or with a cause of its own, stays as it is.
+pub(crate) async fn name_holder(
+    shared: &Shared,
+    name: &Name,
+    error: Error,
+    waited: Option<Duration>,
+) -> Error {
+    let caused = std::error::Error::source(&error).is_some();
+    if error.kind() != ErrorKind::Timeout || caused {
+        return error;
+    }
+    let mut message = error.message().to_owned();
+    if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
+        message = format!("timed out after {waited:?} waiting for the lock");
+    }
+    if let Some(holder) = look(shared, name).await {
+        write!(message, " ({holder})").ok();
+    }
+    Error::new(ErrorKind::Timeout, message)
+}
+
+async fn look(shared: &Shared, name: &Name) -> Option<String> {
+    let _permit = shared.looks.0.try_acquire().ok()?;
+    // By the runtime's timer: a client's clock may be one that stands still.
+    let status = tokio::time::timeout(LIMIT, shared.backend.status(name)).await;
+    held_by(&status.ok()?.ok()?, shared.clock.now().unix_ms())
+}
+
+fn held_by(status: &Status, now_ms: u64) -> Option<String> {
+    let holder = status.holder.as_ref()?;
+    // What others have written is shown without what could move a cursor.
+    let who = format!("{}/{}", holder.host.escape_debug(), holder.pid);
+    match status.state {
+        State::Free => None,
+        State::Kept => Some(format!("kept after its release by {who}")),
+        State::Held => {
+            let age = status.since_unix_ms.and_then(|since| now_ms.checked_sub(since));
+            let age = age.map(|ms| ms / 1000).filter(|age| *age > 0);
+            let age = age.map(|age| format!(" for {age}s")).unwrap_or_default();
+            Some(format!("held by {who}{age}"))
+        }
+    }
+}
