@@ -350,17 +350,17 @@ impl Client {
                 self.end(world, End { attempt, base, last, suspect: true, keep });
             }
             Push::Wanted { .. } => {}
-            Push::Lost { base } => self.handle_lost(attempt, base),
+            Push::Lost { base } => self.handle_lost(world, attempt, base),
         }
     }
 
-    /// An operator has ended its lease: nothing is left to give back.
-    fn handle_lost(&mut self, attempt: AttemptId, base: Option<Token>) {
+    /// An operator has ended its lease: it does what it does when a renewal says so.
+    fn handle_lost(&mut self, world: &mut World<'_>, attempt: AttemptId, base: Option<Token>) {
         if let Phase::Holding { attempt: own, base: held, .. } = self.phase
             && own == attempt
             && base.map(Token::get) == Some(held)
         {
-            self.phase = Phase::Idle;
+            self.handle_renewed(world, 0, false);
         }
     }
 
