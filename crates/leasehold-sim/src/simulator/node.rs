@@ -106,7 +106,7 @@ impl Server {
     /// and ZooKeeper and etcd count on; elsewhere the clock must be above the lock's tokens.
     pub(super) fn forget_lock(&mut self, time: u64) {
         let now = self.clock.read(time);
-        let Look { process, marker } = self.node.look();
+        let Look { process, marker, .. } = self.node.look();
         let (Some(marker), Ok((high, _))) = (marker, self.node.high(process)) else { return };
         let held = self.node.lease(now, &LOCK).is_some();
         let counts_on = self.setup.nodes() > 1
