@@ -113,7 +113,10 @@ pub async fn found(
     founding.await.map_err(|error: Error| error.during("quorum init", None))
 }
 
-fn nodes(url: &str) -> Result<(Vec<Arc<dyn QuorumNode>>, Option<Duration>)> {
+/// The nodes, and the longest ttl that the URL names.
+type Nodes = (Vec<Arc<dyn QuorumNode>>, Option<Duration>);
+
+fn nodes(url: &str) -> Result<Nodes> {
     let url = StoreUrl::parse(url)?;
     #[cfg(feature = "redis")]
     let mut url = url;
