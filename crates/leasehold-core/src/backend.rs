@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -476,17 +477,31 @@ pub enum Event {
 
 /// Where a backend puts its events.
 #[derive(Clone, Debug)]
-pub struct EventSink(mpsc::UnboundedSender<Event>);
+pub struct EventSink {
+    events: mpsc::UnboundedSender<Event>,
+    /// How many tasks wait behind another task of the client; `None` where nothing counts them.
+    behind: Option<Arc<AtomicUsize>>,
+}
 
 impl EventSink {
     /// A sink and the end that the client (or a test) reads.
     pub fn channel() -> (Self, mpsc::UnboundedReceiver<Event>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Self(sender), receiver)
+        let (events, receiver) = mpsc::unbounded_channel();
+        (Self { events, behind: None }, receiver)
+    }
+
+    pub(crate) fn counting(self, behind: Arc<AtomicUsize>) -> Self {
+        Self { behind: Some(behind), ..self }
     }
 
     /// Hands an event over; false when the client has gone.
     pub fn send(&self, event: Event) -> bool {
-        self.0.send(event).is_ok()
+        self.events.send(event).is_ok()
+    }
+
+    /// False while no task of the client waits behind another one. The client then passes no lease on,
+    /// and [`Event::Wanted`] would change nothing: a backend need not look for other clients' waiters.
+    pub fn local_waiters(&self) -> bool {
+        self.behind.as_ref().is_none_or(|behind| behind.load(Ordering::Relaxed) > 0)
     }
 }

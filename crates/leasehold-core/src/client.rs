@@ -101,11 +101,11 @@ impl ClientBuilder {
             getrandom::u64().map_err(|_| unavailable("the system has no randomness to give"))?;
         let client = ClientId::from_bits(bits);
         let (sink, events) = EventSink::channel();
-        self.backend.attach(client, sink);
         let late = LateEndings::new(self.reopen);
         let patience = (self.patience, self.try_patience.min(self.patience));
         let shared = Shared::new(self.backend, self.clock, client, patience, late);
         let shared = Arc::new(shared);
+        shared.backend.attach(client, sink.counting(shared.lines.behind()));
         let (jobs, receiver) = mpsc::unbounded_channel();
         let task = Task::new(shared.clone(), receiver, events);
         Ok((Client(Arc::new(Inner { shared, jobs })), task))

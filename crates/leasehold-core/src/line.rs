@@ -2,6 +2,7 @@
 //! memory, in order of arrival.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,11 @@ use crate::{Error, Name, Result};
 
 /// The lines of a client, one per name, that exist only while somebody is in them.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<Table>);
+pub(crate) struct Lines {
+    table: Mutex<Table>,
+    /// How many stand behind the front of a line.
+    behind: Arc<AtomicUsize>,
+}
 
 /// A name stands in one of them.
 #[derive(Debug, Default)]
@@ -142,7 +147,12 @@ pub(crate) struct Silence {
 
 impl Lines {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of those behind the front of a line, for who wants to know it later.
+    pub(crate) fn behind(&self) -> Arc<AtomicUsize> {
+        self.behind.clone()
     }
 
     /// Joins the line. At the front an attempt is drawn, which costs a call to the kernel.
@@ -162,6 +172,7 @@ impl Lines {
         let crowd = line.crowd();
         crowd.arrivals += 1;
         crowd.behind.insert(crowd.arrivals, slot.clone());
+        self.behind.fetch_add(1, Ordering::Relaxed);
         Entered::Behind(crowd.arrivals)
     }
 
@@ -170,7 +181,9 @@ impl Lines {
     pub(crate) fn leave(&self, name: &Name, number: u64) -> bool {
         let mut lines = self.lock();
         let crowd = lines.busy.get_mut(name).and_then(|line| line.crowd.as_mut());
-        crowd.is_some_and(|crowd| crowd.behind.remove(&number).is_some())
+        let left = crowd.is_some_and(|crowd| crowd.behind.remove(&number).is_some());
+        self.behind.fetch_sub(usize::from(left), Ordering::Relaxed);
+        left
     }
 
     /// The front asks with another attempt.
@@ -255,6 +268,7 @@ impl Lines {
             give_room_back(&mut lines.busy);
             return None;
         };
+        self.behind.fetch_sub(1, Ordering::Relaxed);
         let wanted_ns = &mut line.crowd().wanted_ns;
         let (turn, besides) = turn(&slot.wish, *wanted_ns);
         if !matches!(turn, Turn::Lease(_)) {

@@ -46,9 +46,6 @@ impl SqlBackend {
 
     async fn ask(&self, ask: &Ask) -> Result<Answer> {
         ask::fits(self.capability.engine, ask)?;
-        if ask.wait {
-            self.watch.wanted.notify_one();
-        }
         let waits = self.watch.waits(ask.attempt);
         let until = self.store.within(limit(ask.ttl));
         let (answer, told) = self.store.ask(ask, waits, until).await?;

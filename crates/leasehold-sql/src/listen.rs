@@ -1,5 +1,6 @@
-//! The connection on which PostgreSQL tells us to look: made when somebody waits, made anew when it
-//! breaks, and done without where a pooler keeps the messages from us.
+//! The connection on which PostgreSQL tells us to look: made when a task of this client waits, closed
+//! when none has waited for a while, made anew when it breaks, and done without where a pooler keeps the
+//! messages from us.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,10 @@ use crate::watch::Watch;
 const LIMIT: Duration = Duration::from_secs(5);
 /// After so much silence we look whether the connection lives.
 const SILENCE: Duration = Duration::from_secs(15);
+/// It is closed when no task has waited for so long: each commit that notifies wakes all that listen.
+const IDLE: Duration = Duration::from_secs(10);
+/// How often it is looked whether one waits.
+const CHECK: Duration = Duration::from_secs(1);
 /// First and longest pause before it is made anew.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// So often we try to hear ourselves before we believe that a pooler lies between.
@@ -27,14 +32,18 @@ enum Ended {
     Broken(Error),
     /// We do not hear what we say ourselves.
     Deaf,
+    /// No task waits any more.
+    Idle,
 }
 
 /// Listens for as long as it is of use.
 pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
-    watch.wanted.notified().await;
     let clock = watch.store.clock.clone();
     let (mut pause, mut deaf) = (PAUSES.0, 0);
     while deaf < TRIES {
+        while !watch.is_worth_listening() {
+            watch.wanted.notified().await;
+        }
         let mut well = false;
         let heard = listen(&watch, &options, &mut well).await;
         watch.listens(false);
@@ -47,6 +56,7 @@ pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
                 pause = (pause * 2).min(PAUSES.1);
             }
             Ended::Deaf => deaf += 1,
+            Ended::Idle => continue,
         }
         clock.sleep(pause).await;
     }
@@ -90,20 +100,31 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
     }
     *well = true;
     watch.listens(true);
+    let mut idle_at = Deadline::after(clock.now(), IDLE);
+    let mut silent_at = Deadline::after(clock.now(), SILENCE);
     loop {
-        let until = Some(Deadline::after(clock.now(), SILENCE));
+        let until = Some(Deadline::after(clock.now(), CHECK));
         match clock.within(until, listener.try_recv()).await {
-            Some(Ok(Some(message))) => watch.hear(message.payload()),
+            Some(Ok(Some(message))) => {
+                watch.hear(message.payload());
+                silent_at = Deadline::after(clock.now(), SILENCE);
+            }
             Some(Ok(None)) => return Ended::Broken(silent()),
             Some(Err(error)) => return Ended::Broken(sort(error).error),
-            None => {
+            None if silent_at.has_passed(clock.now()) => {
                 let until = Some(Deadline::after(clock.now(), LIMIT));
                 match clock.within(until, listener.execute("SELECT 1")).await {
-                    Some(Ok(_)) => {}
+                    Some(Ok(_)) => silent_at = Deadline::after(clock.now(), SILENCE),
                     Some(Err(error)) => return Ended::Broken(sort(error).error),
                     None => return Ended::Broken(silent()),
                 }
             }
+            None => {}
+        }
+        if watch.is_worth_listening() {
+            idle_at = Deadline::after(clock.now(), IDLE);
+        } else if idle_at.has_passed(clock.now()) {
+            return Ended::Idle;
         }
     }
 }

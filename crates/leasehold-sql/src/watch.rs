@@ -46,7 +46,7 @@ pub(crate) struct Watch {
     bell: Notify,
     /// The server tells us.
     listening: AtomicBool,
-    /// Somebody has asked to wait.
+    /// A task of this client waits: it is worth listening.
     pub(crate) wanted: Notify,
 }
 
@@ -60,6 +60,8 @@ struct State {
     waits_since: Now,
     /// This client holds something, since and until when.
     holds: Option<(Now, Deadline)>,
+    /// Tasks of this client waited for what it holds when that was looked at last.
+    crowded: bool,
     /// When those who wait were last said to be alive.
     refreshed: Option<Now>,
     broken: bool,
@@ -105,6 +107,7 @@ impl Watch {
         if state.waiting.insert(ask.attempt, ask.name.clone()).is_none() {
             state.waits_since = now;
             drop(state);
+            self.wanted.notify_one();
             self.look();
         }
     }
@@ -169,15 +172,32 @@ impl Watch {
         self.look();
     }
 
+    /// True while a task of this client waits, at the database or for what the client holds: then the
+    /// server's word is worth a connection.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_worth_listening(&self) -> bool {
+        let now = self.store.clock.now();
+        let state = self.lock();
+        !state.waiting.is_empty() || state.is_crowded(now)
+    }
+
     /// Looks until nobody needs it any more.
     pub(crate) async fn run(self: Arc<Self>) {
         let clock = self.store.clock.clone();
         let mut failed = ERRORS.0;
-        let mut wake_at = None;
+        let mut look_at: Option<Deadline> = None;
         loop {
-            clock.within(wake_at, self.bell.notified()).await;
+            let now = clock.now();
+            let check_at = self.next_check(now).map(|pause| Deadline::after(now, pause));
+            let wake_at =
+                [look_at, check_at].into_iter().flatten().min_by_key(|at| at.remaining(now));
+            let rung = clock.within(wake_at, self.bell.notified()).await.is_some();
+            let due = look_at.is_some_and(|at| at.has_passed(clock.now()));
+            if !self.is_crowded_anew() && !rung && !due {
+                continue;
+            }
             let Some(look) = self.begin() else {
-                wake_at = None;
+                look_at = None;
                 continue;
             };
             let sent = clock.now();
@@ -197,21 +217,47 @@ impl Watch {
                     Some(failed)
                 }
             };
-            wake_at = pause.map(|pause| Deadline::after(now, pause));
+            look_at = pause.map(|pause| Deadline::after(now, pause));
         }
+    }
+
+    /// When to see whether tasks of this client have begun to wait for what it holds; the database is
+    /// not asked for that.
+    fn next_check(&self, now: Now) -> Option<Duration> {
+        let state = self.lock();
+        let (since, _) = state.holds.filter(|(_, until)| !until.has_passed(now))?;
+        (!state.crowded).then(|| self.adaptive(now, since, HOLDING, Duration::ZERO))
+    }
+
+    /// True when tasks of this client wait for what it holds, and did not when this was asked last.
+    fn is_crowded_anew(&self) -> bool {
+        let now = self.store.clock.now();
+        let mut state = self.lock();
+        let crowded = state.is_crowded(now);
+        let before = std::mem::replace(&mut state.crowded, crowded);
+        let anew = crowded && !before;
+        if anew {
+            self.wanted.notify_one();
+        }
+        anew
     }
 
     fn begin(&self) -> Option<Look> {
         let now = self.store.clock.now();
         let mut state = self.lock();
         let (client, events) = state.client.clone()?;
-        let holds = state.holds.is_some_and(|(_, until)| !until.has_passed(now));
+        let lasts = state.holds.is_some_and(|(_, until)| !until.has_passed(now));
+        let holds = state.is_crowded(now);
         if state.waiting.is_empty() {
             state.refreshed = None;
         }
-        if state.waiting.is_empty() && !holds && !state.broken {
+        if !lasts {
             state.holds = None;
-            state.waited_for.clear();
+        }
+        if state.waiting.is_empty() && !holds && !state.broken {
+            if !lasts {
+                state.waited_for.clear();
+            }
             return None;
         }
         let due = |last: Now| now.steady_ns.saturating_sub(last.steady_ns) >= nanos(REFRESH);
@@ -234,23 +280,30 @@ impl Watch {
     /// do not do so in step.
     fn pause(&self, now: Now, took: Duration, next_end: Option<Duration>) -> Option<Duration> {
         let state = self.lock();
-        let adaptive = |since: Now, (shortest, longest): (Duration, Duration)| {
-            let waited =
-                Duration::from_nanos(now.steady_ns.saturating_sub(since.steady_ns) / GROWTH);
-            let shortest = (took * REST).min(UNHURRIED).max(shortest);
-            let pause = waited.clamp(shortest, longest);
-            pause - pause.mul_f64(f64::from(self.store.stamp() as u8) / 1024.0)
-        };
         let listening = self.listening.load(Ordering::Relaxed);
         let waits = match state.waiting.is_empty() {
             true => None,
             false if listening => Some(SLOW),
-            false => Some(adaptive(state.waits_since, WAITING)),
+            false => Some(self.adaptive(now, state.waits_since, WAITING, took)),
         };
-        let holds = state.holds.filter(|(_, until)| !until.has_passed(now) && !listening);
-        let holds = holds.map(|(since, _)| adaptive(since, HOLDING));
+        let holds = state.holds.filter(|_| state.is_crowded(now) && !listening);
+        let holds = holds.map(|(since, _)| self.adaptive(now, since, HOLDING, took));
         let next_end = next_end.map(|end| end + Duration::from_millis(1));
         waits.into_iter().chain(holds).chain(next_end).min()
+    }
+
+    /// A pause that grows with the time since then, after a look that took so long.
+    fn adaptive(
+        &self,
+        now: Now,
+        since: Now,
+        (shortest, longest): (Duration, Duration),
+        took: Duration,
+    ) -> Duration {
+        let waited = Duration::from_nanos(now.steady_ns.saturating_sub(since.steady_ns) / GROWTH);
+        let shortest = (took * REST).min(UNHURRIED).max(shortest);
+        let pause = waited.clamp(shortest, longest);
+        pause - pause.mul_f64(f64::from(self.store.stamp() as u8) / 1024.0)
     }
 
     fn recovered(&self, events: &EventSink) {
@@ -267,6 +320,15 @@ impl Watch {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The client holds something, and tasks of its own wait for it. Only then may it pass a lease on
+    /// without asking the database, and has to know of others' waiters.
+    fn is_crowded(&self, now: Now) -> bool {
+        let lasts = self.holds.is_some_and(|(_, until)| !until.has_passed(now));
+        lasts && self.client.as_ref().is_some_and(|(_, events)| events.local_waiters())
     }
 }
 

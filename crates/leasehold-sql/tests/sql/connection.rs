@@ -276,14 +276,19 @@ async fn a_client_that_is_dropped_leaves_no_connection() {
         let all = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
         server.sql(&format!("{all} AND query LIKE '{what}'")).unwrap()
     };
-    // At once, while it begins to listen, and when it does.
+    // At once, while it begins to listen for the sake of a waiter, and when it does.
     for round in 0..6 {
         let client = connect(&server.url()).await;
-        client.lock("a").acquire().await.unwrap().release().await.unwrap();
+        let (held, lock) = (client.lock("a").acquire().await.unwrap(), client.lock("a"));
+        let waiting = tokio::spawn(async move { lock.acquire().await.map(drop) });
         match round {
             0..3 => tokio::time::sleep(ms(5 * round)).await,
             _ => until("it listens", || async { connections("LISTEN%") == "1" }).await.unwrap(),
         }
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        held.release().await.unwrap();
+        client.settle().await;
         drop(client);
         until("all connections have ended", || async { connections("%") == "0" }).await.unwrap();
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod idle;
 mod kept;
 mod newer;
 mod processes;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     }
     let groups = [
         ("connection", connection::TESTS),
+        ("idle", idle::TESTS),
         ("kept", kept::TESTS),
         ("newer", newer::TESTS),
         ("processes", processes::TESTS),

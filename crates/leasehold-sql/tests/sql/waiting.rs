@@ -117,9 +117,13 @@ async fn force_release_reaches_the_holder_at_once() {
     let server = Postgres::start(&[]).unwrap();
     let (one, two, operator) =
         (connect(&server.url()).await, connect(&server.url()).await, connect(&server.url()).await);
-    one.lock("another").acquire().await.unwrap().release().await.unwrap();
+    // It listens for the sake of a task that waits, and for a while after.
+    let (held, lock) = (one.lock("another").acquire().await.unwrap(), one.lock("another"));
+    let waiting = tokio::spawn(async move { lock.acquire().await?.release().await });
     let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
     until("it listens", || async { server.sql(listeners).unwrap() == "1" }).await.unwrap();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
     force_release_is_pushed(&one, &two, &operator).await.unwrap();
 }
 

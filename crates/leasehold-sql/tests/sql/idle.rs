@@ -1,0 +1,89 @@
+//! What clients cost the database while nobody of theirs waits: no connection that listens, no question.
+
+use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_conformance::until;
+use leasehold_core::Client;
+
+use crate::{Test, connect, ms, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(postgres_listens_while_a_task_waits_and_not_for_ever, Postgres),
+    test!(a_holder_behind_whom_no_task_waits_asks_postgres_nothing, Postgres),
+    test!(a_holder_behind_whom_no_task_waits_asks_mysql_nothing, MySql),
+];
+
+/// Acquires `a` for a task of `client`, and returns when it stands in line.
+async fn waiting(client: &Client) -> tokio::task::JoinHandle<leasehold_core::Result<()>> {
+    let lock = client.lock("a");
+    let task = tokio::spawn(async move { lock.acquire().await?.release().await });
+    until("it waits", || async { client.usage().waiting == 1 }).await.unwrap();
+    task
+}
+
+async fn postgres_listens_while_a_task_waits_and_not_for_ever() {
+    let server = Postgres::start(&[]).unwrap();
+    let listeners = || {
+        let all = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN%' \
+                   AND pid <> pg_backend_pid()";
+        server.sql(all).unwrap()
+    };
+    let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
+    for _ in 0..2 {
+        let held = one.lock("a").acquire().await.unwrap();
+        assert_eq!(listeners(), "0");
+        let next = waiting(&two).await;
+        until("the waiter listens, and the holder does not", || async { listeners() == "1" })
+            .await
+            .unwrap();
+        held.release().await.unwrap();
+        next.await.unwrap().unwrap();
+        let quiet = || async { listeners() == "0" };
+        // Ten seconds, and no more than the patience of two such waits.
+        if until("it listens no more", quiet).await.is_err() {
+            until("it listens no more", quiet).await.unwrap();
+        }
+    }
+}
+
+async fn a_holder_behind_whom_no_task_waits_asks_postgres_nothing() {
+    let server = Postgres::start(&["log_statement=all"]).unwrap();
+    let asked = || server.log().matches("FROM leasehold_waiters").count() as u64;
+    asks_nothing(&server.url(), asked).await;
+}
+
+async fn a_holder_behind_whom_no_task_waits_asks_mysql_nothing() {
+    let server = MariaDb::start(&[]).unwrap();
+    let asked = || {
+        let said = server.sql("SHOW GLOBAL STATUS LIKE 'Com_select'").unwrap();
+        said.split_whitespace().last().unwrap().parse().unwrap()
+    };
+    asks_nothing(&server.url(), asked).await;
+}
+
+async fn asks_nothing(url: &str, asked: impl Fn() -> u64) {
+    let (one, two) = (connect(url).await, connect(url).await);
+    let held = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let before = asked();
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(asked(), before, "questions while nobody waits");
+    // Where its own tasks keep the lock busy, it asks for the waiters of others, and they get it.
+    let busy: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = one.lock("a");
+            tokio::spawn(async move {
+                loop {
+                    let guard = lock.acquire().await?;
+                    tokio::time::sleep(ms(2)).await;
+                    guard.release().await?;
+                }
+                #[allow(unreachable_code, reason = "names the error")]
+                Ok::<_, leasehold_core::Error>(())
+            })
+        })
+        .collect();
+    until("its tasks wait", || async { one.usage().lines == 1 }).await.unwrap();
+    held.release().await.unwrap();
+    let next = two.lock("a").acquire_within(secs(20)).await.unwrap();
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
+    next.release().await.unwrap();
+}
