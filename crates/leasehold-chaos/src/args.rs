@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask chaos`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::Result;
 use crate::check::Verdict;
-use crate::client::{self, ClientArgs};
+use crate::client::{self, ClientArgs, ForgetArgs};
 use crate::cluster::Shape;
 use crate::fault::Fault;
+use crate::operator::{Operation, UNAVAILABLE};
 use crate::report::Report;
 use crate::run::{self, Order};
 
@@ -43,6 +45,18 @@ struct ChaosArgs {
     /// What goes wrong: all of it, unless named
     #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
     faults: Vec<Fault>,
+    /// Commands that an operator runs meanwhile: all of them, unless named
+    #[arg(long, value_name = "COMMAND,..", value_delimiter = ',')]
+    operators: Vec<Operation>,
+    /// No operator runs any command
+    #[arg(long, conflicts_with = "operators")]
+    no_operators: bool,
+    /// The `leasehold` command [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    leasehold: Option<PathBuf>,
+    /// Keeps what each process wrote down, in a directory that is not there yet
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
     /// Client processes
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
     clients: u32,
@@ -62,6 +76,9 @@ enum Part {
     /// One client process
     #[command(hide = true)]
     Client(ClientArgs),
+    /// Removes the records of free locks
+    #[command(hide = true)]
+    Forget(ForgetArgs),
 }
 
 fn minutes(text: &str) -> std::result::Result<Duration, String> {
@@ -80,6 +97,11 @@ fn nodes(text: &str) -> std::result::Result<usize, String> {
     }
 }
 
+/// The `leasehold` command in the directory of this program.
+fn beside() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("leasehold")
+}
+
 impl ChaosArgs {
     fn order(&self) -> Order {
         let kinds = match self.faults.is_empty() {
@@ -94,6 +116,13 @@ impl ChaosArgs {
             clients: self.clients,
             tasks: self.tasks,
             kinds,
+            operations: match (self.no_operators, self.operators.is_empty()) {
+                (true, _) => Vec::new(),
+                (false, true) => Operation::value_variants().to_vec(),
+                (false, false) => self.operators.clone(),
+            },
+            leasehold: self.leasehold.clone().unwrap_or_else(beside),
+            journal: self.journal.clone(),
         }
     }
 
@@ -114,6 +143,11 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let kept = match &cli.part {
         Some(Part::Client(args)) => client::play(args).map(|()| true),
+        Some(Part::Forget(args)) => match client::forget(args) {
+            Ok(true) => return ExitCode::SUCCESS,
+            Ok(false) => return ExitCode::from(UNAVAILABLE as u8),
+            Err(error) => Err(error),
+        },
         None => cli.chaos.run(),
     };
     match kept {
@@ -167,5 +201,8 @@ mod tests {
         assert!(order(&["--nodes", "5"]).shape.admission);
         assert_eq!(order(&[]).kinds, Fault::value_variants());
         assert_eq!(order(&["--faults", "kill,cut"]).kinds, [Fault::Kill, Fault::Cut]);
+        assert_eq!(order(&[]).operations, Operation::value_variants());
+        assert_eq!(order(&["--operators", "list"]).operations, [Operation::List]);
+        assert_eq!(order(&["--no-operators"]).operations, []);
     }
 }

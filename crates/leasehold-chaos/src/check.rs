@@ -1,12 +1,18 @@
 //! Whether the promises were kept: what all clients wrote down, and what happened to the resources,
 //! put together afterwards.
 
+mod commands;
+
 use std::collections::BTreeMap;
 
 use crate::fault::{Fault, Injected};
 use crate::journal::Hold;
+use crate::operator::{Operation, Ran};
 use crate::resource::Visit;
 use crate::{SECOND, TTL};
+
+use self::commands::Forced;
+pub(crate) use self::commands::Tally;
 
 /// So many violations are told one by one.
 const EXAMPLES: usize = 5;
@@ -27,6 +33,8 @@ pub(crate) struct Evidence {
     pub(crate) unfenced: Vec<Visit>,
     /// Acquires that failed, by what was said.
     pub(crate) failed: BTreeMap<String, u64>,
+    /// The operator's commands.
+    pub(crate) ran: Vec<Ran>,
     /// What may not happen, and did.
     pub(crate) wrong: Vec<String>,
 }
@@ -39,6 +47,9 @@ pub(crate) struct Verdict {
     /// Somebody got the lock while another took itself for the holder: after a fault of this kind,
     /// that allows it, or against the promise.
     pub(crate) overlaps: Overlaps,
+    /// A client got the lock while the owner of a lease that was ended by force still believed in it.
+    pub(crate) forced: u64,
+    pub(crate) commands: BTreeMap<Operation, Tally>,
     /// A token that another hold had too.
     pub(crate) twice: u64,
     /// A token that was not above one that was held before the lock was asked for.
@@ -76,7 +87,12 @@ pub(crate) struct Gap {
 impl Verdict {
     pub(crate) fn of(mut evidence: Evidence) -> Self {
         evidence.holds.sort_unstable_by_key(|hold| hold.got);
-        let (overlaps, overlapping) = overlaps(&evidence);
+        let forced = commands::forced(&evidence);
+        let Overlapping { allowed: overlaps, forced: by_force, against: overlapping } =
+            overlaps(&evidence, &forced);
+        let forgets = |one: &Injected| !one.fault.keeps_exclusion(evidence.admission);
+        let wrong = commands::wrong(&evidence, &forced, forgets);
+        let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {
             let start = evidence.holds.first().map_or(0, |hold| hold.got);
@@ -89,13 +105,15 @@ impl Verdict {
         Self {
             acquisitions: evidence.holds.len() as u64,
             overlaps,
+            forced: by_force,
+            commands,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
             failed: evidence.failed,
-            wrong: evidence.wrong,
+            wrong: [evidence.wrong, wrong].concat(),
             examples,
         }
     }
@@ -120,23 +138,36 @@ impl Verdict {
     }
 }
 
-/// Pairs of holds of which the second began while the first was believed in, counted by the fault that
-/// allows it; and those that none allows.
-fn overlaps(evidence: &Evidence) -> (Overlaps, Vec<Pair>) {
-    let (mut found, mut against) = (BTreeMap::new(), Vec::new());
+/// Pairs of holds of which the second began while the first was believed in.
+#[derive(Debug, Default)]
+struct Overlapping {
+    /// By the fault that allows them.
+    allowed: Overlaps,
+    /// Explained by a forced release.
+    forced: u64,
+    /// Those that nothing allows.
+    against: Vec<Pair>,
+}
+
+fn overlaps(evidence: &Evidence, forced: &[Forced<'_>]) -> Overlapping {
+    let mut seen = Overlapping::default();
     let mut open: Vec<&Hold> = Vec::new();
     for second in &evidence.holds {
         open.retain(|first| first.until > second.got);
         for first in &open {
+            if forced.iter().any(|one| one.explains(first, second)) {
+                seen.forced += 1;
+                continue;
+            }
             let fault = allows(evidence, first, second);
-            *found.entry(fault).or_default() += 1;
+            *seen.allowed.entry(fault).or_default() += 1;
             if fault.is_none() {
-                against.push((**first, *second));
+                seen.against.push((**first, *second));
             }
         }
         open.push(second);
     }
-    (found, against)
+    seen
 }
 
 /// The fault that allows an overlap: leases from before it are not safe from those after it. A lease

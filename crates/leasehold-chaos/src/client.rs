@@ -15,7 +15,13 @@ use crate::resource::Resource;
 use crate::{Result, TTL, now};
 
 /// The one lock.
-const NAME: &str = "counter";
+pub(crate) const NAME: &str = "counter";
+/// While this file is there no task asks for the lock, so that it becomes free.
+pub(crate) const LULL: &str = "lull";
+/// The holder that removes this file keeps the lock for [`LONG`].
+pub(crate) const KEEP: &str = "keep";
+/// Some renewals long, in milliseconds.
+const LONG: u64 = 2000;
 /// A holder looks so often whether it still holds.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -39,6 +45,41 @@ impl ClientArgs {
         let folder = self.folder.clone().into_os_string();
         ["client".into(), self.url.clone().into(), number.into(), folder, tasks.into()]
     }
+}
+
+/// What a process is told that removes the record of the lock.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ForgetArgs {
+    /// The time until then
+    #[arg(value_parser = milliseconds)]
+    after: Duration,
+    /// The store
+    url: String,
+    /// What the names start with
+    names: String,
+}
+
+fn milliseconds(text: &str) -> std::result::Result<Duration, String> {
+    let number = text.strip_suffix("ms").and_then(|number| number.parse().ok());
+    number.map(Duration::from_millis).ok_or_else(|| "allowed is a number with ms".to_owned())
+}
+
+/// Removes the record, and says how many there were; false while the store is not available.
+pub(crate) fn forget(args: &ForgetArgs) -> Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let removed = runtime.block_on(async {
+        tokio::time::sleep(args.after).await;
+        leasehold::forget(&args.url, &args.names).await
+    });
+    match removed {
+        Ok(removed) => println!("removed {removed}"),
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            eprintln!("{error}");
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(true)
 }
 
 /// The files of a run.
@@ -66,6 +107,14 @@ impl Files {
     pub(crate) fn ending(&self) -> PathBuf {
         self.0.join("ending")
     }
+
+    fn lull(&self) -> PathBuf {
+        self.0.join(LULL)
+    }
+
+    fn keep(&self) -> PathBuf {
+        self.0.join(KEEP)
+    }
 }
 
 /// Plays the part until the end is told.
@@ -84,6 +133,8 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
                 resources: [files.open(false)?, files.open(true)?],
                 journal: journal.clone(),
                 ending: files.ending(),
+                lull: files.lull(),
+                keep: files.keep(),
                 holds: holds.clone(),
                 rng: fastrand::Rng::with_seed(u64::from(args.number) << 32 | u64::from(task)),
             };
@@ -125,6 +176,8 @@ struct Counter {
     resources: [Resource; 2],
     journal: Arc<Journal>,
     ending: PathBuf,
+    lull: PathBuf,
+    keep: PathBuf,
     holds: Arc<AtomicU64>,
     rng: fastrand::Rng,
 }
@@ -134,6 +187,9 @@ impl Counter {
     async fn again_and_again(mut self) -> std::io::Result<()> {
         loop {
             let last = self.ending.exists();
+            while self.lull.exists() {
+                tokio::time::sleep(LOOK).await;
+            }
             let asked = now();
             match self.lock.acquire().await {
                 Ok(guard) => {
@@ -180,6 +236,7 @@ impl Counter {
         }
         // Mostly shorter than a hand-off, now and then beyond several renewals.
         let work = match self.rng.u32(..1000) {
+            _ if self.keep.exists() && std::fs::remove_file(&self.keep).is_ok() => LONG,
             0..3 => self.rng.u64(200..2000),
             3..30 => self.rng.u64(10..100),
             _ => self.rng.u64(..4),

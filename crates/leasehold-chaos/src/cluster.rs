@@ -1,5 +1,7 @@
 //! The servers of a run, each behind a proxy, and what is done to one of them.
 
+use std::time::Duration;
+
 use leasehold_conformance::kit::{
     ClockShim, Direction, Pattern, Proxy, RedisServer, Settings, Shot,
 };
@@ -12,6 +14,22 @@ use crate::{Result, TTL};
 
 /// Where a node of a quorum keeps its marker.
 const MARKER: &str = "leasehold:node";
+/// Bytes of the marker before the high-water mark of tokens.
+const SAID: usize = 67;
+
+/// What the marker of a node says, but for the tokens, which grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    text: String,
+    process: String,
+}
+
+impl Mark {
+    /// Whether the node has a vote: its marker names the running process, and says so.
+    fn votes(&self) -> bool {
+        self.text.starts_with("N2A") && self.text.get(3..43) == Some(&self.process)
+    }
+}
 
 /// How servers and clients are to be.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +40,20 @@ pub(crate) struct Shape {
     pub(crate) admission: bool,
 }
 
+impl Shape {
+    /// The longest ttl that nodes grant, and the time for which one has no vote that may have forgotten. Of
+    /// a quorum it is longer than it takes to find that another node does not answer, so that commands of
+    /// an operator meet nodes that wait beside nodes that are silent.
+    pub(crate) fn max_ttl(self) -> Duration {
+        if self.nodes == 1 { TTL } else { TTL * 4 }
+    }
+}
+
 /// The servers.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
-    shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 /// One server. What depends on another comes first, so that it goes first.
@@ -66,25 +93,46 @@ impl Cluster {
             self.nodes.iter().map(|node| node.proxy.address().to_string()).collect();
         match (self.shape.nodes, self.shape.admission) {
             (1, false) => format!("redis://{}", addresses[0]),
-            (1, true) => format!("redis://{}?admission=strict&{}", addresses[0], options()),
-            _ => format!("redlock://{}?{}", addresses.join(","), options()),
+            (1, true) => format!("redis://{}?admission=strict&{}", addresses[0], self.options()),
+            _ => format!("redlock://{}?{}", addresses.join(","), self.options()),
         }
+    }
+
+    /// The machine has more to do than it can, so that nodes are waited for longer than usual.
+    fn options(&self) -> String {
+        format!("max-ttl={}ms&node-limit=100ms", self.shape.max_ttl().as_millis())
     }
 
     /// Whether this one may be started again, so that a majority keeps its vote: one that is stopped
     /// counts as without.
     pub(crate) fn may_restart(&self, at: usize, stopped: impl Fn(usize) -> bool) -> bool {
         let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
-        let vote = others.filter(|(other, node)| !stopped(*other) && node.votes().unwrap_or(false));
+        let vote = others.filter(|(other, node)| !stopped(*other) && node.votes());
         let vote = vote.count();
         !self.shape.admission || self.nodes.len() == 1 || vote > self.nodes.len() / 2
     }
-}
 
-/// A node that may have forgotten is out for one ttl. The machine has more to do than it can, so that
-/// nodes are waited for longer than usual.
-fn options() -> String {
-    format!("max-ttl={}ms&node-limit=100ms", TTL.as_millis())
+    /// What each node says of itself; `None` for those that are stopped.
+    pub(crate) fn marks(&self, stopped: impl Fn(usize) -> bool) -> Vec<Option<Mark>> {
+        let mark = |(at, node): (usize, &Node)| (!stopped(at)).then(|| node.mark().ok()).flatten();
+        self.nodes.iter().enumerate().map(mark).collect()
+    }
+
+    /// A node that had a vote and now says something else, although it is the same process.
+    pub(crate) fn changed(
+        &self,
+        before: &[Option<Mark>],
+        stopped: impl Fn(usize) -> bool,
+    ) -> Option<String> {
+        let pairs = before.iter().zip(self.marks(stopped)).enumerate();
+        let changed = |(at, (before, now)): (usize, (&Option<Mark>, Option<Mark>))| {
+            let before = before.as_ref().filter(|before| before.votes())?;
+            let now = now.filter(|now| now.process == before.process)?;
+            let (before, now) = (&before.text, now.text);
+            (*before != now).then(|| format!("the marker of node {at} was {before}, and is {now}"))
+        };
+        { pairs }.find_map(changed)
+    }
 }
 
 impl Node {
@@ -147,11 +195,14 @@ impl Node {
         Ok(())
     }
 
-    /// Whether it has a vote: its marker names this process, and says so.
-    fn votes(&self) -> Result<bool> {
+    fn mark(&self) -> Result<Mark> {
         let marker = self.server.admin(&["GET", MARKER])?.text();
         let process = self.server.info("run_id")?;
-        Ok(marker.get(..3) == Some("N2A") && marker.get(3..43) == Some(&process))
+        Ok(Mark { text: marker.get(..SAID).unwrap_or_default().to_owned(), process })
+    }
+
+    pub(crate) fn votes(&self) -> bool {
+        self.mark().is_ok_and(|mark| mark.votes())
     }
 
     /// Takes back what waits for a request.

@@ -123,6 +123,8 @@ impl Journal {
 pub(crate) struct Hold {
     /// The number of the client's process.
     pub(crate) client: u32,
+    /// Of the process: holds that were passed on inside it share their lease.
+    pub(crate) lease: u32,
     /// Before the lease was asked for, by this hold or by one that it was passed on from.
     pub(crate) asked: u64,
     /// It took itself for the holder from here on,
@@ -133,6 +135,11 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    /// The lease, among those of all processes.
+    pub(crate) fn lease(&self) -> (u32, u32) {
+        (self.client, self.lease)
+    }
+
     /// In words; times in seconds from a moment on.
     pub(crate) fn told(&self, start: u64) -> String {
         let seconds = |time: u64| (i128::from(time) - i128::from(start)) as f64 / 1e9;
@@ -160,12 +167,13 @@ impl Story {
     pub(crate) fn read(text: &str, client: u32, gone: Option<u64>) -> Self {
         let mut story = Self::default();
         let mut open: BTreeMap<u64, Open> = BTreeMap::new();
-        let mut leases: BTreeMap<String, u64> = BTreeMap::new();
+        let mut leases: BTreeMap<String, (u64, u32)> = BTreeMap::new();
         for line in text.lines() {
             match line.parse() {
                 Ok(Line::Held { hold, asked, got, token, deadline, attempt }) => {
-                    let asked = *leases.entry(attempt).or_insert(asked);
-                    let begun = Hold { client, asked, got, until: got, token };
+                    let next = leases.len() as u32;
+                    let (asked, lease) = *leases.entry(attempt).or_insert((asked, next));
+                    let begun = Hold { client, lease, asked, got, until: got, token };
                     open.insert(hold, Open { begun, deadline });
                 }
                 Ok(Line::Valid { hold, at, deadline }) => {
@@ -271,5 +279,7 @@ mod tests {
         let story = Story::read(&text, 1, None);
         let asked: Vec<u64> = story.holds.iter().map(|hold| hold.asked).collect();
         assert_eq!(asked, [10, 10, 30]);
+        let leases: Vec<u32> = story.holds.iter().map(|hold| hold.lease).collect();
+        assert_eq!(leases, [0, 0, 1]);
     }
 }

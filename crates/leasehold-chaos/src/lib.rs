@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 mod fault;
 mod journal;
+mod operator;
 mod plan;
 mod progress;
 mod report;

@@ -4,8 +4,9 @@ use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use crate::SECOND;
-use crate::check::{Updates, Verdict};
+use crate::check::{Tally, Updates, Verdict};
 use crate::fault::{Fault, Injected};
+use crate::operator::Operation;
 use crate::run::Order;
 
 /// The report of a run.
@@ -36,7 +37,8 @@ impl<'a> Report<'a> {
         if self.json {
             println!("{}", self.object(injected, verdict));
         } else {
-            print!("\n{}\n{}\n", self.faults(injected, verdict), figures(verdict));
+            let faults = self.faults(injected, verdict);
+            print!("\n{faults}\n{}{}\n", self.commands(verdict), figures(verdict));
         }
         for (what, many) in &verdict.failed {
             self.say(&format!("chaos: failed {many} times: {what}"));
@@ -91,6 +93,28 @@ impl<'a> Report<'a> {
         table
     }
 
+    /// What became of the operator's commands; nothing where there is no operator.
+    fn commands(&self, verdict: &Verdict) -> String {
+        let kinds = Operation::value_variants().iter();
+        let mut kinds = kinds.filter(|kind| self.order.operations.contains(kind)).peekable();
+        if kinds.peek().is_none() {
+            return String::new();
+        }
+        let mut table = format!(
+            "{:<14}{:>6}{:>7}{:>9}{:>13}{:>8}{:>10}\n",
+            "command", "run", "done", "refused", "unavailable", "killed", "longest"
+        );
+        for kind in kinds {
+            let Tally { run, done, refused, unavailable, killed, longest } =
+                verdict.commands.get(kind).copied().unwrap_or_default();
+            let longest = longest as f64 / SECOND as f64;
+            table.push_str(&format!(
+                "{kind:<14}{run:>6}{done:>7}{refused:>9}{unavailable:>13}{killed:>8}{longest:>8.1} s\n"
+            ));
+        }
+        table + "\n"
+    }
+
     fn object(&self, injected: &[Injected], verdict: &Verdict) -> Value {
         let order = self.order;
         let count = |kind: Fault| injected.iter().filter(|one| one.fault == kind).count();
@@ -108,7 +132,9 @@ impl<'a> Report<'a> {
             "acquisitions": verdict.acquisitions,
             "failed_acquires": verdict.failed.values().sum::<u64>(),
             "faults": kinds.collect::<serde_json::Map<_, _>>(),
+            "operators": verdict.commands.iter().map(tally).collect::<serde_json::Map<_, _>>(),
             "overlaps": verdict.against(),
+            "overlaps_forced": verdict.forced,
             "overlaps_allowed": allowed.collect::<serde_json::Map<_, _>>(),
             "tokens_twice": verdict.twice,
             "token_inversions": verdict.inversions,
@@ -118,6 +144,15 @@ impl<'a> Report<'a> {
             "broken": verdict.broken(),
         })
     }
+}
+
+fn tally((kind, tally): (&Operation, &Tally)) -> (String, Value) {
+    let Tally { run, done, refused, unavailable, killed, longest } = *tally;
+    let object = json!({
+        "run": run, "done": done, "refused": refused, "unavailable": unavailable, "killed": killed,
+        "longest_ms": longest / (SECOND / 1000),
+    });
+    (kind.name(), object)
 }
 
 fn gap(verdict: &Verdict) -> u64 {
@@ -135,6 +170,7 @@ fn figures(verdict: &Verdict) -> String {
         ("acquisitions", verdict.acquisitions.to_string()),
         ("acquires that failed", verdict.failed.values().sum::<u64>().to_string()),
         ("overlaps where exclusion is promised", verdict.against().to_string()),
+        ("overlaps after a forced release", verdict.forced.to_string()),
         ("tokens used twice", verdict.twice.to_string()),
         ("tokens that did not grow", verdict.inversions.to_string()),
         ("updates: with a fence", fenced.taken.to_string()),

@@ -1,9 +1,11 @@
 //! A run: starts servers and clients, does to them what the plan says, and collects what they have
 //! written down.
 
+mod maintenance;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -15,10 +17,13 @@ use crate::client::{ClientArgs, Files};
 use crate::cluster::{Cluster, Shape};
 use crate::fault::{Fault, Injected};
 use crate::journal::Story;
+use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;
 use crate::resource::{RECORD, Resource};
 use crate::{Result, SECOND, now};
+
+use self::maintenance::SitsOut;
 
 const STEP: Duration = Duration::from_millis(5);
 /// Once everything works again, everybody gets the lock within this time.
@@ -33,6 +38,12 @@ pub(crate) struct Order {
     pub(crate) clients: u32,
     pub(crate) tasks: u32,
     pub(crate) kinds: Vec<Fault>,
+    /// What an operator runs meanwhile.
+    pub(crate) operations: Vec<Operation>,
+    /// The `leasehold` command.
+    pub(crate) leasehold: PathBuf,
+    /// Where what was written down is kept; else it goes with the run.
+    pub(crate) journal: Option<PathBuf>,
 }
 
 /// Runs it.
@@ -41,6 +52,20 @@ pub(crate) fn run(order: &Order) -> Result<Evidence> {
     run.disturb()?;
     run.calm()?;
     run.evidence()
+}
+
+/// A directory in memory, where there is one.
+fn temporary() -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    Ok(tempfile::Builder::new().prefix("leasehold-chaos-").tempdir_in(place)?)
+}
+
+/// A directory that was not there: journals of another run would be read as well.
+fn made(folder: &Path) -> Result<PathBuf> {
+    let failed = |error| format!("cannot make {}: {error}; name a new directory", folder.display());
+    fs::create_dir(folder).map_err(failed)?;
+    Ok(folder.canonicalize()?)
 }
 
 /// Whom a fault that lasts has happened to.
@@ -78,16 +103,24 @@ struct Run<'a> {
     gone: BTreeMap<u32, u64>,
     started: u32,
     wrong: Vec<String>,
-    folder: TempDir,
+    operator: Option<Operator>,
+    sitting: Vec<SitsOut>,
+    folder: PathBuf,
+    /// Removes the folder at the end.
+    _temporary: Option<TempDir>,
 }
 
 impl<'a> Run<'a> {
     fn start(order: &'a Order) -> Result<Self> {
         let cluster = Cluster::start(order.shape, order.kinds.contains(&Fault::Clock))?;
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("leasehold-chaos-").tempdir_in(place)?;
-        let files = Files::in_folder(folder.path());
+        let (folder, temporary) = match &order.journal {
+            Some(folder) => (made(folder)?, None),
+            None => {
+                let temporary = temporary()?;
+                (temporary.path().to_path_buf(), Some(temporary))
+            }
+        };
+        let files = Files::in_folder(&folder);
         let resources = [files.open(false)?, files.open(true)?];
         let mut run = Self {
             order,
@@ -101,8 +134,12 @@ impl<'a> Run<'a> {
             gone: BTreeMap::new(),
             started: 0,
             wrong: Vec::new(),
+            operator: None,
+            sitting: Vec::new(),
             folder,
+            _temporary: temporary,
         };
+        run.hire()?;
         for _ in 0..order.clients {
             let client = run.client()?;
             run.clients.push(client);
@@ -116,7 +153,7 @@ impl<'a> Run<'a> {
         let args = ClientArgs {
             url: self.cluster.url(),
             number,
-            folder: self.folder.path().to_path_buf(),
+            folder: self.folder.clone(),
             tasks: self.order.tasks,
         };
         let process = Process::start(&std::env::current_exe()?, |command| {
@@ -134,6 +171,7 @@ impl<'a> Run<'a> {
         while now() < start + time {
             self.heal(now())?;
             self.look_after()?;
+            self.operate()?;
             if now() >= due
                 && let Some(planned) = plan.next()
             {
@@ -225,6 +263,9 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let shot = self.cluster.nodes[at].inject(planned)?;
+        if restarts {
+            self.sits_out(at, from);
+        }
         let injected = Injected { fault: planned.fault, from, until: now() };
         match (planned.fault, shot) {
             (_, Some(shot)) => self.shots.push((shot, injected)),
@@ -263,6 +304,7 @@ impl<'a> Run<'a> {
     fn calm(&mut self) -> Result<()> {
         self.heal(u64::MAX)?;
         self.cluster.nodes.iter().for_each(|node| node.forget_rules());
+        self.operate_in_calm()?;
         fs::write(self.files.ending(), "")?;
         let from = now();
         while !self.clients.iter_mut().all(|client| client.process.ended().is_some()) {
@@ -292,11 +334,17 @@ impl<'a> Run<'a> {
         let shots = self.shots.iter().filter(|(shot, _)| shot.happened());
         self.injected.extend(shots.map(|(_, injected)| *injected));
         self.injected.sort_by_key(|one| one.from);
+        let (ran, changed) = match self.operator {
+            Some(operator) => (operator.ran, operator.wrong),
+            None => Default::default(),
+        };
+        self.wrong.extend(changed);
         let mut evidence = Evidence {
             injected: self.injected,
             admission: self.order.shape.admission,
             fenced: Resource::history(&self.files.resource(true))?,
             unfenced: Resource::history(&self.files.resource(false))?,
+            ran,
             wrong: self.wrong,
             ..Evidence::default()
         };

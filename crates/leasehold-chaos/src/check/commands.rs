@@ -1,0 +1,129 @@
+//! Whether the operator's commands did what they may: each ends as it is allowed to, a forced release ends
+//! one lease, and its holder believes in it for no longer than a ttl.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Evidence, Injected};
+use crate::TTL;
+use crate::journal::Hold;
+use crate::operator::{End, Operation, Outcome, Ran};
+
+/// What became of the commands of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) run: u64,
+    pub(crate) done: u64,
+    pub(crate) refused: u64,
+    pub(crate) unavailable: u64,
+    pub(crate) killed: u64,
+    /// The longest time that one took.
+    pub(crate) longest: u64,
+}
+
+/// The commands by kind.
+pub(super) fn tally(ran: &[Ran]) -> BTreeMap<Operation, Tally> {
+    let mut all: BTreeMap<Operation, Tally> = BTreeMap::new();
+    for one in ran {
+        let tally = all.entry(one.operation).or_default();
+        tally.run += 1;
+        *match one.outcome() {
+            Outcome::Done => &mut tally.done,
+            Outcome::Refused => &mut tally.refused,
+            Outcome::Unavailable => &mut tally.unavailable,
+            Outcome::Killed => &mut tally.killed,
+        } += 1;
+        tally.longest = tally.longest.max(one.until - one.from);
+    }
+    all
+}
+
+/// A lease that a forced release has ended, or may have ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forced<'a> {
+    ran: &'a Ran,
+    lease: (u32, u32),
+    /// When the lease had certainly ended; `None` where the command did not say.
+    until: Option<u64>,
+}
+
+/// The leases that forced releases have named.
+pub(super) fn forced<'a>(evidence: &'a Evidence) -> Vec<Forced<'a>> {
+    let leases: BTreeMap<u64, (u32, u32)> =
+        evidence.holds.iter().map(|hold| (hold.token, hold.lease())).collect();
+    let forced = |ran: &'a Ran| {
+        let until = match ran.outcome() {
+            Outcome::Done => Some(ran.until),
+            Outcome::Refused => return None,
+            Outcome::Unavailable | Outcome::Killed => None,
+        };
+        Some(Forced { ran, lease: *leases.get(&ran.call.token?)?, until })
+    };
+    let releases = evidence.ran.iter().filter(|ran| ran.operation == Operation::ForceRelease);
+    releases.filter_map(forced).collect()
+}
+
+impl Forced<'_> {
+    /// Whether it explains that `second` got the lock while `first` believed in its lease: the owner of
+    /// a lease that was ended by force is told at its next renewal, at the latest by the clock.
+    pub(super) fn explains(&self, first: &Hold, second: &Hold) -> bool {
+        self.lease == first.lease()
+            && second.got >= self.ran.from
+            && self.until.is_none_or(|until| first.until <= until + TTL.as_nanos() as u64)
+    }
+}
+
+/// What commands did, and may not.
+pub(super) fn wrong(
+    evidence: &Evidence,
+    forced: &[Forced<'_>],
+    forgets: impl Fn(&Injected) -> bool,
+) -> Vec<String> {
+    let mut wrong: Vec<String> = evidence.ran.iter().filter_map(ends_wrongly).collect();
+    // A server that forgets what it has granted also forgets what it has ended.
+    let forgot_after = |time: u64| {
+        evidence
+            .injected
+            .iter()
+            .any(|one| forgets(one) && one.until + TTL.as_nanos() as u64 >= time)
+    };
+    for one in forced.iter().filter(|one| one.until.is_some() && !forgot_after(one.ran.from)) {
+        let end = one.ran.until + TTL.as_nanos() as u64;
+        let of_lease = evidence.holds.iter().filter(|hold| hold.lease() == one.lease);
+        if let Some(late) = of_lease.clone().find(|hold| hold.until > end) {
+            let start = one.ran.from;
+            wrong.push(format!(
+                "a lease that was ended by force at 0 s: {}; {}",
+                late.told(start),
+                one.ran.told()
+            ));
+        }
+        // A later lease was there before the command began: this one had ended.
+        let last = of_lease.map(|hold| hold.token).max().unwrap_or_default();
+        let later = |hold: &&Hold| hold.token > last && hold.got < one.ran.from;
+        if let Some(later) = evidence.holds.iter().find(later) {
+            wrong.push(format!(
+                "a lease that had ended was ended by force: {}; {}",
+                later.told(one.ran.from),
+                one.ran.told()
+            ));
+        }
+    }
+    wrong
+}
+
+/// An exit that the command may not have, an answer that is no JSON where it was asked for, or control
+/// sequences in a file.
+fn ends_wrongly(ran: &Ran) -> Option<String> {
+    let is_allowed = match ran.end {
+        End::Exit(code) => ran.call.exits.contains(&code),
+        End::Killed => true,
+        End::Signal | End::TooLong => false,
+    };
+    let asked_json = ran.call.words.iter().any(|word| word == "--json");
+    let is_json = || ran.stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok());
+    let answered = ran.outcome() == Outcome::Done;
+    let controls = [&ran.stdout, &ran.stderr].iter().any(|text| text.contains('\u{1b}'));
+    (!is_allowed || controls || (asked_json && answered && !is_json())).then(|| ran.told())
+}

@@ -1,0 +1,322 @@
+//! The operator: starts the drawn commands as processes of their own, ends some of them half-way, and
+//! writes down how each ended.
+
+mod operation;
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use leasehold_conformance::kit::Process;
+use serde_json::json;
+
+use crate::client::{KEEP, LULL};
+use crate::cluster::{Cluster, Mark};
+use crate::{MS, Result, SECOND, now};
+
+pub(crate) use self::operation::{Call, Operation, Plan, Planned, Situation, UNAVAILABLE};
+
+/// Every command ends within this time, whatever the servers do.
+pub(crate) const LIMIT: u64 = 30 * SECOND;
+/// Commands at the same time.
+const TOGETHER: usize = 3;
+/// A holder that keeps the lock for this long is about to be released by force,
+const STUCK: u64 = 50 * MS;
+/// if there is one within this time.
+const AT_MOST: u64 = 5 * SECOND;
+/// Tokens of holders that are kept for `force-release`.
+const TOKENS: usize = 1000;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exit(i32),
+    /// A signal that the operator did not send.
+    Signal,
+    /// The operator killed it: what it has done is not known.
+    Killed,
+    /// It did not end within [`LIMIT`].
+    TooLong,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exited with {code}"),
+            Self::Signal => f.write_str("ended by a signal"),
+            Self::Killed => f.write_str("was killed"),
+            Self::TooLong => write!(f, "did not end within {} s", LIMIT / SECOND),
+        }
+    }
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) operation: Operation,
+    pub(crate) call: Call,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) end: End,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// What a command came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// It changed nothing, and said so.
+    Refused,
+    Unavailable,
+    Killed,
+}
+
+impl Ran {
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.end {
+            End::Exit(0) => Outcome::Done,
+            // The lock is free.
+            End::Exit(1) if self.operation == Operation::Status => Outcome::Done,
+            End::Exit(UNAVAILABLE) if !self.call.must_be_refused() => Outcome::Unavailable,
+            End::Exit(_) => Outcome::Refused,
+            End::Signal | End::Killed | End::TooLong => Outcome::Killed,
+        }
+    }
+
+    /// In words, with what it wrote.
+    pub(crate) fn told(&self) -> String {
+        let (words, end) = (self.call.words.join(" "), self.end);
+        let said = [&self.stdout, &self.stderr].map(|text| text.trim().replace('\n', " | "));
+        format!("{} ({words}) {end}: {} {}", self.operation, said[0], said[1])
+    }
+
+    fn line(&self) -> String {
+        let object = json!({
+            "operation": self.operation.name(),
+            "words": self.call.words,
+            "from": self.from,
+            "until": self.until,
+            "end": self.end.to_string(),
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+        });
+        format!("{object}\n")
+    }
+}
+
+/// A command that runs.
+struct Running {
+    operation: Operation,
+    call: Call,
+    process: Process,
+    from: u64,
+    kill_at: Option<u64>,
+    output: [PathBuf; 2],
+    /// What the nodes of a quorum said of themselves before it.
+    marks: Vec<Option<Mark>>,
+}
+
+/// The operator of a run.
+pub(crate) struct Operator {
+    leasehold: PathBuf,
+    folder: PathBuf,
+    url: String,
+    plan: Plan,
+    due: u64,
+    planned: Option<Planned>,
+    running: Vec<Running>,
+    tokens: Vec<u64>,
+    /// When the latest of them was first seen.
+    seen: u64,
+    asked_to_keep: bool,
+    started: u64,
+    pub(crate) ran: Vec<Ran>,
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Operator {
+    pub(crate) fn new(leasehold: &Path, folder: &Path, url: String, mut plan: Plan) -> Self {
+        let planned = plan.next();
+        Self {
+            leasehold: leasehold.to_path_buf(),
+            folder: folder.to_path_buf(),
+            url,
+            plan,
+            due: now() + SECOND,
+            planned,
+            running: Vec::new(),
+            tokens: Vec::new(),
+            seen: now(),
+            asked_to_keep: false,
+            started: 0,
+            ran: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Ends what is to end, and starts the next command when it is due. `token` is that of the last holder;
+    /// nodes for which `stopped` is true cannot be asked.
+    pub(crate) fn step(
+        &mut self,
+        cluster: &Cluster,
+        token: u64,
+        stopped: impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        self.note(token);
+        self.reap(cluster, &stopped)?;
+        let Some(planned) = self.planned.filter(|_| now() >= self.due) else { return Ok(()) };
+        // An operator releases the lock of a holder that keeps it; most keep it for less than the start of a
+        // command takes.
+        if planned.names_the_holder() && !std::mem::replace(&mut self.asked_to_keep, true) {
+            fs::write(self.folder.join(KEEP), "")?;
+        }
+        let too_early =
+            planned.names_the_holder() && now() < self.seen + STUCK && now() < self.due + AT_MOST;
+        if too_early || self.running.len() >= TOGETHER {
+            return Ok(());
+        }
+        let situation = Situation { shape: cluster.shape, tokens: &self.tokens };
+        if let Some(call) = situation.call(planned.operation, planned.way) {
+            let kill_at = planned.killed.map(|time| now() + time);
+            self.start(planned, call, kill_at, cluster, &stopped)?;
+        }
+        self.asked_to_keep = false;
+        self.planned = self.plan.next();
+        self.due = now() + planned.pause;
+        Ok(())
+    }
+
+    /// Whether no command runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Starts no further command of the plan.
+    pub(crate) fn stop_drawing(&mut self) {
+        self.planned = None;
+    }
+
+    /// Runs a command while no fault is left; it has to succeed, or to be refused.
+    pub(crate) fn start_in_calm(
+        &mut self,
+        operation: Operation,
+        way: u64,
+        cluster: &Cluster,
+    ) -> Result<()> {
+        let situation = Situation { shape: cluster.shape, tokens: &self.tokens };
+        let Some(call) = situation.call(operation, way).map(Call::in_calm) else { return Ok(()) };
+        let planned = Planned { pause: 0, operation, way, killed: None };
+        self.start(planned, call, None, cluster, &|_| false)
+    }
+
+    fn note(&mut self, token: u64) {
+        if token > 0 && self.tokens.last() != Some(&token) {
+            if self.tokens.len() == TOKENS {
+                self.tokens.remove(0);
+            }
+            self.tokens.push(token);
+            self.seen = now();
+        }
+    }
+
+    fn start(
+        &mut self,
+        planned: Planned,
+        call: Call,
+        kill_at: Option<u64>,
+        cluster: &Cluster,
+        stopped: &impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        let operation = planned.operation;
+        let marks = match operation {
+            Operation::QuorumInit if cluster.shape.admission => cluster.marks(stopped),
+            _ => Vec::new(),
+        };
+        self.started += 1;
+        let output =
+            ["stdout", "stderr"].map(|of| self.folder.join(format!("{of}-{}", self.started)));
+        let [stdout, stderr] = [File::create(&output[0])?, File::create(&output[1])?];
+        let (program, first) = match operation {
+            // No command of `leasehold` does it: this program calls the library.
+            Operation::Forget => {
+                let after = format!("{}ms", 50 + planned.way / 2 % 300);
+                (std::env::current_exe()?, vec!["forget".to_owned(), after, self.url.clone()])
+            }
+            _ => (self.leasehold.clone(), vec!["--store".to_owned(), self.url.clone()]),
+        };
+        if operation == Operation::Forget && planned.way.is_multiple_of(2) {
+            fs::write(self.folder.join(LULL), "")?;
+        }
+        let from = now();
+        let process = Process::start(&program, |command| {
+            command.args(first).args(&call.words).stdout(stdout).stderr(stderr);
+        })?;
+        self.running.push(Running { operation, call, process, from, kill_at, output, marks });
+        Ok(())
+    }
+
+    /// Takes note of commands that have ended, and kills those whose time is up.
+    fn reap(&mut self, cluster: &Cluster, stopped: &impl Fn(usize) -> bool) -> Result<()> {
+        for mut one in std::mem::take(&mut self.running) {
+            let time = now();
+            let end = match one.process.ended() {
+                Some(status) => exit(status),
+                None if one.kill_at.is_some_and(|at| at <= time) => {
+                    one.process.kill();
+                    End::Killed
+                }
+                None if one.from + LIMIT <= time => {
+                    one.process.kill();
+                    End::TooLong
+                }
+                None => {
+                    self.running.push(one);
+                    continue;
+                }
+            };
+            self.ended(one, end, cluster, stopped)?;
+        }
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        one: Running,
+        end: End,
+        cluster: &Cluster,
+        stopped: &impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        let Running { operation, call, from, output, marks, .. } = one;
+        let until = now();
+        let read = |path: &Path| -> std::io::Result<String> {
+            let text = fs::read(path)?;
+            fs::remove_file(path)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        let [stdout, stderr] = [read(&output[0])?, read(&output[1])?];
+        let ran = Ran { operation, call, from, until, end, stdout, stderr };
+        if operation == Operation::Forget {
+            fs::remove_file(self.folder.join(LULL)).or_else(absent)?;
+        }
+        if !marks.is_empty() {
+            let changed = cluster.changed(&marks, stopped);
+            let changed = changed.map(|what| format!("{what}, by {}", ran.told()));
+            self.wrong.extend(changed);
+        }
+        let mut journal =
+            File::options().create(true).append(true).open(self.folder.join("operator"))?;
+        std::io::Write::write_all(&mut journal, ran.line().as_bytes())?;
+        self.ran.push(ran);
+        Ok(())
+    }
+}
+
+fn absent(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn exit(status: ExitStatus) -> End {
+    status.code().map_or(End::Signal, End::Exit)
+}

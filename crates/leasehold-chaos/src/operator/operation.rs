@@ -1,0 +1,225 @@
+//! Which commands an operator runs beside the load, with which arguments, and how each may end.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use crate::cluster::Shape;
+use crate::{MS, client};
+
+/// One command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+pub(crate) enum Operation {
+    /// `leasehold list`
+    List,
+    /// `leasehold status`
+    Status,
+    /// `leasehold init`
+    Init,
+    /// `leasehold::forget`: removes the record of a free lock
+    Forget,
+    /// `leasehold force-release`, with the holder's token, an earlier one, and one that no lease has
+    ForceRelease,
+    /// `leasehold quorum init`, with and without `--after-loss`, and with another `--max-ttl`
+    QuorumInit,
+    /// `leasehold quorum status`
+    QuorumStatus,
+}
+
+impl Operation {
+    /// The name on the command line and in tables.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name())
+    }
+}
+
+/// A drawn command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// The time since the command before.
+    pub(crate) pause: u64,
+    pub(crate) operation: Operation,
+    /// Chooses the arguments.
+    pub(crate) way: u64,
+    /// The operator kills the command after this time.
+    pub(crate) killed: Option<u64>,
+}
+
+impl Planned {
+    /// Whether it ends the lease of the latest holder by force.
+    pub(crate) fn names_the_holder(self) -> bool {
+        self.operation == Operation::ForceRelease && matches!(self.way % 4, 0 | 1)
+    }
+}
+
+/// The commands of a seed, without an end; each comes as often as any other. The faults of the same seed
+/// are drawn apart from them.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    rng: fastrand::Rng,
+    kinds: Vec<Operation>,
+    bag: Vec<Operation>,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64, kinds: &[Operation]) -> Self {
+        Self { rng: fastrand::Rng::with_seed(!seed), kinds: kinds.to_vec(), bag: Vec::new() }
+    }
+
+    /// The next command; `None` when there are no kinds.
+    pub(crate) fn next(&mut self) -> Option<Planned> {
+        if self.bag.is_empty() {
+            self.bag.clone_from(&self.kinds);
+            self.rng.shuffle(&mut self.bag);
+        }
+        let operation = self.bag.pop()?;
+        let pause = self.rng.u64(100 * MS..600 * MS);
+        let (way, kills) = (self.rng.u64(..), self.rng.u32(..4) == 0);
+        let killed = kills.then(|| self.rng.u64(MS..300 * MS));
+        Some(Planned { pause, operation, way, killed })
+    }
+}
+
+/// The exit code for a store that cannot be used, or refuses.
+pub(crate) const UNAVAILABLE: i32 = 69;
+/// The exit code of a command that was called in a wrong way.
+pub(crate) const WRONG_CALL: i32 = 125;
+/// Nodes keep the ttl of their set-up: a command that names another one must be refused.
+const OTHER_MAX_TTL: &str = "60s";
+/// Microseconds, as tokens are: 11 days ahead of every token that a run can give.
+const FUTURE: u64 = 1_000_000_000_000;
+
+/// A command line, and how it may end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The arguments. Without the store, which comes first.
+    pub(crate) words: Vec<String>,
+    /// The token that `force-release` names.
+    pub(crate) token: Option<u64>,
+    /// The allowed exit codes.
+    pub(crate) exits: Vec<i32>,
+}
+
+impl Call {
+    fn new(words: &[&str], exits: &[i32]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Self { words, token: None, exits: exits.to_vec() }
+    }
+
+    /// Whether the command must change nothing and say so.
+    pub(crate) fn must_be_refused(&self) -> bool {
+        !self.exits.contains(&0)
+    }
+
+    /// The same command where no fault is left: an unavailable store is no excuse.
+    pub(crate) fn in_calm(mut self) -> Self {
+        if !self.must_be_refused() {
+            self.exits.retain(|code| *code != UNAVAILABLE);
+        }
+        self
+    }
+}
+
+/// What the choice of arguments depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation<'a> {
+    pub(crate) shape: Shape,
+    /// Tokens that holders had, the latest one last.
+    pub(crate) tokens: &'a [u64],
+}
+
+impl Situation<'_> {
+    /// The command line of a drawn command; `None` where it makes no sense yet.
+    pub(crate) fn call(&self, operation: Operation, way: u64) -> Option<Call> {
+        Some(match operation {
+            Operation::List => Call::new(&["list", "--json"], &[0, UNAVAILABLE]),
+            Operation::Status => {
+                Call::new(&["status", client::NAME, "--json"], &[0, 1, UNAVAILABLE])
+            }
+            Operation::Init => Call::new(&["init"], &[0]),
+            Operation::Forget => Call::new(&[client::NAME], &[0, UNAVAILABLE]),
+            Operation::ForceRelease => self.force_release(way)?,
+            Operation::QuorumInit => self.quorum_init(way),
+            Operation::QuorumStatus => match self.shape.admission {
+                true => Call::new(&["quorum", "status", "--json"], &[0, UNAVAILABLE]),
+                false => Call::new(&["quorum", "status", "--json"], &[WRONG_CALL]),
+            },
+        })
+    }
+
+    fn force_release(&self, way: u64) -> Option<Call> {
+        let latest = *self.tokens.last()?;
+        let (token, exits): (u64, &[i32]) = match way % 4 {
+            0 | 1 => (latest, &[0, 1, UNAVAILABLE]),
+            // The judge knows whether its lease had ended.
+            2 => (self.tokens[(way / 4) as usize % self.tokens.len()], &[0, 1, UNAVAILABLE]),
+            _ => (latest + FUTURE, &[1, UNAVAILABLE]),
+        };
+        let call = Call::new(
+            &["force-release", client::NAME, "--json", "--token", &token.to_string()],
+            exits,
+        );
+        Some(Call { token: Some(token), ..call })
+    }
+
+    fn quorum_init(&self, way: u64) -> Call {
+        let init = ["quorum", "init", "--yes"];
+        let with = |words: &[&str], exits: &[i32]| Call::new(&[&init[..], words].concat(), exits);
+        match (self.shape.admission, self.shape.nodes, way % 3) {
+            (false, ..) => with(&[], &[WRONG_CALL]),
+            // Without `--after-loss` the operator says that no client holds a lock. A single node that has
+            // lost its data cannot know better.
+            (true, 1, _) => with(&["--after-loss"], &[0, UNAVAILABLE]),
+            (true, _, 0) => with(&[], &[0, UNAVAILABLE]),
+            (true, _, 1) => with(&["--after-loss"], &[0, UNAVAILABLE]),
+            (true, ..) => with(&["--max-ttl", OTHER_MAX_TTL], &[UNAVAILABLE]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_commands_again_and_each_kind_its_turn() {
+        let kinds = [Operation::List, Operation::Forget, Operation::ForceRelease];
+        let draw = |seed| {
+            let mut plan = Plan::new(seed, &kinds);
+            (0..9).map(|_| plan.next().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        for round in draw(7).chunks(3) {
+            let mut drawn: Vec<Operation> = round.iter().map(|one| one.operation).collect();
+            drawn.sort_unstable();
+            assert_eq!(drawn, kinds);
+        }
+        assert!(Plan::new(7, &[]).next().is_none());
+    }
+
+    #[test]
+    fn what_must_be_refused_is_among_the_commands() {
+        let call = |nodes, admission, operation, way| {
+            let shape = Shape { nodes, admission };
+            Situation { shape, tokens: &[5, 6, 7] }.call(operation, way).unwrap()
+        };
+        assert!(call(1, false, Operation::QuorumInit, 0).must_be_refused());
+        assert!(call(5, true, Operation::QuorumInit, 2).must_be_refused());
+        assert!(!call(5, true, Operation::QuorumInit, 1).must_be_refused());
+        assert!(call(1, false, Operation::ForceRelease, 3).must_be_refused());
+        let named = call(1, false, Operation::ForceRelease, 4 + 2);
+        assert_eq!((named.token, named.must_be_refused()), (Some(6), false));
+        assert_eq!(call(5, true, Operation::List, 0).in_calm().exits, [0]);
+        assert_eq!(call(5, true, Operation::QuorumInit, 2).in_calm().exits, [UNAVAILABLE]);
+        let shape = Shape { nodes: 1, admission: false };
+        let nobody = Situation { shape, tokens: &[] };
+        assert_eq!(nobody.call(Operation::ForceRelease, 0), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! The operator's part of a run: commands beside the load, the same commands once more when all is well,
+//! and nodes that must not vote before their wait is over.
+
+use std::thread::sleep;
+
+use super::{Lasting, Run, STEP, Whom};
+use crate::fault::Fault;
+use crate::operator::{LIMIT, Operation, Operator, Plan};
+use crate::{Result, now};
+
+/// A server that was restarted at this time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SitsOut {
+    node: usize,
+    since: u64,
+}
+
+/// What the operator runs when no fault is left, and the choice of its arguments.
+const IN_CALM: [(Operation, u64); 9] = [
+    // Waits until each node votes.
+    (Operation::QuorumInit, 0),
+    (Operation::QuorumStatus, 0),
+    // The same on a running quorum, and what must be refused there.
+    (Operation::QuorumInit, 0),
+    (Operation::QuorumInit, 2),
+    (Operation::List, 0),
+    (Operation::Status, 0),
+    (Operation::Init, 0),
+    (Operation::ForceRelease, 3),
+    (Operation::Forget, 0),
+];
+
+impl Run<'_> {
+    /// The operator, if there is one.
+    pub(super) fn hire(&mut self) -> Result<()> {
+        let order = self.order;
+        if order.operations.is_empty() {
+            return Ok(());
+        }
+        if !order.leasehold.is_file() {
+            return Err(format!(
+                "no command at {}; build it with `cargo build -p leasehold-cli`, name it with --leasehold, \
+                 or add --no-operators",
+                order.leasehold.display()
+            )
+            .into());
+        }
+        let plan = Plan::new(order.seed, &order.operations);
+        let (url, folder) = (self.cluster.url(), &self.folder);
+        self.operator = Some(Operator::new(&order.leasehold, folder, url, plan));
+        Ok(())
+    }
+
+    /// Lets the operator go on, and looks at nodes that must not vote yet.
+    pub(super) fn operate(&mut self) -> Result<()> {
+        let token = self.resources[0].last()?.token;
+        let stopped = stopped(&self.lasting);
+        if let Some(operator) = &mut self.operator {
+            operator.step(&self.cluster, token, stopped)?;
+        }
+        self.look_at_votes();
+        Ok(())
+    }
+
+    /// Takes note that a server is another process since then.
+    pub(super) fn sits_out(&mut self, node: usize, since: u64) {
+        self.sitting.retain(|one| one.node != node);
+        if self.cluster.shape.admission {
+            self.sitting.push(SitsOut { node, since });
+        }
+    }
+
+    /// A node that may have forgotten leases has no vote until they are over.
+    fn look_at_votes(&mut self) {
+        let (wait, time) = (self.cluster.shape.max_ttl().as_nanos() as u64, now());
+        let (due, rest) = self.sitting.iter().partition(|one| time >= one.since + wait * 9 / 10);
+        self.sitting = rest;
+        let due: Vec<SitsOut> = due;
+        let stopped = stopped(&self.lasting);
+        for SitsOut { node, since } in due {
+            let votes = !stopped(node) && self.cluster.nodes[node].votes();
+            let ms = (now() - since) / crate::MS;
+            if votes && ms < wait / crate::MS {
+                self.wrong.push(format!("node {node} votes {ms} ms after it was restarted"));
+            }
+        }
+    }
+
+    /// Runs each command once more: with no fault left, what need not be refused has to succeed.
+    pub(super) fn operate_in_calm(&mut self) -> Result<()> {
+        let Some(operator) = &mut self.operator else { return Ok(()) };
+        operator.stop_drawing();
+        self.until_idle()?;
+        for (operation, way) in IN_CALM {
+            if let Some(operator) = &mut self.operator
+                && self.order.operations.contains(&operation)
+            {
+                operator.start_in_calm(operation, way, &self.cluster)?;
+            }
+            self.until_idle()?;
+        }
+        Ok(())
+    }
+
+    fn until_idle(&mut self) -> Result<()> {
+        let end = now() + 2 * LIMIT;
+        while self.operator.as_ref().is_some_and(|operator| !operator.is_idle()) && now() < end {
+            self.look_after()?;
+            self.operate()?;
+            sleep(STEP);
+        }
+        Ok(())
+    }
+}
+
+/// Which nodes cannot answer now.
+fn stopped(lasting: &[Lasting]) -> impl Fn(usize) -> bool + use<> {
+    let stopped: Vec<Whom> =
+        lasting.iter().filter(|one| one.fault == Fault::Stop).map(|one| one.whom).collect();
+    move |node| stopped.contains(&Whom::Node(node))
+}
