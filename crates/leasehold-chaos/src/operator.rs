@@ -11,7 +11,7 @@ use std::process::ExitStatus;
 use leasehold_conformance::kit::Process;
 use serde_json::json;
 
-use crate::client::{KEEP, LULL};
+use crate::client::LULL;
 use crate::cluster::{Cluster, Mark};
 use crate::{MS, Result, SECOND, now};
 
@@ -21,9 +21,9 @@ pub(crate) use self::operation::{Call, Operation, Plan, Planned, Situation, UNAV
 pub(crate) const LIMIT: u64 = 30 * SECOND;
 /// Commands at the same time.
 const TOGETHER: usize = 3;
-/// A holder that keeps the lock for this long is about to be released by force,
-const STUCK: u64 = 50 * MS;
-/// if there is one within this time.
+/// `force-release` and `forget` begin when no client has got the lock for this long,
+const QUIET: u64 = 150 * MS;
+/// or after this time.
 const AT_MOST: u64 = 5 * SECOND;
 /// Tokens of holders that are kept for `force-release`.
 const TOKENS: usize = 1000;
@@ -130,7 +130,7 @@ pub(crate) struct Operator {
     tokens: Vec<u64>,
     /// When the latest of them was first seen.
     seen: u64,
-    asked_to_keep: bool,
+    prepared: bool,
     started: u64,
     pub(crate) ran: Vec<Ran>,
     pub(crate) wrong: Vec<String>,
@@ -149,7 +149,7 @@ impl Operator {
             running: Vec::new(),
             tokens: Vec::new(),
             seen: now(),
-            asked_to_keep: false,
+            prepared: false,
             started: 0,
             ran: Vec::new(),
             wrong: Vec::new(),
@@ -167,14 +167,13 @@ impl Operator {
         self.note(token);
         self.reap(cluster, &stopped)?;
         let Some(planned) = self.planned.filter(|_| now() >= self.due) else { return Ok(()) };
-        // An operator releases the lock of a holder that keeps it; most keep it for less than the start of a
-        // command takes.
-        if planned.names_the_holder() && !std::mem::replace(&mut self.asked_to_keep, true) {
-            fs::write(self.folder.join(KEEP), "")?;
+        if let Some(file) = planned.prepares().filter(|_| !self.prepared) {
+            fs::write(self.folder.join(file), "")?;
+            self.prepared = true;
         }
-        let too_early =
-            planned.names_the_holder() && now() < self.seen + STUCK && now() < self.due + AT_MOST;
-        if too_early || self.running.len() >= TOGETHER {
+        // The latest holder keeps the lock, or none has taken it since.
+        let quiet = now() >= self.seen + QUIET || now() >= self.due + AT_MOST;
+        if self.running.len() >= TOGETHER || (self.prepared && !quiet) {
             return Ok(());
         }
         let situation = Situation { shape: cluster.shape, tokens: &self.tokens };
@@ -182,7 +181,7 @@ impl Operator {
             let kill_at = planned.killed.map(|time| now() + time);
             self.start(planned, call, kill_at, cluster, &stopped)?;
         }
-        self.asked_to_keep = false;
+        self.prepared = false;
         self.planned = self.plan.next();
         self.due = now() + planned.pause;
         Ok(())
@@ -241,18 +240,19 @@ impl Operator {
         let (program, first) = match operation {
             // No command of `leasehold` does it: this program calls the library.
             Operation::Forget => {
-                let after = format!("{}ms", 50 + planned.way / 2 % 300);
+                let after = format!("{}ms", planned.way / 4 % 100);
                 (std::env::current_exe()?, vec!["forget".to_owned(), after, self.url.clone()])
             }
             _ => (self.leasehold.clone(), vec!["--store".to_owned(), self.url.clone()]),
         };
-        if operation == Operation::Forget && planned.way.is_multiple_of(2) {
-            fs::write(self.folder.join(LULL), "")?;
-        }
         let from = now();
         let process = Process::start(&program, |command| {
             command.args(first).args(&call.words).stdout(stdout).stderr(stderr);
         })?;
+        if operation == Operation::Forget && planned.way % 4 == 2 {
+            // The clients come back while it runs.
+            fs::remove_file(self.folder.join(LULL)).or_else(absent)?;
+        }
         self.running.push(Running { operation, call, process, from, kill_at, output, marks });
         Ok(())
     }

@@ -52,9 +52,13 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Whether it ends the lease of the latest holder by force.
-    pub(crate) fn names_the_holder(self) -> bool {
-        self.operation == Operation::ForceRelease && matches!(self.way % 4, 0 | 1)
+    /// The file by which clients are made to keep the lock, or to leave it alone, before the command.
+    pub(crate) fn prepares(self) -> Option<&'static str> {
+        match (self.operation, self.way % 4) {
+            (Operation::ForceRelease, 0 | 1) => Some(client::KEEP),
+            (Operation::Forget, 0 | 2) => Some(client::LULL),
+            _ => None,
+        }
     }
 }
 
