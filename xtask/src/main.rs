@@ -55,8 +55,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "matrix",
-        args: "[--check]",
-        about: "runs the conformance suite and writes (or compares) docs/guarantees.md",
+        args: "[--check | CASE]",
+        about: "runs the conformance suite, or a case of it, and writes (or compares) docs/guarantees.md",
         run: matrix::matrix,
     },
     Task {

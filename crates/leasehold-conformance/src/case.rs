@@ -14,7 +14,7 @@ use leasehold_core::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::{Faults, Stopwatch, Subject, ensure};
+use crate::{Bound, Faults, Stopwatch, Subject, ensure};
 
 /// What a case comes to.
 pub type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -34,6 +34,8 @@ pub struct Case {
     pub applies: fn(&Capability) -> bool,
     /// It needs a second process.
     pub processes: bool,
+    /// Engines differ in how long it takes: the matrix shows the [`Bound`] of each.
+    pub bounded: bool,
     /// The steps.
     pub run: Tries,
 }
@@ -67,6 +69,15 @@ impl Context {
     /// A context for one run of one case.
     pub fn new(subject: Subject, case: &'static str) -> Self {
         Self { subject, case, sequence: Arc::default() }
+    }
+
+    /// Fails when a step took longer than the bound of this engine, with a ttl and so many waiters ahead.
+    pub(crate) fn in_time(&self, took: Duration, ttl: Duration, ahead: u32) -> Outcome {
+        let bound: Bound = self.subject.bound(self.case);
+        let limit = bound.limit(ttl, ahead);
+        println!("{}: {} took {took:?}, {bound}", self.subject.name, self.case);
+        ensure!(took <= limit, "it took {took:?}, and not {bound}: {limit:?} at the most");
+        Ok(())
     }
 
     /// A name that no other case uses.

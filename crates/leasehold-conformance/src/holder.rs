@@ -80,6 +80,18 @@ impl Process {
     /// # Errors
     /// When it cannot be started or does not get the lock.
     pub fn with_ttl(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
+        let mut process = Self::waiting(url, name, ttl)?;
+        let line = process.line()?;
+        let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
+        process.token = token.ok_or(format!("the holder said {line:?}"))?;
+        Ok(process)
+    }
+
+    /// Starts a process that waits for the lock, and returns at once; its token is 0.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn waiting(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut child = Command::new(program)
             .env(ROLE, format!("{url}\n{name}\n{}", ttl.as_millis()))
@@ -89,11 +101,7 @@ impl Process {
             .map_err(|error| error.to_string())?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("no pipes".into()) };
-        let mut process = Self { child, stdin, stdout: BufReader::new(stdout), token: 0 };
-        let line = process.line()?;
-        let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
-        process.token = token.ok_or(format!("the holder said {line:?}"))?;
-        Ok(process)
+        Ok(Self { child, stdin, stdout: BufReader::new(stdout), token: 0 })
     }
 
     /// Asks a question and returns the answer.

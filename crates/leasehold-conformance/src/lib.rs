@@ -5,6 +5,7 @@
 //! and calls [`holder::played`] first, so that it can play the second process itself. Other test
 //! binaries on real servers hand their tables of tests to [`runner`].
 
+mod bound;
 mod case;
 pub mod cases;
 pub mod crowd;
@@ -21,6 +22,7 @@ pub mod runner;
 mod stopwatch;
 mod subject;
 
+pub use bound::Bound;
 pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use forced::force_release_is_pushed;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Case;
+use crate::{Bound, Case};
 
 /// What an engine does about a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +26,37 @@ pub enum Mark {
 pub struct Matrix {
     /// Case, then engine, then mark.
     pub marks: BTreeMap<String, BTreeMap<String, Mark>>,
+    /// Case, then engine, then the [`Bound`] in which the promise was kept.
+    #[serde(default)]
+    pub bounds: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Matrix {
     /// Notes what was seen.
     pub fn note(&mut self, case: &str, subject: &str, mark: Mark) {
         self.marks.entry(case.to_owned()).or_default().insert(subject.to_owned(), mark);
+    }
+
+    /// Notes the bound of a promise that was kept.
+    pub fn note_bound(&mut self, case: &str, subject: &str, bound: Bound) {
+        let bounds = self.bounds.entry(case.to_owned()).or_default();
+        bounds.insert(subject.to_owned(), bound.to_string());
+    }
+
+    /// What `path` says, with what was seen now in its place: for a run of some cases. What neither
+    /// has seen stays out.
+    ///
+    /// # Errors
+    /// What the file system says, or that the file is no matrix.
+    pub fn over(self, path: &Path) -> std::io::Result<Self> {
+        let mut before: Self = serde_json::from_slice(&std::fs::read(path)?)?;
+        for (case, marks) in self.marks {
+            before.marks.entry(case).or_default().extend(marks);
+        }
+        for (case, bounds) in self.bounds {
+            before.bounds.entry(case).or_default().extend(bounds);
+        }
+        Ok(before)
     }
 
     /// Writes the matrix to `path` as JSON, and `guarantees.md` beside it.
@@ -54,14 +79,19 @@ impl Matrix {
         );
         for case in cases {
             let marks = self.marks.get(case.name);
-            let mark = |subject| match marks.and_then(|marks| marks.get(subject)) {
-                Some(Mark::Kept) => "yes",
-                Some(Mark::Refused) => "–",
-                Some(Mark::Moot) => "·",
-                Some(Mark::Broken) => "BROKEN",
-                None => "not run",
+            let bounds = self.bounds.get(case.name);
+            let bound = |subject: &String| bounds.and_then(|bounds| bounds.get(subject));
+            let mark = |subject: &String| match marks.and_then(|marks| marks.get(subject)) {
+                Some(Mark::Kept) => match bound(subject) {
+                    Some(bound) if case.bounded => format!("yes, {bound}"),
+                    _ => "yes".to_owned(),
+                },
+                Some(Mark::Refused) => "–".to_owned(),
+                Some(Mark::Moot) => "·".to_owned(),
+                Some(Mark::Broken) => "BROKEN".to_owned(),
+                None => "not run".to_owned(),
             };
-            let row: Vec<&str> = subjects.iter().map(mark).collect();
+            let row: Vec<String> = subjects.iter().map(mark).collect();
             page += &format!("| {}<br>`{}` | {} |\n", case.promise, case.name, row.join(" | "));
         }
         page
@@ -76,6 +106,20 @@ do not edit. Each row is a test that was run: `yes` = the promise was put to the
 `–` = does not apply: the engine says so in its capability, and refuses what it cannot do without \
 changing anything (`what_cannot_be_done_is_refused`), `·` = cannot be shown there (the memory \
 engine and its nodes live in one process).
+
+Where engines differ in how long a promise takes, the cell says it, and the test fails when it takes \
+longer. `at once`: a call and a push, milliseconds. `within 0.4 s`: the engine cannot push, and the \
+client of a waiter looks again after an eighth of the time that it has waited, 0.4 s at the longest. \
+`within 2 s for each`: the offer to a waiter that does not react, or the ttl if that is less. \
+`within ttl/3`: the holder's next renewal at the latest; PostgreSQL pushes it to clients that listen. \
+While renewals fail it is longer, and never beyond the ttl. \
+`within the ttl`: of the process that was killed. `within the session`: of its client, 30 s unless the \
+URL says another `session`.
+
+The rows hold for stores that keep their data and for clocks that run evenly, unless a row names a \
+fault. What else faults do to each set-up is in [guarantees-under-faults.md](guarantees-under-faults.md). \
+`forget` removes what a store knows of the tokens of free locks; only its clock keeps later ones above \
+them.
 
 Leases end by their ttl; on `file` they last as long as the holder's process, so a stopped holder keeps the \
 lock there. `quorum-3` and `quorum-5` are Redlock over so many nodes in memory, `redlock-3` and `redlock-5` \

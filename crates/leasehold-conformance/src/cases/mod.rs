@@ -65,11 +65,15 @@ macro_rules! case {
             promise: $promise,
             applies: $applies,
             processes: false,
+            bounded: false,
             run: |context| Box::pin($name(context)),
         }
     };
     (process $name:ident, $applies:expr, $promise:literal) => {
         $crate::Case { processes: true, ..case!($name, $applies, $promise) }
+    };
+    (bounded $($case:tt)+) => {
+        $crate::Case { bounded: true, ..case!($($case)+) }
     };
 }
 use case;

@@ -39,7 +39,11 @@ pub(super) const CASES: &[Case] = &[
         always,
         "A renewal of an ended lease is refused and brings nothing back"
     ),
-    case!(a_release_is_idempotent, always, "A release that is repeated gives the same answer"),
+    case!(
+        a_release_is_idempotent,
+        always,
+        "A release that is repeated gives the same answer; not known any more once a later holder lost its lease"
+    ),
     case!(
         an_acquire_after_its_own_release_is_refused,
         always,

@@ -6,17 +6,26 @@ use leasehold_core::Deadline;
 use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, State, Term};
 use leasehold_core::clock::Clock;
 
+use super::process::url;
 use super::protocol::{TTL, granted};
 use super::{case, secs};
 use crate::case::{Raw, prepared};
-use crate::{Case, Context, Outcome, ensure, until};
+use crate::holder::Process;
+use crate::{Case, Context, Outcome, Stopwatch, ensure, until};
+
+/// Waiters that are killed in a line.
+const DEAD: usize = 2;
 
 pub(super) const CASES: &[Case] = &[
-    case!(waiters_stand_in_line, |c| c.ordered, "Waiters are served first come, first served"),
     case!(
+        waiters_stand_in_line,
+        |c| c.ordered,
+        "Processes that wait are served first come, first served; one that has the lock may pass it on to its own tasks first, for 20 ms"
+    ),
+    case!(bounded
         a_release_is_pushed,
         |c| c.push,
-        "A released lock wakes the next waiter at once, without asking again"
+        "A released lock wakes the next waiter, without asking again, within this time"
     ),
     case!(status_shows_the_line, |c| c.ordered, "Status shows who waits, in order"),
     case!(
@@ -29,10 +38,10 @@ pub(super) const CASES: &[Case] = &[
         |c| c.rotate,
         "Giving up and asking anew is one step, and lets the others go first"
     ),
-    case!(
+    case!(bounded
         a_dead_waiter_is_passed_over,
         |c| c.ordered,
-        "A waiter whose process is gone does not keep the lock from the next"
+        "Waiters whose process was killed keep the free lock from the next for this time at the most"
     ),
     case!(
         an_unconfirmed_offer_passes_on,
@@ -142,9 +151,10 @@ async fn a_release_is_pushed(context: Context) -> Outcome {
     let grant = holder.take(&ask).await?;
     let wait = waiting(&mut waiter, &name);
     waiter.backend.acquire(wait.clone()).await?;
+    let stopwatch = Stopwatch::start();
     holder.give(&ask, &grant).await?;
     turn(&mut waiter, &wait).await?;
-    Ok(())
+    context.in_time(stopwatch.elapsed(), TTL, 0)
 }
 
 async fn status_shows_the_line(context: Context) -> Outcome {
@@ -213,13 +223,45 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
     let mut holder = context.raw().await;
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
-    let mut line = line(&context, &name, 3).await?;
-    drop(line.remove(1));
-    drop(line.remove(0));
+    let (ttl, mut dead) = (secs(6), Vec::new());
+    for place in 0..DEAD {
+        dead.push(Waits::begin(&context, &name, ttl).await?);
+        until("it stands in line", || async {
+            let waiters = holder.status(&name).await.ok().and_then(|status| status.waiters);
+            waiters.is_some_and(|waiters| waiters.len() > place)
+        })
+        .await?;
+    }
+    let mut next = context.raw().await;
+    let wait = Ask { ttl, ..waiting(&mut next, &name) };
+    next.backend.acquire(wait.clone()).await?;
+    dead.clear();
+    let stopwatch = Stopwatch::start();
     holder.give(&ask, &grant).await?;
-    let (raw, ask) = &mut line[0];
-    turn(raw, ask).await?;
-    Ok(())
+    turn(&mut next, &wait).await?;
+    context.in_time(stopwatch.elapsed(), ttl, DEAD as u32)
+}
+
+/// A waiter that is killed when dropped: a process, or where the store is in this one a connection.
+enum Waits {
+    Process { _process: Process },
+    Connection { _raw: Raw },
+}
+
+impl Waits {
+    async fn begin(
+        context: &Context,
+        name: &leasehold_core::Name,
+        ttl: Duration,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        if let Ok(url) = url(context) {
+            return Ok(Self::Process { _process: Process::waiting(url, name.as_str(), ttl)? });
+        }
+        let mut raw = context.raw().await;
+        let ask = Ask { ttl, ..waiting(&mut raw, name) };
+        raw.backend.acquire(ask).await?;
+        Ok(Self::Connection { _raw: raw })
+    }
 }
 
 async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {

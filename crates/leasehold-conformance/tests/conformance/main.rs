@@ -3,6 +3,7 @@
 // A set-up that fails is a failed run.
 #![allow(clippy::unwrap_used)]
 
+mod bounds;
 mod sql;
 mod subjects;
 
@@ -47,8 +48,13 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     if let Some(path) = std::env::var_os("LEASEHOLD_MATRIX").filter(|_| !conclusion.has_failed()) {
         let names: Vec<String> = setup.subjects.iter().map(|s| s.name.clone()).collect();
-        let matrix = matrix.lock().unwrap();
-        if let Err(error) = matrix.write(&PathBuf::from(path), &cases(), &names) {
+        let (path, matrix) = (PathBuf::from(path), matrix.lock().unwrap().clone());
+        // A run of some cases knows nothing of the others.
+        let matrix = match arguments.filter.is_some() {
+            true => matrix.over(&path),
+            false => Ok(matrix),
+        };
+        if let Err(error) = matrix.and_then(|matrix| matrix.write(&path, &cases(), &names)) {
             eprintln!("cannot write the matrix: {error}");
             return ExitCode::FAILURE;
         }
@@ -60,7 +66,11 @@ fn trial(subject: Subject, case: Case, matrix: Arc<Mutex<Matrix>>) -> Trial {
     let name = format!("{}::{}", subject.name, case.name);
     Trial::test(name, move || {
         run(&subject, case)?;
-        matrix.lock().unwrap().note(case.name, &subject.name, Mark::Kept);
+        let mut matrix = matrix.lock().unwrap();
+        matrix.note(case.name, &subject.name, Mark::Kept);
+        if case.bounded {
+            matrix.note_bound(case.name, &subject.name, subject.bound(case.name));
+        }
         Ok(())
     })
 }

@@ -13,6 +13,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
 use tempfile::TempDir;
 
+use crate::bounds;
 use crate::sql::{self, Databases};
 
 /// The engines, and what must stay alive while they are used.
@@ -46,6 +47,11 @@ pub(crate) fn all() -> Setup {
     sql::add(&mut setup);
     etcd(&mut setup);
     zookeeper(&mut setup);
+    let bounded = |subject: Subject| {
+        let bounds = bounds::of(&subject.name);
+        subject.with_bounds(bounds)
+    };
+    setup.subjects = setup.subjects.into_iter().map(bounded).collect();
     setup
 }
 
@@ -164,9 +170,9 @@ fn zookeeper(setup: &mut Setup) {
     let settings = ZooKeeperSettings::new().containers_every_ms(200);
     let server = ZooKeeperServer::start(settings.clone()).unwrap();
     let ensemble = ZooKeeperEnsemble::start(3, &settings).unwrap();
-    // Long enough for a busy machine, short enough to wait for its end.
-    setup.subjects.push(by_url("zookeeper", server.url() + "?session=6s"));
-    setup.subjects.push(by_url("zookeeper-3", ensemble.url() + "?session=6s"));
+    let session = format!("?session={}s", bounds::SESSION.as_secs());
+    setup.subjects.push(by_url("zookeeper", server.url() + &session));
+    setup.subjects.push(by_url("zookeeper-3", ensemble.url() + &session));
     setup._zookeeper = Some((server, ensemble));
 }
 
