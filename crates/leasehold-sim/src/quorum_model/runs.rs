@@ -43,10 +43,10 @@ pub const INIT: Setup = Setup {
     ..PLAIN
 };
 
-/// Two operators set nodes up for the first time, and one of the nodes loses its data meanwhile.
+/// An operator sets nodes up for the first time, and one of the nodes loses its data meanwhile.
 pub const FIRST_START: Setup = Setup {
     patient: true,
-    maintenance: Maintenance { fresh: true, inits: 2, flushes: 1, ..Maintenance::NONE },
+    maintenance: Maintenance { fresh: true, inits: 1, flushes: 1, ..Maintenance::NONE },
     ..PLAIN
 };
 
@@ -99,8 +99,8 @@ pub const RUNS: &[Run] = &[
     run("init, a node forgets", Size::Medium, INIT),
     run("older data", Size::Small, OLDER_DATA),
     run("force-release", Size::Small, FORCE),
-    run("two first starts", Size::Medium, FIRST_START),
-    run("init after loss", Size::Medium, AFTER_LOSS),
+    run("first start", Size::Small, FIRST_START),
+    run("init after loss", Size::Large, AFTER_LOSS),
     run("a lease ends early", Size::Medium, Setup { proposals: 2, expiries: 1, ..PLAIN }),
     run("time, all nodes", Size::Medium, Setup { ticks: 2, ..PLAIN }),
     run("a node forgets", Size::Medium, Setup { clients: 2, attempts: 1, ticks: 0, ..FORGETS }),
