@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_core::proto::Backoff;
+use leasehold_core::{Deadline, Error, ErrorKind, Result, random};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{Executor, Row};
 
@@ -21,7 +22,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 const IDLE: Duration = Duration::from_secs(10);
 /// How often it is looked whether one waits.
 const CHECK: Duration = Duration::from_secs(1);
-/// First and longest pause before it is made anew.
+/// First and longest pause before it is made anew. One that lasts as long as the longest has proven
+/// itself, and the pauses start again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// So often we try to hear ourselves before we believe that a pooler lies between.
 const TRIES: u32 = 3;
@@ -39,26 +41,27 @@ enum Ended {
 /// Listens for as long as it is of use.
 pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
     let clock = watch.store.clock.clone();
-    let (mut pause, mut deaf) = (PAUSES.0, 0);
+    let (mut pauses, mut deaf) = (Backoff::new(PAUSES.0, PAUSES.1), 0);
     while deaf < TRIES {
         while !watch.is_worth_listening() {
             watch.wanted.notified().await;
         }
-        let mut well = false;
+        let (mut well, since) = (false, clock.now());
         let heard = listen(&watch, &options, &mut well).await;
         watch.listens(false);
         if well {
-            (pause, deaf) = (PAUSES.0, 0);
+            deaf = 0;
+            let lasted = clock.now().steady_ns.saturating_sub(since.steady_ns);
+            pauses.lasted(Duration::from_nanos(lasted));
         }
         match heard {
             Ended::Broken(error) => {
                 tracing::debug!(%error, "the connection that listens has broken");
-                pause = (pause * 2).min(PAUSES.1);
             }
             Ended::Deaf => deaf += 1,
             Ended::Idle => continue,
         }
-        clock.sleep(pause).await;
+        clock.sleep(pauses.next(random::fresh()).max(PAUSES.0)).await;
     }
     tracing::warn!(
         "LISTEN does not reach us, as behind a pooler in transaction mode: those who wait look \

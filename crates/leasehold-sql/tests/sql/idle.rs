@@ -1,6 +1,6 @@
 //! What clients cost the database while nobody of theirs waits: no connection that listens, no question.
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_conformance::kit::{MariaDb, Postgres, Proxy};
 use leasehold_conformance::until;
 use leasehold_core::Client;
 
@@ -8,6 +8,7 @@ use crate::{Test, connect, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(postgres_listens_while_a_task_waits_and_not_for_ever, Postgres),
+    test!(listening_connections_that_break_soon_are_made_anew_with_growing_pauses, Postgres),
     test!(a_holder_behind_whom_no_task_waits_asks_postgres_nothing, Postgres),
     test!(a_holder_behind_whom_no_task_waits_asks_mysql_nothing, MySql),
 ];
@@ -43,6 +44,26 @@ async fn postgres_listens_while_a_task_waits_and_not_for_ever() {
             until("it listens no more", quiet).await.unwrap();
         }
     }
+}
+
+async fn listening_connections_that_break_soon_are_made_anew_with_growing_pauses() {
+    let server = Postgres::start(&[]).unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let one = connect(&server.url()).await;
+    let two = connect(&format!("{}?listen={}", server.url(), proxy.address())).await;
+    let held = one.lock("a").ttl(secs(600)).acquire().await.unwrap();
+    let next = waiting(&two).await;
+    until("it listens", || async { proxy.connections_made() > 0 }).await.unwrap();
+    // Each connection has time to listen before it is cut.
+    for _ in 0..60 {
+        tokio::time::sleep(ms(150)).await;
+        proxy.kill_connections();
+    }
+    // Without pauses that grow there would be one for each cut or two.
+    let made = proxy.connections_made();
+    assert!((2..25).contains(&made), "{made} connections in {} cuts", 60);
+    held.release().await.unwrap();
+    next.await.unwrap().unwrap();
 }
 
 async fn a_holder_behind_whom_no_task_waits_asks_postgres_nothing() {
