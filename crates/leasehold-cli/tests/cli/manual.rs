@@ -160,7 +160,10 @@ fn the_document_names_the_tests_that_there_are() {
             assert!(module.trim().is_empty(), "no module {module}"); // How a test is named.
             continue;
         };
-        assert!(test == "*" || source.contains(&format!("fn {test}()")), "no test {reference}");
+        // `some_*` stands for every test whose name starts so.
+        let written =
+            test.strip_suffix('*').map_or(format!("fn {test}()"), |start| format!("fn {start}"));
+        assert!(source.contains(&written), "no test {reference}");
         named += 1;
     }
     assert!(named > 60, "{named}");
