@@ -43,12 +43,13 @@ fn forget_lock(files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     removed
 }
 
-/// Removes the files of a lock that this process has locked, unless a waiter is about to take it or
-/// its next token would not be above the last one.
+/// Removes the files of a lock that this process has locked. They stay if a waiter is about to take it, if
+/// more dead waiters are left than one call removes, or if its next token would not be above the last one.
 fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     let removing = |error| failed("remove", &files.lock, error);
     // Another process may have removed this file since it was opened, and a holder have locked a new one.
-    if !lock.is_at(&files.lock).map_err(removing)? || !Line(&files.line).is_empty()? {
+    let line = Line::new(&files.line);
+    if !lock.is_at(&files.lock).map_err(removing)? || !line.is_empty()? || line.leaves_dead() {
         return Ok(false);
     }
     let last = Record::read(&files.record, name)?.and_then(|record| record.token());

@@ -4,6 +4,7 @@
 //! and not locked belongs to a dead process, and whoever sees it may remove it. Its name holds the
 //! attempt, so it never comes back. Each waiter watches the one before it only.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -22,9 +23,16 @@ use super::oserror::failed;
 /// How often a place is taken anew when others tidy up at the same moment.
 const TRIES: usize = 16;
 
-/// One lock's line.
+/// How many files of dead processes one call removes at most; the next call removes more.
+const DEAD: usize = 64;
+
+/// One lock's line, as one call works on it.
 #[derive(Debug)]
-pub(crate) struct Line<'a>(pub(crate) &'a Path);
+pub(crate) struct Line<'a> {
+    path: &'a Path,
+    /// How many files of dead processes this call has met.
+    dead: Cell<usize>,
+}
 
 /// A place in line; given up when dropped.
 #[derive(Debug)]
@@ -52,7 +60,12 @@ struct Card {
     metadata: Option<String>,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
+    /// The line in this directory, for one call.
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Self { path, dead: Cell::new(0) }
+    }
+
     /// Stands at the end.
     pub(crate) fn join(&self, holder: &Holder, now: Now) -> Result<Place> {
         let card = Card {
@@ -62,7 +75,7 @@ impl Line<'_> {
             since_unix_ms: now.unix_ms(),
             metadata: holder.metadata.clone(),
         };
-        let joining = |error| failed("wait in", self.0, error);
+        let joining = |error| failed("wait in", self.path, error);
         let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
         for _ in 0..TRIES {
             match self.try_join(holder.attempt, &card, now) {
@@ -75,7 +88,7 @@ impl Line<'_> {
     }
 
     fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<Place> {
-        match DirBuilder::new().mode(0o700).create(self.0) {
+        match DirBuilder::new().mode(0o700).create(self.path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -83,7 +96,7 @@ impl Line<'_> {
         let last = self.files()?.pop().and_then(|last| stamp(&last));
         let stamp = now.wall_ns.max(last.map_or(0, |last| last.saturating_add(1)));
         let file = format!("{stamp:020}-{}-{attempt}", std::process::id());
-        let (draft, path) = (self.0.join(format!(".{file}")), self.0.join(file));
+        let (draft, path) = (self.path.join(format!(".{file}")), self.path.join(file));
         let made = LockFile::create(&draft, card).and_then(|file| {
             fs::rename(&draft, &path)?;
             Ok(file)
@@ -94,7 +107,7 @@ impl Line<'_> {
         Ok(Place { path, _file: made? })
     }
 
-    /// True when nobody waits.
+    /// True when no live process waits. Dead places beyond this call's limit may be left.
     pub(crate) fn is_empty(&self) -> Result<bool> {
         let files = self.listed()?;
         if files.is_empty() {
@@ -103,9 +116,14 @@ impl Line<'_> {
         let empty = self.nearest(&mut files.into_iter())?.is_none();
         if empty {
             // Only the dead were here; fails when somebody has come since.
-            let _ = fs::remove_dir(self.0);
+            let _ = fs::remove_dir(self.path);
         }
         Ok(empty)
+    }
+
+    /// True when this call has left files of dead processes to the next one.
+    pub(crate) fn leaves_dead(&self) -> bool {
+        self.dead.get() > DEAD
     }
 
     /// Who stands before `place`; `None` when somebody has removed its file.
@@ -127,7 +145,7 @@ impl Line<'_> {
     pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
         let mut waiters = Vec::new();
         for file in self.listed()? {
-            let path = self.0.join(file);
+            let path = self.path.join(file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
             let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
             waiters.extend(card.filter(|_| alive).and_then(Card::waiter));
@@ -135,41 +153,48 @@ impl Line<'_> {
         Ok(waiters)
     }
 
-    /// The first of these that is alive; the dead before it are removed.
+    /// The first of these that is alive. The dead before it are removed, as many as one call may remove.
     fn nearest(&self, files: &mut impl Iterator<Item = String>) -> Result<Option<PathBuf>> {
         for file in files {
-            let path = self.0.join(file);
+            let path = self.path.join(file);
             match look(&path).map_err(|error| failed("look at", &path, error))? {
                 Seen::Held(_) => return Ok(Some(path)),
-                Seen::Free => remove(&path)?,
+                Seen::Free if self.may_remove() => remove(&path)?,
+                Seen::Free => {}
                 Seen::Absent => {}
             }
         }
         Ok(None)
     }
 
+    /// Counts a file of a dead process; true if this call may remove it.
+    fn may_remove(&self) -> bool {
+        self.dead.set(self.dead.get().saturating_add(1));
+        !self.leaves_dead()
+    }
+
     fn listed(&self) -> Result<Vec<String>> {
         match self.files() {
             Err(error) if is_absent(&error) => Ok(Vec::new()),
-            files => files.map_err(|error| failed("read the directory", self.0, error)),
+            files => files.map_err(|error| failed("read the directory", self.path, error)),
         }
     }
 
     /// The files in line, in order.
     fn files(&self) -> io::Result<Vec<String>> {
-        if self.0.symlink_metadata()?.is_symlink() {
+        if self.path.symlink_metadata()?.is_symlink() {
             // What is removed below must be ours.
             return Err(Errno::ELOOP.into());
         }
         let mut files = Vec::new();
-        for entry in fs::read_dir(self.0)? {
+        for entry in fs::read_dir(self.path)? {
             let Ok(file) = entry?.file_name().into_string() else { continue };
             if stamp(&file).is_some() {
                 files.push(file);
-            } else if file.strip_prefix('.').and_then(stamp).is_some() {
+            } else if !self.leaves_dead() && file.strip_prefix('.').and_then(stamp).is_some() {
                 // A draft. If its writer lives but has not locked it yet, it makes another one.
-                let path = self.0.join(file);
-                if matches!(look(&path), Ok(Seen::Free)) {
+                let path = self.path.join(file);
+                if matches!(look(&path), Ok(Seen::Free)) && self.may_remove() {
                     let _ = fs::remove_file(path);
                 }
             }
@@ -231,7 +256,7 @@ mod tests {
     fn the_line_keeps_the_order_of_arrival_even_if_the_clock_goes_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.wait");
-        let line = Line(&path);
+        let line = Line::new(&path);
         assert!(line.is_empty().unwrap());
         let places: Vec<Place> = (0..5)
             .map(|at| line.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
@@ -258,7 +283,7 @@ mod tests {
             fs::write(elsewhere.join(file), "").unwrap();
         }
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
-        let line = Line(&path);
+        let line = Line::new(&path);
         for error in [
             line.is_empty().unwrap_err(),
             line.waiters().unwrap_err(),
@@ -278,7 +303,7 @@ mod tests {
     fn the_dead_and_their_drafts_are_removed_by_whoever_comes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.wait");
-        let line = Line(&path);
+        let line = Line::new(&path);
         let first = line.join(&holder(1), Now::default()).unwrap();
         for dead in ["00000000000000000009-7-x", ".00000000000000000009-7-y"] {
             fs::write(path.join(dead), "").unwrap();

@@ -73,7 +73,7 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
         more_waiters: 0,
         note: None,
     };
-    let mut waiters = Line(&files.line).waiters()?;
+    let mut waiters = Line::new(&files.line).waiters()?;
     // Who has just got the lock is about to leave the line.
     waiters
         .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));

@@ -36,7 +36,7 @@ const ROUNDS: usize = 16;
 impl Store {
     /// Works on an ask until there is an answer.
     pub(crate) fn take(&self, ask: &Ask, files: &Files, seat: &mut Seat) -> Result<Taken> {
-        let line = Line(&files.line);
+        let line = Line::new(&files.line);
         if seat.place.is_none() {
             if (!ask.fair || line.is_empty()?)
                 && !matches!(look_at(&files.lock)?, Seen::Held(_))

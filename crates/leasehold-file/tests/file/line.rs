@@ -224,3 +224,48 @@ async fn under_contention_of_many_processes_and_tasks_nobody_gets_it_twice_while
     }
     assert!(!dir.path().join("locks/a.wait").exists());
 }
+
+#[tokio::test]
+async fn one_call_removes_a_bounded_number_of_dead_waiters_and_the_next_calls_the_rest() {
+    const DEAD: usize = 5000;
+    const PER_CALL: usize = 64;
+    let dir = tempfile::tempdir().unwrap();
+    let kit = Kit::open(dir.path());
+    let (holder, token) = kit.lock("a").await;
+    let line = dir.path().join("locks/a.wait");
+    let left = || std::fs::read_dir(&line).map_or(0, Iterator::count);
+    let fill = || {
+        std::fs::create_dir_all(&line).unwrap();
+        for dead in 0..DEAD {
+            let draft = if dead % 10 == 0 { "." } else { "" };
+            std::fs::write(line.join(format!("{draft}{dead:020}-7-x")), "").unwrap();
+        }
+    };
+    fill();
+    let waiter = attempt();
+    let answer = kit.ask("a", waiter, true).await.unwrap();
+    assert!(matches!(answer, Answer::Queued { place: Some(0), .. }), "{answer:?}");
+    assert!(left() > DEAD - PER_CALL, "one call removed {} files", DEAD + 1 - left());
+    kit.release("a", holder, token).await;
+    let before = left();
+    let answer = kit.ask("a", waiter, true).await.unwrap();
+    let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
+    // Its own place and the dead.
+    assert!(before - left() <= PER_CALL + 1, "one call removed {} files", before - left());
+    kit.release("a", waiter, grant.tokens.base()).await;
+    while line.exists() {
+        let before = left();
+        let (holder, token) = kit.lock("a").await;
+        kit.release("a", holder, token).await;
+        assert!((1..=PER_CALL).contains(&(before - left())), "{} of {before}", before - left());
+    }
+    // The command too, which leaves the lock until the dead are removed.
+    fill();
+    let mut calls = 1;
+    while kit.backend.forget("a").unwrap() == 0 {
+        assert!(left() >= DEAD.saturating_sub(calls * PER_CALL), "{} after {calls} calls", left());
+        calls += 1;
+        assert!(calls <= DEAD, "the lock is never forgotten");
+    }
+    assert!(calls > 1 && !line.exists(), "{calls} calls");
+}
