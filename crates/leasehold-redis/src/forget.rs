@@ -17,24 +17,25 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Keys in one step.
 const STEP: usize = 500;
 
-/// Record, queue and tombstones of a lock: removed when it is free, nobody waits, no late request is
-/// to be refused, and the clock has passed its tokens, or it would give lower ones next. What a node
-/// of a quorum gave is remembered by the node itself.
+/// The record of a lock: removed when the lock is free, has no waiter, and the clock has passed its
+/// tokens, or it would give lower ones next. Its tombstones stay: they refuse late requests, also
+/// without a record, and end by themselves. What a node of a quorum gave is remembered by the node itself.
 const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
     local clock = redis.call('TIME')
     local now = string.format('%010d%06d', clock[1], clock[2])
     local free = string.sub(r, 1, 2) == 'L1' and string.sub(r, 35, 35) == 'F'
         and string.sub(r, 85, 100) < now
         or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 54, 69) == '0000000000000000'
-    if not free or redis.call('EXISTS', KEYS[2], KEYS[3]) > 0 then return 0 end
-    redis.call('UNLINK', KEYS[1], KEYS[4]) return 1";
+    if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+    redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
 
 /// Removes the records of the free locks whose names start with `names`, and says how many. They
 /// would go by themselves 1 to 2 hours after their last use.
 ///
 /// A record holds the tokens that have been given; without it only the server's clock keeps the
 /// next above them. So a record stays while its tokens are ahead of that clock, which has been set
-/// back then. It also stays for a minute after an acquire that was never answered. Of the nodes of a quorum all must answer;
+/// back then. After an acquire that was never answered the lock's tombstones (`PREFIX:{NAME}:t`) stay
+/// for a minute, and refuse that acquire if it arrives late. Of the nodes of a quorum all must answer;
 /// the number is that of the node where there were most.
 ///
 /// # Errors
@@ -70,7 +71,7 @@ async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
             scan.query_async(&mut connection).await.map_err(from_redis)?;
         let mut batch = redis::pipe();
         for key in found.iter().filter(|key| keys.name(key).is_some()) {
-            let keys = ["", ":q", ":t", ":w"].map(|end| format!("{key}{end}"));
+            let keys = ["", ":q", ":w"].map(|end| format!("{key}{end}"));
             batch.cmd("EVAL").arg(FORGET).arg(keys.len()).arg(&keys);
         }
         if batch.cmd_iter().next().is_some() {

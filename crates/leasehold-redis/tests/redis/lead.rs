@@ -136,6 +136,7 @@ async fn forgetting_keeps_what_late_requests_are_refused_by() {
     let grant = side.granted(&other).await;
     side.verdict(&end(&other, grant)).await;
     let forget = leasehold_redis::forget(StoreUrl::parse(&server.url()).unwrap(), "").await;
-    assert_eq!(forget.unwrap(), 0);
+    assert_eq!(forget.unwrap(), 1);
+    assert_eq!(server.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer(), Some(0));
     assert_eq!(side.acquire(&ask).await, Answer::Ended, "a lease that nobody knows of");
 }
