@@ -205,6 +205,9 @@ impl Client {
     /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
     /// Make it the last line of a program: it waits for the releases of dropped guards.
     ///
+    /// While the backend does not answer, each release is repeated until its ttl is over, and this waits
+    /// for that. Where a program must end sooner, put it into a `tokio::time::timeout`.
+    ///
     /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
     /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.
     pub async fn close(&self) {

@@ -23,7 +23,8 @@ use crate::{Error, ErrorKind, Name, OnLoss, Result};
 /// - `file:` and `memory:` release it at once.
 /// - With a client of `leasehold::connect`, the end of the runtime waits until the lock is released over
 ///   a new connection: usually milliseconds, 1 s in all at most. What is not released by then stays taken
-///   for the rest of its ttl.
+///   for the rest of its ttl. So does a lock of a quorum, of a server with `admission=strict`, and of
+///   ZooKeeper (there for the rest of its session): a new connection does not know its lease.
 /// - With any other client ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen) not set, or
 ///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or calls
 ///   `std::process::exit`, it stays taken for the rest of its ttl.
