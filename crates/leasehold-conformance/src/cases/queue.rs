@@ -232,14 +232,22 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
         })
         .await?;
     }
-    let mut next = context.raw().await;
-    let wait = Ask { ttl, ..waiting(&mut next, &name) };
-    next.backend.acquire(wait.clone()).await?;
+    // A client, since its own timer is part of the promise.
+    let next = context.client().await;
+    let lock = next.lock(name.as_str()).ttl(ttl);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("the last one stands in line", || async {
+        let waiters = holder.status(&name).await.ok().and_then(|status| status.waiters);
+        waiters.is_some_and(|waiters| waiters.len() > DEAD)
+    })
+    .await?;
     dead.clear();
     let stopwatch = Stopwatch::start();
     holder.give(&ask, &grant).await?;
-    turn(&mut next, &wait).await?;
-    context.in_time(stopwatch.elapsed(), ttl, DEAD as u32)
+    let guard = waiting.await??;
+    let took = stopwatch.elapsed();
+    guard.release().await?;
+    context.in_time(took, ttl, DEAD as u32)
 }
 
 /// A waiter that is killed when dropped: a process, or where the store is in this one a connection.
