@@ -340,6 +340,12 @@ async fn loading_and_demoted_nodes_have_no_vote() {
         lock.try_acquire().await.is_err_and(|error| error.to_string().contains(&loads))
     };
     until("the one that loads says so", is_named).await.unwrap();
+    // A full synchronisation may take seconds to begin.
+    until("the other has the data of its master", || async {
+        rest[0].info("master_link_status").is_ok_and(|status| status == "up")
+    })
+    .await
+    .unwrap();
     rest[0].admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
     loading.finish().unwrap();
     // One forgot, the other has the data of somebody else: two of three.

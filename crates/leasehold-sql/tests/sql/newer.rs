@@ -21,7 +21,7 @@ async fn a_newer_schema_on_postgres_is_refused_unchanged() {
     newer(
         &server.url(),
         || {
-            let functions = "DROP FUNCTION leasehold_take_1, leasehold_free_1";
+            let functions = "DROP FUNCTION leasehold_take_2, leasehold_free_2";
             let index = "DROP INDEX leasehold_ended_name";
             server.sql(&format!("{NEWER}; {functions}; {index}")).unwrap();
         },
