@@ -16,10 +16,12 @@ const TTL: Duration = Duration::from_secs(600);
 pub async fn force_release_is_pushed(one: &Client, two: &Client, operator: &Client) -> Outcome {
     let lock = one.lock("forced").ttl(TTL);
     let held = lock.acquire().await?;
-    let local = |lock: leasehold_core::Lock| tokio::spawn(async move { lock.acquire().await });
-    let behind = [local(lock.clone()), local(lock.clone())];
+    // Each releases at once: which of the two comes first is chance.
+    let behind = [lock.clone(), lock.clone()]
+        .map(|lock| tokio::spawn(async move { lock.acquire().await?.release().await }));
     until("two wait in the holder's process", || async { one.usage().waiting == 2 }).await?;
-    let outside = local(two.lock("forced").ttl(TTL));
+    let outside = two.lock("forced").ttl(TTL);
+    let outside = tokio::spawn(async move { outside.acquire().await });
     let queued = || async {
         let status = operator.lock("forced").status().await;
         status.is_ok_and(|status| status.waiters.is_some_and(|waiters| !waiters.is_empty()))
@@ -36,7 +38,7 @@ pub async fn force_release_is_pushed(one: &Client, two: &Client, operator: &Clie
     ensure!(next.is_valid(), "the late release touched its successor");
     next.release().await?;
     for task in behind {
-        task.await??.release().await?;
+        task.await??;
     }
     Ok(())
 }
