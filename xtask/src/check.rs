@@ -1,8 +1,8 @@
 //! `cargo xtask check`: everything that can be said about the tree without changing or running it.
 
 use crate::run::{cargo, quiet};
+use crate::tidy;
 use crate::ui::{End, colourful, step};
-use crate::{features, tidy};
 
 /// The Rust whose lints the tree is kept clean of. Others know more, fewer or different lints,
 /// so that `cargo xtask test` leaves them out there and has the same result on every machine.
@@ -10,7 +10,7 @@ const LINTED_WITH: &str = "1.95";
 
 /// All steps; goes on after one that failed.
 pub(crate) fn check() -> bool {
-    lints() & features::alone() & tidy::step()
+    lints() & tidy::step()
 }
 
 /// Formatting, lints and documentation.
