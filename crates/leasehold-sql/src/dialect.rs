@@ -120,6 +120,29 @@ impl Dialect {
         }
     }
 
+    /// Removes the rows of a table that the condition is true for, those with the lowest `order` first, `most`
+    /// of them at most; `key` is the table's key.
+    pub(crate) fn delete_some(
+        self,
+        table: &str,
+        key: &str,
+        condition: &str,
+        order: &str,
+        most: u64,
+    ) -> String {
+        let few = format!("{condition} ORDER BY {order} LIMIT {most}");
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => format!("DELETE FROM {table} WHERE {few}"),
+            // The others know no limit here. The condition stands twice: a row may change in between.
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => format!(
+                "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {few}) \
+                 AND {condition}"
+            ),
+        }
+    }
+
     /// Statements that are done as a whole or not at all. The transaction begins and ends within
     /// the packet: none stays open while nobody hears of us.
     ///

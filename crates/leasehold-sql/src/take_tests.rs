@@ -14,6 +14,7 @@ use crate::address::Address;
 use crate::pool::Lane;
 use crate::record::{self, Record};
 use crate::store::Store;
+use crate::tables::Tables;
 use crate::take::{take, taken};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -194,6 +195,71 @@ async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
             // Nothing is said of which were used, so that the whole block stays reserved.
             store.end(&end(&ask, &answer), false, until).await.unwrap();
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_the_rest() {
+    const DEAD: u64 = 5000;
+    const PER_STEP: u64 = 64;
+    on_each(async |store| {
+        let until = store.within(6 * LIMIT);
+        let Tables { dialect, locks, waiters, .. } = &store.tables;
+        let rows = async || {
+            let count = dialect.plain(&[format!("SELECT COUNT(*) FROM {waiters}")]);
+            let replies = store.run(Lane::Usual, &count, until).await.unwrap();
+            replies[0].rows[0][0].unsigned().unwrap()
+        };
+        let holder = Ask { ttl: 20 * LIMIT, ..ask("a", 1, 1) };
+        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let dead = |ticket: u64| AttemptId::new(ClientId::from_bits(2), ticket as u32, 7);
+        let name = dialect.bytes(b"a");
+        let values: Vec<String> = (1..=DEAD)
+            .map(|ticket| {
+                let attempt = dialect.bytes(&dead(ticket).to_bytes());
+                format!("({attempt}, {name}, {ticket}, 2, 1, 30000000, 1, {name}, 1, 1)")
+            })
+            .collect();
+        let columns =
+            "attempt, name, ticket, client, holder, ttl_us, tokens, person, asked_us, seen_us";
+        let values = values.join(", ");
+        let fill = dialect.atomic(&[
+            format!("INSERT INTO {waiters} ({columns}) VALUES {values}"),
+            format!("UPDATE {locks} SET ticket = {DEAD}, line = 1 WHERE name = {name}"),
+        ]);
+        store.run(Lane::Usual, &fill, until).await.unwrap();
+        // The one that lives stands behind them all, and first.
+        let live = ask("a", 2, 1);
+        let (queued, _) = store.ask(&live, false, until).await.unwrap();
+        assert!(matches!(queued, Answer::Queued { place: Some(0), .. }), "{queued:?}");
+        let mut left = rows().await;
+        assert!((DEAD + 1 - PER_STEP..=DEAD).contains(&left), "{left} of {DEAD} are left");
+        // One that was taken for dead asks again while its row is still there.
+        let late = Ask { attempt: dead(DEAD), ..ask("a", 0, 1) };
+        let (queued, _) = store.ask(&late, false, until).await.unwrap();
+        assert!(matches!(queued, Answer::Queued { place: Some(1), .. }), "{queued:?}");
+        let (ended, _) = store.end(&end(&holder, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+        for next in [live, late] {
+            let (answer, _) = store.ask(&next, false, until).await.unwrap();
+            let (ended, _) = store.end(&end(&next, &answer), false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Released);
+        }
+        let mut others = 3..;
+        let mut now = rows().await;
+        while now > 0 {
+            left = now;
+            let other = ask("a", others.next().unwrap(), 1);
+            let (answer, _) = store.ask(&other, false, until).await.unwrap();
+            store.end(&end(&other, &answer), false, until).await.unwrap();
+            now = rows().await;
+            assert!((1..=2 * PER_STEP).contains(&(left - now)), "{now} of {left} after two steps");
+        }
+        // Nothing is left to remove: single statements take and free the lock again.
+        let other = ask("a", 0, 1);
+        let (answer, _) = store.ask(&other, false, until).await.unwrap();
+        assert!(store.let_go(&end(&other, &answer), until, &mut false).await.unwrap());
     })
     .await;
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Deadline, ErrorKind, Result};
 
+use crate::dialect::Packet;
 use crate::error::{Fault, What};
 use crate::pool::Lane;
 use crate::record;
@@ -14,6 +15,10 @@ use crate::tables::Tables;
 const MAKING: Duration = Duration::from_secs(30);
 /// A free lock is remembered for so long at least.
 const RETENTION: Duration = Duration::from_secs(3600);
+/// How many rows one statement of a sweep removes at most, and how many such statements a table gets in one
+/// sweep; the next sweep goes on.
+const SWEPT: u64 = 1000;
+const STATEMENTS: usize = 100;
 
 impl Store {
     /// The database's time, in microseconds since the Unix epoch.
@@ -96,21 +101,33 @@ impl Store {
     /// token would come without it, has passed its last token: clocks go back.
     pub(crate) async fn sweep(&self) -> Result<()> {
         let until = self.within(MAKING);
+        for packet in self.sweeping() {
+            for _ in 0..STATEMENTS {
+                let replies = self.run(Lane::Usual, &packet, until).await?;
+                if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The statements of a sweep, one for each table.
+    fn sweeping(&self) -> [Packet; 3] {
         let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
         let (clock, retention) = (dialect.now(), record::us(RETENTION));
         let patience = record::us(record::PATIENCE);
-        for statement in [
-            format!("DELETE FROM {ended} WHERE until_us < {clock}"),
-            format!("DELETE FROM {waiters} WHERE seen_us < {clock} - {patience} - {retention}"),
-            format!(
-                "DELETE FROM {locks} WHERE until_us < {clock} - {retention} \
-                 AND ended_us < {clock} AND top < {clock} AND NOT EXISTS \
-                 (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
-            ),
-        ] {
-            self.run(Lane::Usual, &dialect.plain(&[statement]), until).await?;
-        }
-        Ok(())
+        let over = format!("until_us < {clock}");
+        let left = format!("seen_us < {clock} - {patience} - {retention}");
+        let unused = format!(
+            "until_us < {clock} - {retention} AND ended_us < {clock} AND top < {clock} AND NOT EXISTS \
+             (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
+        );
+        [(ended, "attempt", over), (waiters, "attempt", left), (locks, "name", unused)].map(
+            |(table, key, condition)| {
+                dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
+            },
+        )
     }
 
     /// Removes the rows of free locks whose names begin so, and says how many. A row whose last token the
@@ -140,6 +157,46 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
+
+    #[tokio::test]
+    async fn one_statement_of_a_sweep_removes_a_bounded_number_of_rows() {
+        let place = tempfile::tempdir().unwrap();
+        sweeps_in_parts(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
+        if !Needs::Postgres.is_skipped() {
+            let server = Postgres::start(&[]).unwrap();
+            sweeps_in_parts(&server.url()).await;
+        }
+        if !Needs::MySql.is_skipped() {
+            let server = MariaDb::start(&[]).unwrap();
+            sweeps_in_parts(&server.url()).await;
+        }
+    }
+
+    async fn sweeps_in_parts(url: &str) {
+        let address = Address::parse(StoreUrl::parse(url).unwrap()).unwrap();
+        let store = Store::new(&address, Clock::system());
+        store.prepare().await.unwrap();
+        let Tables { dialect, ended, .. } = &store.tables;
+        let until = store.within(MAKING);
+        let rows: Vec<String> = (0..2500_u32)
+            .map(|row| {
+                format!("({}, {}, 1)", dialect.bytes(&row.to_be_bytes()), dialect.bytes(b"a"))
+            })
+            .collect();
+        let insert =
+            format!("INSERT INTO {ended} (attempt, name, until_us) VALUES {}", rows.join(", "));
+        store.run(Lane::Usual, &dialect.plain(&[insert]), until).await.unwrap();
+        let packets = store.sweeping();
+        let mut removed = Vec::new();
+        for _ in 0..2 {
+            let replies = store.run(Lane::Usual, &packets[0], until).await.unwrap();
+            removed.push(replies.first().unwrap().affected);
+        }
+        assert_eq!(removed, [SWEPT, SWEPT]);
+        store.sweep().await.unwrap();
+        let replies = store.run(Lane::Usual, &packets[0], until).await.unwrap();
+        assert_eq!(replies.first().unwrap().affected, 0, "the sweep has left some");
+    }
 
     #[tokio::test]
     async fn what_nobody_waits_for_is_swept_whatever_its_row_says() {

@@ -7,6 +7,9 @@ use super::{PATIENCE, Record, Tag, client_number, list, us};
 use crate::dialect::Packet;
 use crate::tables::Tables;
 
+/// How many rows of dead waiters, and of ended attempts, one step removes at most; the next step removes more.
+const DEAD: u64 = 64;
+
 fn code(state: State) -> u8 {
     match state {
         State::Free => 0,
@@ -45,7 +48,8 @@ impl Record {
             .filter(|(attempt, _)| !gone.contains(attempt))
             .map(|(attempt, place)| (*attempt, place.saturating_sub(gone.len() as u64)))
             .collect();
-        self.line = self.waiting > 0;
+        // Dead waiters that are left need another step, which a single statement would not be.
+        self.line = self.waiting > 0 || before.stale > DEAD;
         let buried: Vec<(AttemptId, u64)> = (self.parts.tombstones.iter())
             .filter(|tombstone| !before.parts.tombstones.contains(tombstone))
             .copied()
@@ -64,9 +68,15 @@ impl Record {
         let now_us = self.now.unix_us();
         if before.stale > 0 {
             let oldest = now_us.saturating_sub(us(PATIENCE));
-            statements.push(format!(
-                "DELETE FROM {waiters} WHERE name = {bytes} AND seen_us <= {oldest} AND {if_ours}"
-            ));
+            let dead = format!("name = {bytes} AND seen_us <= {oldest} AND {if_ours}");
+            statements.push(dialect.delete_some(waiters, "attempt", &dead, "ticket", DEAD));
+        }
+        if before.stale > DEAD && !come.is_empty() {
+            // One that was taken for dead may be among those that are left.
+            let come: Vec<AttemptId> = come.iter().map(|waiter| waiter.attempt).collect();
+            let come = list(*dialect, &come);
+            statements
+                .push(format!("DELETE FROM {waiters} WHERE attempt IN ({come}) AND {if_ours}"));
         }
         if !gone.is_empty() {
             let gone = list(*dialect, &gone);
@@ -87,9 +97,8 @@ impl Record {
             ));
         }
         if !buried.is_empty() {
-            statements.push(format!(
-                "DELETE FROM {ended} WHERE name = {bytes} AND until_us <= {now_us} AND {if_ours}"
-            ));
+            let over = format!("name = {bytes} AND until_us <= {now_us} AND {if_ours}");
+            statements.push(dialect.delete_some(ended, "attempt", &over, "until_us", DEAD));
         }
         for (attempt, until_ns) in &buried {
             let (attempt, until) = (dialect.bytes(&attempt.to_bytes()), until_ns / 1000);
