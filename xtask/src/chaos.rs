@@ -13,8 +13,9 @@ const PROGRAM: &str = "leasehold-chaos";
 /// Builds the program together with the `leasehold` command, which its operator runs, and hands the
 /// arguments on to it.
 pub(crate) fn chaos(args: &[String]) -> Result<bool, String> {
-    // The smallest command: the operator needs locks on Redis alone.
+    // The smallest command that knows every engine.
     let mut build = cargo(["build", "-q", "--release", "--no-default-features"]);
+    build.args(["--features", "leasehold-cli/etcd"]);
     build.args(["-p", "leasehold-cli", "-p", PROGRAM]);
     build.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = build.output().map_err(|error| format!("cannot run cargo: {error}"))?;

@@ -10,7 +10,7 @@ const LINTED_WITH: &str = "1.95";
 
 /// All steps; goes on after one that failed.
 pub(crate) fn check() -> bool {
-    lints() & tidy::step()
+    lints() & dependencies() & packages() & tidy::step()
 }
 
 /// Formatting, lints and documentation.
@@ -38,6 +38,28 @@ pub(crate) fn lints() -> bool {
         .into()
     });
     fmt & clippy & doc
+}
+
+/// The dependencies' licences, sources and bans, as `deny.toml` has them. Advisories need the
+/// network, and a new one must not fail a tree that has not changed.
+fn dependencies() -> bool {
+    step("deny", || {
+        if quiet(&mut cargo(["deny", "--version"])).is_err() {
+            return End::Left("add it with `cargo install --locked cargo-deny`".into());
+        }
+        quiet(&mut cargo(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
+            .into()
+    })
+}
+
+/// Whether each published crate can be packed: its files, its metadata, and no dependency that is not
+/// published. Building them from their packages is left to the release.
+fn packages() -> bool {
+    step("package", || {
+        let pack = ["package", "-q", "--workspace", "--no-verify", "--allow-dirty"];
+        let ours = ["--exclude", "leasehold-chaos", "--exclude", "xtask"];
+        quiet(cargo(pack).args(ours)).into()
+    })
 }
 
 /// Why the lints do not decide over a test run on this machine; `None` when they do.

@@ -14,12 +14,29 @@ struct Case {
     feature: Option<String>,
 }
 
-/// Checks every package that has features with each of them alone.
-pub(crate) fn alone() -> bool {
-    step("features", || match cases().and_then(|cases| check_all(&cases)) {
+/// Checks every package that has features with each of them alone, or the package that is named, or one of
+/// its features.
+pub(crate) fn alone(args: &[String]) -> Result<bool, String> {
+    let mut cases = cases()?;
+    if let Some(extra) = args.get(2) {
+        return Err(format!("takes a package and a feature, got `{extra}` too"));
+    }
+    if let Some(package) = args.first() {
+        cases.retain(|case| case.package == *package);
+    }
+    if let Some(feature) = args.get(1) {
+        cases.retain(|case| case.feature.as_deref().unwrap_or("none") == feature);
+    }
+    if cases.is_empty() {
+        return Err(format!(
+            "no package with features, or no feature, is called `{}`",
+            args.join(" ")
+        ));
+    }
+    Ok(step("features", || match check_all(&cases) {
         Ok(count) => End::Good(format!("{count} of one feature each")),
         Err(why) => End::Bad(why),
-    })
+    }))
 }
 
 fn check_all(cases: &[Case]) -> Result<usize, String> {
@@ -55,7 +72,7 @@ fn of_package(package: &Value) -> Vec<Case> {
 
 impl Case {
     fn check(&self) -> Result<(), String> {
-        // Flags for rustc would build all dependencies anew; warnings are told as they are.
+        // Flags for rustc would build all dependencies anew; warnings are shown as they are.
         let said = quiet(self.select(&mut cargo(["check", "-q", "--message-format", "json"])))?;
         let warnings: Vec<String> = said.lines().filter_map(warning).collect();
         if !warnings.is_empty() {

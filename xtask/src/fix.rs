@@ -3,6 +3,7 @@
 use crate::generated;
 use crate::matrix;
 use crate::run::{cargo, quiet};
+use crate::tidy::errors;
 use crate::ui::{End, step};
 
 /// All steps; goes on after one that failed.
@@ -17,10 +18,11 @@ pub(crate) fn fix() -> bool {
         .into()
     });
     let fmt = step("fmt", || quiet(&mut cargo(["fmt", "--all"])).into());
-    let docs = step("docs", || match generated::write(generated::DOCS) {
-        Ok(()) => End::Good(String::new()),
-        Err(message) => End::Bad(message),
-    });
+    let docs =
+        step("docs", || match generated::write(generated::DOCS).and_then(|()| errors::write()) {
+            Ok(()) => End::Good(String::new()),
+            Err(message) => End::Bad(message),
+        });
     let matrix = matrix::matrix(&[]).unwrap_or_else(|message| {
         eprintln!("{message}");
         false

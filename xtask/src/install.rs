@@ -12,7 +12,7 @@ use crate::ui;
 const SCRIPT: &str = include_str!("install.sh");
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs the packages of `missing`, asking first when somebody is there to answer.
+/// Installs the packages of `missing`, and asks first if standard input is a terminal.
 pub(crate) fn install(missing: &[&Need]) -> Result<(), String> {
     let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     packages.sort_unstable();
@@ -57,7 +57,7 @@ fn root() -> bool {
     quiet(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Asks on a terminal; without one nobody can answer, and the answer is yes.
+/// Asks on a terminal. Without a terminal the answer is yes.
 fn agreed() -> bool {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return true;

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the tasks of somebody who works on Leasehold.
+//! `cargo xtask`: development tasks for contributors to Leasehold.
 
 mod bench;
 mod chaos;
@@ -31,8 +31,9 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "test",
-        args: "[-- ARGS]",
-        about: "everything: what the tests need, the tests, check where it can, tidy",
+        args: "[--quick] [--timings] [-- ARGS]",
+        about: "everything: what the tests need, the tests, check where it can, tidy; \
+                --quick: only tests without servers",
         run: test::test,
     },
     Task {
@@ -49,15 +50,21 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "features",
-        args: "",
-        about: "checks each package with each of its features alone (20 minutes)",
-        run: |args| none(args).map(|()| features::alone()),
+        args: "[PACKAGE [FEATURE | none]]",
+        about: "checks each package with each of its features alone (all: 20 minutes)",
+        run: features::alone,
     },
     Task {
         name: "tidy",
         args: "",
         about: "the rules of this repository that no other tool knows",
         run: |args| none(args).map(|()| tidy::step()),
+    },
+    Task {
+        name: "errors",
+        args: "",
+        about: "writes docs/errors.md, the list of error messages, from the sources",
+        run: |args| none(args).and_then(|()| tidy::errors::write()).map(|()| true),
     },
     Task {
         name: "matrix",
@@ -86,7 +93,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "chaos",
-        args: "[--minutes M] [--nodes 1|5] [--faults FAULT,..] [--seed N] [--json]",
+        args: "[--engine NAME] [--minutes M] [--faults FAULT,..] [--seed N] [--json]",
         about: "stops, kills and robs real servers and clients, and checks what they saw",
         run: chaos::chaos,
     },

@@ -95,7 +95,7 @@ pub(crate) const NEEDS: &[Need] = &[
     },
 ];
 
-/// Where Debian keeps servers; not in everybody's `PATH`.
+/// The directories where Debian installs servers, which are not in every user's `PATH`.
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Sees to it that all is there; what was installed for that.

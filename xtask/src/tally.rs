@@ -13,7 +13,12 @@ pub(crate) struct Tally {
 impl Tally {
     /// Takes in one line of output, of the standard harness or of libtest-mimic.
     pub(crate) fn read(&mut self, line: &str) {
+        // With its time at the end, where that was asked for: `test a ... ok <0.001s>`.
         let line = line.trim();
+        let line = match line.rsplit_once(" <") {
+            Some((rest, time)) if time.ends_with("s>") => rest,
+            _ => line,
+        };
         if let Some(counts) = line.strip_prefix("test result: ") {
             for count in counts.split([';', '.']) {
                 let mut words = count.split_whitespace();
@@ -44,7 +49,7 @@ mod tests {
         let mut tally = Tally::default();
         for line in [
             "test a::b ... ok",
-            "test c ... FAILED",
+            "test c ... FAILED <0.5s>",
             "test [redis] late_release ... FAILED",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s",
             "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 9 filtered out",

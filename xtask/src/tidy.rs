@@ -2,8 +2,10 @@
 
 mod clock;
 mod code;
+mod decisions;
 mod defaults;
 mod direction;
+pub(crate) mod errors;
 mod home_paths;
 mod invariants;
 mod links;
@@ -11,7 +13,9 @@ mod manifests;
 mod markdown;
 mod readmes;
 mod sources;
+mod subjects;
 mod tree;
+mod words;
 
 use std::fmt;
 
@@ -63,9 +67,13 @@ const RULES: &[Rule] = &[
     clock::check,
     home_paths::check,
     links::check,
+    decisions::check,
     defaults::check,
+    errors::check,
     invariants::check,
     readmes::check,
+    subjects::check,
+    words::check,
     |_| generated::stale(generated::DOCS),
 ];
 

@@ -167,7 +167,7 @@ const ENGINES: &str = "For each engine, Leasehold and `raw` in turn. Pairs: each
     releases a lock of its own. Hand-offs: one lock, wanted by so many tasks on each of two clients; only \
     those from one task to another count. `raw` is what people write by hand, without any token: for \
     memory, a tokio Mutex for each name; for files, open, flock and close; for Redis, SET NX PX and a \
-    script that compares and deletes, asked again every 10 ms while somebody else has it; for redlock, \
+    script that compares and deletes, retried every 10 ms while another client holds it; for redlock, \
     the same on a majority of three servers; for SQL, a row that is inserted, taken over when its time is \
     up, and deleted by its owner, asked again every 10 ms; for ZooKeeper, the recipe of its documentation; \
     for etcd, a key that is put if it is not there, and watched. Servers of our own keep their data in \
@@ -187,18 +187,18 @@ const ONCE: &str = "Tasks hand over rows, as many at a time as --rows says, and 
 const BLOOM: &str = "First a filter in Redis: `leasehold` by one BITFIELD, `lua` by a script that \
     looks at one bit after the other; call_us is what the server itself counts for a call. Then full \
     filters in this process, and how often they are wrong. Last, requests for keys that do not exist, and \
-    how many reach the loader: a fourth of them are for keys that nobody asks for twice, a fourth have no \
+    how many reach the loader: a fourth of them are for keys that are requested only once, a fourth have no \
     form of a key, and half are for ten thousand keys again and again.";
 
 const CACHE: &str = "Tasks read and write ten thousand keys with values of 100 bytes at random, a hundred \
     requests at a time. L1 is in the process: `leasehold` beside the crates quick_cache and moka, whose \
-    writes nobody else hears of. L2 is Redis, with nothing in the process: `leasehold` beside `raw`, plain \
+    writes reach no other process. L2 is Redis, with nothing in the process: `leasehold` beside `raw`, plain \
     GET and SET over one multiplexed connection. A write of ours is begin_write and committed_with, each a \
     script call and a push. commands_per_hit is what the server has counted where all requests read.";
 
 const HOT: &str = "Tasks of several processes want one key, again and again, which takes 100 ms to load and \
     ends after three seconds. Then the process that loads it is killed while it does; then Redis is \
-    killed; then everybody wants keys that nobody has. `cache-aside` is GET, load what is missing, SET. \
+    killed; then all processes request keys that are not cached. `cache-aside` is GET, load what is missing, SET. \
     loads_at_once are the loads that began within the time of one, in all processes.";
 
 const AVALANCHE: &str = "Keys are loaded and written at one moment, as far as that goes, with a ttl of an \

@@ -1,5 +1,4 @@
-//! A network that takes its time: a proxy in a process of its own, so that its CPU time is
-//! nobody's.
+//! A network with latency: a proxy in its own process, so that its CPU time is not counted.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

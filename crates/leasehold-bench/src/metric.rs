@@ -5,7 +5,7 @@
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// Of all hand-offs, or of those inside a process, where both are told.
+    /// All hand-offs, or those inside a process, if both are reported.
     pub(crate) scope: Option<&'static str>,
 }
 

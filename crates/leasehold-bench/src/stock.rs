@@ -3,7 +3,6 @@
 mod databases;
 mod picture;
 #[allow(dead_code, reason = "the example has more to show")]
-#[path = "../../leasehold/examples/stock/shop.rs"]
 mod shop;
 
 use std::sync::Arc;

@@ -38,7 +38,7 @@ pub(crate) enum Store {
     ZooKeeper,
     #[cfg(all(feature = "servers", feature = "etcd"))]
     Etcd,
-    /// Somebody's store, and what our names in it begin with.
+    /// A user's store, and the prefix of our names in it.
     Url(String, String),
 }
 
@@ -85,14 +85,14 @@ impl Store {
         Self::Sqlite,
     ];
 
-    /// Somebody's store, in which our names must not meet theirs.
+    /// Returns a user's store, in which our names must differ from existing ones.
     pub(crate) fn url(url: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_micros());
         Self::Url(url.to_owned(), format!("leasehold-bench/{:x}-{now:x}", std::process::id()))
     }
 
-    /// Removes what our locks have left behind in somebody's store.
+    /// Removes what our locks have left in a user's store.
     pub(crate) fn clean(&self) -> Result<()> {
         match self {
             Self::Url(url, prefix) => {
@@ -162,7 +162,7 @@ impl Store {
                 let url = format!("sqlite:{}", directory.path().join("locks.db").display());
                 Ok(Place::own(url, Some(directory), Vec::new()))
             }
-            // A process for each connection: their CPU time is nobody's here.
+            // A process for each connection: their CPU time is not counted here.
             #[cfg(feature = "servers")]
             Self::Postgres => {
                 let server = Postgres::start(&["max_connections=200"])?;

@@ -161,7 +161,7 @@ fn name_below(
     text(out, (x, y + lower), &look, name);
 }
 
-/// Series side by side within each name, so that equal values hide nobody.
+/// Series side by side within each name, so that equal values do not hide each other.
 fn dots(
     out: &mut String,
     series: &[Series],

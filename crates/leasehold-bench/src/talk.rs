@@ -1,4 +1,4 @@
-//! Another process that is told what to do, line by line; it ends when its input does.
+//! Another process that receives commands line by line. It ends when its input ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};

@@ -38,7 +38,7 @@ enum Which {
 }
 
 impl Bench {
-    /// True for a process that a benchmark has started: its store is told to it.
+    /// Returns true for a process that a benchmark has started and that receives its store from it.
     pub fn is_part(&self) -> bool {
         matches!(self.which, Which::HoldRound | Which::Contender(_))
     }

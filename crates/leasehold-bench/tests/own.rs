@@ -89,7 +89,7 @@ fn a_quorum_is_measured_under_each_fault_and_says_what_is_wrong_without_a_majori
         assert!((bound - 50.0).abs() < 0.001, "{fault}: {bound}");
     }
     for metric in ["acquire_ms_p50", "pairs_per_s", "bound_ms"] {
-        assert!(of("2 killed", metric).is_empty(), "nobody gets a lock without a majority");
+        assert!(of("2 killed", metric).is_empty(), "no client acquires a lock without a majority");
     }
     assert!(matches!(of("2 killed", "error_ms")[..], [longest] if longest > 0.0));
 }
@@ -170,7 +170,7 @@ fn a_filter_is_measured_beside_a_script_and_keeps_requests_from_the_loader() {
         let fits = |one: &&Value| one["defence"] == way && one["metric"] == "loads";
         figures.iter().find(fits).unwrap()["value"].as_f64().unwrap()
     };
-    // Of 20,000 requests a fourth has no form, a fourth is for keys that nobody asks for twice.
+    // Of 20,000 requests a fourth has no form, a fourth is for keys that are requested only once.
     assert!(loads("form") <= 15_000.0 && loads("null") >= 10_000.0, "{figures:?}");
     assert!(loads("null+filter") <= loads("null") / 10.0 && loads("all") <= loads("null+filter"));
 }

@@ -11,11 +11,19 @@ const FAILURES: u32 = 3;
 /// How long it stays open before one call may try.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A circuit breaker: after some failures in a row nobody calls for a while, then one may try.
+/// A circuit breaker: after some failures in a row no caller may call for a while, then one may
+/// try.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     clock: Clock,
     state: Mutex<State>,
+}
+
+/// What a call has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Opened,
+    Closed,
 }
 
 #[derive(Debug, Default)]
@@ -41,17 +49,20 @@ impl Breaker {
         over
     }
 
-    /// What became of a call.
-    pub(crate) fn note(&self, well: bool) {
+    /// Notes what became of a call. Whether that has opened the breaker, or closed it.
+    pub(crate) fn note(&self, well: bool) -> Option<Change> {
         let mut state = self.state();
+        let was_open = state.open_until.is_some();
         if well {
             *state = State::default();
-            return;
+            return was_open.then_some(Change::Closed);
         }
         state.failures = state.failures.saturating_add(1);
-        if state.failures >= FAILURES {
-            state.open_until = Some(Deadline::after(self.clock.now(), PAUSE));
+        if state.failures < FAILURES {
+            return None;
         }
+        state.open_until = Some(Deadline::after(self.clock.now(), PAUSE));
+        (!was_open).then_some(Change::Opened)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,15 +80,20 @@ mod tests {
     fn after_failures_in_a_row_one_call_a_pause_may_try() {
         let clock = ManualClock::new();
         let breaker = Breaker::new(clock.clock());
+        let mut opened = None;
         for _ in 0..FAILURES {
+            assert_eq!(opened, None);
             assert!(breaker.lets_through());
-            breaker.note(false);
+            opened = breaker.note(false);
         }
+        assert_eq!(opened, Some(Change::Opened));
+        assert_eq!(breaker.note(false), None, "it was open");
         assert!(!breaker.lets_through());
         clock.advance(PAUSE);
         assert!(breaker.lets_through(), "one may try");
         assert!(!breaker.lets_through(), "and no other");
-        breaker.note(true);
+        assert_eq!(breaker.note(true), Some(Change::Closed));
+        assert_eq!(breaker.note(true), None);
         assert!(breaker.lets_through() && breaker.lets_through());
     }
 

@@ -1,4 +1,4 @@
-//! Settings of a cache, checked before anything is done with them.
+//! Checks the settings of a cache before the cache opens.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,20 +13,22 @@ use crate::filter::{Filter, Gate};
 use crate::server::Server;
 use crate::{Codec, Error, Result};
 
-/// What a reader may see while a write is under way.
+/// Selects what a reader may see while a write is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The value before or after the write, from any replica. With a level in the process.
+    /// Readers see the value before or after the write, from any replica. Values are also kept in
+    /// the process.
     #[default]
     Eventual,
-    /// A `get` that begins after `committed` has returned sees the write: while a write is under
-    /// way the loader is told to read the primary, nothing is kept in the process, and no load is
-    /// shared with who asked before.
+    /// A `get` that begins after `committed` has returned sees the write. While a write is under
+    /// way, the loader must read the primary, no value is kept in the process, and a load is not
+    /// shared with earlier callers.
     Strong,
 }
 
-/// How a [`Cache`] behaves. Every default is a choice for a service with some hundred processes and
-/// loads of milliseconds.
+/// Configures a [`Cache`].
+///
+/// The defaults suit a service with some hundred processes and loads that take milliseconds.
 #[derive(Clone, Debug)]
 pub struct Builder<K: ?Sized, V> {
     pub(crate) settings: Settings,
@@ -56,6 +58,7 @@ pub(crate) struct Settings {
     pub(crate) redis_limit: Duration,
     pub(crate) max_value: usize,
     pub(crate) codec: Codec,
+    pub(crate) schema: u32,
     pub(crate) gate: Gate,
     #[cfg(feature = "compression")]
     pub(crate) compress_from: Option<usize>,
@@ -97,6 +100,7 @@ impl<K: ?Sized, V> Builder<K, V> {
             redis_limit: 500 * MS,
             max_value: 8 << 20,
             codec: Codec::default(),
+            schema: 0,
             gate: Gate::default(),
             #[cfg(feature = "compression")]
             compress_from: None,
@@ -105,72 +109,84 @@ impl<K: ?Sized, V> Builder<K, V> {
     }
 
     knobs! {
-        /// How long an entry is fresh; 10 ms to 30 days. Default 5 minutes.
+        /// Sets how long an entry is fresh; 10 ms to 30 days. Default 5 minutes.
         ttl: Duration,
-        /// By how much of it the ttl is shortened at random, so that what was filled together does
-        /// not end together; 0 to 0.9. Default 0.1.
+        /// Sets the share by which each ttl is shortened at random, so that entries that were
+        /// filled together do not end together; 0 to 0.9. Default 0.1.
         jitter: f64,
-        /// How long it is remembered that a value does not exist; as `ttl`. Default 30 seconds.
+        /// Sets how long the cache remembers that a value does not exist; 10 ms to 30 days. Default
+        /// 30 seconds.
         null_ttl: Duration,
         /// How long after its ttl an entry may be served while it is loaded anew, or when that
-        /// fails; up to 30 days, zero for never. Default one minute.
+        /// fails; and how long after the beginning of an outage of Redis a value of this process
+        /// replaces a load that fails. Up to 30 days, zero for never. Default one minute.
         stale_for: Duration,
-        /// How long a reader waits for a fresh value when it has a stale one. Default 100 ms.
+        /// Sets how long a reader waits for a fresh value if it has a stale value. Default 100 ms.
         soft_limit: Duration,
-        /// The longest time that a reader waits; longer than `lease`, so that readers outlive a loader
-        /// whose process dies. Default 5 seconds.
+        /// Sets the longest time that a reader waits. It must be longer than `lease`, so that
+        /// readers outlive a loader whose process dies. Default 5 seconds.
         hard_limit: Duration,
-        /// How long one load may keep others from loading; a longer load does not fill. When the
-        /// process that loads dies, others wait that long. 10 ms to a day and below `hard_limit`,
-        /// default 3 seconds.
+        /// Sets how long one load may keep others from loading; a longer load does not fill. If the
+        /// process that loads dies, others wait for this time. 10 ms to a day and below
+        /// `hard_limit`. Default 3 seconds.
         lease: Duration,
-        /// What a reader may see while a write is under way. Default [`Mode::Eventual`].
+        /// Sets what a reader may see while a write is under way. Default [`Mode::Eventual`].
         mode: Mode,
-        /// How far the replicas that loaders read are behind, at most: so long after a write
-        /// nothing is filled. Up to a day, default zero (loaders read the primary).
+        /// Sets how far the replicas that loaders read lag behind at most. No value is filled for
+        /// this time after a write. Up to a day. Default zero (loaders read the primary).
         replica_lag: Duration,
-        /// How long a write may take from `begin_write` to the commit, and how long nothing is
-        /// filled when the writer dies. 10 ms to a day, default 30 seconds.
+        /// Sets how long a write may take from `begin_write` to the commit. If the writer dies, no
+        /// value is filled until this time has passed. 10 ms to a day. Default 30 seconds.
         write_hold: Duration,
-        /// Entries kept in the process; zero for none. Default 10,000.
+        /// Sets how many entries the process keeps; zero for none. Default 10,000.
         local_size: usize,
-        /// How long they are kept there at most. Default one minute.
+        /// Sets how long the process keeps an entry at most. Default one minute.
         local_ttl: Duration,
-        /// How long the process goes on with a loaded value while Redis is down. Default a second.
+        /// Sets two times for an outage of Redis: how long a value that this process has loaded is
+        /// fresh, and how long a value from before the outage replaces a load that is slower than
+        /// `soft_limit`. Up to a day. Default one second.
         down_ttl: Duration,
-        /// Loads under way in this process at most; at least 1. Default 64.
+        /// Sets how many loads may be under way in this process; at least 1. Default 64.
         max_loads: usize,
-        /// How eagerly entries are loaded anew before they end: the beta of XFetch, 0 (never) to
-        /// 100. Default 1.
+        /// Sets how eagerly entries are loaded again before they end: the beta of XFetch, 0 (never)
+        /// to 100. Default 1.
         early: f64,
-        /// How long Redis may take to answer. Default 500 ms.
+        /// Sets how long Redis may take to answer. Default 500 ms.
         redis_limit: Duration,
-        /// The longest encoded value in bytes; longer ones are not cached. Default 8 MiB.
+        /// Sets the longest encoded value in bytes; longer values are not cached. Default 8 MiB.
         max_value: usize,
-        /// How values are written. Default [`Codec::Postcard`].
+        /// Sets how values are encoded. Default [`Codec::Postcard`].
         codec: Codec,
+        /// Sets the number of the type of the values; raise it when the type changes. An entry with
+        /// another number is never decoded: it is loaded again and overwritten. All numbers share
+        /// holds and invalidations, so that old and new programs may run side by side. Default 0.
+        schema: u32,
     }
 
-    /// Keys whose text is not so have no value: a `get` of one answers `None` at once. Default: any.
+    /// Restricts the form of keys: a `get` of a key for which `form` returns false returns `None`
+    /// at once. Default: every form is allowed.
     pub fn only_keys(mut self, form: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.settings.gate.form = Some(Arc::new(form));
         self
     }
 
-    /// What knows of keys that they have no value: a `get` of one answers `None`, and asks neither
-    /// Redis for an entry nor a loader. Add a key to it before its row is committed. Default: none.
+    /// Sets a filter that knows which keys have no value. A `get` of such a key returns `None`, and
+    /// neither reads the entry in Redis nor calls the loader. Use a
+    /// [`bloom::Redis`](crate::bloom::Redis), to which a key must be added before its row is
+    /// committed, or [`Filter::per_process`]. Default: none.
     pub fn filter(mut self, filter: impl Into<Filter>) -> Self {
         self.settings.gate.filter = Some(filter.into());
         self
     }
 
-    /// What keys in Redis begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-cache`.
+    /// Sets the prefix of the keys in Redis; letters, digits, `_`, `.`, `-`. Default
+    /// `leasehold-cache`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.settings.prefix = prefix.to_owned();
         self
     }
 
-    /// Encoded values of so many bytes or more are compressed. Default: never. Needs the feature
+    /// Compresses encoded values of this many bytes or more. Default: never. Needs the feature
     /// `compression`.
     #[cfg(feature = "compression")]
     pub fn compress_from(mut self, bytes: usize) -> Self {
@@ -178,10 +194,12 @@ impl<K: ?Sized, V> Builder<K, V> {
         self
     }
 
-    /// Opens the cache on the Redis server of `url` (`redis://[user:password@]host[:port][/db]`,
-    /// `rediss://…`, `unix:/path`), or on the master that sentinels name
-    /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`). Redis need not
-    /// be up: while it is down, values are loaded.
+    /// Opens the cache on a Redis server, without connecting to it.
+    ///
+    /// `url` names the server (`redis://[user:password@]host[:port][/db]`, `rediss://…`,
+    /// `unix:/path`), or the sentinels that name its master
+    /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`). Redis may
+    /// be down: until it is up, values are loaded.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed,
@@ -226,6 +244,12 @@ impl Settings {
                  its readers time out before another may load; set hard_limit above lease, by what a \
                  load takes"
             )));
+        }
+        if self.mode == Mode::Strong && self.gate.per_process().is_some() {
+            return Err(Error::invalid(
+                "filter is Filter::per_process and mode is Strong: other processes learn of a new key a \
+                 moment after the write; use bloom::Redis, or Mode::Eventual",
+            ));
         }
         for (name, value, most) in [("jitter", self.jitter, 0.9), ("early", self.early, 100.0)] {
             if !(0.0..=most).contains(&value) {

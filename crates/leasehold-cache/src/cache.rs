@@ -1,13 +1,15 @@
-//! The cache as programs hold it, and what it is made of.
+//! The cache as programs use it, and its parts.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::{Deadline, Now};
+use redis::RedisError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -16,20 +18,25 @@ use crate::builder::{Builder, Mode, Settings};
 use crate::codec;
 use crate::entry::Entry;
 use crate::flight::{Flights, Wakes};
-use crate::listen::{Listener, listen};
+use crate::health::Health;
+use crate::hearing::Hearing;
+use crate::lag::{Hold, Lags};
+use crate::listen::{Listener, listen, try_to_listen};
 use crate::local::{Kept, Local, Note};
 use crate::redrive::{Owed, Recent};
 use crate::remote::Remote;
+use crate::run::Run;
 use crate::server::Server;
 use crate::stats::{Counters, Stats};
+use crate::user::{Kind, User};
 use crate::{Error, Result};
 
 /// The longest key in bytes.
 const MAX_KEY: usize = 512;
 
-/// What values are looked up by: its text, at most 512 bytes without control characters.
+/// A key of a cache, identified by its text: at most 512 bytes without control characters.
 pub trait Key {
-    /// The text; different for different keys.
+    /// Returns the text, which must differ between different keys.
     fn text(&self) -> Cow<'_, str>;
 }
 
@@ -56,9 +63,10 @@ macro_rules! numbers {
 }
 numbers!(u32 u64 u128 i32 i64 i128);
 
-/// A cache of values of type `V` by keys of type `K`: this process, Redis, and a loader.
+/// A cache of values of type `V` by keys of type `K`, in this process and in Redis, in front of a
+/// loader.
 ///
-/// Clones share everything.
+/// Clones share all state.
 pub struct Cache<K: ?Sized, V> {
     pub(crate) inner: Arc<Inner<V>>,
     types: PhantomData<fn(&K)>,
@@ -77,8 +85,10 @@ impl<K: ?Sized, V> fmt::Debug for Cache<K, V> {
 }
 
 impl<K: ?Sized, V> Cache<K, V> {
-    /// Settings for a cache of this name: 1 to 64 letters, digits, `_`, `.`, `-`. Values of caches with
-    /// the same name and prefix are shared; change the name when the type of the values changes.
+    /// Returns the settings for a cache of this name: 1 to 64 letters, digits, `_`, `.`, `-`.
+    ///
+    /// Caches with the same name and prefix share their values. Raise [`Builder::schema`] when the
+    /// type of the values changes.
     pub fn builder(name: &str) -> Builder<K, V> {
         Builder::new(name)
     }
@@ -87,14 +97,10 @@ impl<K: ?Sized, V> Cache<K, V> {
         Self { inner, types: PhantomData }
     }
 
-    /// What it has done so far.
+    /// Returns the counts of this cache since it was opened. The crate `metrics` receives the same
+    /// counts as they happen, and more: [`Stats::METRICS`].
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()
-    }
-
-    /// Tells the recorder of the crate `metrics` the same, as counters `leasehold_cache_*_total`.
-    pub fn record_metrics(&self) {
-        self.inner.counters.tell(&self.inner.settings.name);
     }
 }
 
@@ -105,14 +111,21 @@ pub(crate) struct Inner<V> {
     pub(crate) flights: Flights<V>,
     pub(crate) wakes: Wakes,
     /// Whether invalidations and fills of others are heard.
-    pub(crate) hearing: AtomicBool,
+    pub(crate) hearing: Hearing,
     /// How often it was begun to hear them.
     pub(crate) connects: AtomicU64,
     pub(crate) loads: Semaphore,
     pub(crate) recent: Recent,
     pub(crate) owed: Owed,
+    pub(crate) lags: Lags<Hold>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) user: Arc<User>,
+    /// Of an entry that is no value of this cache.
+    warned: Once,
+    /// Of a hold that Redis had lost.
+    pub(crate) lost: Once,
     pub(crate) clock: Clock,
+    pub(crate) server: Server,
 }
 
 /// An entry that was read.
@@ -126,8 +139,11 @@ pub(crate) struct Found<V> {
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     /// Begins to listen.
-    pub(crate) fn start(settings: Settings, server: Server, clock: Clock) -> Arc<Self> {
-        let counters = Arc::<Counters>::default();
+    pub(crate) fn start(mut settings: Settings, server: Server, clock: Clock) -> Arc<Self> {
+        settings.gate = settings.gate.for_one_cache();
+        let counters = Arc::new(Counters::new(&settings.name));
+        let user = Arc::new(User::new(Kind::Cache, settings.name.as_str(), &server));
+        let health = Arc::new(Health::new(Arc::clone(&user)));
         let stem = format!("{}:{}", settings.prefix, settings.name);
         let remote = Remote::new(
             server.clone(),
@@ -135,6 +151,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             settings.redis_limit,
             clock.clone(),
             counters.clone(),
+            health.clone(),
         );
         let kept = settings.mode == Mode::Eventual && settings.local_size > 0;
         let inner = Arc::new(Self {
@@ -142,32 +159,60 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
             local: kept.then(|| Local::new(settings.local_size)),
             flights: Flights::default(),
             wakes: Wakes::default(),
-            hearing: AtomicBool::new(false),
+            hearing: Hearing::new(health),
             connects: AtomicU64::new(0),
             loads: Semaphore::new(settings.max_loads),
             recent: Recent::default(),
             owed: Owed::default(),
+            lags: Lags::default(),
             counters,
+            user,
+            warned: Once::new(),
+            lost: Once::new(),
             clock: clock.clone(),
+            server: server.clone(),
             settings,
         });
         tokio::spawn(listen(server, stem, clock, Arc::downgrade(&inner)));
         inner
     }
 
-    /// Reads an entry; what cannot be read is a miss.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Option<Found<V>> {
+    /// Reads an entry of this run; what cannot be read is a miss, and so is what another run has left.
+    pub(crate) fn read(&self, bytes: &[u8], run: Run) -> Option<Found<V>> {
         let entry = Entry::read(bytes)?;
-        let value = if entry.null {
-            None
-        } else if entry.compressed {
-            let payload = codec::unpack(entry.payload, self.settings.max_value)?;
-            Some(self.settings.codec.decode(&payload)?)
-        } else {
-            Some(self.settings.codec.decode(entry.payload)?)
+        if !run.begins(&entry.id) {
+            self.counters.doubtful.add();
+            return None;
+        }
+        let Some(value) = self.decode(&entry) else {
+            self.counters.undecodable.add();
+            self.warned.call_once(|| {
+                let (cache, theirs, ours) = (&self.settings.name, entry.schema, self.settings.schema);
+                tracing::warn!(
+                    cache,
+                    theirs,
+                    ours,
+                    "an entry is of another type or schema than this cache's values, and is loaded anew; \
+                     while programs of both kinds run, they overwrite each other's entries"
+                );
+            });
+            return None;
         };
         let Entry { id, soft_unix_ms, load_us, .. } = entry;
         Some(Found { value, id, soft_unix_ms, load_us })
+    }
+
+    /// The value, or that there is none; `None` when it is not one of this cache.
+    fn decode(&self, entry: &Entry<'_>) -> Option<Option<V>> {
+        let Settings { schema, codec, max_value, .. } = &self.settings;
+        match entry {
+            _ if entry.schema != *schema => None,
+            Entry { null: true, .. } => Some(None),
+            Entry { compressed: true, payload, .. } => {
+                codec.decode(&codec::unpack(payload, *max_value)?).map(Some)
+            }
+            Entry { payload, .. } => codec.decode(payload).map(Some),
+        }
     }
 
     /// The bytes of a value; an error when it cannot be encoded, or is too long.
@@ -192,8 +237,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     pub(crate) fn keep(&self, key: &str, note: Option<Note>, found: &Found<V>) {
         let (Some(local), Some(note)) = (&self.local, note) else { return };
         let now = self.clock.now();
-        let left =
-            std::time::Duration::from_millis(found.soft_unix_ms.saturating_sub(now.unix_ms()));
+        let left = Duration::from_millis(found.soft_unix_ms.saturating_sub(now.unix_ms()));
         let fresh = Deadline::after(now, left.min(self.settings.local_ttl));
         let stale = Deadline::after(now, left + self.settings.stale(found.value.is_none()));
         let Found { value, id, soft_unix_ms, load_us } = found.clone();
@@ -207,7 +251,12 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         let fresh = Deadline::after(now, ttl);
         let stale = Deadline::after(now, ttl + self.settings.stale(value.is_none()));
         let soft_unix_ms = now.unix_ms() + ttl.as_millis() as u64;
-        local.keep_alone(key, note, Kept::new(value, [0; 8], load_us, soft_unix_ms, fresh, stale));
+        local.keep_alone(
+            key,
+            note,
+            now,
+            Kept::new(value, [0; 8], load_us, soft_unix_ms, fresh, stale),
+        );
     }
 
     /// What is to be known before something is fetched that shall be kept.
@@ -215,18 +264,41 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         self.local.as_ref().map(|local| local.note(key))
     }
 
-    /// The value has changed, or may have: nobody in this process gets what was loaded before.
+    /// Forgets the value, which has or may have changed: later callers in this process do not get
+    /// what was loaded before.
     pub(crate) fn forget(&self, key: &str) {
         if let Some(local) = &self.local {
             local.invalidate(key);
         }
         self.flights.detach(key);
+        if let Some(filter) = self.settings.gate.per_process() {
+            filter.add(key);
+        }
     }
 
-    /// What this process has kept and may stand in for a value that cannot be had; see
-    /// [`Local::stale`].
-    pub(crate) fn stale(&self, key: &str, now: Now, heard: bool) -> Option<Option<V>> {
-        self.local.as_ref()?.stale(key, now, heard)
+    /// The value that this process has kept, where it may replace one that cannot be loaded in
+    /// time; see [`Local::stale`].
+    pub(crate) fn stale(&self, key: &str, doubt: Option<Duration>) -> Option<Option<V>> {
+        self.local.as_ref()?.stale(key, self.clock.now(), doubt)
+    }
+}
+
+impl<K: ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Cache<K, V> {
+    /// Checks that Redis can serve this cache: connects again, tries the commands that a cache
+    /// needs, and listens.
+    ///
+    /// Call it at the start of a program or in its health check. `open` does not connect, and
+    /// loaders serve the readers while Redis cannot be used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with the URL of the server,
+    /// without its password, and with the reason: no answer, a refused user or password, a missing
+    /// permission.
+    pub async fn check(&self) -> Result<()> {
+        let inner = &self.inner;
+        inner.remote.check("leasehold check").await?;
+        let stem = format!("{}:{}", inner.settings.prefix, inner.settings.name);
+        try_to_listen(inner.server.clone(), &stem).await.map_err(|error| inner.user.error(error))
     }
 }
 
@@ -234,7 +306,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Listener f
     fn invalidated(&self, key: &str) {
         self.counters.invalidations.add();
         self.forget(key);
-        // Whoever loads may not fill any more, and so says nothing.
+        // The process that loads may not fill any more, and so sends no message.
         self.wakes.wake(key);
     }
 
@@ -243,15 +315,22 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Listener f
     }
 
     fn hears(self: &Arc<Self>, hears: bool) {
-        self.hearing.store(hears, Ordering::SeqCst);
+        self.hearing.set(hears);
         if let Some(local) = &self.local {
-            local.hears(hears);
+            local.hears(hears, self.clock.now());
+        }
+        if let Some(filter) = self.settings.gate.per_process() {
+            filter.hears(hears, self.settings.write_hold, &self.clock);
         }
         self.wakes.wake_all();
         if hears {
             self.connects.fetch_add(1, Ordering::SeqCst);
             self.redrive_recent();
         }
+    }
+
+    fn cannot_listen(&self, error: Option<RedisError>) {
+        self.hearing.cannot_begin(error.as_ref());
     }
 
     fn answered(&self, asked: Now) {

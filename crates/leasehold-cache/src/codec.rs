@@ -1,18 +1,20 @@
-//! Values to bytes and back.
+//! Encodes values to bytes, and decodes them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// How values are written.
+/// Selects how values are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// `postcard`: small and quick; a changed type needs a new cache name.
+    /// `postcard`: small and fast. Raise [`schema`](crate::Builder::schema) when the type of the
+    /// values changes: the bytes of one type may decode as another type.
     #[default]
     Postcard,
-    /// JSON: for other languages and for people; fields may be added. Needs the feature `json`.
+    /// JSON: readable for other languages and for people; fields may be added. Needs the feature
+    /// `json`.
     #[cfg(feature = "json")]
     Json,
 }
@@ -32,7 +34,11 @@ impl Codec {
     /// `None` when the bytes are no such value: a miss.
     pub(crate) fn decode<V: DeserializeOwned>(self, bytes: &[u8]) -> Option<V> {
         match self {
-            Self::Postcard => postcard::from_bytes(bytes).ok(),
+            // Bytes that are left over are those of another type.
+            Self::Postcard => match postcard::take_from_bytes(bytes) {
+                Ok((value, [])) => Some(value),
+                _ => None,
+            },
             #[cfg(feature = "json")]
             Self::Json => serde_json::from_slice(bytes).ok(),
         }

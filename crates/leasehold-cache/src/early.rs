@@ -1,4 +1,4 @@
-//! When an entry is loaded anew before it ends, so that nobody has to wait for it.
+//! Decides when an entry is loaded again before it ends, so that no reader has to wait for it.
 
 /// XFetch (Vattani, Chierichetti, Lowenstein: "Optimal Probabilistic Cache Stampede Prevention",
 /// VLDB 2015): the nearer the end and the dearer the load, the likelier. `dice` is uniform in

@@ -1,5 +1,9 @@
 //! What lies under a key in Redis, byte for byte.
 
+use leasehold_core::random;
+
+use crate::run::{self, Run};
+
 /// Magic and version.
 const HEAD: &[u8; 2] = b"L1";
 /// Bytes before the payload.
@@ -7,7 +11,9 @@ const HEADER: usize = 23;
 
 const NULL: u8 = 1;
 const COMPRESSED: u8 = 2;
-const KNOWN: u8 = NULL | COMPRESSED;
+/// The number of the schema, 4 bytes, stands before the payload.
+const SCHEMA: u8 = 4;
+const KNOWN: u8 = NULL | COMPRESSED | SCHEMA;
 
 /// One entry; `payload` is encoded, and empty when the value does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +21,15 @@ pub(crate) struct Entry<'a> {
     /// There is no such value: a type of its own, no magic payload.
     pub(crate) null: bool,
     pub(crate) compressed: bool,
-    /// Which fill it came from.
+    /// Which fill it came from: the run that the server was in when the fill was allowed, and 3 random
+    /// bytes. Of another run it may be out of date, and is none.
     pub(crate) id: [u8; 8],
     /// When it stops being fresh: Unix milliseconds.
     pub(crate) soft_unix_ms: u64,
     /// How long the load took, in microseconds.
     pub(crate) load_us: u32,
+    /// Of the value's type, by the program that wrote it; 0 when it has none.
+    pub(crate) schema: u32,
     pub(crate) payload: &'a [u8],
 }
 
@@ -32,28 +41,47 @@ impl<'a> Entry<'a> {
         if &header[..2] != HEAD || flags & !KNOWN != 0 {
             return None;
         }
+        let (schema, payload) = match flags & SCHEMA {
+            0 => (0, payload),
+            _ => {
+                let (schema, payload) = payload.split_first_chunk()?;
+                (u32::from_be_bytes(*schema), payload)
+            }
+        };
         Some(Self {
             null: flags & NULL != 0,
             compressed: flags & COMPRESSED != 0,
             id: header[3..11].try_into().ok()?,
             soft_unix_ms: u64::from_be_bytes(header[11..19].try_into().ok()?),
             load_us: u32::from_be_bytes(header[19..23].try_into().ok()?),
+            schema,
             payload,
         })
     }
 
     /// The bytes for Redis.
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER + self.payload.len());
+        let mut bytes = Vec::with_capacity(HEADER + size_of::<u32>() + self.payload.len());
         bytes.extend_from_slice(HEAD);
-        let null = if self.null { NULL } else { 0 };
-        bytes.push(null | if self.compressed { COMPRESSED } else { 0 });
+        let flag = |is, flag| if is { flag } else { 0 };
+        let null = flag(self.null, NULL);
+        bytes.push(null | flag(self.compressed, COMPRESSED) | flag(self.schema != 0, SCHEMA));
         bytes.extend_from_slice(&self.id);
         bytes.extend_from_slice(&self.soft_unix_ms.to_be_bytes());
         bytes.extend_from_slice(&self.load_us.to_be_bytes());
+        if self.schema != 0 {
+            bytes.extend_from_slice(&self.schema.to_be_bytes());
+        }
         bytes.extend_from_slice(self.payload);
         bytes
     }
+}
+
+/// The id of a fill in this run.
+pub(crate) fn id(run: Run) -> [u8; 8] {
+    let mut id = random::fresh().to_be_bytes();
+    id[..run::SIZE].copy_from_slice(&run.bytes());
+    id
 }
 
 #[cfg(test)]
@@ -64,20 +92,25 @@ mod tests {
 
     fn entry(payload: &[u8]) -> Entry<'_> {
         let (soft_unix_ms, load_us) = (1_790_000_000_000, 1_500);
-        Entry { null: false, compressed: false, id: *b"12345678", soft_unix_ms, load_us, payload }
+        let (id, schema) = (*b"12345678", 0);
+        Entry { null: false, compressed: false, id, soft_unix_ms, load_us, schema, payload }
     }
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
         let plain = entry(b"value");
         assert_eq!(Entry::read(&plain.write()), Some(plain.clone()));
+        assert_eq!(plain.write().len(), HEADER + 5);
+        let other = Entry { schema: 258, ..plain.clone() };
+        assert_eq!(Entry::read(&other.write()), Some(other.clone()));
+        assert_eq!(Entry::read(&other.write()[..HEADER + 3]), None, "cut off");
         let null = Entry { null: true, payload: b"", ..plain };
         assert_eq!(Entry::read(&null.write()), Some(null));
     }
 
     #[test]
     fn other_versions_and_foreign_values_are_no_entries() {
-        for bytes in [&b""[..], b"L1", b"hello, this is somebody's own value"] {
+        for bytes in [&b""[..], b"L1", b"hello, this is a foreign value"] {
             assert_eq!(Entry::read(bytes), None);
         }
         let mut newer = entry(b"value").write();
@@ -91,7 +124,10 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            if let Some(entry) = Entry::read(&bytes) {
+            // A schema of 0 is not written.
+            if let Some(entry) = Entry::read(&bytes)
+                && (entry.schema != 0 || bytes[2] & SCHEMA == 0)
+            {
                 prop_assert_eq!(entry.write(), bytes);
             }
         }

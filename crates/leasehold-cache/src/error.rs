@@ -1,36 +1,43 @@
-//! What can go wrong with a cache: little, since Redis being down is not an error for a reader.
+//! The errors of a cache. For a reader, an outage of Redis is not an error.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong.
+/// Classifies an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A setting, key or value is not allowed. Nothing was sent.
     Invalid,
-    /// The loader failed, and there was no stale value to give; its error is the source.
+    /// The loader failed, and there was no stale value to return. The error of the loader is the
+    /// source.
     Load,
-    /// Too many loads are under way (see [`Builder::max_loads`](crate::Builder::max_loads)), and none
-    /// ended within the hard time limit.
+    /// Too many loads are under way (see [`Builder::max_loads`](crate::Builder::max_loads)), and no
+    /// load ended within the hard time limit.
     Overloaded,
-    /// The value was not there within the hard time limit; the load goes on, and fills when it can.
+    /// The value did not arrive within the hard time limit; the load continues, and fills if it
+    /// can. From `write_in_tx`: the transaction took longer than `write_hold`, and was rolled back.
     Timeout,
-    /// Redis cannot be reached or refuses. Of a write: what had to be invalidated may still be there.
+    /// Redis cannot be reached, or refuses. From a write: the value that should be invalidated may
+    /// still be there.
     Unavailable,
-    /// The database of an outbox failed or refused; what it says is the source. In a transaction:
-    /// nothing of it was committed, roll it back.
-    #[cfg(feature = "outbox")]
+    /// The database of an outbox failed or refused; its error is the source. In a transaction: no
+    /// part of it was committed, roll it back.
+    #[cfg(all(
+        feature = "outbox",
+        any(feature = "mysql", feature = "postgres", feature = "sqlite")
+    ))]
     Database,
-    /// The lease of a run ended, and somebody else has begun it; what he does stands.
+    /// The lease of a run ended, and another process has begun the run. The result of that process
+    /// is valid.
     Lost,
-    /// What lies under the key is not ours, of another version, or made with other settings. It was
-    /// left as it is.
+    /// The value under the key does not belong to this crate, or has another version or other
+    /// settings. It was not changed.
     Foreign,
 }
 
-/// Why a call failed; see [`ErrorKind`].
+/// The error of a call, with its [`ErrorKind`].
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -38,10 +45,10 @@ pub struct Error {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// `Result` with this crate's [`Error`].
+/// A `Result` with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a loader fails with.
+/// The error of a loader.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 impl Error {
@@ -58,8 +65,10 @@ impl Error {
         Self { source: Some(error.into()), ..Self::new(ErrorKind::Load, message) }
     }
 
-    pub(crate) fn redis(error: redis::RedisError) -> Self {
-        let mut message = format!("Redis: {error}");
+    /// Of the server with this URL, which is without its password.
+    pub(crate) fn redis(url: &str, error: redis::RedisError) -> Self {
+        let (_, meaning) = leasehold_redis::meaning(&error);
+        let mut message = format!("Redis at {url}: {meaning} ({error})");
         if error.code() == Some("MOVED") {
             message += " (a node of a Cluster, which caches and what stands beside them do not use; \
                         name a server of its own, or its sentinels)";
@@ -67,7 +76,10 @@ impl Error {
         Self { source: Some(Arc::new(error)), ..Self::new(ErrorKind::Unavailable, message) }
     }
 
-    #[cfg(feature = "outbox")]
+    #[cfg(all(
+        feature = "outbox",
+        any(feature = "mysql", feature = "postgres", feature = "sqlite")
+    ))]
     pub(crate) fn database(error: leasehold::Error) -> Self {
         let kind = match error.kind() {
             leasehold::ErrorKind::Invalid if error.source().is_none() => ErrorKind::Invalid,
@@ -82,7 +94,7 @@ impl Error {
         Self { source: Some(error.into()), ..Self::new(kind, message) }
     }
 
-    /// What went wrong.
+    /// Returns the class of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

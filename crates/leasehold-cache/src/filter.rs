@@ -3,33 +3,65 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bloom::{self, Answer};
-use crate::stats::Counters;
+use futures_util::future::BoxFuture;
 
-/// What knows of keys that they have no value.
+use crate::bloom::{self, Answer};
+use crate::per_process::PerProcess;
+use crate::stats::Counters;
+use crate::{BoxError, Result};
+
+/// A filter that knows which keys have no value.
 ///
-/// A key must be added to it before its row is committed: what is [`Answer::Absent`] is not looked
-/// for anywhere. [`Answer::Unavailable`] changes nothing.
+/// Add a key to the filter before its row is committed: the cache does not look for a key that is
+/// [`Answer::Absent`]. After [`Answer::Unavailable`] the cache reads as without a filter.
 #[derive(Clone)]
 pub struct Filter(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Local(Arc<bloom::Local>),
+    PerProcess(Arc<PerProcess>),
     Redis(bloom::Redis),
     By(Arc<dyn Fn(&str) -> Answer + Send + Sync>),
 }
 
 impl Filter {
-    /// One of the program's own: it is asked for the text of the key.
+    /// Creates a filter in the memory of this process, for this number of keys and this error rate
+    /// (more than 0, less than 1).
+    ///
+    /// The cache fills it by `load`, which adds the text of every key that exists. The cache also
+    /// adds each key that any process writes, as it receives the invalidation.
+    ///
+    /// Rows must be added as values are changed: by `begin_write`, `invalidate`, or an outbox.
+    /// Other processes receive a new key by push, a moment after the write, so
+    /// [`Mode::Strong`](crate::Mode::Strong) refuses this filter. It answers
+    /// [`Answer::Unavailable`] until `load` has ended, and while the process cannot receive
+    /// messages. After such a gap the filter is loaded again, and once more after `write_hold`,
+    /// since a write that the process did not detect may commit until then. A load that fails is
+    /// tried again, with a warning. If several caches are opened with this filter, each has its own
+    /// copy.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) as [`bloom::Local::new`].
+    pub fn per_process<L, E>(
+        items: u64,
+        error_rate: f64,
+        load: impl Fn(Arc<bloom::Local>) -> L + Send + Sync + 'static,
+    ) -> Result<Self>
+    where
+        L: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let load = Arc::new(move |filter| -> BoxFuture<'static, Result<(), BoxError>> {
+            let loading = load(filter);
+            Box::pin(async { loading.await.map_err(Into::into) })
+        });
+        Ok(Self(Kind::PerProcess(Arc::new(PerProcess::new(items, error_rate, load)?))))
+    }
+
+    /// Creates a filter that calls a function of the program with the text of each key. The
+    /// function must know the keys that other processes add.
     pub fn by(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self(Kind::By(Arc::new(answer)))
-    }
-}
-
-impl From<Arc<bloom::Local>> for Filter {
-    fn from(filter: Arc<bloom::Local>) -> Self {
-        Self(Kind::Local(filter))
     }
 }
 
@@ -50,6 +82,22 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// The filter that learns by what the cache hears.
+    pub(crate) fn per_process(&self) -> Option<&Arc<PerProcess>> {
+        match &self.filter {
+            Some(Filter(Kind::PerProcess(filter))) => Some(filter),
+            _ => None,
+        }
+    }
+
+    /// For one cache: with a filter of its own.
+    pub(crate) fn for_one_cache(mut self) -> Self {
+        if let Some(Filter(Kind::PerProcess(filter))) = &mut self.filter {
+            *filter = Arc::new(filter.again());
+        }
+        self
+    }
+
     /// Whether the key can have a value by its form.
     pub(crate) fn has_form(&self, key: &str, counters: &Counters) -> bool {
         let has = self.form.as_ref().is_none_or(|form| form(key));
@@ -63,7 +111,9 @@ impl Gate {
     pub(crate) async fn absent(&self, keys: &[&str], counters: &Counters) -> Vec<bool> {
         let answers = match &self.filter {
             None => return vec![false; keys.len()],
-            Some(Filter(Kind::Local(filter))) => keys.iter().map(|key| filter.check(key)).collect(),
+            Some(Filter(Kind::PerProcess(filter))) => {
+                keys.iter().map(|key| filter.check(key)).collect()
+            }
             Some(Filter(Kind::Redis(filter))) => filter.check_many(keys).await,
             Some(Filter(Kind::By(answer))) => keys.iter().map(|key| answer(key)).collect(),
         };
@@ -82,7 +132,7 @@ impl Gate {
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Local(filter) => filter.fmt(f),
+            Kind::PerProcess(filter) => filter.fmt(f),
             Kind::Redis(filter) => filter.fmt(f),
             Kind::By(_) => f.write_str("By"),
         }

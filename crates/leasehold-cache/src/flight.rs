@@ -12,14 +12,14 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Flown<V> {
     /// A value, or that there is none.
     pub(crate) outcome: Result<Option<V>>,
-    /// Those who came by then may have it: what was written later it does not know. By the steady
-    /// clock; [`ALL`] and [`NOBODY`] besides the one who leads.
+    /// Callers that joined by then, by the steady clock, may have it: it does not know what was
+    /// written later. Or one of the two constants below, besides the leader.
     pub(crate) for_before_ns: u64,
 }
 
-/// Everybody who joined may have it.
+/// Every caller that joined may have it.
 pub(crate) const ALL: u64 = u64::MAX;
-/// Only who leads, and those who do not mind.
+/// Only the leader, and callers that accept an older value.
 pub(crate) const NOBODY: u64 = 0;
 
 type Landing<V> = watch::Receiver<Option<Flown<V>>>;
@@ -44,18 +44,18 @@ impl<V> Default for Flights<V> {
 pub(crate) enum Part<V> {
     /// Load, and tell by [`Lead::land`].
     Lead(Lead<V>, Follow<V>),
-    /// Somebody does.
+    /// Another task does.
     Follow(Follow<V>),
 }
 
-/// A flight that this task flies. Dropped without landing, all who follow are told that it failed.
+/// A flight that this task leads. If it is dropped without landing, its followers receive an error.
 pub(crate) struct Lead<V> {
     flights: Flights<V>,
     key: Box<str>,
     landing: watch::Sender<Option<Flown<V>>>,
 }
 
-/// A flight that somebody flies.
+/// A flight that another task may lead.
 pub(crate) struct Follow<V>(Landing<V>);
 
 impl<V: Clone> Flights<V> {
@@ -84,7 +84,7 @@ impl<V> Flights<V> {
 }
 
 impl<V> Lead<V> {
-    /// Tells everybody.
+    /// Sends the outcome to all followers.
     pub(crate) fn land(self, outcome: Result<Option<V>>, for_before_ns: u64) {
         self.close();
         self.landing.send_replace(Some(Flown { outcome, for_before_ns }));
@@ -123,7 +123,7 @@ fn gone() -> Error {
     Error::new(ErrorKind::Load, "the loader panicked, or its runtime has ended")
 }
 
-/// Those who wait until somebody elsewhere has filled a key, with how many they are.
+/// The tasks that wait until another process has filled a key, with their number.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(Mutex<ByKey<(usize, Arc<Notify>)>>);
 
@@ -189,8 +189,8 @@ mod tests {
     #[tokio::test]
     async fn one_leads_and_all_get_what_it_got() {
         let flights = Flights::<u32>::default();
-        let Part::Lead(lead, own) = flights.join("k") else { panic!("nobody flies yet") };
-        let Part::Follow(follow) = flights.join("k") else { panic!("somebody flies") };
+        let Part::Lead(lead, own) = flights.join("k") else { panic!("no task flies yet") };
+        let Part::Follow(follow) = flights.join("k") else { panic!("a task flies") };
         lead.land(Ok(Some(7)), ALL);
         assert_eq!(own.landed().await.outcome.unwrap(), Some(7));
         assert_eq!(follow.landed().await.outcome.unwrap(), Some(7));
@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn who_asks_after_a_change_does_not_get_what_was_loaded_before() {
         let flights = Flights::<u32>::default();
-        let Part::Lead(old, _) = flights.join("k") else { panic!("nobody flies yet") };
+        let Part::Lead(old, _) = flights.join("k") else { panic!("no task flies yet") };
         flights.detach("k");
         let Part::Lead(new, own) = flights.join("k") else { panic!("the old one is detached") };
         old.land(Ok(Some(1)), ALL);
@@ -212,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn a_flight_that_is_dropped_is_an_error_and_the_next_begins_anew() {
         let flights = Flights::<u32>::default();
-        let Part::Lead(lead, own) = flights.join("k") else { panic!("nobody flies yet") };
+        let Part::Lead(lead, own) = flights.join("k") else { panic!("no task flies yet") };
         drop(lead);
         assert_eq!(own.landed().await.outcome.unwrap_err().kind(), ErrorKind::Load);
         assert!(matches!(flights.join("k"), Part::Lead(..)));

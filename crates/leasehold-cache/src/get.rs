@@ -1,15 +1,13 @@
-//! Reading: this process, Redis, and a load that all who miss share.
+//! Reading: this process, Redis, and a load that all callers of a missing key share.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use leasehold_core::proto::Deadline;
-use leasehold_core::random;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::SemaphorePermit;
@@ -17,31 +15,36 @@ use tokio::sync::SemaphorePermit;
 use crate::builder::Mode;
 use crate::cache::{Cache, Found, Inner, Key, text};
 use crate::early;
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 use crate::flight::{ALL, Flown, Lead, NOBODY, Part};
 use crate::local::Note;
 use crate::remote::Answer;
+use crate::run::Run;
 use crate::write::token;
 use crate::{BoxError, Error, ErrorKind, Result};
 
-/// How long a task that waits for somebody's load asks again without having been told: while
-/// messages are heard, and while they are not.
+/// How often a task that waits for a load of another process asks again without a message: while
+/// messages are received, and while they are not.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(25));
 
-/// What a loader is told.
+/// How often one load tries to replace an entry that it cannot decode, while programs with other types
+/// write others.
+const REPLACED: u32 = 3;
+
+/// Describes to a loader how it must load.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Load {
-    /// Where to read.
+    /// The database server that the loader may read.
     pub source: Source,
 }
 
-/// Where a loader may read.
+/// Selects the database server that a loader may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The primary, or a replica that is no further behind than `replica_lag`.
+    /// The primary, or a replica that lags no further behind than `replica_lag`.
     Any,
-    /// The primary alone: a write is under way or was a moment ago.
+    /// The primary alone: a write is under way, or was a moment ago.
     Primary,
 }
 
@@ -58,14 +61,16 @@ enum Past {
 }
 
 impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Cache<K, V> {
-    /// The value of `key`; `None` when there is no such value. `load` is called when neither this
-    /// process nor Redis has it, and by one of all who ask at the same time; it runs in a task of
-    /// its own, so that a load goes on, and fills, when its caller is dropped.
+    /// Returns the value of `key`, or `None` if there is no such value.
+    ///
+    /// If neither this process nor Redis has the value, one of the concurrent callers calls `load`.
+    /// `load` runs in its own task: if its caller is dropped, the load continues, and fills.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key that is not allowed; [`ErrorKind::Load`] when the loader
-    /// failed or panicked, [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] when there was no value within
-    /// the hard time limit, each only when there is no stale value to give either. Redis being down is no error.
+    /// [`ErrorKind::Invalid`] for a key that is not allowed. Only if there is no stale value to
+    /// return either: [`ErrorKind::Load`] if the loader failed or panicked,
+    /// [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] if there was no value within the hard
+    /// time limit. An outage of Redis is no error.
     pub async fn get<F, L, E>(&self, key: &K, load: F) -> Result<Option<V>>
     where
         F: FnOnce(Load) -> L + Send + 'static,
@@ -76,7 +81,7 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
         let inner = &self.inner;
         let gate = &inner.settings.gate;
         if !gate.has_form(&key, &inner.counters) {
-            // Who asks in a loop lets others run.
+            // A caller in a loop yields to other tasks.
             tokio::task::consume_budget().await;
             return Ok(None);
         }
@@ -102,7 +107,7 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
         let note = inner.note(&key);
         let answer = inner.remote.get(&key).await;
         let answered = answer.is_ok();
-        let found = answer.ok().flatten().and_then(|bytes| inner.read(&bytes));
+        let found = answer.ok().flatten().and_then(|(bytes, run)| inner.read(&bytes, run));
         let stale = match found {
             Some(found) if found.soft_unix_ms > now.unix_ms() => {
                 inner.counters.remote_hits.add();
@@ -116,7 +121,8 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
             None => None,
         };
         inner.counters.misses.add();
-        inner.fetch(&key, stale, answered, boxed(load)).await
+        let flight = inner.join(&key, stale.clone(), boxed(load));
+        inner.fetch(&key, stale, answered, flight).await
     }
 }
 
@@ -136,7 +142,7 @@ where
 }
 
 /// What a loader that panicked fails with.
-fn panicked(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the loader panicked: {}", text.unwrap_or("with a value that is no text"))
@@ -148,37 +154,40 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         early::is_due(now_ms, found.soft_unix_ms, found.load_us, self.settings.early, dice)
     }
 
-    /// Begins to load anew what is still served, unless somebody in this process does.
+    /// Begins to load again what is still served, unless a task in this process already does.
     fn refresh(self: &Arc<Self>, key: &str, seen: Found<V>, load: Loader<V>) {
         if let Part::Lead(lead, _) = self.flights.join(key) {
             tokio::spawn(fly(Arc::clone(self), lead, load, Some(seen)));
         }
     }
 
-    /// Waits for a flight, one's own or that of others; a stale value shortens the wait: the entry
-    /// that Redis has, or what this process has kept. Where Redis has `answered` that there is none,
-    /// only if every invalidation since was heard.
-    async fn fetch(
-        self: &Arc<Self>,
+    /// Waits for a flight of this or another task. A stale value shortens the wait, and replaces
+    /// what fails: the entry that Redis has, or what this process has kept. If Redis has `answered`
+    /// that there is no entry, what was kept is used only if every invalidation since was heard.
+    /// If it has not, a kept value that may have been invalidated without notice replaces a slow load for
+    /// `down_ttl`, and a failed one for `stale_for`.
+    pub(crate) async fn fetch(
+        &self,
         key: &str,
         stale: Option<Found<V>>,
         answered: bool,
-        load: Loader<V>,
+        flight: impl Future<Output = Result<Option<V>>>,
     ) -> Result<Option<V>> {
         let start = self.clock.now();
-        let stand_in = || match &stale {
+        let stand_in = |doubt: Duration| match &stale {
             Some(found) => Some(found.value.clone()),
-            None => self.stale(key, self.clock.now(), answered),
+            None => self.stale(key, (!answered).then_some(doubt)),
         };
+        let (down_ttl, stale_for) = (self.settings.down_ttl, self.settings.stale_for);
         let hard = self.settings.hard_limit;
         let until = |limit| Some(Deadline::after(start, limit));
-        let mut flight = pin!(self.join(key, stale.clone(), load));
+        let mut flight = pin!(flight);
         let mut flown = None;
-        if stand_in().is_some() {
+        if stand_in(down_ttl).is_some() {
             let soft = self.settings.soft_limit.min(hard);
             flown = self.clock.within(until(soft), flight.as_mut()).await;
             if flown.is_none()
-                && let Some(value) = stand_in()
+                && let Some(value) = stand_in(down_ttl)
             {
                 self.counters.stale.add();
                 return Ok(value);
@@ -196,7 +205,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
                 format!("no value within {hard:?}; the load goes on"),
             ),
         };
-        match stand_in() {
+        match stand_in(stale_for) {
             Some(value) => {
                 self.counters.stale.add();
                 Ok(value)
@@ -240,31 +249,41 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
     ) -> (Result<Option<V>>, u64) {
         let token = token();
         let wake = self.wakes.register(key);
+        // An entry that is to be replaced although it is not a value of this cache.
+        let (mut replaces, mut replaced) = (None, 0);
         loop {
-            let seen_id = seen.as_ref().map(|seen| seen.id);
+            let seen_id = replaces.or(seen.as_ref().map(|seen| seen.id));
             let note = self.note(key);
             let mut told = pin!(wake.next());
             told.as_mut().enable();
             let (lease, asked) = (self.settings.lease, self.clock.now());
             match self.remote.acquire(key, &token, lease, seen_id).await {
-                Ok(Answer::Won) => {
-                    return self.load_and_fill(Fill::new(key, &token, note), load, seen).await;
+                Ok(Answer::Won(run)) => {
+                    return self.load_and_fill(Fill::new(key, &token, note, run), load, seen).await;
                 }
-                Ok(Answer::Fresh(bytes)) => match self.read(&bytes) {
+                Ok(Answer::Fresh(bytes, run)) => match self.read(&bytes, run) {
                     // It is to be loaded anew.
-                    Some(found) if found.soft_unix_ms <= asked.unix_ms() => seen = Some(found),
+                    Some(found) if found.soft_unix_ms <= asked.unix_ms() => {
+                        (replaces, seen) = (None, Some(found));
+                    }
                     Some(found) => {
                         self.keep(key, note, &found);
                         return (Ok(found.value), asked.steady_ns);
                     }
-                    None => return self.past(key, lead, load, Past::Foreign).await,
+                    None => match Entry::read(&bytes) {
+                        Some(entry) if replaced < REPLACED => {
+                            (replaces, seen) = (Some(entry.id), None);
+                            replaced += 1;
+                        }
+                        _ => return self.past(key, lead, load, Past::Foreign).await,
+                    },
                 },
                 Ok(Answer::Held) => return self.past(key, lead, load, Past::Held).await,
                 Ok(Answer::Foreign) => return self.past(key, lead, load, Past::Foreign).await,
                 Err(_) => {
                     let brought = self.past(key, lead, load, Past::Down).await;
                     // It may have been ours: others shall not wait for it.
-                    let _ = self.remote.fill(key, &token, b"", Duration::ZERO).await;
+                    let _ = self.remote.give_back(key, &token).await;
                     return brought;
                 }
                 Ok(Answer::Busy(left)) => {
@@ -272,7 +291,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
                         self.counters.stale.add();
                         return (Ok(seen.value), NOBODY);
                     }
-                    let hears = self.hearing.load(Ordering::SeqCst);
+                    let hears = self.hearing.is_on();
                     let pause = if hears { ASK_AGAIN.0 } else { ASK_AGAIN.1 };
                     let pause = pause.min(left + Duration::from_millis(1));
                     tokio::select! {
@@ -297,8 +316,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         let (value, load_us) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
-                // Whoever waits may try.
-                let _ = self.remote.fill(fill.key, fill.token, b"", Duration::ZERO).await;
+                // A waiter may try.
+                let _ = self.remote.give_back(fill.key, fill.token).await;
                 return match seen {
                     // Only for who had seen it: a write may have come since.
                     Some(seen) => {
@@ -316,22 +335,23 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
 
     /// Puts a loaded value into Redis and keeps it here, unless it is refused.
     pub(crate) async fn fill(&self, fill: &Fill<'_>, value: Option<&V>, load_us: u32) -> bool {
-        let Fill { key, token, note } = *fill;
-        let id = random::fresh().to_be_bytes();
+        let Fill { key, token, note, run } = *fill;
+        let id = entry::id(run);
         let (payload, compressed) = match self.payload(value) {
             Ok(payload) => payload,
             Err(error) => {
                 tracing::warn!(cache = self.settings.name, key, %error, "a value is not cached");
-                let _ = self.remote.fill(key, token, b"", Duration::ZERO).await;
+                let _ = self.remote.give_back(key, token).await;
                 return false;
             }
         };
         let null = value.is_none();
         let fresh = self.settings.fresh(null, fastrand::f64());
         let soft_unix_ms = self.clock.now().unix_ms() + fresh.as_millis() as u64;
-        let entry = Entry { null, compressed, id, soft_unix_ms, load_us, payload: &payload };
+        let (schema, payload) = (self.settings.schema, &payload[..]);
+        let entry = Entry { null, compressed, id, soft_unix_ms, load_us, schema, payload };
         let ttl = fresh + self.settings.stale(null);
-        match self.remote.fill(key, token, &entry.write(), ttl).await {
+        match self.remote.fill(run, key, token, &entry.write(), ttl).await {
             Ok(true) => {
                 let value = value.cloned();
                 self.keep(key, note, &Found { value, id, soft_unix_ms, load_us });
@@ -412,17 +432,18 @@ pub(crate) struct Fill<'a> {
     key: &'a str,
     token: &'a str,
     note: Option<Note>,
+    run: Run,
 }
 
 impl<'a> Fill<'a> {
-    /// Under the lease `token`; what was noted before it was asked for.
-    pub(crate) fn new(key: &'a str, token: &'a str, note: Option<Note>) -> Self {
-        Self { key, token, note }
+    /// Under the lease `token`, which was won in `run`; what was noted before it was asked for.
+    pub(crate) fn new(key: &'a str, token: &'a str, note: Option<Note>, run: Run) -> Self {
+        Self { key, token, note, run }
     }
 }
 
 /// One flight, in a task of its own.
-async fn fly<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
+pub(crate) async fn fly<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
     inner: Arc<Inner<V>>,
     lead: Lead<V>,
     load: Loader<V>,

@@ -23,7 +23,7 @@
 //!
 //! | key | what it holds |
 //! |---|---|
-//! | `{prefix:name:k}` | the entry: `L1`, one byte of flags, id (8 bytes), soft expiry (Unix ms, 8), load time (µs, 4), payload |
+//! | `{prefix:name:k}` | the entry: `L1`, one byte of flags, id (8 bytes: 5 of the server's run, 3 of the fill), soft expiry (Unix ms, 8), load time (µs, 4), schema (4, unless it is 0), payload |
 //! | `{prefix:name:k}:l` | the fill lease: the token of the one load that may fill |
 //! | `{prefix:name:k}:h` | writes under way: token and expiry, by the server's clock |
 //!
@@ -48,17 +48,24 @@ mod error;
 mod filter;
 mod flight;
 mod get;
+mod health;
+mod hearing;
+mod hold;
+mod lag;
 mod link;
 mod listen;
 mod local;
 mod many;
 pub mod once;
-#[cfg(feature = "outbox")]
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox;
+mod per_process;
 mod redrive;
 mod remote;
+mod run;
 mod server;
 mod stats;
+mod user;
 mod wire;
 mod words;
 mod write;

@@ -16,19 +16,21 @@ const PING: Duration = Duration::from_secs(1);
 /// Pauses between attempts to connect: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Who is told. Dropped, the listening ends.
+/// Receives the messages. If it is dropped, the listening ends.
 pub(crate) trait Listener: Send + Sync + 'static {
-    /// Somebody has written, or is about to write, the value of this key.
+    /// Another process has written, or is about to write, the value of this key.
     fn invalidated(&self, key: &str);
-    /// Somebody has filled this key, or given it up.
+    /// Another process has filled this key, or given it up.
     fn filled(&self, key: &str);
     /// From now on all is heard; or nothing is, until told otherwise.
     fn hears(self: &Arc<Self>, hears: bool);
+    /// Nothing is heard: a connection could not be made, or without an error was not made in time.
+    fn cannot_listen(&self, error: Option<RedisError>);
     /// The server that is listened to has answered what it was asked then.
     fn answered(&self, asked: Now);
 }
 
-/// Listens for as long as there is somebody to tell.
+/// Listens for as long as the listener exists.
 pub(crate) async fn listen<L: Listener>(
     mut server: Server,
     stem: String,
@@ -37,13 +39,7 @@ pub(crate) async fn listen<L: Listener>(
 ) {
     let mut pause = PAUSES.0;
     while to.strong_count() > 0 {
-        let connected = async {
-            let (_, client) = server.wait().await;
-            let (mut sink, stream) = client.get_async_pubsub().await?.split();
-            sink.subscribe(channel(&stem)).await?;
-            Ok::<_, RedisError>((sink, stream))
-        };
-        match tokio::time::timeout(PING, connected).await {
+        match tokio::time::timeout(PING, subscribe(&mut server, &stem)).await {
             Ok(Ok((sink, stream))) => {
                 pause = PAUSES.0;
                 let Some(listener) = to.upgrade() else { return };
@@ -57,12 +53,30 @@ pub(crate) async fn listen<L: Listener>(
                     listener.hears(false);
                 }
             }
-            Ok(Err(error)) => tracing::debug!(%error, "the cache does not hear of invalidations"),
-            Err(_) => tracing::debug!("the cache does not hear of invalidations: no answer"),
+            failed => {
+                let Some(listener) = to.upgrade() else { return };
+                listener.cannot_listen(failed.ok().and_then(Result::err));
+            }
         }
         clock.sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
+}
+
+async fn subscribe(
+    server: &mut Server,
+    stem: &str,
+) -> Result<(PubSubSink, PubSubStream), RedisError> {
+    let (_, client) = server.wait().await;
+    let (mut sink, stream) = client.get_async_pubsub().await?.split();
+    sink.subscribe(channel(stem)).await?;
+    Ok((sink, stream))
+}
+
+/// Whether it is possible to listen now.
+pub(crate) async fn try_to_listen(mut server: Server, stem: &str) -> Result<(), RedisError> {
+    let listens = tokio::time::timeout(PING * 2, subscribe(&mut server, stem)).await;
+    listens.map_err(|_| server.none()).and_then(|subscribed| subscribed.map(drop))
 }
 
 /// Passes on what comes, until the connection ends or does not answer.

@@ -2,6 +2,8 @@
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use leasehold_core::proto::{Deadline, Now};
@@ -20,12 +22,12 @@ pub(crate) struct Kept<V> {
     pub(crate) fresh: Deadline,
     /// The end of the entry in Redis, by which early loads are decided (Unix ms).
     pub(crate) soft_unix_ms: u64,
-    /// Until when it may stand in for a value that cannot be had.
+    /// Until when it may replace a value that cannot be loaded.
     pub(crate) stale: Deadline,
     /// The time without a gap in which invalidations were heard.
     epoch: u64,
-    /// Loaded while nothing was heard, for a short time.
-    alone: bool,
+    /// When it was loaded, if Redis was down then: it is fresh for a short time.
+    alone: Option<Now>,
 }
 
 /// What was known of invalidations before something was fetched.
@@ -40,8 +42,11 @@ pub(crate) struct Local<V> {
     entries: quick_cache::sync::Cache<Box<str>, Kept<V>>,
     hasher: RandomState,
     generations: Box<[AtomicU64]>,
+    /// One more at each loss of hearing, and at each end of one.
     epoch: AtomicU64,
     hears: AtomicBool,
+    /// When invalidations were last heard before the current gap.
+    lost: Mutex<Option<Now>>,
 }
 
 impl<V: Clone> Local<V> {
@@ -53,6 +58,7 @@ impl<V: Clone> Local<V> {
             generations: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             epoch: AtomicU64::new(0),
             hears: AtomicBool::new(false),
+            lost: Mutex::default(),
         }
     }
 
@@ -76,10 +82,10 @@ impl<V: Clone> Local<V> {
         }
     }
 
-    /// Keeps what was loaded while Redis is down, unless it was invalidated meanwhile.
-    pub(crate) fn keep_alone(&self, key: &str, note: Note, mut kept: Kept<V>) {
+    /// Keeps what was loaded until `now` while Redis is down, unless it was invalidated meanwhile.
+    pub(crate) fn keep_alone(&self, key: &str, note: Note, now: Now, mut kept: Kept<V>) {
         kept.epoch = note.epoch;
-        kept.alone = true;
+        kept.alone = Some(now);
         self.entries.insert(key.into(), kept);
         if !self.holds(note) {
             self.entries.remove(key);
@@ -89,19 +95,35 @@ impl<V: Clone> Local<V> {
     /// What is kept, and whether it is fresh.
     pub(crate) fn get(&self, key: &str, now: Now) -> Option<(Kept<V>, bool)> {
         let kept = self.entries.get(key)?;
-        let fresh = (kept.alone || self.hears.load(Ordering::SeqCst))
+        let fresh = (kept.alone.is_some() || self.hears.load(Ordering::SeqCst))
             && kept.epoch == self.epoch.load(Ordering::SeqCst)
             && !kept.fresh.has_passed(now);
         Some((kept, fresh))
     }
 
-    /// What is kept and may stand in for a value that cannot be had; `heard`: only what was kept
-    /// since invalidations have been heard without a gap.
-    pub(crate) fn stale(&self, key: &str, now: Now, heard: bool) -> Option<Option<V>> {
-        let epoch = self.epoch.load(Ordering::SeqCst);
-        let stands =
-            |kept: &Kept<V>| !kept.stale.has_passed(now) && (!heard || kept.epoch == epoch);
-        Some(self.entries.get(key).filter(stands)?.value)
+    /// The kept value that may replace one that cannot be loaded in time. Without `doubt`, only a value
+    /// whose invalidation this process would have heard until now. With it, also a value that may
+    /// have been invalidated unheard, for that long after the last moment when it was known to be valid.
+    /// A value from before an earlier gap in hearing is never used.
+    pub(crate) fn stale(&self, key: &str, now: Now, doubt: Option<Duration>) -> Option<Option<V>> {
+        let kept = self.entries.get(key).filter(|kept| !kept.stale.has_passed(now))?;
+        let usable = match (self.unheard_since(&kept)?, doubt) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(since), Some(doubt)) => !Deadline::after(since, doubt).has_passed(now),
+        };
+        usable.then_some(kept.value)
+    }
+
+    /// The last moment when this value was known to be valid; `Some(None)` when it still is, and `None`
+    /// when that moment lies before an earlier gap in hearing.
+    fn unheard_since(&self, kept: &Kept<V>) -> Option<Option<Now>> {
+        let (epoch, hears) = (self.epoch.load(Ordering::SeqCst), self.hears.load(Ordering::SeqCst));
+        if kept.epoch == epoch {
+            return Some(kept.alone.filter(|_| !hears));
+        }
+        let lost = *self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        (!hears && kept.epoch.checked_add(1) == Some(epoch)).then_some(Some(kept.alone.or(lost)?))
     }
 
     /// The value of this key has changed, or may have.
@@ -112,8 +134,9 @@ impl<V: Clone> Local<V> {
 
     /// Invalidations are heard from now on, or are not heard any more: what was kept until now may
     /// be out of date and is not served as fresh.
-    pub(crate) fn hears(&self, hears: bool) {
+    pub(crate) fn hears(&self, hears: bool, now: Now) {
         self.hears.store(false, Ordering::SeqCst);
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.hears.store(hears, Ordering::SeqCst);
     }
@@ -137,14 +160,12 @@ impl<V> Kept<V> {
         fresh: Deadline,
         stale: Deadline,
     ) -> Self {
-        Self { value, id, load_us, fresh, soft_unix_ms, stale, epoch: 0, alone: false }
+        Self { value, id, load_us, fresh, soft_unix_ms, stale, epoch: 0, alone: None }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold_core::clock::ManualClock;
 
     use super::*;
@@ -160,12 +181,12 @@ mod tests {
     #[test]
     fn what_was_invalidated_while_it_was_fetched_is_not_kept() {
         let (local, now) = (Local::new(10), ManualClock::new().clock().now());
-        local.hears(true);
+        local.hears(true, now);
         let note = local.note("k");
         local.invalidate("k");
         local.keep("k", note, kept(now));
         assert!(local.get("k", now).is_none());
-        local.keep_alone("k", note, kept(now));
+        local.keep_alone("k", note, now, kept(now));
         assert!(local.get("k", now).is_none());
         local.keep("k", local.note("k"), kept(now));
         assert!(local.get("k", now).is_some_and(|(_, fresh)| fresh));
@@ -174,15 +195,14 @@ mod tests {
     #[test]
     fn what_was_kept_before_a_gap_in_hearing_is_stale() {
         let (local, now) = (Local::new(10), ManualClock::new().clock().now());
-        local.hears(true);
+        local.hears(true, now);
         let note = local.note("k");
         local.keep("k", note, kept(now));
-        local.hears(false);
+        local.hears(false, now);
         assert!(local.get("k", now).is_some_and(|(_, fresh)| !fresh));
-        local.hears(true);
+        local.hears(true, now);
         assert!(local.get("k", now).is_some_and(|(_, fresh)| !fresh));
-        assert_eq!(local.stale("k", now, false), Some(Some(1)));
-        assert_eq!(local.stale("k", now, true), None, "a write may not have been heard of");
+        assert_eq!(local.stale("k", now, Some(Duration::MAX)), None, "from before an earlier gap");
         local.keep("other", note, kept(now));
         assert!(local.get("other", now).is_none(), "fetched before the gap");
     }
@@ -192,11 +212,34 @@ mod tests {
         let (local, clock) = (Local::new(10), ManualClock::new());
         local.keep("k", local.note("k"), kept(clock.clock().now()));
         assert!(local.get("k", clock.clock().now()).is_none());
-        local.keep_alone("k", local.note("k"), kept(clock.clock().now()));
+        let now = clock.clock().now();
+        local.keep_alone("k", local.note("k"), now, kept(now));
         assert!(local.get("k", clock.clock().now()).is_some_and(|(_, fresh)| fresh));
         clock.advance(Duration::from_secs(60));
         assert!(local.get("k", clock.clock().now()).is_some_and(|(_, fresh)| !fresh));
         clock.advance(Duration::from_secs(30));
-        assert_eq!(local.stale("k", clock.clock().now(), false), None);
+        assert_eq!(local.stale("k", clock.clock().now(), Some(Duration::MAX)), None);
+    }
+
+    #[test]
+    fn a_value_that_may_have_been_invalidated_unheard_stands_in_for_a_limited_time() {
+        let (local, clock) = (Local::new(10), ManualClock::new());
+        let (now, doubt) = (|| clock.clock().now(), Duration::from_secs(10));
+        local.hears(true, now());
+        local.keep("k", local.note("k"), kept(now()));
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(local.stale("k", now(), None), Some(Some(1)), "heard until now");
+        local.hears(false, now());
+        assert_eq!(local.stale("k", now(), None), None);
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(local.stale("k", now(), Some(doubt)), Some(Some(1)));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(local.stale("k", now(), Some(doubt)), None, "from the loss on, not from now on");
+        local.keep_alone("k", local.note("k"), now(), kept(now()));
+        assert_eq!(local.stale("k", now(), None), None, "loaded while nothing was heard");
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(local.stale("k", now(), Some(doubt)), Some(Some(1)));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(local.stale("k", now(), Some(doubt)), None);
     }
 }

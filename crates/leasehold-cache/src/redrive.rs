@@ -22,8 +22,9 @@ pub(crate) const PAGE: usize = 256;
 /// Pauses between two tries: the first and the longest.
 pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// What was written a while before the server was last known to be there, oldest first: what is older
-/// has reached whoever takes over by now. However long nobody answers, nothing is forgotten meanwhile.
+/// What was written a while before the last time at which the server was known to answer, oldest
+/// first. A server that takes over has received what is older. No entry is forgotten while the
+/// server does not answer.
 #[derive(Debug)]
 pub(crate) struct Recent<T = String>(Mutex<VecDeque<(Deadline, T)>>);
 
@@ -91,8 +92,10 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
                 let lag = inner.settings.replica_lag;
                 let connects = inner.connects.load(Ordering::SeqCst);
                 let (_, failed, _) = inner.try_step(&keys, &token, |_| Step::Committed(lag)).await;
-                inner.recent.note(&clock, inner.settings.write_hold, &made(&keys, &failed));
-                // Whoever took the recent ones meanwhile did not see these.
+                let made = made(&keys, &failed);
+                inner.hold_for_lag(&made, &token, lag);
+                inner.recent.note(&clock, inner.settings.write_hold, &made);
+                // A task that took the recent entries meanwhile did not see these.
                 if inner.connects.load(Ordering::SeqCst) == connects {
                     inner.owed.done(&page, &failed);
                 }
@@ -105,8 +108,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
         });
     }
 
-    /// Ends holds that nobody has the token of any more, as far as Redis can be reached: a beginning
-    /// that was not answered may have been carried out.
+    /// Ends holds whose token is lost, as far as Redis can be reached: a beginning without an
+    /// answer may have been carried out.
     pub(crate) fn end_holds(self: &Arc<Self>, keys: Vec<String>, token: String) {
         let inner = Arc::downgrade(self);
         let clock = self.clock.clone();
@@ -128,7 +131,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Inner<V> {
 }
 
 /// Those of the keys that have not failed.
-fn made(keys: &[String], failed: &[String]) -> Vec<String> {
+pub(crate) fn made(keys: &[String], failed: &[String]) -> Vec<String> {
     keys.iter().filter(|key| !failed.contains(key)).cloned().collect()
 }
 
@@ -137,8 +140,8 @@ fn made(keys: &[String], failed: &[String]) -> Vec<String> {
 pub(crate) struct Owed(Mutex<HashMap<String, Deadline>>);
 
 impl Owed {
-    /// Adds these; true when there were none, so that somebody must begin to work them off. Of more
-    /// than [`MOST`] the surplus is let go of, with a warning.
+    /// Adds these. Returns true if there were none, so that the caller must start a task for them.
+    /// Drops what exceeds [`MOST`], with a warning.
     fn add(&self, keys: Vec<String>, until: Deadline) -> bool {
         let mut owed = self.lock();
         let idle = owed.is_empty();
@@ -185,8 +188,8 @@ mod tests {
         let (clock, owed) = (ManualClock::new(), Owed::default());
         let soon = Deadline::after(clock.clock().now(), Duration::from_secs(1));
         let late = Deadline::after(clock.clock().now(), Duration::from_secs(9));
-        assert!(owed.add(vec!["a".into(), "b".into()], soon), "somebody must begin");
-        assert!(!owed.add(vec!["a".into()], late), "somebody has begun");
+        assert!(owed.add(vec!["a".into(), "b".into()], soon), "a task must begin");
+        assert!(!owed.add(vec!["a".into()], late), "a task has begun");
         let page = owed.page(clock.clock().now());
         assert_eq!(page.len(), 2);
         owed.add(vec!["b".into()], late);
@@ -211,7 +214,7 @@ mod tests {
         recent.good(now());
         clock.advance(ms(100));
         recent.good(now());
-        // From now on nobody answers, for a long time.
+        // From now on the server does not answer, for a long time.
         recent.note(&clock.clock(), second, &["c".into()]);
         clock.advance(second * 60);
         recent.note(&clock.clock(), second, &["d".into()]);

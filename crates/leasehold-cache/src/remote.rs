@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use redis::aio::ConnectionLike;
 use redis::{AsyncCommands, RedisError, Script, Value};
 
-use crate::breaker::Breaker;
+use crate::health::Health;
+use crate::lag;
+use crate::link::Link;
+use crate::run::Run;
 use crate::server::Server;
 use crate::stats::Counters;
 use crate::wire::Wire;
@@ -16,11 +18,11 @@ use crate::{Error, ErrorKind, Result};
 /// What Redis says to a miss.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// There is an entry by now.
-    Fresh(Vec<u8>),
-    /// Load and fill.
-    Won,
-    /// Somebody else loads, for so long at most.
+    /// There is an entry by now, of the run that the server is in.
+    Fresh(Vec<u8>, Run),
+    /// Load and fill, if the server is still in this run then.
+    Won(Run),
+    /// Another process loads, for this time at most.
     Busy(Duration),
     /// A write is under way.
     Held,
@@ -33,20 +35,20 @@ pub(crate) enum Answer {
 pub(crate) enum Step<'a> {
     /// Before the transaction; hold for so long.
     Begin(Duration),
-    /// After it; hold on for so long.
+    /// After it; hold on for so long, and a margin in which [`Settled`](Self::Settled) ends it.
     Committed(Duration),
     /// After it, with the new entry and its time to live.
     CommittedWith(Duration, &'a [u8], Duration),
+    /// That long after it: ends the hold. True when Redis had lost it: the entry was removed then.
+    Settled,
 }
 
 pub(crate) struct Remote {
-    wire: Wire,
+    link: Link,
     scripts: Scripts,
     /// `prefix:name`, the beginning of every key.
     stem: String,
     channel: String,
-    breaker: Breaker,
-    counters: Arc<Counters>,
 }
 
 struct Scripts {
@@ -66,7 +68,7 @@ impl WriteScript {
     /// One step of a write to `key` of the cache with this stem; true when the new entry was taken.
     pub(crate) async fn call(
         &self,
-        mut connection: impl ConnectionLike + Send,
+        wire: &Wire,
         stem: &str,
         key: &str,
         token: &str,
@@ -74,14 +76,16 @@ impl WriteScript {
     ) -> Result<bool, RedisError> {
         let (letter, hold, entry, ttl) = match *step {
             Step::Begin(hold) => ("B", hold, &[][..], Duration::ZERO),
-            Step::Committed(hold) => ("C", hold, &[][..], Duration::ZERO),
-            Step::CommittedWith(hold, entry, ttl) => ("W", hold, entry, ttl),
+            Step::Committed(hold) => ("C", for_lag(hold), &[][..], Duration::ZERO),
+            Step::CommittedWith(hold, entry, ttl) => ("W", for_lag(hold), entry, ttl),
+            Step::Settled => ("E", Duration::ZERO, &[][..], Duration::ZERO),
         };
         let mut call = self.0.prepare_invoke();
         keys(&mut call, stem, key, true);
         call.arg(letter).arg(token).arg(millis(hold)).arg(channel(stem)).arg(key);
         call.arg(entry).arg(millis(ttl));
-        call.invoke_async(&mut connection).await
+        let call = &call;
+        wire.call(|mut to, _| async move { call.invoke_async(&mut to).await }).await
     }
 }
 
@@ -93,30 +97,33 @@ impl Remote {
         limit: Duration,
         clock: Clock,
         counters: Arc<Counters>,
+        health: Arc<Health>,
     ) -> Self {
-        let wire = Wire::new(server, limit, clock.clone());
+        let link = Link::new(server, limit, clock, health, Some(counters));
         let scripts = Scripts {
             acquire: Script::new(include_str!("lua/acquire.lua")),
             fill: Script::new(include_str!("lua/fill.lua")),
             write: WriteScript::new(),
         };
         let channel = channel(&stem);
-        Self { wire, scripts, stem, channel, breaker: Breaker::new(clock), counters }
+        Self { link, scripts, stem, channel }
     }
 
-    /// The entry of a key, if there is one. A value of another type is none.
-    pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let entry = self.entry(key);
-        let mut connection = &self.wire;
-        let got = self.call(connection.get::<_, Option<Vec<u8>>>(entry)).await;
-        got.or_else(|error| if is_wrong_type(&error) { Ok(None) } else { Err(error) })
+    /// The entry of a key, if there is one, and the run that the server is in. A value of another type
+    /// is none.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<(Vec<u8>, Run)>> {
+        let entry = &self.entry(key);
+        let got = self.link.call(|mut to, run| async move {
+            let bytes: Option<Vec<u8>> = to.get(entry).await?;
+            Ok(bytes.map(|bytes| (bytes, run)))
+        });
+        got.await.or_else(|error| if is_wrong_type(&error) { Ok(None) } else { Err(error) })
     }
 
-    /// The entries of many keys, in their order, by one command.
-    pub(crate) async fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
-        let entries: Vec<String> = keys.iter().map(|key| self.entry(key)).collect();
-        let mut connection = &self.wire;
-        self.call(connection.mget(entries)).await
+    /// The entries of many keys, in their order, by one command; and the run that the server is in.
+    pub(crate) async fn get_many(&self, keys: &[&str]) -> Result<(Vec<Option<Vec<u8>>>, Run)> {
+        let entries: &Vec<String> = &keys.iter().map(|key| self.entry(key)).collect();
+        self.link.call(|mut to, run| async move { Ok((to.mget(entries).await?, run)) }).await
     }
 
     /// May this one load? `seen` is the entry that is to be replaced.
@@ -127,18 +134,38 @@ impl Remote {
         lease: Duration,
         seen: Option<[u8; 8]>,
     ) -> Result<Answer> {
-        let mut call = self.scripts.acquire.prepare_invoke();
-        self.keys(&mut call, key, true);
-        call.arg(token).arg(millis(lease)).arg(seen.as_ref().map_or(&[][..], |id| id));
-        let mut connection = &self.wire;
-        let answer: Vec<Value> = self.call(call.invoke_async(&mut connection)).await?;
-        read(answer)
+        let asked = self.link.call(|mut to, run| async move {
+            let mut call = self.scripts.acquire.prepare_invoke();
+            self.keys(&mut call, key, true);
+            call.arg(token).arg(millis(lease)).arg(seen.as_ref().map_or(&[][..], |id| id));
+            call.arg(&run.bytes());
+            Ok((call.invoke_async::<Vec<Value>>(&mut to).await?, run))
+        });
+        let (answer, run) = asked.await?;
+        read(answer, run)
     }
 
-    /// Fills a key under the lease `token`; false when that lease is not the one any more. Without
-    /// an entry the lease is given back.
+    /// Gives the lease `token` back, if it is still that.
+    pub(crate) async fn give_back(&self, key: &str, token: &str) -> Result<bool> {
+        self.fill_if(None, key, token, b"", Duration::ZERO).await
+    }
+
+    /// Fills a key under the lease `token`, which was won in `run`; false when that lease is not the one
+    /// any more, or the server is in another run: it may have the lease again that was taken away.
     pub(crate) async fn fill(
         &self,
+        run: Run,
+        key: &str,
+        token: &str,
+        entry: &[u8],
+        ttl: Duration,
+    ) -> Result<bool> {
+        self.fill_if(Some(run), key, token, entry, ttl).await
+    }
+
+    async fn fill_if(
+        &self,
+        run: Option<Run>,
         key: &str,
         token: &str,
         entry: &[u8],
@@ -147,20 +174,33 @@ impl Remote {
         let mut call = self.scripts.fill.prepare_invoke();
         self.keys(&mut call, key, false);
         call.arg(token).arg(entry).arg(millis(ttl)).arg(&self.channel).arg(key);
-        let mut connection = &self.wire;
-        self.call(call.invoke_async(&mut connection)).await
+        let call = &call;
+        let filled = self.link.call(|mut to, now| async move {
+            if run.is_some_and(|run| run != now) {
+                return Ok(false);
+            }
+            call.invoke_async(&mut to).await
+        });
+        filled.await
     }
 
-    /// One step of a write to `key`; true when the new entry was taken. Goes past the breaker: what
+    /// The run that the server is in, for entries that are written after it was asked.
+    pub(crate) async fn run(&self) -> Result<Run> {
+        self.link.wire().run().await.map_err(|error| self.link.error(error))
+    }
+
+    /// One step of a write to `key`; true when the new entry was taken, or a hold was lost. Goes past the breaker: what
     /// is not invalidated is wrong, what is not read is only slow.
     pub(crate) async fn write(&self, key: &str, token: &str, step: &Step<'_>) -> Result<bool> {
-        let done = self.scripts.write.call(&self.wire, &self.stem, key, token, step).await;
-        self.note(&done);
-        done.map_err(Error::redis)
+        let wire = self.link.wire();
+        self.link.noted(self.scripts.write.call(wire, &self.stem, key, token, step)).await
     }
 
     /// `prefix:name`.
-    #[cfg(feature = "outbox")]
+    #[cfg(all(
+        feature = "outbox",
+        any(feature = "mysql", feature = "postgres", feature = "sqlite")
+    ))]
     pub(crate) fn stem(&self) -> &str {
         &self.stem
     }
@@ -173,27 +213,19 @@ impl Remote {
         entry(&self.stem, key)
     }
 
-    async fn call<T>(&self, call: impl Future<Output = Result<T, RedisError>>) -> Result<T> {
-        if !self.breaker.lets_through() {
-            return Err(Error::new(ErrorKind::Unavailable, "Redis failed a moment ago"));
-        }
-        let done = call.await;
-        self.note(&done);
-        done.map_err(Error::redis)
-    }
-
-    fn note<T>(&self, done: &Result<T, RedisError>) {
-        let well = done
-            .as_ref()
-            .err()
-            .is_none_or(|error| error.code().is_some_and(|code| code != "LOADING"));
-        self.breaker.note(well);
-        if let Err(error) = done {
-            self.wire.failed(error);
-            self.counters.remote_errors.add();
-        }
+    /// Tries, past the breaker, what a cache asks of Redis: to read, to fill and to invalidate. Leaves
+    /// nothing behind; the key that is invalidated is `key`.
+    pub(crate) async fn check(&self, key: &str) -> Result<()> {
+        let entry = &self.entry(key);
+        let wire = self.link.wire();
+        let read = wire.call(|mut to, _| async move { to.get::<_, Option<Vec<u8>>>(entry).await });
+        self.link.noted(read).await?;
+        self.write(key, NO_TOKEN, &Step::Committed(Duration::ZERO)).await.map(drop)
     }
 }
+
+/// Of a write that no program has begun.
+const NO_TOKEN: &str = "0000000000000000";
 
 /// The keys that hold what belongs to `key`, in the order of the scripts.
 fn keys(call: &mut redis::ScriptInvocation<'_>, stem: &str, key: &str, holds: bool) {
@@ -209,9 +241,13 @@ fn entry(stem: &str, key: &str) -> String {
     format!("{{{stem}:{key}}}")
 }
 
-/// Where invalidations and fills of the cache with this stem are told.
+/// Returns the channel of invalidations and fills of the cache with this stem.
 pub(crate) fn channel(stem: &str) -> String {
     format!("{stem}:changes")
+}
+
+fn for_lag(lag: Duration) -> Duration {
+    if lag.is_zero() { lag } else { lag + lag::MARGIN }
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -224,12 +260,12 @@ fn is_wrong_type(error: &Error) -> bool {
     error.and_then(RedisError::code) == Some("WRONGTYPE")
 }
 
-fn read(answer: Vec<Value>) -> Result<Answer> {
+fn read(answer: Vec<Value>, run: Run) -> Result<Answer> {
     let mut answer = answer.into_iter();
     let read = match (answer.next(), answer.next()) {
         (Some(Value::BulkString(letter)), rest) => match (&letter[..], rest) {
-            (b"F", Some(Value::BulkString(entry))) => Some(Answer::Fresh(entry)),
-            (b"W", None) => Some(Answer::Won),
+            (b"F", Some(Value::BulkString(entry))) => Some(Answer::Fresh(entry, run)),
+            (b"W", None) => Some(Answer::Won(run)),
             (b"B", Some(Value::Int(ms))) => {
                 Some(Answer::Busy(Duration::from_millis(ms.try_into().unwrap_or(1))))
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_redis::WatchedMaster;
-use redis::{Client, RedisError};
+use redis::{Client, IntoConnectionInfo, RedisError, RedisResult};
 use tokio::sync::{Notify, watch};
 
 use crate::{Error, Result};
@@ -17,9 +17,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// Clones speak of the same server.
 #[derive(Clone)]
 pub(crate) struct Server {
+    /// Its URL without the password.
+    url: Arc<str>,
     found: watch::Receiver<Found>,
     /// To ask the sentinels once more.
     again: Arc<Notify>,
+    /// Of a URL that names the server itself.
+    named: Option<Arc<watch::Sender<Found>>>,
 }
 
 /// The server, as far as it is known.
@@ -35,7 +39,8 @@ pub(crate) fn ready() -> Result<()> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::invalid("no tokio runtime here: open it inside one"));
     }
-    // With two providers in a build, as the engines of locks bring them, none is the default.
+    // If the engines of locks add a second provider to the build, neither is the default.
+    #[cfg(feature = "tls")]
     rustls::crypto::ring::default_provider().install_default().ok();
     Ok(())
 }
@@ -44,6 +49,7 @@ impl Server {
     /// The server of a URL. Inside a runtime; connects to nothing yet but to sentinels.
     pub(crate) fn open(url: &str, clock: Clock) -> Result<Self> {
         ready()?;
+        let shown: Arc<str> = redacted(url).into();
         let again = Arc::<Notify>::default();
         let client = match url.split(':').next().unwrap_or_default() {
             "redis+sentinel" | "rediss+sentinel" => {
@@ -52,7 +58,7 @@ impl Server {
                 let none = Err("the sentinels were not asked yet".into());
                 let (sender, found) = watch::channel(Found { number: 0, client: none });
                 tokio::spawn(follow(master, sender, Arc::clone(&again), clock));
-                return Ok(Self { found, again });
+                return Ok(Self { url: shown, found, again, named: None });
             }
             "redis+cluster" | "rediss+cluster" => {
                 return Err(Error::invalid(
@@ -60,16 +66,27 @@ impl Server {
                      by redis://host:port/db, or its sentinels by redis+sentinel://one,two,three/NAME",
                 ));
             }
+            "rediss" if cfg!(not(feature = "tls")) => {
+                return Err(Error::invalid(
+                    "Redis URL: scheme \"rediss\" needs the feature \"tls\" of crate leasehold-cache, which this build does not \
+                     have",
+                ));
+            }
             // The URL may hold a password, and the library's error may repeat it.
-            _ => Client::open(url).map_err(|_| {
+            _ => client(url).map_err(|_| {
                 Error::invalid(
                     "Redis URL: write redis://host:port/db, rediss://host, unix:/path or \
                      redis+sentinel://one,two,three/NAME",
                 )
             })?,
         };
-        let (_, found) = watch::channel(Found { number: 1, client: Ok(client) });
-        Ok(Self { found, again })
+        let (sender, found) = watch::channel(Found { number: 1, client: Ok(client) });
+        Ok(Self { url: shown, found, again, named: Some(Arc::new(sender)) })
+    }
+
+    /// Its URL without the password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The server by now.
@@ -99,6 +116,18 @@ impl Server {
         self.again.notify_one();
     }
 
+    /// Behind the name of the URL is another server, or another run of it: a connected task connects
+    /// anew. The number from now on; `None` where sentinels say what the server is.
+    pub(crate) fn renew(&self) -> Option<u64> {
+        let sender = self.named.as_ref()?;
+        let mut number = 0;
+        sender.send_modify(|found| {
+            found.number += 1;
+            number = found.number;
+        });
+        Some(number)
+    }
+
     /// Why there was none within a time limit.
     pub(crate) fn none(&self) -> RedisError {
         let now = self.now();
@@ -107,7 +136,35 @@ impl Server {
     }
 }
 
-/// Asks the sentinels now, and whenever one of them names another master, for as long as anybody wants
+/// The client of a URL that names the server itself. A user without a password sends an empty one: without
+/// AUTH the server would take the client for the default user.
+fn client(url: &str) -> RedisResult<Client> {
+    let mut info = url.into_connection_info()?;
+    let login = info.redis_settings();
+    if login.username().is_some() && login.password().is_none() {
+        let login = login.clone().set_password("");
+        info = info.set_redis_settings(login);
+    }
+    Client::open(info)
+}
+
+/// A URL without its password and its options.
+fn redacted(url: &str) -> String {
+    // What follows the last @ has no password. A password may have any sign before it.
+    let end = |place: &str| place.split(['?', '#']).next().unwrap_or_default().to_owned();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return end(url.rsplit('@').next().unwrap_or_default());
+    };
+    match rest.rsplit_once('@').map(|(user, place)| (user, end(place))) {
+        None => end(url),
+        Some((user, place)) => match user.split_once(':') {
+            None => format!("{scheme}://{user}@{place}"),
+            Some((user, _)) => format!("{scheme}://{user}:***@{place}"),
+        },
+    }
+}
+
+/// Asks the sentinels now, and whenever one of them names another master, for as long as a caller wants
 /// to know.
 async fn follow(
     master: WatchedMaster,
@@ -139,7 +196,7 @@ async fn follow(
             Err(error) => {
                 tracing::debug!(%error, "no master for the cache");
                 let why: Arc<str> = error.message().into();
-                // Nobody waits for another reason, and the server of before may still be there.
+                // No caller waits for another reason, and the previous server may still be there.
                 found.send_if_modified(|found| {
                     if let Err(before) = &mut found.client {
                         *before = why;
@@ -163,5 +220,40 @@ async fn follow(
                 false
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{client, redacted};
+
+    #[test]
+    fn user_without_a_password_is_never_taken_for_the_default_user() {
+        for (url, login) in [
+            ("redis://app@localhost", (Some("app"), Some(""))),
+            ("redis://app:s3cret@localhost", (Some("app"), Some("s3cret"))),
+            ("redis://:s3cret@localhost", (None, Some("s3cret"))),
+            ("redis://localhost", (None, None)),
+        ] {
+            let client = client(url).unwrap();
+            let settings = client.get_connection_info().redis_settings();
+            assert_eq!((settings.username(), settings.password()), login, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis://app:word@host:1/2", "redis://app:***@host:1/2"),
+            ("redis://:wo@rd@host", "redis://:***@host"),
+            ("unix:/run/redis.sock?pass=word", "unix:/run/redis.sock"),
+            (
+                "redis+sentinel://a:word@one,two/main?password=word",
+                "redis+sentinel://a:***@one,two/main",
+            ),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
     }
 }

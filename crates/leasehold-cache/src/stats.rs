@@ -1,67 +1,102 @@
-//! What a cache has done, counted here and told to `metrics`.
+//! Counts what a cache does, here and in the crate `metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Whether the circuit breaker of Redis is open: 1, else 0.
+pub(crate) const BREAKER_OPEN: &str = "leasehold_cache_breaker_open";
+/// Whether this process hears invalidations: 1, else 0.
+pub(crate) const HEARING: &str = "leasehold_cache_hearing";
+
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts since the cache was opened.
+        /// The counts of a cache since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
 
-        #[derive(Debug, Default)]
+        impl Stats {
+            /// The metrics of a cache, each with its kind. The crate `metrics` records them as they
+            /// change, with the label `cache`; install a recorder before you open the cache.
+            pub const METRICS: &'static [(&'static str, &'static str)] = &[
+                $((concat!("leasehold_cache_", stringify!($name), "_total"), "counter"),)*
+                (BREAKER_OPEN, "gauge"),
+                (HEARING, "gauge"),
+            ];
+        }
+
         pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
 
         impl Counters {
             pub(crate) fn stats(&self) -> Stats {
-                Stats { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+                Stats { $($name: self.$name.count.load(Ordering::Relaxed),)* }
             }
 
-            /// Tells the recorder of the crate `metrics` what was counted so far.
-            pub(crate) fn tell(&self, cache: &str) {
-                $(metrics::counter!(
+            /// Of the cache of this name; all are nought.
+            pub(crate) fn new(cache: &str) -> Self {
+                Self { $($name: Counter::new(
                     concat!("leasehold_cache_", stringify!($name), "_total"),
-                    "cache" => cache.to_owned()
-                ).absolute(self.$name.0.load(Ordering::Relaxed));)*
+                    cache,
+                ),)* }
             }
         }
     };
 }
 
 stats! {
-    /// Answers from this process.
+    /// Values returned from this process.
     local_hits,
-    /// Answers from Redis.
+    /// Values returned from Redis.
     remote_hits,
-    /// Neither had it.
+    /// Reads for which neither this process nor Redis had a value.
     misses,
     /// Calls of a loader.
     loads,
     /// Loads that failed.
     failed_loads,
-    /// Loaded values that Redis refused, since a write or another load came in between.
+    /// Loaded values that Redis refused, since another write or load came in between.
     refused_fills,
-    /// Loads past the cache: a write was under way, the entry was not ours, or Redis was down.
+    /// Loads past the cache: a write was under way, the entry did not belong to this cache, or Redis
+    /// was down.
     bypasses,
-    /// Answers that were no longer fresh.
+    /// Entries of another schema, or that do not decode as values of this cache. Each was loaded
+    /// again and overwritten.
+    undecodable,
+    /// Returned values that were no longer fresh.
     stale,
-    /// Calls of Redis that failed.
+    /// Entries that were not used, since they date from before Redis restarted or another server
+    /// replaced it.
+    doubtful,
+    /// Holds of a write that Redis had lost before the replicas had caught up (`replica_lag`): the value
+    /// was invalidated again.
+    lost_holds,
+    /// Commands to Redis that failed.
     remote_errors,
-    /// Invalidations heard of from others.
+    /// Invalidations received from other processes.
     invalidations,
-    /// Keys that can have no value by their form; nobody was asked.
+    /// Keys that can have no value by their form; neither Redis nor the loader was asked.
     malformed,
-    /// Keys that the filter does not know; neither Redis' entries nor a loader were asked.
+    /// Keys that the filter does not know; neither an entry in Redis nor a loader was asked.
     filtered,
-    /// Keys that the filter could not be asked for; the cache was.
+    /// Keys for which the filter was not available; the cache was read.
     filter_unavailable,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+/// Counted here, and by the recorder of the crate `metrics`.
+pub(crate) struct Counter {
+    count: AtomicU64,
+    metric: metrics::Counter,
+}
 
 impl Counter {
+    fn new(name: &'static str, cache: &str) -> Self {
+        let metric = metrics::counter!(name, "cache" => cache.to_owned());
+        // So that a reader of metrics sees it before the first event.
+        metric.increment(0);
+        Self { count: AtomicU64::new(0), metric }
+    }
+
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.metric.increment(1);
     }
 }

@@ -1,21 +1,31 @@
-//! A connection to Redis that is made anew when it was lost, and when its server is the wrong one by now.
+//! A connection to Redis that is made anew when it was lost, when its server is the wrong one by now, and
+//! when its server is in another run than before.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Deadline;
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ErrorKind, RedisError, RedisResult};
 
+use crate::run::{Run, Said};
 use crate::server::Server;
+use crate::user::User;
 
 /// How often it is made anew at most because of what was answered.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often the server is asked for its run, so that another run is noticed within twice this.
+const BEAT: Duration = Duration::from_secs(1);
 
-/// Connects when it is used. A reference to it is what commands are sent on.
-pub(crate) struct Wire {
+/// Connects when it is used.
+pub(crate) struct Wire(Arc<Inner>);
+
+struct Inner {
     server: Server,
+    user: Arc<User>,
     /// For a connection, and for an answer.
     limit: Duration,
     clock: Clock,
@@ -24,52 +34,179 @@ pub(crate) struct Wire {
 
 #[derive(Default)]
 struct Current {
-    /// To the server of this number.
-    connection: Option<(u64, ConnectionManager)>,
-    /// It is not made anew again before.
+    state: State,
+    /// Connections that were begun: the name of the last.
+    begun: u64,
+    /// The run of the last that was made.
+    run: Option<Run>,
+    /// It is not made anew again before, whatever is answered.
     settled: Option<Deadline>,
 }
 
+#[derive(Default)]
+enum State {
+    #[default]
+    None,
+    Making(u64, Making),
+    Made(Made),
+}
+
+type Making = Shared<BoxFuture<'static, RedisResult<Made>>>;
+
+/// A connection, and what is known of its server.
+#[derive(Clone)]
+struct Made {
+    name: u64,
+    /// The server's number.
+    number: u64,
+    run: Run,
+    connection: MultiplexedConnection,
+}
+
 impl Wire {
-    /// `limit` is for connecting, and for each answer.
-    pub(crate) fn new(server: Server, limit: Duration, clock: Clock) -> Self {
-        Self { server, limit, clock, current: Mutex::default() }
+    /// `limit` is for connecting, and for each answer. Inside a runtime.
+    pub(crate) fn new(server: Server, limit: Duration, clock: Clock, user: Arc<User>) -> Self {
+        let current = Mutex::default();
+        let inner = Arc::new(Inner { server, user, limit, clock: clock.clone(), current });
+        tokio::spawn(beat(Arc::downgrade(&inner), clock));
+        Self(inner)
     }
 
-    /// The connection to the server of now, for one call.
-    async fn connection(&self) -> RedisResult<ConnectionManager> {
-        let number = self.server.now().number;
-        if let Some((of, connection)) = &self.lock().connection
-            && *of >= number
-        {
-            return Ok(connection.clone());
-        }
-        let mut server = self.server.clone();
-        let waited = tokio::time::timeout(self.limit, server.wait()).await;
-        let (number, client) = waited.map_err(|_| self.server.none())?;
-        let mut current = self.lock();
-        match &current.connection {
-            Some((of, connection)) if *of >= number => Ok(connection.clone()),
-            _ => {
-                let connection = connection(client, self.limit)?;
-                current.connection = Some((number, connection.clone()));
-                Ok(connection)
+    /// Makes a call, which gets the run of the server that it is made to. What a server refuses that it
+    /// had to take is called once more on another connection.
+    pub(crate) async fn call<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        call: impl Fn(MultiplexedConnection, Run) -> F,
+    ) -> RedisResult<T> {
+        let mut again = true;
+        loop {
+            let Made { name, run, connection, .. } = self.0.made().await?;
+            let done = call(connection, run).await;
+            let Err(error) = &done else { return done };
+            if !self.0.failed(error, name) || !std::mem::take(&mut again) {
+                return done;
             }
         }
     }
 
-    /// To be told of each error. A server that refuses what it had to take, such as a master that has
-    /// become a replica, is asked for by its name once more; so is one that refused the password. True
-    /// when the next call gets another connection for that.
-    pub(crate) fn failed(&self, error: &RedisError) -> bool {
+    /// The run of the server by now.
+    pub(crate) async fn run(&self) -> RedisResult<Run> {
+        Ok(self.0.made().await?.run)
+    }
+}
+
+impl Inner {
+    /// The connection to the server of now.
+    async fn made(&self) -> RedisResult<Made> {
+        let number = self.server.now().number;
+        let (name, making) = {
+            let mut current = self.lock();
+            match &current.state {
+                State::Made(made) if made.number >= number => return Ok(made.clone()),
+                State::Making(name, making) => (*name, making.clone()),
+                _ => {
+                    current.begun += 1;
+                    let name = current.begun;
+                    let making = make(self.server.clone(), self.limit, name).boxed().shared();
+                    current.state = State::Making(name, making.clone());
+                    (name, making)
+                }
+            }
+        };
+        let made = making.await;
+        self.ended(name, made)
+    }
+
+    /// Takes what became of a connection, unless it was taken already.
+    fn ended(&self, name: u64, made: RedisResult<Made>) -> RedisResult<Made> {
+        let mut current = self.lock();
+        let is_new = matches!(&current.state, State::Making(of, _) if *of == name);
+        match made {
+            Ok(mut made) => {
+                if is_new {
+                    self.note_run(current.run.replace(made.run), &mut made);
+                    current.state = State::Made(made.clone());
+                }
+                Ok(made)
+            }
+            Err(error) => {
+                if is_new {
+                    current.state = State::None;
+                    self.server.doubt();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A connection is there; the one before it was to a server in run `before`.
+    fn note_run(&self, before: Option<Run>, made: &mut Made) {
+        if made.run == Run::UNKNOWN && before != Some(Run::UNKNOWN) {
+            self.user.warn(
+                "Redis does not say which run of the server this is (INFO replication): what it has \
+                 from before a restart cannot be told from what is new; allow the user INFO",
+            );
+        }
+        if before.is_some_and(|before| before != made.run) {
+            self.user.warn(
+                "Redis was restarted, or another server has taken its place: it may have lost what it \
+                 had acknowledged",
+            );
+            // A task that listens may do so at the one before.
+            made.number = self.server.renew().unwrap_or(made.number);
+        }
+    }
+
+    /// To be told of each error of the connection of this name. True when the next call gets another
+    /// one because this server refuses what it had to take, such as a master that has become a replica.
+    fn failed(&self, error: &RedisError, name: u64) -> bool {
         let now = self.clock.now();
         let mut current = self.lock();
-        if !is_the_servers(error) || current.settled.is_some_and(|until| !until.has_passed(now)) {
+        let is_current = matches!(&current.state, State::Made(made) if made.name == name);
+        if error.is_unrecoverable_error() && !is_the_servers(error) {
+            if is_current {
+                current.state = State::None;
+            }
             return false;
         }
-        *current = Current { connection: None, settled: Some(Deadline::after(now, PAUSE)) };
+        if !is_the_servers(error) || !is_current {
+            return is_the_servers(error);
+        }
+        if current.settled.is_some_and(|until| !until.has_passed(now)) {
+            return false;
+        }
+        current.settled = Some(Deadline::after(now, PAUSE));
+        current.state = State::None;
+        let says_no_run = current.run == Some(Run::UNKNOWN);
+        drop(current);
         self.server.doubt();
+        if says_no_run && error.code() == Some("READONLY") {
+            self.server.renew();
+        }
         true
+    }
+
+    /// Whether the server is still in the run that it was in; if not, connects anew.
+    async fn check(&self) {
+        if self.lock().begun == 0 {
+            return;
+        }
+        let Ok(mut made) = self.made().await else { return };
+        let same = match Run::ask(&mut made.connection).await {
+            Ok(Said::Run(run)) => run == made.run,
+            Ok(Said::Refused(_)) => made.run == Run::UNKNOWN,
+            Err(_) => false,
+        };
+        if same {
+            return;
+        }
+        {
+            let mut current = self.lock();
+            if matches!(&current.state, State::Made(now) if now.name == made.name) {
+                current.state = State::None;
+            }
+        }
+        let _ = self.made().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -77,41 +214,39 @@ impl Wire {
     }
 }
 
-impl ConnectionLike for &Wire {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async { self.connection().await?.req_packed_command(command).await })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        commands: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        Box::pin(async move {
-            self.connection().await?.req_packed_commands(commands, offset, count).await
-        })
-    }
-
-    fn get_db(&self) -> i64 {
-        let found = self.server.now();
-        let client = found.client.as_ref().ok();
-        client.map_or(0, |client| client.get_connection_info().redis_settings().db())
+/// Looks after the connection for as long as it is used.
+async fn beat(inner: Weak<Inner>, clock: Clock) {
+    loop {
+        clock.sleep(BEAT).await;
+        let Some(inner) = inner.upgrade() else { return };
+        inner.check().await;
     }
 }
 
-/// The library makes a connection anew that was lost, and one that was not to be had; what the server
-/// has answered it keeps for ever.
-fn is_the_servers(error: &RedisError) -> bool {
-    let about_the_call = |code| matches!(code, "WRONGTYPE" | "NOPERM" | "NOSCRIPT" | "EXECABORT");
-    error.kind() == ErrorKind::AuthenticationFailed
-        || error.code().is_some_and(|code| !about_the_call(code))
-}
-
-fn connection(client: Client, limit: Duration) -> RedisResult<ConnectionManager> {
-    let config = ConnectionManagerConfig::new()
+async fn make(mut server: Server, limit: Duration, name: u64) -> RedisResult<Made> {
+    let waited = tokio::time::timeout(limit, server.wait()).await;
+    let (number, client) = waited.map_err(|_| server.none())?;
+    let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(limit))
-        .set_response_timeout(Some(limit))
-        .set_number_of_retries(0);
-    ConnectionManager::new_lazy_with_config(client, config)
+        .set_response_timeout(Some(limit));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let run = match Run::ask(&mut connection).await? {
+        Said::Run(run) => run,
+        Said::Refused(error) => {
+            tracing::debug!(%error, "Redis refuses INFO");
+            Run::UNKNOWN
+        }
+    };
+    Ok(Made { name, number, run, connection })
+}
+
+/// What another connection may make better; what was lost on the way is not the server's.
+fn is_the_servers(error: &RedisError) -> bool {
+    let others = |code| {
+        let of_the_call = matches!(code, "WRONGTYPE" | "NOPERM" | "NOSCRIPT" | "EXECABORT");
+        // The same server would say the same.
+        of_the_call || matches!(code, "OOM" | "MISCONF" | "BUSY" | "LOADING")
+    };
+    error.kind() == ErrorKind::AuthenticationFailed
+        || error.code().is_some_and(|code| !others(code))
 }

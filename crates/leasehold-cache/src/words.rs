@@ -21,7 +21,7 @@ impl Words {
         Ok(Self(words.into_boxed_slice()))
     }
 
-    /// Whether it was 0. What the thread did before is seen by whoever finds it set.
+    /// Returns true if it was 0. A thread that finds the bit set sees what this thread did before.
     pub(crate) fn set(&self, bit: u64) -> bool {
         let (word, mask) = self.at(bit);
         // Most are set already in a filter that is used; a read does not take the line from others.

@@ -9,11 +9,13 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 use crate::Result;
 use crate::check::Verdict;
 use crate::client::{self, ClientArgs, ForgetArgs};
-use crate::cluster::Shape;
 use crate::fault::Fault;
 use crate::operator::{Operation, UNAVAILABLE};
+use crate::replay;
 use crate::report::Report;
 use crate::run::{self, Order};
+use crate::setup::{self, SetUp};
+use crate::written::Written;
 
 /// `leasehold-chaos [OPTIONS]`
 #[derive(Debug, Parser)]
@@ -31,18 +33,35 @@ struct Cli {
     part: Option<Part>,
 }
 
+/// What a plan says itself.
+const PLANNED: [&str; 10] = [
+    "engine",
+    "nodes",
+    "strict",
+    "faults",
+    "operators",
+    "no_operators",
+    "minutes",
+    "seed",
+    "clients",
+    "tasks",
+];
+
 #[derive(Debug, clap::Args)]
 struct ChaosArgs {
     /// How long
     #[arg(long, value_name = "M", default_value = "1", value_parser = minutes)]
     minutes: Duration,
-    /// Redis servers: one, or so many that make a quorum
-    #[arg(long, value_name = "N", default_value = "1", value_parser = nodes)]
-    nodes: usize,
-    /// A single server that may have forgotten has to wait (?admission=strict); several always do
-    #[arg(long)]
+    /// The set-up of servers
+    #[arg(long, value_name = "NAME", default_value = "redis")]
+    engine: SetUp,
+    /// So many Redis servers: one, or a quorum; the same as `--engine redlockN`
+    #[arg(long, value_name = "N", value_parser = nodes, conflicts_with = "engine")]
+    nodes: Option<usize>,
+    /// The same as `--engine redis-strict`
+    #[arg(long, conflicts_with = "engine")]
     strict: bool,
-    /// What goes wrong: all of it, unless named
+    /// What goes wrong: all that the set-up bears, unless named
     #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
     faults: Vec<Fault>,
     /// Commands that an operator runs meanwhile: all of them, unless named
@@ -57,6 +76,13 @@ struct ChaosArgs {
     /// Keeps what each process wrote down, in a directory that is not there yet
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
+    /// Replays a plan that an earlier run wrote: its set-up, faults and commands
+    #[arg(long, value_name = "FILE", conflicts_with_all = PLANNED)]
+    plan: Option<PathBuf>,
+    /// Removes faults and commands from the plan while the promise stays broken, for so many minutes at most, and
+    /// writes what is left to FILE.shrunk
+    #[arg(long, value_name = "M", value_parser = minutes, requires = "plan", conflicts_with = "journal")]
+    shrink: Option<Duration>,
     /// Client processes
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
     clients: u32,
@@ -79,6 +105,8 @@ enum Part {
     /// Removes the records of free locks
     #[command(hide = true)]
     Forget(ForgetArgs),
+    /// Prints the table of set-ups, faults and promises
+    SetUps,
 }
 
 fn minutes(text: &str) -> std::result::Result<Duration, String> {
@@ -103,15 +131,39 @@ fn beside() -> PathBuf {
 }
 
 impl ChaosArgs {
-    fn order(&self) -> Order {
+    fn setup(&self) -> SetUp {
+        match (self.nodes, self.strict) {
+            (Some(3), _) => SetUp::Redlock3,
+            (Some(5), _) => SetUp::Redlock5,
+            (Some(7), _) => SetUp::Redlock7,
+            (_, true) => SetUp::RedisStrict,
+            _ => self.engine,
+        }
+    }
+
+    fn order(&self) -> Result<Order> {
+        if let Some(path) = &self.plan {
+            let written = Written::read(path)?;
+            return Ok(replay::order(written, self.leasehold(), self.journal.clone()));
+        }
+        let setup = self.setup();
         let kinds = match self.faults.is_empty() {
-            true => Fault::value_variants().to_vec(),
+            true => setup.kinds(),
             false => self.faults.clone(),
         };
-        Order {
+        let unknown = kinds.iter().find(|kind| !setup.kinds().contains(kind));
+        if let Some(unknown) = unknown {
+            let names: Vec<String> = setup.kinds().iter().map(|kind| kind.name()).collect();
+            return Err(format!(
+                "--faults {unknown}: `{setup}` does not bear this fault; allowed are {}",
+                names.join(", ")
+            )
+            .into());
+        }
+        Ok(Order {
             // Short enough to be typed again.
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
-            shape: Shape { nodes: self.nodes, admission: self.strict || self.nodes > 1 },
+            setup,
             time: self.minutes,
             clients: self.clients,
             tasks: self.tasks,
@@ -121,20 +173,34 @@ impl ChaosArgs {
                 (false, true) => Operation::value_variants().to_vec(),
                 (false, false) => self.operators.clone(),
             },
-            leasehold: self.leasehold.clone().unwrap_or_else(beside),
+            written: None,
+            leasehold: self.leasehold(),
             journal: self.journal.clone(),
-        }
+        })
+    }
+
+    fn leasehold(&self) -> PathBuf {
+        self.leasehold.clone().unwrap_or_else(beside)
     }
 
     /// True when every promise was kept.
     fn run(&self) -> Result<bool> {
-        let order = self.order();
+        let order = self.order()?;
+        if let (Some(time), Some(path)) = (self.shrink, &self.plan) {
+            return replay::shrink(&order, path, time);
+        }
         let report = Report::begins(&order, self.json);
         let evidence = run::run(&order)?;
         let injected = evidence.injected.clone();
+        let written = replay::written(&order, &evidence);
         let verdict = Verdict::of(evidence);
         report.ends(&injected, &verdict);
-        Ok(verdict.broken().is_empty())
+        let is_kept = verdict.broken().is_empty();
+        if let Some(path) = replay::place(&order, is_kept) {
+            std::fs::write(&path, written.to_string())?;
+            eprintln!("chaos: replay it with --plan {}", path.display());
+        }
+        Ok(is_kept)
     }
 }
 
@@ -148,6 +214,10 @@ pub fn main() -> ExitCode {
             Ok(false) => return ExitCode::from(UNAVAILABLE as u8),
             Err(error) => Err(error),
         },
+        Some(Part::SetUps) => {
+            print!("{}", setup::markdown());
+            return ExitCode::SUCCESS;
+        }
         None => cli.chaos.run(),
     };
     match kept {
@@ -194,12 +264,22 @@ mod tests {
     }
 
     #[test]
-    fn several_servers_always_wait_and_a_single_one_when_told() {
-        let order = |words: &[&str]| Cli::parse_from(["x"].iter().chain(words)).chaos.order();
-        assert!(!order(&[]).shape.admission);
-        assert!(order(&["--strict"]).shape.admission);
-        assert!(order(&["--nodes", "5"]).shape.admission);
-        assert_eq!(order(&[]).kinds, Fault::value_variants());
+    fn options_choose_the_set_up_and_its_faults() {
+        let chaos = |words: &[&str]| Cli::parse_from(["x"].iter().chain(words)).chaos;
+        let order = |words: &[&str]| chaos(words).order().unwrap();
+        for (words, setup) in [
+            (&[][..], SetUp::Redis),
+            (&["--nodes", "1"], SetUp::Redis),
+            (&["--strict"], SetUp::RedisStrict),
+            (&["--nodes", "5"], SetUp::Redlock5),
+            (&["--engine", "mariadb"], SetUp::Mariadb),
+        ] {
+            let order = order(words);
+            assert_eq!((order.setup, order.kinds), (setup, setup.kinds()), "{words:?}");
+        }
+        let told = chaos(&["--engine", "file", "--faults", "kill,cut"]).order().unwrap_err();
+        assert!(told.to_string().contains("--faults cut"), "{told}");
+        assert!(Cli::try_parse_from(["x", "--engine", "file", "--strict"]).is_err());
         assert_eq!(order(&["--faults", "kill,cut"]).kinds, [Fault::Kill, Fault::Cut]);
         assert_eq!(order(&[]).operations, Operation::value_variants());
         assert_eq!(order(&["--operators", "list"]).operations, [Operation::List]);

@@ -2,19 +2,27 @@
 //! put together afterwards.
 
 mod commands;
+mod forgets;
+mod order;
 
 use std::collections::BTreeMap;
 
+use crate::SECOND;
 use crate::fault::{Fault, Injected};
-use crate::journal::Hold;
+use crate::journal::{Hold, Waiting};
+use crate::loss::Losses;
 use crate::operator::{Operation, Ran};
 use crate::resource::Visit;
-use crate::{SECOND, TTL};
+use crate::setup::SetUp;
+use crate::written::Event;
 
 use self::commands::Forced;
 pub(crate) use self::commands::Tally;
+use self::forgets::Forgets;
+pub(crate) use self::forgets::{Stopped, Switch};
+pub(crate) use self::order::{Granted, Order};
 
-/// So many violations are told one by one.
+/// So many violations are reported one by one.
 const EXAMPLES: usize = 5;
 
 /// How many overlaps each kind of fault allows, and none.
@@ -27,14 +35,27 @@ type Pair = (Hold, Hold);
 pub(crate) struct Evidence {
     pub(crate) holds: Vec<Hold>,
     pub(crate) injected: Vec<Injected>,
-    /// Whether servers that may have forgotten have to wait.
-    pub(crate) admission: bool,
+    pub(crate) setup: SetUp,
     pub(crate) fenced: Vec<Visit>,
     pub(crate) unfenced: Vec<Visit>,
     /// Acquires that failed, by what was said.
     pub(crate) failed: BTreeMap<String, u64>,
+    /// What clients dropped or ended in another hard way.
+    pub(crate) abandoned: BTreeMap<String, u64>,
+    /// Losses by the clock.
+    pub(crate) losses: Losses,
+    /// The lines that clients were shown, by the number of the client.
+    pub(crate) lines: Vec<(u32, Waiting)>,
+    /// The attempts that got the lock.
+    pub(crate) granted: BTreeMap<String, Granted>,
+    /// Where servers have replicas: when another one became the master.
+    pub(crate) switches: Vec<Switch>,
+    /// Clients that were stopped for some time.
+    pub(crate) stopped: Vec<Stopped>,
     /// The operator's commands.
     pub(crate) ran: Vec<Ran>,
+    /// The faults and commands, as a plan in a file has them.
+    pub(crate) events: Vec<Event>,
     /// What may not happen, and did.
     pub(crate) wrong: Vec<String>,
 }
@@ -44,19 +65,26 @@ pub(crate) struct Evidence {
 pub(crate) struct Verdict {
     pub(crate) acquisitions: u64,
     pub(crate) failed: BTreeMap<String, u64>,
-    /// Somebody got the lock while another took itself for the holder: after a fault of this kind,
+    pub(crate) abandoned: BTreeMap<String, u64>,
+    /// A client got the lock while another took itself for the holder: after a fault of this kind,
     /// that allows it, or against the promise.
     pub(crate) overlaps: Overlaps,
     /// A client got the lock while the owner of a lease that was ended by force still believed in it.
     pub(crate) forced: u64,
     pub(crate) commands: BTreeMap<Operation, Tally>,
+    pub(crate) losses: Losses,
+    pub(crate) order: Order,
+    /// A waiter got the lock before one that stood in line before it, and nothing explains that.
+    pub(crate) overtaken: u64,
+    /// So often another server became the master.
+    pub(crate) switches: u64,
     /// A token that another hold had too.
     pub(crate) twice: u64,
     /// A token that was not above one that was held before the lock was asked for.
     pub(crate) inversions: u64,
     pub(crate) fenced: Updates,
     pub(crate) unfenced: Updates,
-    /// The longest time in which nobody got the lock, and what went wrong meanwhile.
+    /// The longest time in which no client got the lock, and what went wrong meanwhile.
     pub(crate) gap: Gap,
     pub(crate) wrong: Vec<String>,
     /// Of overlaps and inversions against the promise, a few each, in words.
@@ -76,7 +104,7 @@ pub(crate) struct Updates {
     pub(crate) lost: u64,
 }
 
-/// A time in which nobody got the lock.
+/// A time in which no client got the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: u64,
@@ -88,10 +116,11 @@ impl Verdict {
     pub(crate) fn of(mut evidence: Evidence) -> Self {
         evidence.holds.sort_unstable_by_key(|hold| hold.got);
         let forced = commands::forced(&evidence);
+        let forgets = Forgets::of(&evidence);
         let Overlapping { allowed: overlaps, forced: by_force, against: overlapping } =
-            overlaps(&evidence, &forced);
-        let forgets = |one: &Injected| !one.fault.keeps_exclusion(evidence.admission);
-        let wrong = commands::wrong(&evidence, &forced, forgets);
+            overlaps(&evidence, &forced, &forgets);
+        let wrong = commands::wrong(&evidence, &forced, &forgets);
+        let (order, overtaken) = order::order(&evidence);
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {
@@ -101,18 +130,25 @@ impl Verdict {
         let few = |what, pairs: &[Pair]| -> Vec<String> {
             pairs.iter().take(EXAMPLES).map(|pair| example((what, pair))).collect()
         };
-        let examples = [few("overlap", &overlapping), few("token", &inverted)].concat();
+        let few_overtaken: Vec<String> = overtaken.iter().take(EXAMPLES).cloned().collect();
+        let examples =
+            [few("overlap", &overlapping), few("token", &inverted), few_overtaken].concat();
         Self {
             acquisitions: evidence.holds.len() as u64,
             overlaps,
             forced: by_force,
             commands,
+            losses: evidence.losses,
+            order,
+            overtaken: overtaken.len() as u64,
+            switches: evidence.switches.len() as u64,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
             failed: evidence.failed,
+            abandoned: evidence.abandoned,
             wrong: [evidence.wrong, wrong].concat(),
             examples,
         }
@@ -124,6 +160,7 @@ impl Verdict {
             (self.against(), "overlaps against the promise"),
             (self.twice, "tokens used twice"),
             (self.inversions, "tokens that did not grow"),
+            (self.overtaken, "waiters overtaken though nothing went wrong"),
             (self.fenced.stale, "stale writes taken by the fence"),
             (self.fenced.lost, "updates lost behind the fence"),
         ];
@@ -149,7 +186,7 @@ struct Overlapping {
     against: Vec<Pair>,
 }
 
-fn overlaps(evidence: &Evidence, forced: &[Forced<'_>]) -> Overlapping {
+fn overlaps(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forgets) -> Overlapping {
     let mut seen = Overlapping::default();
     let mut open: Vec<&Hold> = Vec::new();
     for second in &evidence.holds {
@@ -159,7 +196,7 @@ fn overlaps(evidence: &Evidence, forced: &[Forced<'_>]) -> Overlapping {
                 seen.forced += 1;
                 continue;
             }
-            let fault = allows(evidence, first, second);
+            let fault = forgets.allows(first, second);
             *seen.allowed.entry(fault).or_default() += 1;
             if fault.is_none() {
                 seen.against.push((**first, *second));
@@ -170,26 +207,14 @@ fn overlaps(evidence: &Evidence, forced: &[Forced<'_>]) -> Overlapping {
     seen
 }
 
-/// The fault that allows an overlap: leases from before it are not safe from those after it. A lease
-/// that the servers have forgotten goes on for a ttl at the most, from one task to the next.
-fn allows(evidence: &Evidence, first: &Hold, second: &Hold) -> Option<Fault> {
-    let ttl = TTL.as_nanos() as u64;
-    let allows = |one: &&Injected| {
-        !one.fault.keeps_exclusion(evidence.admission)
-            && first.got < one.until + ttl
-            && second.got > one.from
-    };
-    evidence.injected.iter().filter(allows).max_by_key(|one| one.from).map(|one| one.fault)
-}
-
 fn twice(holds: &[Hold]) -> u64 {
     let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();
     tokens.sort_unstable();
     tokens.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
 }
 
-/// Whoever asks after another got the lock has the larger token; those that have not, each after one
-/// with a larger. `holds` are in order of `got`.
+/// Returns the pairs in which the second hold was asked for after the first was granted, but has
+/// the smaller token. `holds` are in order of `got`.
 fn inversions(holds: &[Hold]) -> Vec<Pair> {
     let mut by_asking: Vec<&Hold> = holds.iter().collect();
     by_asking.sort_unstable_by_key(|hold| hold.asked);

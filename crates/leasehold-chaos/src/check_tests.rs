@@ -22,7 +22,7 @@ fn verdict(holds: &[Hold], injected: &[Injected], admission: bool) -> Verdict {
     Verdict::of(Evidence {
         holds: holds.to_vec(),
         injected: injected.to_vec(),
-        admission,
+        setup: if admission { SetUp::RedisStrict } else { SetUp::Redis },
         ..Evidence::default()
     })
 }
@@ -203,4 +203,126 @@ fn commands_that_end_as_they_may_not_are_found() {
     let slow = after(ran(Operation::List, 0, LIMIT / MS, End::TooLong), &[], &[]);
     let tally = Tally { run: 1, killed: 1, longest: LIMIT, ..Tally::default() };
     assert_eq!(slow.commands, BTreeMap::from([(Operation::List, tally)]));
+}
+
+/// Client 2 gets the lock at the new master, and client 1 gets it from the old one at `got`.
+fn at_two_masters(got: u64) -> Evidence {
+    let holds = [hold(2, 3900, 4000, 4900, 7), hold(1, got - 50, got, got + 200, 8)];
+    Evidence {
+        holds: holds.to_vec(),
+        injected: vec![fault(Fault::Failover, 500, 600)],
+        setup: SetUp::Sentinel,
+        switches: vec![Switch { from: 2400 * MS, until: 2450 * MS }],
+        ..Evidence::default()
+    }
+}
+
+#[test]
+fn a_lease_from_the_old_master_long_after_the_switch_is_found() {
+    assert_eq!(Verdict::of(at_two_masters(4500)).against(), 1);
+    // The same moments after a switch at which clients may still leave.
+    let mut early = at_two_masters(4500);
+    early.switches = vec![Switch { from: 3400 * MS, until: 3450 * MS }];
+    let seen = Verdict::of(early);
+    assert_eq!((seen.against(), seen.overlaps), (0, BTreeMap::from([(Some(Fault::Failover), 1)])));
+    // Both from before the switch.
+    let mut before = at_two_masters(4500);
+    before.switches = vec![Switch { from: 4600 * MS, until: 4650 * MS }];
+    assert_eq!(Verdict::of(before).against(), 1);
+    // Client 1 was stopped when the master changed, and went on at 4.2 s.
+    let stopped = |client, until| Stopped { client, from: 2000 * MS, until: until * MS };
+    for (client, until, against) in [(1, 4200, 0), (1, 3400, 1), (3, 4200, 1)] {
+        let stopped = vec![stopped(client, until)];
+        let seen = Verdict::of(Evidence { stopped, ..at_two_masters(4500) });
+        assert_eq!(seen.against(), against, "{client} {until}");
+    }
+    let mut without = at_two_masters(4500);
+    without.switches.clear();
+    assert_eq!(Verdict::of(without).against(), 1, "a fault alone makes no second master");
+}
+
+#[test]
+fn a_lease_that_was_passed_on_long_after_its_master_was_left_is_found() {
+    // Begun before the switch, and passed on inside its process until 4.5 s: no renewal has succeeded.
+    let passed = |token, got| Hold { lease: 1, ..hold(1, 2000, got, got + 900, token) };
+    let mut evidence = at_two_masters(4500);
+    evidence.holds =
+        vec![passed(5, 2100), passed(6, 3500), passed(7, 4400), hold(2, 4500, 4600, 4700, 8)];
+    evidence.holds[0].until = 3000 * MS;
+    assert_eq!(Verdict::of(evidence).against(), 1);
+}
+
+/// Clients 1 and 2 wait in this order; when they get the lock.
+fn waiting(first: u64, second: u64) -> Evidence {
+    let line = ["a", "b"].map(str::to_owned).to_vec();
+    let looks = |at: u64| (1, Waiting { asked: (at - 1) * MS, at: at * MS, line: line.clone() });
+    let granted = |client, got: u64| Granted { client, got: got * MS };
+    let holds = [
+        hold(3, 1, 2, 5100, 1),
+        hold(1, 9, first, first + 20, 2),
+        hold(2, 9, second, second + 20, 3),
+    ];
+    Evidence {
+        holds: holds.to_vec(),
+        lines: vec![looks(5000), looks(5100)],
+        granted: BTreeMap::from([
+            ("a".into(), granted(1, first)),
+            ("b".into(), granted(2, second)),
+        ]),
+        ..Evidence::default()
+    }
+}
+
+fn overtaken(mut evidence: Evidence) -> (Order, u64) {
+    evidence.holds.sort_unstable_by_key(|hold| hold.got);
+    let seen = Verdict::of(evidence);
+    assert_eq!(seen.broken().iter().any(|one| one.contains("stood in line")), seen.overtaken > 0);
+    (seen.order, seen.overtaken)
+}
+
+#[test]
+fn a_waiter_that_is_overtaken_is_found() {
+    let order = |pairs, overtaken, judged| Order { pairs, overtaken, judged };
+    assert_eq!(overtaken(waiting(5200, 5300)), (order(1, 0, 1), 0));
+    assert_eq!(overtaken(waiting(5300, 5200)), (order(1, 1, 1), 1));
+    // The line was seen after the grant.
+    assert_eq!(overtaken(waiting(5300, 4900)), (order(0, 0, 0), 0));
+}
+
+#[test]
+fn an_overtaking_that_something_explains_is_counted_alone() {
+    let counted = (Order { pairs: 1, overtaken: 1, judged: 0 }, 0);
+    for (from, until) in [(5150, 5160), (900, 1100), (100, 9000)] {
+        let faults = vec![fault(Fault::Reset, from, until)];
+        let seen = overtaken(Evidence { injected: faults, ..waiting(5300, 5200) });
+        assert_eq!(seen, counted, "{from}");
+    }
+    let after = vec![fault(Fault::Reset, 5400, 5500), fault(Fault::Reset, 100, 900)];
+    assert_eq!(overtaken(Evidence { injected: after, ..waiting(5300, 5200) }).1, 1);
+    // The first did not react, and the lock was free meanwhile.
+    assert_eq!(overtaken(waiting(5800, 5700)), counted);
+    // The first did not run.
+    let mut silent = waiting(7300, 7200);
+    silent.holds[0].until = 7100 * MS;
+    assert_eq!(overtaken(silent), counted);
+}
+
+#[test]
+fn losses_by_the_clock_are_counted() {
+    let losses = Losses { before: 2, after: 1 };
+    let seen = Verdict::of(Evidence { losses, ..Evidence::default() });
+    assert_eq!((seen.losses, seen.broken()), (losses, Vec::new()));
+}
+
+#[test]
+fn on_files_a_stopped_process_may_find_late_that_its_lock_was_removed() {
+    // Client 1 had the lock at 4.0 s and was stopped until 6.2 s; the directory was removed at 4.5 s.
+    let evidence = |setup| Evidence {
+        holds: vec![hold(2, 5000, 6100, 6900, 8), hold(1, 3900, 6200, 6210, 7)],
+        injected: vec![fault(Fault::Empty, 4500, 4510)],
+        setup,
+        ..Evidence::default()
+    };
+    assert_eq!(Verdict::of(evidence(SetUp::File)).against(), 0);
+    assert_eq!(Verdict::of(evidence(SetUp::Redis)).against(), 1, "a clock ends the lease there");
 }

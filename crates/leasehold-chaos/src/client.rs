@@ -1,18 +1,24 @@
 //! A client process: its tasks want one lock again and again, count under it, and write down what
 //! they saw.
 
+mod abandon;
+mod line;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, Guard, Lock, LossReason, Usage};
+use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Retry, Usage};
 use tokio::task::JoinSet;
 
 use crate::journal::{End, Journal, Line};
 use crate::resource::Resource;
 use crate::{Result, TTL, now};
+
+use self::abandon::{Abandon, drop_acquire, panic_with, up_to};
 
 /// The one lock.
 pub(crate) const NAME: &str = "counter";
@@ -25,7 +31,7 @@ const LONG: u64 = 2000;
 /// A holder looks so often whether it still holds.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a client process is told.
+/// The arguments of a client process.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ClientArgs {
     /// The store
@@ -47,7 +53,7 @@ impl ClientArgs {
     }
 }
 
-/// What a process is told that removes the record of the lock.
+/// The arguments of a process that removes the record of the lock.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ForgetArgs {
     /// The time until then
@@ -73,7 +79,7 @@ pub(crate) fn forget(args: &ForgetArgs) -> Result<bool> {
     });
     match removed {
         Ok(removed) => println!("removed {removed}"),
-        Err(error) if error.kind() == ErrorKind::Unavailable => {
+        Err(error) if passes(&error) => {
             eprintln!("{error}");
             return Ok(false);
         }
@@ -103,7 +109,7 @@ impl Files {
         Resource::open(&self.resource(fenced), fenced)
     }
 
-    /// Is there once everybody may go who has got the lock once more.
+    /// When this file exists, each task gets the lock once more and then ends.
     pub(crate) fn ending(&self) -> PathBuf {
         self.0.join("ending")
     }
@@ -117,7 +123,7 @@ impl Files {
     }
 }
 
-/// Plays the part until the end is told.
+/// Plays the part until the file of the end exists.
 pub(crate) fn play(args: &ClientArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -129,6 +135,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
         for task in 0..args.tasks {
             let counter = Counter {
                 number: args.number,
+                url: args.url.clone(),
                 lock: client.lock(NAME).ttl(TTL),
                 resources: [files.open(false)?, files.open(true)?],
                 journal: journal.clone(),
@@ -140,9 +147,12 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             };
             tasks.spawn(counter.again_and_again());
         }
+        let looks = tokio::spawn(line::look_at_line(client.lock(NAME), journal.clone()));
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
+        looks.abort();
+        looks.await.ok();
         client.close().await;
         journal.write(&match client.usage() {
             usage if usage == Usage::default() => Line::Done,
@@ -152,12 +162,21 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
     })
 }
 
+/// Whether a store is away, or refuses for a reason that passes by itself, such as a full disk.
+fn passes(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Unavailable => true,
+        ErrorKind::Refused => error.retry() == Retry::Useful,
+        _ => false,
+    }
+}
+
 /// Servers may be away when a client starts.
 async fn connect(url: &str, journal: &Journal) -> Result<Client> {
     loop {
         match leasehold::connect(url).await {
             Ok(client) => return Ok(client),
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
+            Err(error) if passes(&error) => {
                 journal.write(&Line::Failed(error.to_string()));
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -172,6 +191,7 @@ async fn connect(url: &str, journal: &Journal) -> Result<Client> {
 /// One task.
 struct Counter {
     number: u32,
+    url: String,
     lock: Lock,
     resources: [Resource; 2],
     journal: Arc<Journal>,
@@ -189,6 +209,15 @@ impl Counter {
             let last = self.ending.exists();
             while self.lull.exists() {
                 tokio::time::sleep(LOOK).await;
+            }
+            match self.rng.u32(..1000) {
+                _ if last => {}
+                0..30 => {
+                    self.journal.write(&Abandon::DroppedAcquire.line());
+                    drop_acquire(&self.lock, up_to(&mut self.rng, 50)).await;
+                }
+                30..33 => self = self.with_runtime_end().await?,
+                _ => {}
             }
             let asked = now();
             match self.lock.acquire().await {
@@ -219,17 +248,8 @@ impl Counter {
 
     /// Counts under the lock.
     async fn hold(&mut self, asked: u64, guard: Guard) -> std::io::Result<()> {
-        let (got, token) = (now(), guard.token().get());
-        let hold = self.holds.fetch_add(1, Ordering::Relaxed);
-        let (deadline_then, attempt) = (deadline(&guard), guard.attempt().to_string());
-        self.journal.write(&Line::Held {
-            hold,
-            asked,
-            got,
-            token,
-            deadline: deadline_then,
-            attempt,
-        });
+        let hold = self.begins(asked, &guard);
+        let token = guard.token().get();
         let mut seen = [None; 2];
         for (seen, resource) in seen.iter_mut().zip(&self.resources) {
             *seen = resource.read(self.number, token)?;
@@ -260,26 +280,68 @@ impl Counter {
             false => End::Told,
         };
         self.journal.write(&Line::Ended { hold, at, end, deadline: deadline(&guard) });
-        if let Err(error) = guard.release().await
-            && !matches!(error.kind(), ErrorKind::Lost | ErrorKind::Unavailable)
-        {
-            self.journal.write(&Line::Wrong(error.to_string()));
+        let abandon = Abandon::of_hold(&mut self.rng);
+        if let Some(abandon) = abandon {
+            self.journal.write(&abandon.line());
+        }
+        match abandon {
+            Some(Abandon::Panic) => panic_with(guard).await,
+            Some(_) => drop(guard),
+            None => self.release(guard).await,
         }
         Ok(())
     }
 
-    /// Works until then, or until the loss is told.
+    /// Writes down that the lock is held from now on; the number of the hold.
+    fn begins(&self, asked: u64, guard: &Guard) -> u64 {
+        let (got, token) = (now(), guard.token().get());
+        let hold = self.holds.fetch_add(1, Ordering::Relaxed);
+        let (deadline, attempt) = (deadline(guard), guard.attempt().to_string());
+        self.journal.write(&Line::Held { hold, asked, got, token, deadline, attempt });
+        hold
+    }
+
+    /// Ends a runtime under a guard, on a thread of its own.
+    async fn with_runtime_end(mut self) -> std::io::Result<Self> {
+        let (url, pause) = (self.url.clone(), up_to(&mut self.rng, 20));
+        let ending = tokio::task::spawn_blocking(move || {
+            self.end_runtime(&url, pause)?;
+            Ok(self)
+        });
+        ending.await?
+    }
+
+    async fn release(&self, guard: Guard) {
+        if let Err(error) = guard.release().await
+            // What passes is tried again in the background.
+            && error.kind() != ErrorKind::Lost
+            && !passes(&error)
+        {
+            self.journal.write(&Line::Wrong(error.to_string()));
+        }
+    }
+
+    /// Works until then, or until the loss is reported.
     async fn work(&self, hold: u64, guard: &Guard, until: u64) {
+        let mut lost = pin!(guard.lost());
+        let mut was_valid = true;
         while now() < until {
             tokio::select! {
                 biased;
-                _ = guard.lost() => return,
+                _ = &mut lost => return,
                 () = tokio::time::sleep(LOOK) => {}
             }
             let at = now();
-            if guard.is_valid() {
+            let is_valid = guard.is_valid();
+            if is_valid {
                 self.journal.write(&Line::Valid { hold, at, deadline: deadline(guard) });
+            } else if !was_valid {
+                let token = guard.token();
+                let what =
+                    format!("the guard with token {token} ended without a report of its loss");
+                self.journal.write(&Line::Wrong(what));
             }
+            was_valid = is_valid;
         }
     }
 }

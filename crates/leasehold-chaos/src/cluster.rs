@@ -1,115 +1,187 @@
-//! The servers of a run, each behind a proxy, and what is done to one of them.
+//! The servers of a run, each behind a proxy where it is reached over a network.
 
-use std::time::Duration;
+mod files;
+mod full;
+mod masters;
+mod node;
+mod replicated;
+mod server;
+mod tables;
 
-use leasehold_conformance::kit::{
-    ClockShim, Direction, Pattern, Proxy, RedisServer, Settings, Shot,
-};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use leasehold::quorum::{Founding, found};
+use leasehold_conformance::kit::{
+    ClockShim, DiskShim, EtcdServer, EtcdSettings, MariaDb, PgBouncer, Postgres, RedisServer,
+    Settings, Shot, ZooKeeperEnsemble, ZooKeeperSettings, together,
+};
+use tempfile::TempDir;
 
+use crate::Result;
 use crate::fault::Fault;
 use crate::plan::Planned;
-use crate::{Result, TTL};
+use crate::setup::SetUp;
 
-/// Where a node of a quorum keeps its marker.
-const MARKER: &str = "leasehold:node";
-/// Bytes of the marker before the high-water mark of tokens.
-const SAID: usize = 67;
-
-/// What the marker of a node says, but for the tokens, which grow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    text: String,
-    process: String,
-}
-
-impl Mark {
-    /// Whether the node has a vote: its marker names the running process, and says so.
-    fn votes(&self) -> bool {
-        self.text.starts_with("N2A") && self.text.get(3..43) == Some(&self.process)
-    }
-}
-
-/// How servers and clients are to be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    /// One is a single server, more are a quorum.
-    pub(crate) nodes: usize,
-    /// Whether servers that may have forgotten have to wait.
-    pub(crate) admission: bool,
-}
-
-impl Shape {
-    /// The longest ttl that nodes grant, and the time for which one has no vote that may have forgotten. Of
-    /// a quorum it is longer than it takes to find that another node does not answer, so that commands of
-    /// an operator meet nodes that wait beside nodes that are silent.
-    pub(crate) fn max_ttl(self) -> Duration {
-        if self.nodes == 1 { TTL } else { TTL * 4 }
-    }
-}
+pub(crate) use self::masters::Masters;
+pub(crate) use self::node::{Mark, Node};
 
 /// The servers.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
-    pub(crate) shape: Shape,
-}
-
-/// One server. What depends on another comes first, so that it goes first.
-#[derive(Debug)]
-pub(crate) struct Node {
-    proxy: Proxy,
-    server: RedisServer,
-    clock: Option<ClockShim>,
-    /// How far its clock is ahead, in seconds.
-    ahead: f64,
+    pub(crate) setup: SetUp,
+    /// Where clients connect to.
+    url: String,
+    /// Those that watch the first nodes.
+    sentinels: Vec<RedisServer>,
+    /// That of all servers, or of the programs that use a store in files; one directory at a time is full.
+    disk: Option<DiskShim>,
+    /// Servers whose disk was full, and has space again.
+    were_full: BTreeSet<usize>,
 }
 
 impl Cluster {
-    /// Starts the servers; the first one has a clock of its own if `clock`.
-    pub(crate) fn start(shape: Shape, clock: bool) -> Result<Self> {
-        if !RedisServer::is_present() {
-            return Err("redis-server is not installed; apt-get install redis-server".into());
+    /// Starts the servers of a set-up; the first one has a clock of its own if that is to jump.
+    pub(crate) fn start(setup: SetUp, kinds: &[Fault]) -> Result<Self> {
+        if setup.needs().is_missing() {
+            return Err(format!(
+                "a server of `{setup}` is not installed; `cargo xtask test` installs all of them"
+            )
+            .into());
         }
-        let nodes = (0..shape.nodes).map(|at| Node::start(clock && at == 0));
-        let cluster = Self { nodes: nodes.collect::<Result<_>>()?, shape };
-        if shape.admission {
-            cluster.found()?;
+        let clock = kinds.contains(&Fault::Clock).then(ClockShim::build).transpose()?;
+        // The members of etcd call the system themselves.
+        let has_disk = kinds.contains(&Fault::Full) && setup != SetUp::Etcd;
+        let disk = has_disk.then(DiskShim::build).transpose()?;
+        let variables = disk.iter().flat_map(DiskShim::env).collect();
+        let mut cluster = match setup {
+            SetUp::Sentinel => Self::with_sentinels(variables)?,
+            SetUp::Cluster => Self::of_slots(variables)?,
+            _ => Self::of(setup, nodes(setup, clock, variables)?),
+        };
+        cluster.disk = disk;
+        cluster.prepare()?;
+        if kinds.contains(&Fault::Older) {
+            cluster.nodes.iter_mut().try_for_each(Node::save)?;
         }
         Ok(cluster)
     }
 
-    /// Sets the nodes up: nobody holds a lock yet.
-    fn found(&self) -> Result<()> {
+    fn of(setup: SetUp, nodes: Vec<Node>) -> Self {
+        let mut cluster = Self {
+            nodes,
+            setup,
+            url: String::new(),
+            sentinels: Vec::new(),
+            disk: None,
+            were_full: BTreeSet::new(),
+        };
+        cluster.url = cluster.place();
+        cluster
+    }
+
+    /// Does what an operator does before the first client: makes tables, and sets a quorum up.
+    fn prepare(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(found(&self.url(), None, Founding::Vouched, |_| ()))?;
-        Ok(())
+        runtime.block_on(async {
+            leasehold::init(&self.url).await?;
+            if self.setup.has_admission() {
+                found(&self.url, None, Founding::Vouched, |_| ()).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Where clients connect to.
     pub(crate) fn url(&self) -> String {
-        let addresses: Vec<String> =
-            self.nodes.iter().map(|node| node.proxy.address().to_string()).collect();
-        match (self.shape.nodes, self.shape.admission) {
-            (1, false) => format!("redis://{}", addresses[0]),
-            (1, true) => format!("redis://{}?admission=strict&{}", addresses[0], self.options()),
-            _ => format!("redlock://{}?{}", addresses.join(","), self.options()),
+        self.url.clone()
+    }
+
+    /// The environment of the programs that use a store in files.
+    pub(crate) fn env(&self) -> Vec<(String, String)> {
+        let in_files = matches!(self.setup, SetUp::Sqlite | SetUp::File);
+        self.disk.iter().filter(|_| in_files).flat_map(DiskShim::env).collect()
+    }
+
+    fn place(&self) -> String {
+        let places: Vec<&str> = self.nodes.iter().filter_map(Node::place).collect();
+        let all = places.join(",");
+        // The machine has more to do than it can, so that nodes are waited for longer than usual.
+        let options = format!("max-ttl={}ms&node-limit=100ms", self.setup.max_ttl().as_millis());
+        let database = "leasehold:leasehold@";
+        match self.setup {
+            SetUp::Redis => format!("redis://{all}"),
+            SetUp::RedisStrict => format!("redis://{all}?admission=strict&{options}"),
+            SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 => {
+                format!("redlock://{all}?{options}")
+            }
+            SetUp::Postgres | SetUp::Pgbouncer => format!("postgres://{database}{all}/leasehold"),
+            SetUp::Mariadb => format!("mysql://{database}{all}/leasehold"),
+            SetUp::Sqlite | SetUp::File | SetUp::Sentinel | SetUp::Cluster => all,
+            SetUp::Etcd => format!("etcd://{all}"),
+            SetUp::Zookeeper => format!("zookeeper://{all}?session=3s"),
         }
     }
 
-    /// The machine has more to do than it can, so that nodes are waited for longer than usual.
-    fn options(&self) -> String {
-        format!("max-ttl={}ms&node-limit=100ms", self.shape.max_ttl().as_millis())
+    /// Whether a fault may happen to a node now. `stopped` says which nodes are stopped.
+    pub(crate) fn may(&self, fault: Fault, at: usize, stopped: impl Fn(usize) -> bool) -> bool {
+        if !self.nodes[at].bears(fault) {
+            return false;
+        }
+        let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
+        match self.setup {
+            // Without a majority that votes, no client gets the lock until an operator comes.
+            SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 if fault.restarts() => {
+                let votes = others().filter(|(other, node)| !stopped(*other) && node.votes());
+                votes.count() > self.nodes.len() / 2
+            }
+            // Servers elect another master while most of them answer.
+            SetUp::Sentinel | SetUp::Cluster => {
+                let all_run = others().all(|(other, _)| !stopped(other));
+                all_run && (fault != Fault::Failover || !stopped(at))
+            }
+            // No write may be left to the one that loses it.
+            SetUp::Zookeeper if matches!(fault, Fault::Older | Fault::Replace) => {
+                self.nodes.iter().any(|node| node.followers() == self.nodes.len() - 1)
+            }
+            // One that starts waits for a majority.
+            SetUp::Etcd | SetUp::Zookeeper
+                if fault.restarts() || matches!(fault, Fault::CutPeers | Fault::Full) =>
+            {
+                others().all(|(other, _)| !stopped(other))
+            }
+            _ => true,
+        }
     }
 
-    /// Whether this one may be started again, so that a majority keeps its vote: one that is stopped
-    /// counts as without.
-    pub(crate) fn may_restart(&self, at: usize, stopped: impl Fn(usize) -> bool) -> bool {
-        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
-        let vote = others.filter(|(other, node)| !stopped(*other) && node.votes());
-        let vote = vote.count();
-        !self.shape.admission || self.nodes.len() == 1 || vote > self.nodes.len() / 2
+    /// Does it; what is meant for one request happens with the next one, which the shot tells.
+    pub(crate) fn inject(&mut self, at: usize, planned: Planned) -> Result<Option<Shot>> {
+        if planned.fault == Fault::Replace {
+            let (before, rest) = self.nodes.split_at_mut(at);
+            let Some((node, after)) = rest.split_first_mut() else { return Ok(None) };
+            node.replace(before.first().or(after.first()))?;
+        }
+        if planned.fault == Fault::Full {
+            self.fill(at, planned.target)?;
+        }
+        let shot = self.nodes[at].inject(planned)?;
+        match (planned.fault, self.setup) {
+            (Fault::Failover, SetUp::Sentinel) => self.promote_by_sentinel(planned.target),
+            (Fault::Failover, _) => self.promote(at, planned.target.is_multiple_of(2)),
+            (Fault::Restart, SetUp::Sentinel) => self.follow_master(at)?,
+            _ => {}
+        }
+        Ok(shot)
+    }
+
+    /// What clients have left behind, once all of them have ended.
+    pub(crate) fn left(&self) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            all.extend(node.left()?.into_iter().map(|what| format!("{what} at server {at}")));
+        }
+        Ok(all)
     }
 
     /// What each node says of itself; `None` for those that are stopped.
@@ -126,87 +198,81 @@ impl Cluster {
     ) -> Option<String> {
         let pairs = before.iter().zip(self.marks(stopped)).enumerate();
         let changed = |(at, (before, now)): (usize, (&Option<Mark>, Option<Mark>))| {
-            let before = before.as_ref().filter(|before| before.votes())?;
-            let now = now.filter(|now| now.process == before.process)?;
-            let (before, now) = (&before.text, now.text);
-            (*before != now).then(|| format!("the marker of node {at} was {before}, and is {now}"))
+            let (before, now) = (before.as_ref()?, now?);
+            let text = before.changed_to(&now)?;
+            Some(format!("the marker of node {at} was {text}"))
         };
         { pairs }.find_map(changed)
     }
 }
 
-impl Node {
-    fn start(clock: bool) -> Result<Self> {
-        let clock = clock.then(ClockShim::build).transpose()?;
-        // Written before it is answered, though not to the disk: a killed server loses nothing.
-        let settings = Settings::new().append_only().line("appendfsync no");
-        let settings = match &clock {
-            Some(clock) => clock.on(settings),
-            None => settings,
-        };
-        let server = RedisServer::start(settings)?;
-        let proxy = Proxy::start(&server)?;
-        Ok(Self { proxy, server, clock, ahead: 0.0 })
-    }
+/// A directory in memory, where there is one.
+pub(crate) fn temporary(name: &str) -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    Ok(tempfile::Builder::new().prefix(&format!("leasehold-{name}-")).tempdir_in(place)?)
+}
 
-    /// Does it; what is meant for one request happens with the next one, which the shot tells.
-    pub(crate) fn inject(&mut self, planned: Planned) -> Result<Option<Shot>> {
-        let scripts = || Pattern::command("EVALSHA");
-        let time = std::time::Duration::from_nanos(planned.time);
-        match planned.fault {
-            Fault::Stop => self.server.stop()?,
-            Fault::Restart => self.server.restart()?,
-            Fault::Truncate => {
-                self.server.kill();
-                self.server.truncate_aof(1 + planned.target % 4096)?;
-                self.server.start_again()?;
+/// What is in a program's environment.
+type Variables = Vec<(String, String)>;
+
+/// Starts the servers of a set-up; all of them have the variables.
+fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Result<Vec<Node>> {
+    let environment = |clock: Option<&ClockShim>| {
+        together(clock.into_iter().flat_map(ClockShim::env).chain(variables.clone()))
+    };
+    let mut nodes = Vec::new();
+    match setup {
+        // They are started together.
+        SetUp::Sentinel | SetUp::Cluster => {}
+        SetUp::Redis | SetUp::RedisStrict | SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 => {
+            for _ in 0..setup.quorum().max(1) {
+                let clock = clock.take();
+                let server = RedisServer::start(settings(environment(clock.as_ref())))?;
+                nodes.push(Node::framed(server, clock)?);
             }
-            Fault::Empty => self.server.restart_empty()?,
-            Fault::LoseReply => return Ok(Some(self.proxy.swallow_reply_to(scripts()))),
-            Fault::Duplicate => return Ok(Some(self.proxy.duplicate(scripts()))),
-            Fault::Delay => return Ok(Some(self.proxy.delay(scripts(), time))),
-            Fault::Cut => self.proxy.cut(match planned.target % 2 {
-                0 => Direction::ClientToServer,
-                _ => Direction::ServerToClient,
-            }),
-            Fault::Slow => {
-                self.proxy.set_latency(std::time::Duration::from_millis(20 + planned.target % 180));
-            }
-            Fault::Clock => {
-                if let Some(clock) = &self.clock {
-                    // Only ever ahead: what was lost while it was ahead must not come below.
-                    self.ahead += time.as_secs_f64();
-                    clock.set_offset(self.ahead)?;
-                }
-            }
-            Fault::Pause | Fault::Kill => {}
         }
-        Ok(None)
-    }
-
-    /// Ends what lasts.
-    pub(crate) fn heal(&mut self, fault: Fault) -> Result<()> {
-        match fault {
-            Fault::Stop => self.server.go_on()?,
-            Fault::Cut => self.proxy.heal(),
-            Fault::Slow => self.proxy.set_latency(std::time::Duration::ZERO),
-            _ => {}
+        SetUp::Postgres => {
+            let server = Postgres::start_in(&[], environment(clock.as_ref()))?;
+            nodes.push(Node::opaque(server, clock)?);
         }
-        Ok(())
+        SetUp::Pgbouncer => {
+            let postgres = Postgres::start_in(&[], environment(clock.as_ref()))?;
+            let pooler = PgBouncer::start(&postgres, 20)?;
+            nodes.extend([Node::opaque(pooler, None)?, Node::hidden(postgres, clock)]);
+        }
+        SetUp::Mariadb => {
+            // Its own asynchronous writes would go past the C library.
+            let options = ["--innodb-use-native-aio=OFF"];
+            let server = MariaDb::start_in(&options, environment(clock.as_ref()))?;
+            nodes.push(Node::opaque(server, clock)?);
+        }
+        SetUp::Sqlite => {
+            let store = files::Sqlite::new(temporary("chaos-store")?);
+            nodes.push(Node::in_files(store.url(), store));
+        }
+        SetUp::File => {
+            let store = files::Directory::new(temporary("chaos-store")?);
+            nodes.push(Node::in_files(store.url(), store));
+        }
+        SetUp::Etcd => {
+            for member in EtcdServer::start_all(3, &EtcdSettings::new().peers_behind_proxies())? {
+                nodes.push(Node::opaque(member, None)?);
+            }
+        }
+        SetUp::Zookeeper => {
+            let settings = ZooKeeperSettings::new().environment(environment(None));
+            for server in ZooKeeperEnsemble::start(3, &settings)?.servers {
+                nodes.push(Node::opaque(server, None)?);
+            }
+        }
     }
+    Ok(nodes)
+}
 
-    fn mark(&self) -> Result<Mark> {
-        let marker = self.server.admin(&["GET", MARKER])?.text();
-        let process = self.server.info("run_id")?;
-        Ok(Mark { text: marker.get(..SAID).unwrap_or_default().to_owned(), process })
-    }
-
-    pub(crate) fn votes(&self) -> bool {
-        self.mark().is_ok_and(|mark| mark.votes())
-    }
-
-    /// Takes back what waits for a request.
-    pub(crate) fn forget_rules(&self) {
-        self.proxy.forget_rules();
-    }
+/// How the Redis servers of all set-ups are: what they answer is written before, though not to the disk. A
+/// killed server loses nothing.
+fn settings(variables: Variables) -> Settings {
+    let settings = Settings::new().append_only().line("appendfsync no");
+    variables.into_iter().fold(settings, |settings, (name, value)| settings.env(name, value))
 }

@@ -1,4 +1,4 @@
-//! What can be done to servers, clients and the network, and which promise bears it.
+//! The faults that chaos injects into servers, clients and the network.
 
 use std::fmt;
 
@@ -17,8 +17,14 @@ pub(crate) enum Fault {
     Restart,
     /// The same, and the end of its append-only file is lost
     Truncate,
-    /// The same without its data
+    /// A server is started again without its data; in a database the tables are dropped
     Empty,
+    /// A server is started again with an older copy of its data
+    Older,
+    /// A member of an ensemble, or a node of a quorum, is replaced by another one without data
+    Replace,
+    /// An operator makes a replica the master
+    Failover,
     /// The reply to one request is lost, and its connection silent from then on
     LoseReply,
     /// One request arrives twice
@@ -27,8 +33,16 @@ pub(crate) enum Fault {
     Delay,
     /// Nothing gets through to a server, or back from it
     Cut,
-    /// A server is slow
+    /// Nothing gets from the other members to a member of an ensemble, or back from it
+    CutPeers,
+    /// A server gets all requests late
     Slow,
+    /// All connections to a server are reset
+    Reset,
+    /// A server accepts no further connections, and those of clients are reset
+    Connections,
+    /// Writes to the files of a server, or of a store in files, fail
+    Full,
     /// The clock of one server jumps ahead by more than the ttl
     Clock,
 }
@@ -47,29 +61,45 @@ impl Fault {
             Self::Stop => "server stopped",
             Self::Restart => "server killed (-9), restarted with its data",
             Self::Truncate => "the same, end of its file lost",
-            Self::Empty => "the same, without its data",
+            Self::Empty => "data lost",
+            Self::Older => "server restarted with older data",
+            Self::Replace => "server replaced by an empty one",
+            Self::Failover => "replica made the master by hand",
             Self::LoseReply => "a reply lost",
             Self::Duplicate => "a request twice",
             Self::Delay => "a request late",
             Self::Cut => "one direction cut",
+            Self::CutPeers => "the same between members",
             Self::Slow => "server slow",
+            Self::Reset => "connections reset",
+            Self::Connections => "connection limit reached",
+            Self::Full => "disk full",
             Self::Clock => "a server's clock jumps ahead",
         }
     }
 
-    /// Whether one holder at a time is promised in spite of it. Where it is not, those who got the
-    /// lock before may overlap with those who get it after; tokens keep their order all the same.
-    pub(crate) fn keeps_exclusion(self, admission: bool) -> bool {
-        match self {
-            Self::Truncate | Self::Empty => admission,
-            Self::Clock => false,
-            _ => true,
-        }
+    /// Whether it lasts until it is healed.
+    pub(crate) fn lasts(self) -> bool {
+        matches!(
+            self,
+            Self::Pause
+                | Self::Stop
+                | Self::Cut
+                | Self::CutPeers
+                | Self::Slow
+                | Self::Connections
+                | Self::Full
+        )
+    }
+
+    /// Whether the server that it happens to may have ended, or answers no other one, until it is healed.
+    pub(crate) fn silences(self) -> bool {
+        matches!(self, Self::Stop | Self::CutPeers | Self::Full)
     }
 
     /// Whether the server that it happens to is another process afterwards.
     pub(crate) fn restarts(self) -> bool {
-        matches!(self, Self::Restart | Self::Truncate | Self::Empty)
+        matches!(self, Self::Restart | Self::Truncate | Self::Empty | Self::Older | Self::Replace)
     }
 }
 

@@ -7,9 +7,11 @@ use std::path::Path;
 use std::str::FromStr;
 use std::{collections::BTreeMap, fmt};
 
+use crate::loss::{Losses, Watched};
 use crate::{MS, TTL};
 
-/// A loss by the clock is told so long before the deadline; nobody believes any more from then on.
+/// A loss by the clock is reported this long before the deadline; the holder counts on no lease
+/// from then on.
 const MARGIN: u64 = TTL.as_nanos() as u64 / 10 + 2 * MS;
 
 /// A line. Holds are numbered by the process; times are the client's own readings.
@@ -22,8 +24,12 @@ pub(crate) enum Line {
     Valid { hold: u64, at: u64, deadline: u64 },
     /// About to be given back.
     Ended { hold: u64, at: u64, end: End, deadline: u64 },
+    /// The store named the attempts that wait, the first in line first; it was asked and answered at these times.
+    Waiting { asked: u64, at: u64, line: Vec<String> },
     /// An acquire failed, as it may while servers are away.
     Failed(String),
+    /// The client dropped something, or ended it in another hard way.
+    Abandoned(String),
     /// Something that may not happen.
     Wrong(String),
     /// It has got the lock after the end was told, and nothing is left in the process.
@@ -56,7 +62,9 @@ impl fmt::Display for Line {
                 };
                 write!(f, "ended {hold} {at} {end} {deadline}")
             }
+            Self::Waiting { asked, at, line } => write!(f, "line {asked} {at} {}", line.join(",")),
             Self::Failed(what) => write!(f, "failed {}", what.replace('\n', " ")),
+            Self::Abandoned(what) => write!(f, "abandoned {what}"),
             Self::Wrong(what) => write!(f, "wrong {}", what.replace('\n', " ")),
             Self::Done => f.write_str("done"),
         }
@@ -91,7 +99,12 @@ impl FromStr for Line {
                 };
                 Self::Ended { hold: number(0)?, at: number(1)?, end, deadline: number(3)? }
             }
+            "line" => {
+                let line = words.get(2).ok_or_else(no_line)?.split(',').map(str::to_owned);
+                Self::Waiting { asked: number(0)?, at: number(1)?, line: line.collect() }
+            }
             "failed" => Self::Failed(rest.to_owned()),
+            "abandoned" => Self::Abandoned(rest.to_owned()),
             "wrong" => Self::Wrong(rest.to_owned()),
             "done" => Self::Done,
             _ => return Err(no_line()),
@@ -100,7 +113,7 @@ impl FromStr for Line {
 }
 
 /// The journal of one process, for writing. Each line is one write, so that it is there as a whole
-/// or not at all, whoever is killed.
+/// or not at all, whichever process is killed.
 #[derive(Debug)]
 pub(crate) struct Journal(File);
 
@@ -118,7 +131,7 @@ impl Journal {
     }
 }
 
-/// Somebody had the lock.
+/// A process had the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     /// The number of the client's process.
@@ -158,8 +171,23 @@ pub(crate) struct Story {
     pub(crate) holds: Vec<Hold>,
     /// The acquires that failed, by what was said.
     pub(crate) failed: BTreeMap<String, u64>,
+    /// What the client dropped or ended in another hard way.
+    pub(crate) abandoned: BTreeMap<String, u64>,
     pub(crate) wrong: Vec<String>,
     pub(crate) done: bool,
+    pub(crate) losses: Losses,
+    /// When it got the lock, by the attempt.
+    pub(crate) granted: BTreeMap<String, u64>,
+    pub(crate) lines: Vec<Waiting>,
+}
+
+/// Attempts that waited, as the store named them to a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) asked: u64,
+    pub(crate) at: u64,
+    /// The first in line first.
+    pub(crate) line: Vec<String>,
 }
 
 impl Story {
@@ -172,21 +200,31 @@ impl Story {
             match line.parse() {
                 Ok(Line::Held { hold, asked, got, token, deadline, attempt }) => {
                     let next = leases.len() as u32;
+                    story.granted.entry(attempt.clone()).or_insert(got);
                     let (asked, lease) = *leases.entry(attempt).or_insert((asked, next));
                     let begun = Hold { client, lease, asked, got, until: got, token };
-                    open.insert(hold, Open { begun, deadline });
+                    let watched = Watched::new(got, deadline);
+                    open.insert(hold, Open { begun, deadline, watched });
                 }
                 Ok(Line::Valid { hold, at, deadline }) => {
                     if let Some(one) = open.get_mut(&hold) {
                         one.begun.until = at;
                         one.deadline = deadline;
+                        story.wrong.extend(one.look(at, deadline));
                     }
+                }
+                Ok(Line::Waiting { asked, at, line }) => {
+                    story.lines.push(Waiting { asked, at, line });
                 }
                 Ok(Line::Ended { hold, at, end, deadline }) => {
                     let ended = open.remove(&hold);
+                    if end == End::Expired && ended.is_some() {
+                        story.losses.add(at, deadline);
+                    }
                     story.holds.extend(ended.map(|one| one.ended(at, end, deadline)));
                 }
                 Ok(Line::Failed(what)) => *story.failed.entry(what).or_default() += 1,
+                Ok(Line::Abandoned(what)) => *story.abandoned.entry(what).or_default() += 1,
                 Ok(Line::Wrong(what)) => story.wrong.push(what),
                 Ok(Line::Done) => story.done = true,
                 Err(error) => story.wrong.push(error),
@@ -202,9 +240,16 @@ impl Story {
 struct Open {
     begun: Hold,
     deadline: u64,
+    watched: Watched,
 }
 
 impl Open {
+    /// What the guard did wrong, in words.
+    fn look(&mut self, at: u64, deadline: u64) -> Option<String> {
+        let what = self.watched.look(at, deadline)?;
+        Some(format!("the guard with token {} {what}, {deadline}, at {at}", self.begun.token))
+    }
+
     /// The least that the guard was believed: a clock that had passed the deadline was believed
     /// until the loss was told, a loss that the servers told until it was last found valid.
     fn ended(&self, at: u64, end: End, deadline: u64) -> Hold {
@@ -231,7 +276,9 @@ mod tests {
             Line::Ended { hold: 1, at: 2, end: End::Valid, deadline: 3 },
             Line::Ended { hold: 1, at: 2, end: End::Expired, deadline: 3 },
             Line::Ended { hold: 1, at: 2, end: End::Told, deadline: 3 },
+            Line::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
             Line::Failed("no server is there".into()),
+            Line::Abandoned("dropped guards".into()),
             Line::Wrong("a thing".into()),
             Line::Done,
         ] {
@@ -246,7 +293,7 @@ mod tests {
             "held 1 0 {SECOND} 7 {} a\nvalid 1 {} {}",
             2 * SECOND,
             3 * SECOND / 2,
-            5 * SECOND / 2
+            12 * SECOND / 5
         );
         let story = Story::read(&format!("{begun}\n{end}"), 3, gone);
         assert_eq!((story.holds.len(), story.wrong.len()), (1, 0));
@@ -257,13 +304,31 @@ mod tests {
 
     #[test]
     fn belief_lasts_until_the_lock_is_given_back_or_lost_or_the_process_gone() {
-        let (at, deadline) = (2 * SECOND, 5 * SECOND / 2);
+        let (at, deadline) = (2 * SECOND, 12 * SECOND / 5);
         assert_eq!(until(&format!("ended 1 {at} valid {deadline}"), None), at);
         assert_eq!(until(&format!("ended 1 {at} told {deadline}"), None), 3 * SECOND / 2);
         let late = 9 * SECOND;
         assert_eq!(until(&format!("ended 1 {late} expired {deadline}"), None), deadline - MARGIN);
         assert_eq!(until("", Some(at)), at, "killed before its deadline");
         assert_eq!(until("", Some(late)), deadline - MARGIN, "stopped, and killed after it");
+    }
+
+    #[test]
+    fn a_loss_that_was_not_reported_in_time_is_found_in_the_journal() {
+        let read = |looks: &[u64]| {
+            let deadline = SECOND + 988 * MS;
+            let begun = format!("held 1 0 {SECOND} 7 {deadline} a\n");
+            let look = |at: &u64| format!("valid 1 {} {deadline}\n", SECOND + at * MS);
+            let ended = format!("ended 1 {} expired {deadline}\n", SECOND + 990 * MS);
+            let looks: String = looks.iter().map(look).collect();
+            Story::read(&[begun, looks, ended].concat(), 3, None)
+        };
+        let kept = read(&[5, 10, 880]);
+        assert_eq!((kept.wrong.len(), kept.losses), (0, Losses { before: 0, after: 1 }));
+        let broken = read(&[5, 10, 900, 905]).wrong;
+        assert!(broken.len() == 1 && broken[0].contains("did not report its loss"), "{broken:?}");
+        let broken = read(&[989]).wrong;
+        assert!(broken.len() == 1 && broken[0].contains("after its deadline"), "{broken:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Chaos with real processes: Redis servers and clients are stopped, killed, restarted and cut off
-//! while the clients count under a lock; afterwards what they wrote down is checked.
+//! Chaos with real processes: the servers of an engine and its clients are stopped, killed, restarted and
+//! cut off while the clients count under a lock; afterwards what they wrote down is checked.
 //!
 //! `cargo xtask chaos` builds and runs it; `docs/chaos.md` says how to read what it prints.
 
@@ -9,12 +9,17 @@ mod client;
 mod cluster;
 mod fault;
 mod journal;
+mod loss;
 mod operator;
 mod plan;
 mod progress;
+mod replay;
 mod report;
 mod resource;
 mod run;
+mod setup;
+mod shrink;
+mod written;
 
 pub use args::main;
 

@@ -79,6 +79,8 @@ impl Ran {
             End::Exit(0) => Outcome::Done,
             // The lock is free.
             End::Exit(1) if self.operation == Operation::Status => Outcome::Done,
+            // There are warnings, or problems.
+            End::Exit(1 | 2) if self.operation == Operation::Doctor => Outcome::Done,
             End::Exit(UNAVAILABLE) if !self.call.must_be_refused() => Outcome::Unavailable,
             End::Exit(_) => Outcome::Refused,
             End::Signal | End::Killed | End::TooLong => Outcome::Killed,
@@ -132,25 +134,28 @@ pub(crate) struct Operator {
     seen: u64,
     prepared: bool,
     started: u64,
+    /// The drawn commands, with their times.
+    pub(crate) begun: Vec<(u64, Planned)>,
     pub(crate) ran: Vec<Ran>,
     pub(crate) wrong: Vec<String>,
 }
 
 impl Operator {
     pub(crate) fn new(leasehold: &Path, folder: &Path, url: String, mut plan: Plan) -> Self {
-        let planned = plan.next();
+        let (due, planned) = (now() + plan.first(), plan.next());
         Self {
             leasehold: leasehold.to_path_buf(),
             folder: folder.to_path_buf(),
             url,
             plan,
-            due: now() + SECOND,
+            due,
             planned,
             running: Vec::new(),
             tokens: Vec::new(),
             seen: now(),
             prepared: false,
             started: 0,
+            begun: Vec::new(),
             ran: Vec::new(),
             wrong: Vec::new(),
         }
@@ -176,14 +181,15 @@ impl Operator {
         if self.running.len() >= TOGETHER || (self.prepared && !quiet) {
             return Ok(());
         }
-        let situation = Situation { shape: cluster.shape, tokens: &self.tokens };
+        let situation = Situation { setup: cluster.setup, tokens: &self.tokens };
         if let Some(call) = situation.call(planned.operation, planned.way) {
             let kill_at = planned.killed.map(|time| now() + time);
+            self.begun.push((now(), planned));
             self.start(planned, call, kill_at, cluster, &stopped)?;
         }
         self.prepared = false;
         self.planned = self.plan.next();
-        self.due = now() + planned.pause;
+        self.due = now().saturating_add(planned.pause);
         Ok(())
     }
 
@@ -204,7 +210,7 @@ impl Operator {
         way: u64,
         cluster: &Cluster,
     ) -> Result<()> {
-        let situation = Situation { shape: cluster.shape, tokens: &self.tokens };
+        let situation = Situation { setup: cluster.setup, tokens: &self.tokens };
         let Some(call) = situation.call(operation, way).map(Call::in_calm) else { return Ok(()) };
         let planned = Planned { pause: 0, operation, way, killed: None };
         self.start(planned, call, None, cluster, &|_| false)
@@ -230,7 +236,7 @@ impl Operator {
     ) -> Result<()> {
         let operation = planned.operation;
         let marks = match operation {
-            Operation::QuorumInit if cluster.shape.admission => cluster.marks(stopped),
+            Operation::QuorumInit if cluster.setup.has_admission() => cluster.marks(stopped),
             _ => Vec::new(),
         };
         self.started += 1;
@@ -248,6 +254,7 @@ impl Operator {
         let from = now();
         let process = Process::start(&program, |command| {
             command.args(first).args(&call.words).stdout(stdout).stderr(stderr);
+            command.envs(cluster.env());
         })?;
         if operation == Operation::Forget && planned.way % 4 == 2 {
             // The clients come back while it runs.

@@ -15,21 +15,65 @@ pub(crate) struct Planned {
     pub(crate) time: u64,
 }
 
-/// The faults of a seed, without an end; each kind comes as often as any other.
+/// After so many faults there is a time without any, in which nothing but the line decides who gets the lock.
+const CALM_AFTER: u64 = 64;
+/// So long.
+const CALM: u64 = 6 * SECOND;
+
+/// The faults of a run, one after the other.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    rng: fastrand::Rng,
-    kinds: Vec<Fault>,
-    bag: Vec<Fault>,
+pub(crate) enum Plan {
+    /// Those of a seed.
+    Drawn(Draw),
+    /// Those of a file, and the time of the first.
+    Written(u64, std::vec::IntoIter<Planned>),
 }
 
 impl Plan {
     pub(crate) fn new(seed: u64, kinds: &[Fault]) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), kinds: kinds.to_vec(), bag: Vec::new() }
+        let rng = fastrand::Rng::with_seed(seed);
+        Self::Drawn(Draw { rng, kinds: kinds.to_vec(), bag: Vec::new(), drawn: 0 })
     }
 
-    /// The next one; `None` when there are no kinds.
+    /// Faults of a file, each with the pause until the next one.
+    pub(crate) fn written((first, faults): (u64, Vec<Planned>)) -> Self {
+        Self::Written(first, faults.into_iter())
+    }
+
+    /// When the first one is due.
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            Self::Drawn(_) => SECOND,
+            Self::Written(first, _) => *first,
+        }
+    }
+
+    /// The next one; `None` when there are none.
     pub(crate) fn next(&mut self) -> Option<Planned> {
+        match self {
+            Self::Drawn(draw) => draw.next(),
+            Self::Written(_, faults) => faults.next(),
+        }
+    }
+
+    /// When the one after `planned` is due, which was begun and done at these times.
+    pub(crate) fn due(&self, planned: Planned, begun: u64, done: u64) -> u64 {
+        let from = if matches!(self, Self::Drawn(_)) { done } else { begun };
+        from.saturating_add(planned.pause)
+    }
+}
+
+/// Draws faults without an end; each kind comes as often as any other.
+#[derive(Debug)]
+pub(crate) struct Draw {
+    rng: fastrand::Rng,
+    kinds: Vec<Fault>,
+    bag: Vec<Fault>,
+    drawn: u64,
+}
+
+impl Draw {
+    fn next(&mut self) -> Option<Planned> {
         if self.bag.is_empty() {
             self.bag.clone_from(&self.kinds);
             self.rng.shuffle(&mut self.bag);
@@ -38,7 +82,11 @@ impl Plan {
         let ttl = TTL.as_nanos() as u64;
         let time = match fault {
             Fault::Pause => self.rng.u64(ttl * 6 / 5..ttl * 5 / 2),
-            Fault::Stop | Fault::Cut => self.rng.u64(200 * MS..2 * SECOND),
+            Fault::Stop | Fault::Cut | Fault::Connections => self.rng.u64(200 * MS..2 * SECOND),
+            // Longer than an election.
+            Fault::CutPeers => self.rng.u64(500 * MS..6 * SECOND),
+            // Sentinels take a server for down after 1 s.
+            Fault::Full => self.rng.u64(500 * MS..3 * SECOND),
             Fault::Slow => self.rng.u64(500 * MS..2 * SECOND),
             // Before another can be granted the lease, and after.
             Fault::Delay => self.rng.u64(20 * MS..ttl * 2),
@@ -46,6 +94,8 @@ impl Plan {
             _ => 0,
         };
         let pause = self.rng.u64(200 * MS..700 * MS);
+        self.drawn += 1;
+        let pause = if self.drawn.is_multiple_of(CALM_AFTER) { CALM } else { pause };
         Some(Planned { pause, fault, target: self.rng.u64(..), time })
     }
 }

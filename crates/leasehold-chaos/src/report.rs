@@ -23,7 +23,7 @@ impl<'a> Report<'a> {
         report.say(&format!(
             "chaos: seed {}; {}, {} s, {} clients with {} tasks each, ttl {} s",
             order.seed,
-            report.servers(),
+            order.setup.servers(),
             order.time.as_secs(),
             order.clients,
             order.tasks,
@@ -59,22 +59,14 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn servers(&self) -> String {
-        match (self.order.shape.nodes, self.order.shape.admission) {
-            (1, false) => "one server".to_owned(),
-            (1, true) => "one server with admission".to_owned(),
-            (nodes, _) => format!("{nodes} servers"),
-        }
-    }
-
     fn faults(&self, injected: &[Injected], verdict: &Verdict) -> String {
         let mut table = format!(
             "{:<12}{:<46}{:>9}{:>11}{:>10}\n",
             "fault", "what happens", "injected", "exclusion", "overlaps"
         );
-        for kind in Fault::value_variants().iter().filter(|kind| self.order.kinds.contains(kind)) {
+        for kind in &self.order.kinds {
             let count = injected.iter().filter(|one| one.fault == *kind).count();
-            let keeps = kind.keeps_exclusion(self.order.shape.admission);
+            let keeps = self.order.setup.keeps_exclusion(*kind);
             let promised = if keeps { "promised" } else { "not" };
             let overlaps = match keeps {
                 true => "–".to_owned(),
@@ -124,18 +116,26 @@ impl<'a> Report<'a> {
         let updates = |of: &Updates| json!({ "taken": of.taken, "refused": of.refused, "stale": of.stale, "lost": of.lost });
         json!({
             "seed": order.seed,
-            "nodes": order.shape.nodes,
-            "admission": order.shape.admission,
+            "engine": order.setup.name(),
             "seconds": order.time.as_secs(),
             "clients": order.clients,
             "tasks": order.tasks,
             "acquisitions": verdict.acquisitions,
             "failed_acquires": verdict.failed.values().sum::<u64>(),
+            "abandoned": verdict.abandoned,
             "faults": kinds.collect::<serde_json::Map<_, _>>(),
             "operators": verdict.commands.iter().map(tally).collect::<serde_json::Map<_, _>>(),
             "overlaps": verdict.against(),
             "overlaps_forced": verdict.forced,
             "overlaps_allowed": allowed.collect::<serde_json::Map<_, _>>(),
+            "losses": { "before": verdict.losses.before, "after": verdict.losses.after },
+            "waiters": {
+                "compared": verdict.order.pairs,
+                "overtaken": verdict.order.overtaken,
+                "compared_in_calm": verdict.order.judged,
+                "overtaken_in_calm": verdict.overtaken,
+            },
+            "switches": verdict.switches,
             "tokens_twice": verdict.twice,
             "token_inversions": verdict.inversions,
             "fenced": updates(&verdict.fenced),
@@ -171,6 +171,13 @@ fn figures(verdict: &Verdict) -> String {
         ("acquires that failed", verdict.failed.values().sum::<u64>().to_string()),
         ("overlaps where exclusion is promised", verdict.against().to_string()),
         ("overlaps after a forced release", verdict.forced.to_string()),
+        ("losses reported before the deadline", verdict.losses.before.to_string()),
+        ("  after it, by a stopped process", verdict.losses.after.to_string()),
+        ("waiters compared with those behind", verdict.order.pairs.to_string()),
+        ("  overtaken", verdict.order.overtaken.to_string()),
+        ("  compared with no fault near", verdict.order.judged.to_string()),
+        ("  overtaken with no fault near", verdict.overtaken.to_string()),
+        ("switches of the master", verdict.switches.to_string()),
         ("tokens used twice", verdict.twice.to_string()),
         ("tokens that did not grow", verdict.inversions.to_string()),
         ("updates: with a fence", fenced.taken.to_string()),
@@ -185,5 +192,7 @@ fn figures(verdict: &Verdict) -> String {
             format!("{:.1} s{during}", gap(verdict) as f64 / SECOND as f64),
         ),
     ];
-    rows.map(|(name, figure)| format!("{name:<38}{figure:>10}\n")).concat()
+    let abandoned = verdict.abandoned.iter().map(|(what, many)| (what.as_str(), many.to_string()));
+    let row = |(name, figure): (&str, String)| format!("{name:<38}{figure:>10}\n");
+    rows.into_iter().chain(abandoned).map(row).collect()
 }

@@ -68,7 +68,7 @@ impl Resource {
     }
 
     /// The number; `None` when the fence has seen a later token. It takes note of who reads, since
-    /// whoever writes what was read must not be overtaken.
+    /// a client that writes what was read must not be overtaken.
     pub(crate) fn read(&self, client: u32, token: u64) -> io::Result<Option<u64>> {
         let visit = self.visit(client, token, None)?;
         Ok(visit.taken.then_some(visit.value))
@@ -79,7 +79,7 @@ impl Resource {
         Ok(self.visit(client, token, Some(value))?.taken)
     }
 
-    /// Does something while nobody is in the midst of a visit.
+    /// Does something while no client is in the midst of a visit.
     pub(crate) fn while_nobody_visits<T>(
         &self,
         action: impl FnOnce() -> io::Result<T>,

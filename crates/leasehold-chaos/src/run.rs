@@ -1,10 +1,12 @@
 //! A run: starts servers and clients, does to them what the plan says, and collects what they have
 //! written down.
 
+mod left;
 mod maintenance;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,34 +14,38 @@ use std::time::Duration;
 use leasehold_conformance::kit::{Process, Shot};
 use tempfile::TempDir;
 
-use crate::check::Evidence;
+use crate::check::{Evidence, Granted, Stopped, Switch};
 use crate::client::{ClientArgs, Files};
-use crate::cluster::{Cluster, Shape};
+use crate::cluster::{Cluster, Masters, temporary};
 use crate::fault::{Fault, Injected};
 use crate::journal::Story;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;
 use crate::resource::{RECORD, Resource};
+use crate::setup::SetUp;
+use crate::written::{Event, What, Written};
 use crate::{Result, SECOND, now};
 
 use self::maintenance::SitsOut;
 
 const STEP: Duration = Duration::from_millis(5);
-/// Once everything works again, everybody gets the lock within this time.
+/// Once everything works again, every client gets the lock within this time.
 const PATIENCE: u64 = 60 * SECOND;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) seed: u64,
-    pub(crate) shape: Shape,
+    pub(crate) setup: SetUp,
     pub(crate) time: Duration,
     pub(crate) clients: u32,
     pub(crate) tasks: u32,
     pub(crate) kinds: Vec<Fault>,
     /// What an operator runs meanwhile.
     pub(crate) operations: Vec<Operation>,
+    /// The plan of a file, instead of one that the seed draws.
+    pub(crate) written: Option<Written>,
     /// The `leasehold` command.
     pub(crate) leasehold: PathBuf,
     /// Where what was written down is kept; else it goes with the run.
@@ -52,13 +58,6 @@ pub(crate) fn run(order: &Order) -> Result<Evidence> {
     run.disturb()?;
     run.calm()?;
     run.evidence()
-}
-
-/// A directory in memory, where there is one.
-fn temporary() -> Result<TempDir> {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-    Ok(tempfile::Builder::new().prefix("leasehold-chaos-").tempdir_in(place)?)
 }
 
 /// A directory that was not there: journals of another run would be read as well.
@@ -105,6 +104,11 @@ struct Run<'a> {
     wrong: Vec<String>,
     operator: Option<Operator>,
     sitting: Vec<SitsOut>,
+    masters: Masters,
+    paused: Vec<Stopped>,
+    /// When the first fault could have come, and the faults so far.
+    begun: u64,
+    events: Vec<Event>,
     folder: PathBuf,
     /// Removes the folder at the end.
     _temporary: Option<TempDir>,
@@ -112,11 +116,11 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn start(order: &'a Order) -> Result<Self> {
-        let cluster = Cluster::start(order.shape, order.kinds.contains(&Fault::Clock))?;
+        let cluster = Cluster::start(order.setup, &order.kinds)?;
         let (folder, temporary) = match &order.journal {
             Some(folder) => (made(folder)?, None),
             None => {
-                let temporary = temporary()?;
+                let temporary = temporary("chaos")?;
                 (temporary.path().to_path_buf(), Some(temporary))
             }
         };
@@ -136,6 +140,10 @@ impl<'a> Run<'a> {
             wrong: Vec::new(),
             operator: None,
             sitting: Vec::new(),
+            masters: Masters::default(),
+            paused: Vec::new(),
+            begun: now(),
+            events: Vec::new(),
             folder,
             _temporary: temporary,
         };
@@ -157,7 +165,7 @@ impl<'a> Run<'a> {
             tasks: self.order.tasks,
         };
         let process = Process::start(&std::env::current_exe()?, |command| {
-            command.args(args.words());
+            command.args(args.words()).envs(self.cluster.env());
         })?;
         Ok(Client { process, number })
     }
@@ -165,18 +173,25 @@ impl<'a> Run<'a> {
     /// Lets things go wrong until the time is up.
     fn disturb(&mut self) -> Result<()> {
         let progress = Progress::of(self.order.time);
-        let mut plan = Plan::new(self.order.seed, &self.order.kinds);
+        let mut plan = match &self.order.written {
+            Some(written) => Plan::written(written.faults()),
+            None => Plan::new(self.order.seed, &self.order.kinds),
+        };
         let (start, time) = (now(), self.order.time.as_nanos() as u64);
-        let mut due = start + SECOND;
+        self.begun = start;
+        let mut due = start + plan.first();
         while now() < start + time {
             self.heal(now())?;
             self.look_after()?;
             self.operate()?;
+            self.look_at_masters();
             if now() >= due
                 && let Some(planned) = plan.next()
             {
+                let begun = now();
+                self.events.push(Event { at: begun - start, what: What::Fault(planned) });
                 self.inject(planned)?;
-                due = now() + planned.pause;
+                due = plan.due(planned, begun, now());
             }
             progress.at((now() - start) / SECOND, self.so_far());
             sleep(STEP);
@@ -219,15 +234,22 @@ impl<'a> Run<'a> {
         let stopped = self.lasts(Whom::Client(at));
         let from = now();
         if planned.fault == Fault::Kill {
+            let number = self.clients[at].number;
+            // Not after: others may have the lock before its end is known here.
+            self.gone.insert(number, from);
             self.clients[at].process.kill();
-            self.gone.insert(self.clients[at].number, now());
             self.lasting.retain(|one| one.whom != Whom::Client(at));
             self.clients[at] = self.client()?;
-            self.injected.push(Injected { fault: planned.fault, from, until: now() });
+            let injected = Injected { fault: planned.fault, from, until: now() };
+            self.injected.push(injected);
+            self.note(&injected, &format!("client {number}"))?;
         } else if !stopped && self.stopped() < self.clients.len() - 1 {
-            // Nobody is stopped in the midst of a visit, or others would wait for it.
+            // No client is stopped in the midst of a visit, or others would wait for it.
             let (process, [one, other]) = (&self.clients[at].process, &self.resources);
             one.while_nobody_visits(|| other.while_nobody_visits(|| process.stop()))?;
+            let number = self.clients[at].number;
+            let injected = Injected { fault: planned.fault, from, until: from + planned.time };
+            self.note(&injected, &format!("client {number}"))?;
             self.last(Whom::Client(at), planned);
         }
         Ok(())
@@ -240,39 +262,53 @@ impl<'a> Run<'a> {
     /// Something happens to a server, or on the way to it.
     fn hit(&mut self, planned: Planned) -> Result<()> {
         let nodes = self.cluster.nodes.len();
-        let first = match planned.fault {
-            // The one that has a clock of its own.
-            Fault::Clock => 0,
-            _ => planned.target as usize % nodes,
-        };
-        let one_request =
-            matches!(planned.fault, Fault::LoseReply | Fault::Duplicate | Fault::Delay);
-        let mut free = (first..first + nodes).map(|at| at % nodes);
-        let free = free.find(|at| one_request || !self.lasts(Whom::Node(*at)));
-        let from = now();
-        let at = match free {
-            Some(at) if planned.fault != Fault::Clock || at == 0 => at,
-            _ => return Ok(()),
-        };
-        let restarts = planned.fault.restarts();
-        let stopped = |node| {
-            let stops = |one: &Lasting| one.whom == Whom::Node(node) && one.fault == Fault::Stop;
-            self.lasting.iter().any(stops)
-        };
-        if restarts && !self.cluster.may_restart(at, stopped) {
+        // A stopped client may have the database's lock, and would go on only after this.
+        if self.order.setup == SetUp::Sqlite && self.stopped() > 0 {
             return Ok(());
         }
-        let shot = self.cluster.nodes[at].inject(planned)?;
-        if restarts {
+        let first = planned.target as usize % nodes;
+        let one_request =
+            matches!(planned.fault, Fault::LoseReply | Fault::Duplicate | Fault::Delay);
+        let stopped = |node| {
+            let stops = |one: &Lasting| one.whom == Whom::Node(node) && one.fault.silences();
+            self.lasting.iter().any(stops)
+        };
+        let lasts = |fault| self.lasting.iter().any(|one| one.fault == fault);
+        if planned.fault == Fault::Full && lasts(Fault::Full) {
+            return Ok(());
+        }
+        let is_free = |at: &usize| {
+            (one_request && self.cluster.nodes[*at].is_framed()) || !self.lasts(Whom::Node(*at))
+        };
+        let mut order = (first..first + nodes).map(|at| at % nodes);
+        let may = |at: &usize| is_free(at) && self.cluster.may(planned.fault, *at, stopped);
+        let Some(at) = order.find(may) else { return Ok(()) };
+        let from = now();
+        let shot = self.cluster.inject(at, planned)?;
+        if planned.fault.restarts() {
             self.sits_out(at, from);
+            self.masters.restarted(&self.cluster, at, from);
         }
         let injected = Injected { fault: planned.fault, from, until: now() };
+        self.note(&injected, &format!("server {at}"))?;
         match (planned.fault, shot) {
             (_, Some(shot)) => self.shots.push((shot, injected)),
-            (Fault::Stop | Fault::Cut | Fault::Slow, _) => self.last(Whom::Node(at), planned),
+            (fault, _) if fault.lasts() => self.last(Whom::Node(at), planned),
             _ => self.injected.push(injected),
         }
         Ok(())
+    }
+
+    /// Writes a fault down, with the times of the journals.
+    fn note(&self, injected: &Injected, whom: &str) -> Result<()> {
+        let Injected { fault, from, until } = injected;
+        self.note_line(&format!("{from} {until} {fault} {whom}"))
+    }
+
+    fn note_line(&self, line: &str) -> Result<()> {
+        let mut journal =
+            File::options().create(true).append(true).open(self.folder.join("faults"))?;
+        Ok(writeln!(journal, "{line}")?)
     }
 
     fn last(&mut self, whom: Whom, planned: Planned) {
@@ -287,13 +323,25 @@ impl<'a> Run<'a> {
 
     /// Ends what has lasted long enough.
     fn heal(&mut self, time: u64) -> Result<()> {
-        let (over, lasting) = self.lasting.iter().partition(|one| one.until <= time);
+        // What starts again after its disk was full may need the others.
+        let silences = |one: &Lasting| one.fault.silences() && one.fault != Fault::Full;
+        let stays = self.lasting.iter().any(|one| silences(one) && one.until > time);
+        if !self.lasting.iter().any(|one| one.fault.silences()) {
+            self.cluster.revive()?;
+        }
+        let is_over = |one: &&Lasting| one.until <= time && !(one.fault == Fault::Full && stays);
+        let (over, lasting) = self.lasting.iter().partition(is_over);
         self.lasting = lasting;
-        let over: Vec<Lasting> = over;
+        let mut over: Vec<Lasting> = over;
+        over.sort_by_key(|one| one.fault == Fault::Full);
         for one in over {
             match one.whom {
-                Whom::Client(at) => self.clients[at].process.go_on()?,
-                Whom::Node(at) => self.cluster.nodes[at].heal(one.fault)?,
+                Whom::Client(at) => {
+                    let Client { process, number } = &self.clients[at];
+                    process.go_on()?;
+                    self.paused.push(Stopped { client: *number, from: one.from, until: now() });
+                }
+                Whom::Node(at) => self.cluster.heal(at, one.fault)?,
             }
             self.injected.push(Injected { fault: one.fault, from: one.from, until: now() });
         }
@@ -311,6 +359,8 @@ impl<'a> Run<'a> {
             if now() > from + PATIENCE {
                 break;
             }
+            self.cluster.revive()?;
+            self.look_at_masters();
             sleep(STEP);
         }
         for client in &mut self.clients {
@@ -327,13 +377,23 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        Ok(())
+        self.look_for_leftovers()
     }
 
     fn evidence(mut self) -> Result<Evidence> {
+        for Switch { from, until } in &self.masters.switches {
+            self.note_line(&format!("{from} {until} switch of the master"))?;
+        }
         let shots = self.shots.iter().filter(|(shot, _)| shot.happened());
         self.injected.extend(shots.map(|(_, injected)| *injected));
         self.injected.sort_by_key(|one| one.from);
+        let begun = self.operator.iter().flat_map(|operator| &operator.begun);
+        let commands = begun.map(|(time, command)| {
+            let at = time.saturating_sub(self.begun);
+            Event { at, what: What::Command(*command) }
+        });
+        self.events.extend(commands);
+        self.events.sort_by_key(|event| event.at);
         let (ran, changed) = match self.operator {
             Some(operator) => (operator.ran, operator.wrong),
             None => Default::default(),
@@ -341,10 +401,13 @@ impl<'a> Run<'a> {
         self.wrong.extend(changed);
         let mut evidence = Evidence {
             injected: self.injected,
-            admission: self.order.shape.admission,
+            setup: self.order.setup,
             fenced: Resource::history(&self.files.resource(true))?,
             unfenced: Resource::history(&self.files.resource(false))?,
             ran,
+            switches: self.masters.switches,
+            stopped: self.paused,
+            events: self.events,
             wrong: self.wrong,
             ..Evidence::default()
         };
@@ -353,8 +416,15 @@ impl<'a> Run<'a> {
             let gone = self.gone.get(&number).copied();
             let story = Story::read(&text, number, gone);
             evidence.holds.extend(story.holds);
+            evidence.losses += story.losses;
+            evidence.lines.extend(story.lines.into_iter().map(|line| (number, line)));
+            let granted = |(attempt, got)| (attempt, Granted { client: number, got });
+            evidence.granted.extend(story.granted.into_iter().map(granted));
             for (what, many) in story.failed {
                 *evidence.failed.entry(what).or_default() += many;
+            }
+            for (what, many) in story.abandoned {
+                *evidence.abandoned.entry(what).or_default() += many;
             }
             let wrong = story.wrong.into_iter().map(|what| format!("client {number}: {what}"));
             evidence.wrong.extend(wrong);

@@ -1,4 +1,4 @@
-//! What to do about an error, which depends on the kind of store.
+//! Adds the next step to an error, which depends on the kind of store.
 
 use std::error::Error as _;
 use std::fs;
@@ -10,8 +10,9 @@ use leasehold::{Error, ErrorKind, StoreUrl};
 use nix::unistd::{Uid, User, geteuid};
 
 use crate::failure::{Failure, code};
+use crate::features;
 
-/// Where another store is named.
+/// Where another store can be named.
 const ELSEWHERE: &str = "(--store, LEASEHOLD_STORE or the config file)";
 
 /// The kind of store that errors come from.
@@ -19,14 +20,14 @@ const ELSEWHERE: &str = "(--store, LEASEHOLD_STORE or the config file)";
 pub(crate) enum Advice {
     /// A directory on this machine.
     Directory(PathBuf),
-    /// Something else, by its URL without users, passwords and options.
+    /// Another store, by its URL without users, passwords and options.
     Server(String),
-    /// A URL that cannot be read.
+    /// A URL that cannot be parsed.
     Unknown,
 }
 
 impl Advice {
-    /// For the store of this URL.
+    /// Creates the advice for the store of this URL.
     pub(crate) fn for_store(url: &str) -> Self {
         match StoreUrl::parse(url) {
             Ok(url) if url.scheme() == "file" => {
@@ -37,7 +38,7 @@ impl Advice {
         }
     }
 
-    /// An error as the failure that it makes of the command, with the next step.
+    /// Converts an error to the failure of the command, with the next step.
     pub(crate) fn on(&self, error: Error) -> Failure {
         let code = match error.kind() {
             ErrorKind::Timeout => code::CONFLICT,
@@ -63,23 +64,26 @@ impl Advice {
             (Self::Server(store), ErrorKind::Refused) if is_about_the_user(error) => {
                 Some(format!("check the credentials for {store} and this user's permissions"))
             }
-            // Most refusals say themselves what to change, and not always where.
+            // Most refusals contain what to change, but not always where.
             (Self::Server(store), ErrorKind::Refused | ErrorKind::Foreign)
                 if !error.message().contains(store.as_str()) =>
             {
                 Some(format!("the store is {store} {ELSEWHERE}"))
             }
+            (_, ErrorKind::Invalid) if !features::of_error(error.message()).is_empty() => {
+                Some(features::install(&features::of_error(error.message())))
+            }
             (_, ErrorKind::Invalid) if error.message().starts_with("store URL") => {
                 Some(format!("correct the URL of the store {ELSEWHERE}"))
             }
-            // The error itself says what to do about most; who owns what is for us to find out.
+            // The error itself contains most next steps; this finds the owner of a directory.
             (Self::Directory(path), ErrorKind::Refused) if is_permission(error) => owner(path),
             _ => None,
         }
     }
 }
 
-/// The server knows neither this user nor this password, or does not let him.
+/// Returns true if the server does not know this user or password, or denies access.
 fn is_about_the_user(error: &Error) -> bool {
     ["password", "the user may not"].iter().any(|words| error.message().contains(words))
 }
@@ -89,7 +93,7 @@ fn is_permission(error: &Error) -> bool {
     source.is_some_and(|source| source.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// What to do about a directory that somebody else owns, or that only somebody else can make.
+/// Advises about a directory that another user owns, or that only another user can create.
 fn owner(path: &Path) -> Option<String> {
     let ours = geteuid();
     let mut is_absent = false;
@@ -99,15 +103,15 @@ fn owner(path: &Path) -> Option<String> {
             Ok(_) if is_absent => {
                 let (path, name) = (path.display(), name(ours));
                 return Some(format!(
-                    "have it made for this user alone (sudo install -d -m 700 -o {name} {path}), \
-                     or choose another one {ELSEWHERE}"
+                    "create it for this user alone (sudo install -d -m 700 -o {name} {path}), \
+                     or choose another directory {ELSEWHERE}"
                 ));
             }
             Ok(meta) => {
                 let (there, name) = (there.display(), name(Uid::from_raw(meta.uid())));
                 return Some(format!(
-                    "a directory of locks belongs to one user (mode 0700), and {there} belongs to \
-                     {name}: choose another one {ELSEWHERE}, or a server to share locks"
+                    "a directory of locks must belong to one user (mode 0700), and {there} belongs to \
+                     {name}: choose another directory {ELSEWHERE}, or a server to share locks"
                 ));
             }
             Err(error) => is_absent |= error.kind() == io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! `leasehold cache`: what carries the invalidations of a cache from its database to its server.
+//! `leasehold cache`: carries the invalidations of a cache from its database to its server.
 
 #[cfg(feature = "nats")]
 mod apply;
@@ -16,7 +16,7 @@ use crate::failure::{Failure, code};
 use crate::locate;
 use crate::say::Voice;
 
-/// Makes what is needed, or carries.
+/// Creates what is needed, or carries invalidations.
 pub(crate) async fn cache(
     command: &CacheCommand,
     globals: &Globals,
@@ -37,14 +37,14 @@ fn open(database: &str, table: &str) -> Result<(Outbox, Database), Failure> {
     Ok((outbox, database))
 }
 
-/// The Redis server of the cache.
+/// Returns the Redis server of the cache.
 fn redis(globals: &Globals, command: &str) -> Result<String, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = locate::store_url(globals.store.as_deref(), &config)?;
     if ["redis", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
         return Ok(store);
     }
-    let what = format!("cache {command}: the store is no Redis server, where a cache is");
+    let what = format!("cache {command}: the store is not a Redis server, which a cache needs");
     Err(Failure::own(what).next("name it: --store redis://host:port"))
 }
 
@@ -58,7 +58,7 @@ fn failed(error: Error) -> Failure {
     }
 }
 
-/// The same, with what to do where it is the database of this URL that failed.
+/// Does the same, with the next step for an error of the database of this URL.
 fn failed_at(database: &str) -> impl Fn(Error) -> Failure {
     let place = StoreUrl::parse(database).map_or_else(|_| String::new(), |url| url.to_string());
     move |error| match error.kind() {

@@ -13,9 +13,9 @@ use crate::manual;
 use crate::number;
 use crate::run::options::OnLost;
 
-/// Run a command while holding a lock, and look after locks
+/// Run a command while holding a lock, and manage locks
 ///
-/// A lock is a name that at most one owner holds at a time. Without a server, locks live in a
+/// A lock is a name that at most one owner holds at a time. Without a server, locks are in a
 /// directory on this machine; --store, LEASEHOLD_STORE or a config file name another place.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
@@ -29,14 +29,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Where help lists the options that every subcommand has.
+/// The help heading of the options that every subcommand has.
 const ALL: &str = "Options of all subcommands";
 
-/// Options that stand before or after the subcommand.
+/// Options that may be written before or after the subcommand.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Globals {
-    /// Where the locks are, such as file:/var/lib/leasehold [default: what --config says,
-    /// then LEASEHOLD_STORE, then the config files, then a directory of this user]
+    /// Where the locks are, such as file:/var/lib/leasehold [default: the store in the file of
+    /// --config, then LEASEHOLD_STORE, then the config files, then a directory of this user]
     #[arg(long, global = true, help_heading = ALL, value_name = "URL", value_parser = utf8())]
     pub(crate) store: Option<String>,
 
@@ -44,11 +44,11 @@ pub(crate) struct Globals {
     #[arg(long, global = true, help_heading = ALL, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Say more
+    /// Print more messages
     #[arg(short, long, global = true, help_heading = ALL, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, global = true, help_heading = ALL)]
     pub(crate) quiet: bool,
 }
@@ -58,65 +58,66 @@ pub(crate) struct Globals {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     ///
-    /// The command gets a process group of its own, the terminal, standard input and every signal.
-    /// The whole group ends before the lock can pass on, also when leasehold itself is killed.
+    /// The command gets its own process group, the terminal, standard input and every signal. The
+    /// whole group ends before the next holder gets the lock, even if leasehold itself is killed.
     Run(RunArgs),
     /// List the known locks
     ///
-    /// A directory knows every name that was ever locked in it, by two small files that stay;
-    /// --held leaves out those that nobody holds. On a terminal, rows are cut to its width.
+    /// A directory lists every name that was ever locked in it, since it keeps two small files for
+    /// each; --held shows only held locks. On a terminal, rows are cut to its width.
     List(ListArgs),
-    /// Show who holds a lock and who waits for it; exits with 0 if it is held, 1 if it is free
+    /// Show the holder and the waiters of a lock; exits with 0 if it is held, 1 if it is free
     Status(StatusArgs),
-    /// Follow a lock, or all whose names start alike
+    /// Follow one lock, or all locks whose names start with a prefix
     ///
-    /// It looks each --interval, and says what has changed since; what happens between two looks
-    /// is not seen. The first look is always told. On a terminal there is a table that is drawn
-    /// anew; elsewhere a line for each change, with the moment in UTC, or JSON.
+    /// It polls every --interval and prints what changed since; it does not see changes between two
+    /// polls. It always prints the first state. On a terminal it redraws a table; elsewhere it
+    /// prints a line for each change, with the time in UTC, or JSON.
     Watch(WatchArgs),
     /// End the lease of a holder that cannot end it itself
     ///
-    /// It exits with 0 when it ended the lease, with 1 when that had ended before. It never works
-    /// on file: stores. There the kernel keeps the lock for as long as the holder's process has it
-    /// open, and nobody else can take it away; the process to end is named instead.
+    /// It exits with 0 if it ended the lease, with 1 if the lease had ended before. It never works
+    /// on file: stores. There the kernel keeps the lock while the holder's process has it open, and
+    /// no other process can end it; the message names the process to end instead.
     ForceRelease(ForceReleaseArgs),
-    /// Make the tables of a store that needs some: postgres://, mysql:// and sqlite:
+    /// Create the tables of a store that needs some: postgres://, mysql:// and sqlite:
     ///
-    /// The first use of such a store makes them too, if its user may. Done again, it changes nothing.
+    /// The first use of such a store creates them too, if its user may. Repeating it changes
+    /// nothing.
     Init(InitArgs),
-    /// Set up the nodes of a quorum (redlock://...), or look at them
+    /// Set up the nodes of a quorum (redlock://...), or show their state
     #[command(subcommand)]
     Quorum(QuorumCommand),
-    /// Look at a store for everything that can hurt locks
+    /// Examine a store for everything that can hurt locks
     ///
-    /// It locks nothing and changes nothing, and sees what this user may see; the rest is named.
+    /// It locks nothing and changes nothing. It checks what this user may see, and names the rest.
     #[command(after_help = manual::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Measure what locks cost on a store
     ///
-    /// It measures on the store that --store names, under names of its own (leasehold-bench/...), and
-    /// removes them at the end. When it is interrupted, what is left of them goes by itself on
-    /// servers, within two hours; in a directory it stays, and locks nobody out.
+    /// It measures on the store that --store names, under its own names (leasehold-bench/...), and
+    /// removes them at the end. If it is interrupted, servers remove the rest within two hours; in
+    /// a directory the rest stays, and blocks no client.
     #[cfg(feature = "bench")]
     Bench(leasehold_bench::Bench),
-    /// Keep a cache in Redis true to its database: the outbox of its invalidations
+    /// Keep a cache in Redis consistent with its database: the outbox of its invalidations
     #[cfg(feature = "cache")]
     #[command(subcommand)]
     Cache(CacheCommand),
     /// Play the stories of locks that fail, in a simulator; nothing is locked
     ///
-    /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, on a set-up
-    /// of your choice: what happens when, and what would have prevented it. Nothing but the files
-    /// that are asked for is written, and no server is needed.
+    /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, on a
+    /// set-up of your choice: what happens when, and what would have prevented it. It writes only
+    /// the requested files, and needs no server.
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Print the completions for a shell
     #[command(after_help = manual::COMPLETIONS_HELP)]
     Completions(CompletionsArgs),
-    /// Show a manual page, or write all of them to a directory
+    /// Show a manual page, or write all pages to a directory
     ///
-    /// On a terminal man(1) shows the page; without man(1) it is plain text. A file or a pipe gets the
-    /// source of the page, for nroff(1).
+    /// On a terminal man(1) shows the page; without man(1) it is plain text. A file or a pipe gets
+    /// the source of the page, for nroff(1).
     Man(ManArgs),
 }
 
@@ -133,8 +134,8 @@ pub(crate) struct RunArgs {
     /// The command and its arguments; a command that itself starts with - needs -- before it
     #[arg(
         value_name = "CMD",
-        // What follows the first word is the command's own. The first word may start with `-` after `--`
-        // only: without that it is an option that was mistyped.
+        // The words after the first word belong to the command. The first word may start with `-`
+        // only after `--`: otherwise it is a mistyped option.
         trailing_var_arg = true,
         required_unless_present = "shell_line"
     )]
@@ -150,17 +151,17 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) shell_line: Option<OsString>,
 
-    /// Do not wait when somebody else holds the lock
+    /// Do not wait if another client holds the lock
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Wait this long at most; 0 is --no-wait [default: as long as it takes]
+    /// Wait at most this long; 0 is --no-wait [default: no limit]
     #[arg(
         short, long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true
     )]
     pub(crate) wait: Option<Duration>,
 
-    /// Exit code when the lock was not to be had [default: 1]
+    /// Exit code if the lock is not available in that time [default: 1]
     #[arg(short = 'E', long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) conflict_exit_code: Option<u8>,
 
@@ -189,8 +190,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// What others see about this holder, cut at 1 KiB [default: the program's name, without its
-    /// arguments, which may hold secrets]
+    /// What other users see about this holder, cut at 1 KiB
+    /// [default: the program's name, without its arguments, which may contain secrets]
     #[arg(long, value_name = "TEXT", value_parser = utf8())]
     pub(crate) metadata: Option<String>,
 }
@@ -198,25 +199,25 @@ pub(crate) struct RunArgs {
 /// `leasehold list`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListArgs {
-    /// Only names that start with this
+    /// Only names that start with this prefix
     #[arg(
         value_name = "PREFIX", default_value = "", hide_default_value = true,
         value_parser = utf8()
     )]
     pub(crate) prefix: String,
 
-    /// Only locks that are held, or kept after their holder
+    /// Only locks that are held, or kept after their release
     #[arg(long)]
     pub(crate) held: bool,
 
-    /// List this many at most
+    /// List at most this many
     #[arg(
         long, default_value_t = 1000, value_name = "NUMBER",
         value_parser = number::within::<usize>(0..=u64::MAX), allow_hyphen_values = true
     )]
     pub(crate) limit: usize,
 
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -228,7 +229,7 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -236,21 +237,21 @@ pub(crate) struct StatusArgs {
 /// `leasehold watch`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WatchArgs {
-    /// A name, or what names start with
+    /// A name, or the prefix of names
     #[arg(
         value_name = "NAME|PREFIX", default_value = "", hide_default_value = true,
         value_parser = utf8()
     )]
     pub(crate) prefix: String,
 
-    /// Time between two looks
+    /// Time between two polls
     #[arg(
         long, value_name = "DUR", default_value = "1s", value_parser = duration::parse_positive,
         allow_hyphen_values = true
     )]
     pub(crate) interval: Duration,
 
-    /// One JSON object a line for each change
+    /// Print one JSON object per line for each change
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -262,14 +263,14 @@ pub(crate) struct ForceReleaseArgs {
     #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
-    /// The token of the lease to end, as `status` shows it; a later one is left alone
+    /// The token of the lease to end, as `status` shows it; a later lease is not ended
     #[arg(
         long, value_name = "TOKEN", value_parser = number::within::<u64>(1..=leasehold::Token::MAX.get()),
         allow_hyphen_values = true
     )]
     pub(crate) token: u64,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -285,32 +286,33 @@ pub(crate) struct InitArgs {
 /// `leasehold quorum`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum QuorumCommand {
-    /// Let the nodes vote: at their first start, or after more have forgotten than can be made up for
+    /// Let the nodes vote: at their first start, or after too many have lost their data
     ///
-    /// Nodes that may vote already stay as they are. A node that does not answer is left out; it comes
-    /// in by itself when it does.
+    /// Nodes that may vote already do not change. A first start needs an answer of every node; with
+    /// --after-loss a node that does not answer is left out, and joins by itself later.
     Init(QuorumInitArgs),
-    /// Show what each node is; exits with 0 if locks can be had, 69 if not, or if a client would refuse
-    /// to connect: a node that cannot take part, the same server twice
+    /// Show the state of each node; exits with 0 if locks can be acquired, 69 if not, or if a
+    /// client would refuse to connect: a node that cannot take part, the same server twice
     ///
-    /// It looks as every client does that connects: a node that has forgotten begins to wait by that.
+    /// It asks the nodes as every client does that connects: a node that has lost data begins to
+    /// wait.
     Status(QuorumStatusArgs),
 }
 
 /// `leasehold quorum init`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QuorumInitArgs {
-    /// Most nodes have lost their data: wait until no lease can be left, then begin with tokens at
-    /// the wall clock. Without it you say that nobody holds a lock
+    /// Most nodes have lost their data: wait until no lease can be left, then start tokens at the
+    /// wall clock. Without it you state that no client holds a lock
     #[arg(long)]
     pub(crate) after_loss: bool,
 
-    /// The longest ttl that the nodes will grant, and how long one stays out that may have forgotten
-    /// [default: max-ttl of the URL, or 60s]
+    /// The longest ttl that the nodes will grant, and how long a node that may have lost leases
+    /// cannot vote [default: max-ttl of the URL, or 60s]
     #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     pub(crate) max_ttl: Option<Duration>,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -318,7 +320,7 @@ pub(crate) struct QuorumInitArgs {
 /// `leasehold quorum status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QuorumStatusArgs {
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -330,7 +332,7 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL", value_parser = utf8(), conflicts_with = "store")]
     pub(crate) url: Option<String>,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -339,26 +341,27 @@ pub(crate) struct DoctorArgs {
 #[cfg(feature = "cache")]
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Make the outbox table in a database, or the stream of NATS JetStream
+    /// Create the outbox table in a database, or the stream of NATS JetStream
     ///
-    /// Done again, it changes nothing.
+    /// Repeating it changes nothing.
     Init(CacheInitArgs),
-    /// Deliver what transactions have put into the outbox: invalidate in Redis, or put it into a stream
+    /// Deliver the rows of the outbox: invalidate in Redis, or put them into a stream
     ///
-    /// --store names the Redis server, or its sentinels. Several relays may run at once. TERM and INT end it after the
-    /// batch that it has, with 0. What cannot be delivered waits in the table.
+    /// --store names the Redis server, or its sentinels. Several relays may run at once. TERM and
+    /// INT end it after its current batch, with 0. Rows that cannot be delivered wait in the table.
     #[command(after_help = manual::RELAY_HELP)]
     Relay(CacheRelayArgs),
     /// Invalidate in Redis what relays have put into a stream of NATS JetStream
     ///
-    /// --store names the Redis server. Several may run at once: those of one durable share the work. TERM
-    /// and INT end it after the batch that it has, with 0. What cannot be applied waits in the stream.
+    /// --store names the Redis server. Several may run at once: those of one durable share the
+    /// work. TERM and INT end it after its current batch, with 0. Messages that cannot be applied
+    /// wait in the stream.
     #[cfg(feature = "nats")]
     #[command(after_help = manual::APPLY_HELP)]
     Apply(CacheApplyArgs),
 }
 
-/// Where the outbox is.
+/// The place of the outbox.
 #[cfg(feature = "cache")]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutboxArgs {
@@ -366,7 +369,7 @@ pub(crate) struct OutboxArgs {
     #[arg(long, value_name = "URL", value_parser = utf8())]
     pub(crate) database: String,
 
-    /// The table, with its schema and a dot before it if need be
+    /// The table, optionally with its schema and a dot in front
     #[arg(
         long, value_name = "NAME", default_value = "leasehold_cache_outbox", value_parser = utf8()
     )]
@@ -382,7 +385,7 @@ pub(crate) struct CacheInitArgs {
     #[arg(long, value_name = "URL", value_parser = utf8(), group = "what")]
     pub(crate) database: Option<String>,
 
-    /// The table, with its schema and a dot before it if need be
+    /// The table, optionally with its schema and a dot in front
     #[arg(
         long, value_name = "NAME", default_value = "leasehold_cache_outbox", value_parser = utf8()
     )]
@@ -393,23 +396,23 @@ pub(crate) struct CacheInitArgs {
     #[arg(long, value_name = "URL", value_parser = utf8(), group = "what")]
     pub(crate) to: Option<String>,
 
-    /// Print the statements and the stream's configuration, and make nothing
+    /// Print the statements and the stream's configuration, and create nothing
     #[arg(long)]
     pub(crate) print: bool,
 }
 
-/// How often something that goes on says how it goes.
+/// How often a running subcommand reports its progress.
 #[cfg(feature = "cache")]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Pace {
-    /// Time between two lines that say how it goes
+    /// Time between two progress lines
     #[arg(
         long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_positive,
         allow_hyphen_values = true
     )]
     pub(crate) interval: Duration,
 
-    /// The lines as JSON objects
+    /// Print the lines as JSON objects
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -421,33 +424,33 @@ pub(crate) struct CacheRelayArgs {
     #[command(flatten)]
     pub(crate) outbox: OutboxArgs,
 
-    /// Where to, if not to the store: redis:// or, into a stream, nats:// or tls://
+    /// The destination, if not the store: redis:// or, for a stream, nats:// or tls://
     #[arg(long, value_name = "URL", value_parser = utf8())]
     pub(crate) to: Option<String>,
 
-    /// End when nothing is due
+    /// End when no row is due
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Try parked rows anew, first of all
+    /// First try parked rows again
     #[arg(long)]
     pub(crate) retry_parked: bool,
 
-    /// Rows that are taken at a time, 1 to 1000
+    /// Rows in one batch, 1 to 1000
     #[arg(
         long, value_name = "NUMBER", default_value_t = 256, value_parser = number::within::<usize>(1..=1000),
         allow_hyphen_values = true
     )]
     pub(crate) batch: usize,
 
-    /// How often it looks while there is nothing, 10ms to 1m; PostgreSQL wakes it besides
+    /// How often it polls while there is no row, 10ms to 1m; PostgreSQL also wakes it
     #[arg(
         long, value_name = "DUR", default_value = "200ms", value_parser = duration::parse,
         allow_hyphen_values = true
     )]
     pub(crate) poll: Duration,
 
-    /// For how long others leave the rows of a batch alone when this relay dies, 1s to 1h
+    /// How long other relays leave the rows of a batch alone if this relay dies, 1s to 1h
     #[arg(
         long, value_name = "DUR", default_value = "30s", value_parser = duration::parse,
         allow_hyphen_values = true
@@ -473,26 +476,26 @@ pub(crate) struct CacheApplyArgs {
     #[arg(long, value_name = "URL", value_parser = utf8())]
     pub(crate) from: String,
 
-    /// End when the stream holds no more
+    /// End when the stream has no more messages
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Messages that are taken at a time, 1 to 1000
+    /// Messages in one batch, 1 to 1000
     #[arg(
         long, value_name = "NUMBER", default_value_t = 256, value_parser = number::within::<usize>(1..=1000),
         allow_hyphen_values = true
     )]
     pub(crate) batch: usize,
 
-    /// For how long others leave the messages of a batch alone when this one dies, 1s to 1h; of the
-    /// durable that the first one makes
+    /// How long other receivers leave the messages of a batch alone if this one dies, 1s to 1h; the
+    /// first receiver sets it for the durable
     #[arg(
         long, value_name = "DUR", default_value = "30s", value_parser = duration::parse,
         allow_hyphen_values = true
     )]
     pub(crate) claim: Duration,
 
-    /// How often a message may be refused before it is given up, 1 to 1000
+    /// How often a message may be refused before it is abandoned, 1 to 1000
     #[arg(
         long, value_name = "NUMBER", default_value_t = 10, value_parser = number::within::<u32>(1..=1000),
         allow_hyphen_values = true
@@ -512,11 +515,11 @@ pub(crate) struct LabArgs {
     #[arg(value_name = "STORY", default_value = "list", value_parser = utf8())]
     pub(crate) story: String,
 
-    /// Play the story on this set-up [default: the one that the story is told about]
+    /// Play the story on this set-up [default: the set-up of the story]
     #[arg(long, value_name = "SET-UP", value_parser = utf8())]
     pub(crate) setup: Option<String>,
 
-    /// What chance is drawn from; the same seed plays the same story [default: 1]
+    /// The seed of the random numbers; the same seed plays the same story [default: 1]
     #[arg(
         long, value_name = "NUMBER", value_parser = number::within::<u64>(0..=u64::MAX),
         allow_hyphen_values = true
@@ -534,11 +537,11 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// The matrix, or the list, as one JSON object a line
+    /// Print the matrix, or the list, as one JSON object per line
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
 
-    /// The matrix as a document
+    /// Print the matrix as a document
     #[arg(long)]
     pub(crate) markdown: bool,
 }
@@ -546,14 +549,14 @@ pub(crate) struct LabArgs {
 /// `leasehold completions`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     pub(crate) shell: Shell,
 }
 
 /// `leasehold man`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ManArgs {
-    /// The subcommand whose page it is [default: the page of leasehold]
+    /// The subcommand of the page [default: the page of leasehold]
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     pub(crate) command: Option<String>,
 
@@ -562,7 +565,7 @@ pub(crate) struct ManArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Text; what is not UTF-8 is an error that names the argument.
+/// Parses text; an argument that is not UTF-8 is an error that names it.
 fn utf8() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(|text| text.into_string().map_err(|_| "it is not UTF-8"))
 }

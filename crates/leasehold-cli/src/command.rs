@@ -1,4 +1,4 @@
-//! Becoming the command.
+//! Replaces this process with the command.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 
-/// Becomes the command, with this standard input; returns only where that fails. A script without
-/// a `#!` line is run by `/bin/sh`, as `execvp` does, and with it `env`, `timeout` and every shell.
+/// Replaces this process with the command, with this standard input; returns only on failure.
+/// `/bin/sh` runs a script without a `#!` line, as with `execvp`, `env`, `timeout` and every shell.
 pub(crate) fn exec(words: &[OsString], stdin: OwnedFd) -> io::Error {
     let Some((program, arguments)) = words.split_first() else {
         return io::ErrorKind::InvalidInput.into();
@@ -30,7 +30,7 @@ pub(crate) fn exec(words: &[OsString], stdin: OwnedFd) -> io::Error {
     }
 }
 
-/// Where `execvp` found the program.
+/// Returns where `execvp` found the program.
 fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());

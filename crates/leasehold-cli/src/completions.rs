@@ -1,4 +1,4 @@
-//! `leasehold completions`: what a shell needs to complete the command line.
+//! `leasehold completions`: prints what a shell needs to complete the command line.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

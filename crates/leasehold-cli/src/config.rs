@@ -15,21 +15,21 @@ use crate::run::options::OnLost;
 /// The file for all users of the machine.
 const SYSTEM_FILE: &str = "/etc/leasehold/config.toml";
 
-/// What a config file may say.
+/// The contents of a config file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Config {
-    /// The store's URL.
+    /// The URL of the store.
     pub(crate) store: Option<String>,
-    /// Defaults for `leasehold run`.
+    /// The defaults for `leasehold run`.
     #[serde(default)]
     pub(crate) run: RunConfig,
-    /// It is the file that `--config` names.
+    /// True for the file that `--config` names.
     #[serde(skip)]
     pub(crate) is_named: bool,
 }
 
-/// Defaults for `leasehold run`; times are written as on the command line, or as numbers.
+/// The defaults for `leasehold run`; times are written as on the command line, or as numbers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RunConfig {
@@ -56,7 +56,8 @@ pub(crate) struct RunConfig {
 }
 
 impl Config {
-    /// Reads the given file, or the user's and the machine's; what one does not say the next may.
+    /// Reads the given file, or the files of the user and of the machine; the first file that sets
+    /// a value counts.
     pub(crate) fn load(given: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = given {
             let config = Self::read(path)?.ok_or_else(|| {
@@ -89,7 +90,7 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| {
-            // Not the error's own text, which quotes the line: it may hold a password.
+            // Do not show the error's own text, which quotes the line: it may contain a password.
             let at = error.span().map(|span| span.start);
             let line = at.map(|at| format!("line {}: ", 1 + text[..at].matches('\n').count()));
             let key = at.and_then(|at| key(text, at)).filter(|key| !error.message().contains(key));
@@ -116,7 +117,7 @@ impl Config {
     }
 }
 
-/// The key of the line that the value at this place belongs to, if it is a plain word.
+/// Returns the key of the line that the value at this place belongs to, if it is a plain word.
 fn key(text: &str, at: usize) -> Option<&str> {
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let (key, _) = text[start..].lines().next()?.split_once('=')?;

@@ -1,4 +1,4 @@
-//! `leasehold doctor`: what can hurt locks on a store, the worst first.
+//! `leasehold doctor`: reports what can hurt locks on a store, the worst first.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::{Failure, code as codes};
 use crate::{foreign, locate, say};
 
-/// Prints what was found; the code says the worst of it.
+/// Prints the findings; the exit code is that of the worst one.
 pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, Failure> {
     let url = match &args.url {
         Some(url) => url.clone(),
@@ -47,7 +47,7 @@ fn word(severity: Severity) -> (&'static str, Style) {
     }
 }
 
-/// For people; when quiet, without what needs no change.
+/// Formats the findings for display; when quiet, without those that need no change.
 fn text(store: &str, examined: &Examined, quiet: bool) -> String {
     let mut text = String::new();
     for finding in &examined.findings {

@@ -1,4 +1,4 @@
-//! Durations as people write them: `1.5`, `500ms`, `2h`.
+//! Parses durations: `1.5`, `500ms`, `2h`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const ALLOWED: &str = "a number with an optional unit ms, s, m, h or d (none means seconds), \
                        such as 10, 0.5, 500ms or 2h";
 
-/// Reads a duration; a bare number is seconds.
+/// Parses a duration; a number without a unit is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -33,14 +33,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// A century: beyond it, sums with a clock may overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// Reads the time of a lease: 10 ms to 24 h.
+/// Parses the ttl of a lease: 10 ms to 24 h.
 pub(crate) fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse(text)?;
     let allowed = Duration::from_millis(10)..=Duration::from_secs(86_400);
     if allowed.contains(&ttl) { Ok(ttl) } else { Err("allowed is 10ms to 24h".to_owned()) }
 }
 
-/// Reads a time that must not be zero.
+/// Parses a time that must not be zero.
 pub(crate) fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("must be more than 0".to_owned()),

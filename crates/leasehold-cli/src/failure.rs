@@ -1,12 +1,12 @@
-//! How the command fails: an exit code, a message, and a next step where there is one.
+//! How the command fails: an exit code, a message, and a next step if there is one.
 
-/// Exit codes that are `leasehold`'s own.
+/// The exit codes of `leasehold` itself.
 pub(crate) mod code {
-    /// The lock was not to be had (`-E` changes it); for `status`, that nobody holds it.
+    /// The lock was not available (`-E` changes the code); for `status`, no client holds it.
     pub(crate) const CONFLICT: u8 = 1;
-    /// Of `doctor`: warnings, and nothing worse.
+    /// For `doctor`: warnings, and nothing worse.
     pub(crate) const WARNING: u8 = 1;
-    /// Of `doctor`: problems.
+    /// For `doctor`: problems.
     pub(crate) const PROBLEM: u8 = 2;
     /// The store cannot be used: `EX_UNAVAILABLE` of sysexits.h.
     pub(crate) const UNAVAILABLE: u8 = 69;
@@ -18,38 +18,38 @@ pub(crate) mod code {
     pub(crate) const CANNOT_RUN: u8 = 126;
     /// The command was not found.
     pub(crate) const NOT_FOUND: u8 = 127;
-    /// Added to the number of the signal that ended the command (or the waiting).
+    /// Added to the number of the signal that ended the command (or the wait).
     pub(crate) const SIGNAL: u8 = 128;
 }
 
-/// Why the command ends, and how it says so.
+/// Why the command ends, with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) code: u8,
     /// One line for stderr.
     pub(crate) message: String,
-    /// What to do about it.
+    /// The next step.
     pub(crate) next_step: Option<String>,
 }
 
 impl Failure {
-    /// True when it says that the command could not be started.
+    /// Returns true if it means that the command could not be started.
     pub(crate) fn is_not_started(&self) -> bool {
         matches!(self.code, code::CANNOT_RUN | code::NOT_FOUND)
     }
 
-    /// A failure of the command's own, code 125.
+    /// Creates a failure of `leasehold` itself, code 125.
     pub(crate) fn own(message: impl Into<String>) -> Self {
         Self::with_code(code::OWN, message)
     }
 
-    /// A failure with this exit code.
+    /// Creates a failure with this exit code.
     pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), next_step: None }
     }
 
-    /// Adds what to do about it.
+    /// Adds the next step.
     pub(crate) fn next(mut self, step: impl Into<String>) -> Self {
         self.next_step = Some(step.into());
         self

@@ -1,4 +1,4 @@
-//! The user's directories: home, and what the XDG variables name.
+//! The user's directories: home, and those of the XDG variables.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use nix::unistd::{User, getuid};
 
-/// The directory for state that outlives a reboot.
+/// Returns the directory for state that outlives a reboot.
 pub(crate) fn state() -> Option<PathBuf> {
     absolute(env::var_os("XDG_STATE_HOME")).or_else(|| Some(home()?.join(".local/state")))
 }
 
-/// The directory for configuration.
+/// Returns the directory for configuration.
 pub(crate) fn config() -> Option<PathBuf> {
     absolute(env::var_os("XDG_CONFIG_HOME")).or_else(|| Some(home()?.join(".config")))
 }
 
-/// The home directory that the user database names: cron and services may not have `HOME`, and
-/// `sudo` may leave another user's there. A container may run as a user that the database does
-/// not know; then `HOME` is all there is.
+/// Returns the home directory of the user database: cron and services may not have `HOME`, and
+/// `sudo` may leave another user's `HOME`. A container may run as a user without an entry; only
+/// then `HOME` counts.
 fn home() -> Option<PathBuf> {
     let known = User::from_uid(getuid()).ok().flatten().map(|user| user.dir);
     choose(known, env::var_os("HOME"))
@@ -28,7 +28,8 @@ fn choose(known: Option<PathBuf>, variable: Option<OsString>) -> Option<PathBuf>
     known.filter(|home| home.is_absolute()).or_else(|| absolute(variable))
 }
 
-/// A directory from the environment; a relative one is to be ignored, says the XDG specification.
+/// Returns a directory from the environment; the XDG specification says that relative paths are
+/// ignored.
 fn absolute(variable: Option<OsString>) -> Option<PathBuf> {
     variable.map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,4 +1,4 @@
-//! `leasehold force-release`: ending the lease of a holder that cannot end it itself.
+//! `leasehold force-release`: ends the lease of a holder that cannot end it itself.
 
 use leasehold::Token;
 use leasehold::backend::{Forced, State, Status};
@@ -12,15 +12,15 @@ use crate::say::{self, Voice};
 use crate::show;
 use crate::store::Store;
 
-/// What came of it.
+/// The result.
 enum Outcome {
     /// The store has answered.
     Answer(Forced),
-    /// The token is the current one, and the store cannot take a lock away.
+    /// The token is current, and the store cannot end the lease.
     Cannot(Status),
 }
 
-/// Ends the lease that the token names; 1 when that lease had ended by itself.
+/// Ends the lease of the token; returns 1 if that lease had ended by itself.
 pub(crate) async fn force_release(
     args: &ForceReleaseArgs,
     globals: &Globals,
@@ -36,7 +36,7 @@ pub(crate) async fn force_release(
         Outcome::Answer(Forced::Ended) => {
             (format!("the lease with token {} has ended", args.token), 0)
         }
-        Outcome::Answer(Forced::NotHeld) => ("nobody holds it".to_owned(), code::CONFLICT),
+        Outcome::Answer(Forced::NotHeld) => ("no client holds it".to_owned(), code::CONFLICT),
         Outcome::Answer(Forced::Other(current)) => (other(args.token, current), code::CONFLICT),
         Outcome::Cannot(status) => return Err(cannot(name, &status)),
     };
@@ -54,7 +54,7 @@ async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, F
     let store = Store::connect(globals, &config).await?;
     let outcome = match store.force_release(&args.name, token).await? {
         Some(forced) => Outcome::Answer(forced),
-        // It may have ended all the same, and then nothing is left to do.
+        // It may have ended by itself, and then nothing is left to do.
         None => {
             let status = store.status(&args.name).await?;
             match status.token {
@@ -69,23 +69,23 @@ async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, F
 }
 
 fn other(token: u64, current: Token) -> String {
-    let what = if token < current.get() { "has ended" } else { "was not given yet" };
-    format!("token {token} {what}; the current one is {current}, and nothing was changed")
+    let what = if token < current.get() { "has ended" } else { "was not granted yet" };
+    format!("token {token} {what}; the current token is {current}, and nothing was changed")
 }
 
 fn cannot(name: &str, status: &Status) -> Failure {
     let failure = Failure::own(format!(
-        "{name}: this store cannot take a lock away; it is held for as long as its process lives"
+        "{name}: this store cannot end a lease by force; it is held while its process lives"
     ));
     match &status.holder {
         Some(holder) => {
             failure.next(format!("end the process instead: kill {} on {}", holder.pid, holder.host))
         }
-        None => failure.next(format!("look who holds it: leasehold status {name}")),
+        None => failure.next(format!("show the holder: leasehold status {name}")),
     }
 }
 
-/// One object, whatever came of it.
+/// Returns one object for any result.
 fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_json::Value {
     let (result, current, holder, message) = match outcome {
         Ok(Outcome::Answer(Forced::Ended)) => ("ended", None, None, None),

@@ -1,13 +1,13 @@
-//! Text that somebody else wrote, fit for a terminal.
+//! Makes text of other users safe for a terminal.
 
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-/// Stands where something was cut.
+/// Marks where text was cut.
 const ELLIPSIS: &str = "…";
 
-/// Characters that a terminal would obey are shown as escapes: `\n`, `\e`, `\u{202e}`. Each its
-/// own, so that one who looks for the difference between two names finds it.
+/// Shows characters that a terminal would obey as escapes: `\n`, `\e`, `\u{202e}`. Each character
+/// has its own escape, so that different names stay different.
 pub(crate) fn clean(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -23,12 +23,12 @@ pub(crate) fn clean(text: &str) -> String {
     shown
 }
 
-/// JSON on one line, in which the same characters are escaped as JSON knows it: a program reads
-/// what was written, and a terminal obeys nothing.
+/// Writes JSON on one line, with the same characters escaped as JSON allows: a program reads the
+/// original text, and a terminal obeys nothing.
 pub(crate) fn json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        // All of them have four digits, and stand inside of strings.
+        // All of them have four digits, and occur only in strings.
         if is_obeyed(c) {
             text.push_str(&format!("\\u{:04x}", c as u32));
         } else {
@@ -38,14 +38,15 @@ pub(crate) fn json(value: &Value) -> String {
     text
 }
 
-/// Control characters, and those that turn the direction of what follows or begin a new line.
+/// Returns true for control characters, and those that change the text direction or begin a new
+/// line.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}')
 }
 
-/// A text in so many columns, its end cut off if need be.
+/// Cuts a text to this many columns, at its end.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -57,7 +58,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// As [`cut`], but what follows the last slash is kept as long as anything else can go.
+/// As [`cut`], but keeps the text after the last slash as long as possible.
 pub(crate) fn cut_before_slash(text: &str, width: usize) -> String {
     let (start, end) = text.split_at(text.rfind('/').unwrap_or(text.len()));
     match width.checked_sub(end.width()) {

@@ -1,4 +1,4 @@
-//! A process group: signals to all of it, and whether anything of it still runs.
+//! A process group: signals all of it, and checks whether any of it still runs.
 
 use std::fs;
 
@@ -11,21 +11,21 @@ use nix::unistd::Pid;
 pub(crate) struct Group(pub(crate) Pid);
 
 impl Group {
-    /// Sends a signal to every member; members that have gone or belong to others are no error,
-    /// since nothing could be done about them.
+    /// Sends a signal to every member. Members that have gone or belong to other users are not an
+    /// error, since the caller cannot change that.
     pub(crate) fn signal(self, signal: Signal) {
         let _ = killpg(self.0, signal);
     }
 
-    /// Asks every member to end; one that is stopped is continued, or it would never hear of it.
+    /// Asks every member to end; a stopped member is continued, or it would not receive the signal.
     pub(crate) fn terminate(self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
     }
 
-    /// True while a member runs. A zombie that its parent, outside the group, never collects
-    /// does not run. Where `/proc` shows no member (it may hide those of other users, or belong to
-    /// another name space of process ids), all are taken to run.
+    /// Returns true while a member runs. A zombie that its parent outside the group does not
+    /// collect does not run. If `/proc` shows no member (it may hide those of other users, or
+    /// belong to another namespace of process ids), all count as running.
     pub(crate) fn is_alive(self) -> bool {
         self.exists() && self.has_running_member().unwrap_or_else(|| self.exists())
     }
@@ -34,7 +34,7 @@ impl Group {
         killpg(self.0, None) != Err(Errno::ESRCH)
     }
 
-    /// What `/proc` says; `None` where it shows no member.
+    /// Returns what `/proc` shows; `None` if it shows no member.
     fn has_running_member(self) -> Option<bool> {
         let group = self.0.to_string();
         let mut seen = None;
@@ -51,8 +51,8 @@ impl Group {
     }
 }
 
-/// One process's line in `/proc/PID/stat`, from the state on: fields are counted from there, as
-/// the name before them may hold anything.
+/// The line of a process in `/proc/PID/stat`, from the state on: fields are counted from there,
+/// since the name before them may contain anything.
 pub(crate) struct Stat(Vec<String>);
 
 const STATE: usize = 0;
@@ -61,7 +61,7 @@ const PGRP: usize = 2;
 const THREADS: usize = 17;
 
 impl Stat {
-    /// The line of a process; `None` when there is none (any more), or `pid` is not a number.
+    /// Reads the line of a process; `None` if there is none (any more), or `pid` is not a number.
     pub(crate) fn read(pid: &str) -> Option<Self> {
         if !pid.bytes().all(|b| b.is_ascii_digit()) {
             return None;
@@ -72,7 +72,7 @@ impl Stat {
         Some(Self(fields.split_whitespace().map(str::to_owned).collect()))
     }
 
-    /// The parent's process id.
+    /// Returns the parent's process id.
     pub(crate) fn parent(&self) -> Option<Pid> {
         self.field(PPID)?.parse().ok().map(Pid::from_raw)
     }
@@ -81,7 +81,8 @@ impl Stat {
         self.0.get(at)
     }
 
-    /// Dead and not collected; a dead first thread with others alive is not that.
+    /// Returns true for a dead process that was not collected, unless other threads of it are
+    /// alive.
     fn is_zombie(&self) -> bool {
         let state = self.field(STATE).map(String::as_str);
         let threads = self.field(THREADS).and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -104,7 +105,7 @@ mod tests {
         while group.is_alive() {
             std::thread::yield_now();
         }
-        assert_eq!(killpg(group.0, None), Ok(()), "the zombie is still there");
+        assert_eq!(killpg(group.0, None), Ok(()), "the zombie still exists");
         child.wait().unwrap();
         assert!(!group.is_alive());
     }

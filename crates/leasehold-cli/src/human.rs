@@ -1,8 +1,8 @@
-//! Times and places as people read them.
+//! Formats times and places for display.
 
 use std::time::Duration;
 
-/// An age or a time left: `12 s`, `3 min`, `2 h`, `4 d`.
+/// Formats an age or a time left: `12 s`, `3 min`, `2 h`, `4 d`.
 pub(crate) fn span(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -14,25 +14,25 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
-/// Whole seconds, rounded up: what is left of a wait.
+/// Returns whole seconds, rounded up, for the rest of a wait.
 pub(crate) fn seconds_up(time: Duration) -> u64 {
     u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
-/// What is left of a wait, rounded up as the messages of the library have it: nobody is told that it is
-/// over before it is.
+/// Formats the rest of a wait, rounded up as in the messages of the library: the shown time never
+/// ends before the wait does.
 pub(crate) fn wait(left: Duration) -> String {
     span(Duration::from_secs(seconds_up(left)))
 }
 
-/// The time since a moment; `None` when it is less than a second, or when clocks differ so that
-/// the moment lies ahead.
+/// Returns the time since a moment; `None` if it is less than a second, or if the moment is in the
+/// future because clocks differ.
 pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> Option<String> {
     let seconds = now_unix_ms.saturating_sub(unix_ms) / 1000;
     (seconds > 0).then(|| span(Duration::from_secs(seconds)))
 }
 
-/// How long ago a moment was: `just now`, `3 min ago`.
+/// Formats how long ago a moment was: `just now`, `3 min ago`.
 pub(crate) fn ago(unix_ms: u64, now_unix_ms: u64) -> String {
     match age(unix_ms, now_unix_ms) {
         Some(age) => format!("{age} ago"),
@@ -40,14 +40,14 @@ pub(crate) fn ago(unix_ms: u64, now_unix_ms: u64) -> String {
     }
 }
 
-/// What less than a second ago is called.
+/// The text for less than a second ago.
 pub(crate) const JUST_NOW: &str = "just now";
 
-/// A moment with date and zone: who reads it may do so on another day, in another place.
+/// Formats a moment with date and zone, for readers on another day and in another place.
 pub(crate) fn moment(unix_ms: u64) -> String {
     let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
-    // Years that begin in March: the leap day is then the last one. 719468 days before 1970 a
-    // cycle of 400 years began.
+    // Years begin in March, so the leap day is the last day. A cycle of 400 years began 719468 days
+    // before 1970.
     let day = days + 719_468;
     let (cycle, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -59,7 +59,7 @@ pub(crate) fn moment(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
 }
 
-/// `1st`, `2nd`, `3rd`, `11th`.
+/// Formats `1st`, `2nd`, `3rd`, `11th`.
 pub(crate) fn ordinal(number: usize) -> String {
     let suffix = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
@@ -71,7 +71,7 @@ pub(crate) fn ordinal(number: usize) -> String {
     format!("{number}{suffix}")
 }
 
-/// At most `limit` bytes of a text, cut between characters.
+/// Returns at most `limit` bytes of a text, cut between characters.
 pub(crate) fn truncate(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]

@@ -1,4 +1,4 @@
-//! `leasehold init`: makes the tables of a store that needs some.
+//! `leasehold init`: creates the tables of a store that needs some.
 
 use crate::advice::Advice;
 use crate::cli::{Globals, InitArgs};
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::locate;
 use crate::say::{self, Voice};
 
-/// Makes what is missing, or prints how it would be made.
+/// Creates what is missing, or prints how to create it.
 pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let url = locate::store_url(globals.store.as_deref(), &config)?;
@@ -19,8 +19,8 @@ pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Re
         return Ok(0);
     }
     match leasehold::init(&url).await.map_err(failed)? {
-        true => voice.note("the tables are there"),
-        false => voice.note("this store needs nothing to be made"),
+        true => voice.note("the tables exist"),
+        false => voice.note("this store needs no tables"),
     }
     Ok(0)
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::say::{self, Voice};
 use crate::table;
 
-/// Plays a story, the matrix, or lists what there is.
+/// Plays a story or the matrix, or lists all of them.
 pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
     let given = [
         ("--setup", args.setup.is_some()),
@@ -65,10 +65,10 @@ fn list() -> Result<u8, Failure> {
 
 fn walk() -> Result<u8, Failure> {
     say::answer(format!(
-        "Somebody holds a lock on a majority of the nodes; some of those go down, or start again empty.\n\
-         Can somebody else get the same lock, or another one?\n\n{}\n\
+        "A client holds a lock on a majority of the nodes; some of them go down, or restart empty.\n\
+         Can another client get the same lock, or another lock?\n\n{}\n\
          A lock is safe as long as fewer nodes forget than it takes to make a majority of those that\n\
-         never knew of it; admission keeps nodes that may have forgotten out until the lease is over.\n",
+         never knew it; with admission, nodes that may have lost it cannot vote until the lease has ended.\n",
         lab::walked(&lab::walk())
     ))?;
     Ok(0)

@@ -1,4 +1,4 @@
-//! `leasehold list`: the known locks.
+//! `leasehold list`: lists the known locks.
 
 use std::io;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::live::Live;
 use crate::store::Store;
 use crate::{foreign, say, show, terminal};
 
-/// More locks than anybody has: of those that are there, some are left out afterwards.
+/// A limit above any real number of locks; some locks are left out after the request.
 const ALL: usize = 1_000_000;
 
 /// Prints the locks whose names start with the prefix.
@@ -25,7 +25,7 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
         .await?
         .ok_or_else(|| {
             Failure::own(format!("{} cannot list its locks", store.place()))
-                .next("ask for one by its name: leasehold status NAME")
+                .next("name one lock: leasehold status NAME")
         })?;
     if args.held {
         all.retain(|status| status.state != State::Free);
@@ -41,7 +41,7 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
     Ok(0)
 }
 
-/// Tells people that it goes on: a store may have to be looked through key by key.
+/// Shows that the search is running: a store may have to search all keys.
 async fn shown<T>(place: &str, quiet: bool, looking: impl Future<Output = T>) -> T {
     let mut looking = pin!(looking);
     let mut live = if quiet { None } else { Live::open() };

@@ -1,4 +1,4 @@
-//! A line on the terminal that is drawn anew, and goes away.
+//! A line on the terminal that is redrawn, and cleared at the end.
 
 use std::io;
 
@@ -6,11 +6,12 @@ use anstyle::Style;
 
 use crate::{foreign, say, terminal};
 
-/// Who speaks.
+/// The prefix of the line.
 const WHO: &str = "leasehold:";
 
-/// What is kept free at the end of the row: the `^C` that a terminal shows for the interrupt key,
-/// and the last column, in which some begin a new row. A second row would stay.
+/// Columns left free at the end of the row: for the `^C` that a terminal shows for the interrupt
+/// key, and for the last column, in which some terminals begin a new row. A second row would
+/// remain.
 const ROOM: usize = 3;
 
 /// A row of the terminal behind stderr. It is cleared when this is dropped.
@@ -18,13 +19,13 @@ const ROOM: usize = 3;
 pub(crate) struct Live(());
 
 impl Live {
-    /// A row to draw in; `None` where stderr is no terminal that can draw a row anew. Whoever has none
-    /// writes no control sequence.
+    /// Opens a row; returns `None` if stderr is not a terminal that can redraw a row. Without a
+    /// row, no control sequence is written.
     pub(crate) fn open() -> Option<Self> {
         terminal::can_redraw(&io::stderr()).then_some(Self(()))
     }
 
-    /// Shows a text, as much as one row takes.
+    /// Shows a text, cut to one row.
     pub(crate) fn show(&mut self, text: &str) {
         let row = row(text, terminal::width(io::stderr()).unwrap_or(80));
         let style = say::styled(Style::new().bold());
@@ -51,12 +52,12 @@ mod tests {
 
     #[test]
     fn a_row_is_never_wider_than_the_terminal() {
-        let text = "waiting for 名字/\u{1b}[2J\n名字, held by somebody";
+        let text = "waiting for 名字/\u{1b}[2J\n名字, held by a client";
         for columns in 0..90 {
             let row = row(text, columns);
             assert!(row.width() <= columns.saturating_sub(ROOM), "{columns}: {row}");
             assert!(!row.contains(char::is_control), "{row}");
         }
-        assert!(row(text, 80).ends_with("held by somebody"));
+        assert!(row(text, 80).ends_with("held by a client"));
     }
 }

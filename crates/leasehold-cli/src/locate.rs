@@ -1,4 +1,4 @@
-//! Where the locks are: the store's URL from option, environment, config file or default.
+//! Finds the locks: the store's URL from option, environment, config file or default.
 
 use std::env;
 
@@ -11,16 +11,16 @@ use crate::folders;
 /// The environment variable that names the store.
 pub(crate) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
-/// What stands there for a command whose `leasehold run` had a store with credentials.
+/// The value for a command whose `leasehold run` had a store with credentials.
 pub(crate) const WITHHELD: &str = "withheld:";
 
-/// Set by our own tests, which have no server, to try what happens where leases end by time.
+/// Set by the tests, which have no server, to use a store where leases end by time.
 const TEST_MEMORY: &str = "__LEASEHOLD_TEST_MEMORY";
 
-/// The store's URL: option, a config file that was named, environment, the other config files,
-/// then a directory of the user's own.
+/// Returns the store's URL: from the option, a named config file, the environment, the other config
+/// files, or a directory of the user.
 ///
-/// A file that was named on the command line beats the variable, since that may come from an
+/// A file named on the command line comes before the variable, since the variable may come from an
 /// enclosing `leasehold run`.
 pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String, Failure> {
     let named = config.store.as_ref().filter(|_| config.is_named);
@@ -30,7 +30,7 @@ pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String,
     };
     match given {
         Some(url) if url == WITHHELD => Err(Failure::own(
-            "the enclosing run has a store with credentials, and they are not passed on",
+            "the enclosing run has a store with credentials, which it does not pass on",
         )
         .next("name the store again: --store with a password file, or --config FILE")),
         Some(url) => refuse_memory(url),
@@ -48,15 +48,15 @@ fn from_environment() -> Result<Option<String>, Failure> {
     }
 }
 
-/// What is in our own memory excludes no other process.
+/// Refuses the memory of this process, which excludes no other process.
 fn refuse_memory(url: String) -> Result<String, Failure> {
     let is_memory = StoreUrl::parse(&url).is_ok_and(|parsed| parsed.scheme() == "memory");
     if !is_memory || env::var_os(TEST_MEMORY).is_some() {
         return Ok(url);
     }
     Err(Failure::own(
-        "the store memory: is the memory of one process; no other would see its locks, and it \
-         would exclude nobody",
+        "the store memory: is the memory of one process; no other process would see its locks, and it \
+         would exclude no process",
     )
     .next(
         "use a directory for this machine (--store file:/var/lib/leasehold, or no --store at \
@@ -68,7 +68,7 @@ fn default() -> Result<String, Failure> {
     const NEXT: &str = "name a store: --store file:/var/lib/leasehold, or LEASEHOLD_STORE";
     let Some(folder) = folders::state() else {
         return Err(Failure::own(
-            "this user has no home directory to keep locks in: the user database names none, and \
+            "this user has no home directory for locks: the user database names none, and \
              HOME is not an absolute path",
         )
         .next(NEXT));

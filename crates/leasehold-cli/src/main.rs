@@ -12,6 +12,7 @@ mod config;
 mod doctor;
 mod duration;
 mod failure;
+mod features;
 mod folders;
 mod force_release;
 mod foreign;
@@ -75,8 +76,8 @@ fn main() -> ExitCode {
     code.into()
 }
 
-/// How long messages may take to be written at the end. What runs unattended must end, though
-/// its stderr be blocked; the others wait for their reader.
+/// Returns how long messages may take to be written at the end. An unattended subcommand must end,
+/// even if its stderr is blocked; the others wait for their reader.
 fn last_words(command: &Command) -> Option<Duration> {
     match command {
         Command::Run(_) => Some(run::LAST_WORDS),
@@ -89,8 +90,8 @@ fn last_words(command: &Command) -> Option<Duration> {
 fn execute(cli: Cli) -> Result<u8, Failure> {
     let globals = cli.globals;
     let voice = Voice { quiet: globals.quiet, verbose: globals.verbose };
-    // One thread: the mask of the thread that starts the command is the command's mask. Besides
-    // it there is only the one that writes messages.
+    // Use one thread: the signal mask of the thread that starts the command becomes the command's
+    // mask. Only the thread that writes messages runs besides it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -98,7 +99,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Run(args) => {
             let done = runtime.block_on(run::run(args, &globals, voice));
-            // A server's name may still be looked up, which cannot be interrupted.
+            // A name lookup may still run, which cannot be interrupted.
             runtime.shutdown_background();
             done
         }
@@ -122,7 +123,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
     }
 }
 
-/// Help and version go to stdout; bad usage is an error of our own, not clap's 2.
+/// Prints help and version to stdout; wrong usage is an error of `leasehold`, not clap's 2.
 fn usage(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();
@@ -130,6 +131,15 @@ fn usage(error: &clap::Error) -> u8 {
     }
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    say::failure(&Failure::own(text));
+    let failure = match features::of_subcommand(error) {
+        None => Failure::own(text),
+        Some(feature) => {
+            let what = format!(
+                "the subcommand {feature:?} needs the feature {feature:?}, which this build does not have"
+            );
+            Failure::own(what).next(features::install(&[feature]))
+        }
+    };
+    say::failure(&failure);
     code::OWN
 }

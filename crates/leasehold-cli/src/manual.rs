@@ -14,7 +14,7 @@ use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::{say, terminal};
 
-/// Below `leasehold --help`.
+/// Shown below `leasehold --help`.
 pub(crate) const SHORT_HELP: &str = "\
 Examples:
   leasehold run backup -- pg_dump -f /backup/db.sql app
@@ -23,24 +23,24 @@ Examples:
 
 Exit codes: 125 own errors, 69 store unusable, 76 lock lost; see leasehold man.";
 
-/// Below `leasehold run --help`.
+/// Shown below `leasehold run --help`.
 pub(crate) const RUN_HELP: &str = "\
 A time is a number with ms, s, m, h or d; a bare number is seconds.
 
 Exit codes: the command's; 128+N when signal N ended it; 126 or 127 when it could not be run or
-was not found; 1 (or -E) when the lock was not to be had; 69 when the store cannot be used; 76
+was not found; 1 (or -E) if the lock was not available; 69 when the store cannot be used; 76
 when the lock was lost; 125 for everything else.";
 
-/// Below `leasehold doctor --help`.
+/// Shown below `leasehold doctor --help`.
 pub(crate) const DOCTOR_HELP: &str = "\
 Examples:
   leasehold doctor
   leasehold doctor redis://locks.internal
   leasehold doctor --json redlock://one,two,three
 
-Exit codes: 0 nothing to change; 1 warnings; 2 problems; 69 when nobody answers there.";
+Exit codes: 0 nothing to change; 1 warnings; 2 problems; 69 when the store does not answer.";
 
-/// Below `leasehold completions --help`.
+/// Shown below `leasehold completions --help`.
 pub(crate) const COMPLETIONS_HELP: &str = "\
 Where the file goes, for this user:
   bash        leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold
@@ -50,9 +50,9 @@ Where the file goes, for this user:
   elvish      leasehold completions elvish >> ~/.config/elvish/rc.elv
   powershell  leasehold completions powershell >> $PROFILE
 
-Make the directory first if it is not there. A new shell reads the file.";
+Create the directory first if it does not exist. A new shell reads the file.";
 
-/// Below `leasehold cache relay --help`.
+/// Shown below `leasehold cache relay --help`.
 #[cfg(feature = "cache")]
 pub(crate) const RELAY_HELP: &str = "\
 Examples:
@@ -64,7 +64,7 @@ Examples:
 Exit codes: 0 done, or ended by TERM or INT; 69 when with --once the database or where it goes to
 cannot be used, or at the start the database; 125 for everything else.";
 
-/// Below `leasehold cache apply --help`.
+/// Shown below `leasehold cache apply --help`.
 #[cfg(feature = "nats")]
 pub(crate) const APPLY_HELP: &str = "\
 Examples:
@@ -75,7 +75,7 @@ Examples:
 Exit codes: 0 done, or ended by TERM or INT; 69 when with --once NATS or Redis cannot be used; 125
 for everything else.";
 
-/// Below `leasehold lab --help`.
+/// Shown below `leasehold lab --help`.
 #[cfg(feature = "lab")]
 pub(crate) const LAB_HELP: &str = "\
 Examples:
@@ -84,12 +84,12 @@ Examples:
   leasehold lab node-restart --setup redlock --svg node-restart.svg
   leasehold lab matrix --seeds 1000";
 
-/// The sections that the options do not tell.
+/// The sections that the options do not contain.
 const SECTIONS: &str = include_str!("manual.roff");
 
 /// Shows the page of `leasehold` or of a subcommand, or writes all pages into a directory.
 pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
-    // There is no page of `help`, so none is named.
+    // There is no page of `help`, so do not refer to it.
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = dir else {
@@ -117,7 +117,7 @@ fn find(command: Command, name: Option<&str>) -> Result<Command, Failure> {
     })
 }
 
-/// A subcommand, or one of its own by both names: `bench-pairs`.
+/// Finds a subcommand, or a subcommand of it by both names: `bench-pairs`.
 fn below<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
     let mut shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
     shown.find_map(|sub| match name.strip_prefix(sub.get_name())? {
@@ -137,7 +137,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     let has_subcommands = command.has_subcommands();
     let usage = synopsis(&command);
     let command = command.override_usage(usage);
-    // What `--help` says here of `-h` means nothing on a page.
+    // The text of `--help` about `-h` has no meaning on a page.
     let command = command.mut_arg("help", |arg| arg.help("Print help").long_help("Print help"));
     let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.after_help("")).source(version).manual("Leasehold");
@@ -154,14 +154,14 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The usage with every option in it, and what its value is called.
+/// Returns the usage with every option in it, and the names of their values.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
     let is_shown = |arg: &&Arg| {
-        // What every subcommand has is on the page of `leasehold`.
+        // The page of `leasehold` has the options of all subcommands.
         !arg.is_positional() && (command.has_subcommands() || !arg.is_global_set())
-            // An option that the usage names itself is not said again.
+            // Do not repeat an option that the usage already names.
             && !mentions(&usage, arg)
             && !matches!(arg.get_id().as_str(), "help" | "version")
     };

@@ -1,8 +1,8 @@
-//! Whole numbers on the command line: what is allowed is said of each.
+//! Parses whole numbers on the command line; errors contain the allowed range.
 
 use std::ops::RangeInclusive;
 
-/// Reads a whole number in this range.
+/// Returns a parser for a whole number in this range.
 pub(crate) fn within<T: TryFrom<u64> + 'static>(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {

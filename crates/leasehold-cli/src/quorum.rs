@@ -1,4 +1,4 @@
-//! `leasehold quorum`: setting up the nodes of a quorum, and looking at them.
+//! `leasehold quorum`: sets up the nodes of a quorum, and shows their state.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::say::{self, Voice};
 use crate::table::{Cut, fitted};
 use crate::{foreign, human, locate, terminal};
 
-/// Columns of the bar that shows how a wait goes.
+/// The columns of the bar that shows the progress of a wait.
 const BAR: usize = 30;
 
 pub(crate) async fn quorum(
@@ -31,7 +31,7 @@ pub(crate) async fn quorum(
     }
 }
 
-/// Sets the nodes up; 0 when a majority may vote.
+/// Sets the nodes up; returns 0 if a majority may vote.
 async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Failure> {
     if !args.yes {
         confirm(args.after_loss)?;
@@ -54,15 +54,15 @@ async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Fail
     Ok(told(&members, voice))
 }
 
-/// What the operator says by this is asked for.
+/// Asks the operator to confirm the statement behind the command.
 fn confirm(after_loss: bool) -> Result<(), Failure> {
     let question = if after_loss {
-        "Tokens begin anew at the wall clock, above those that any node left knows of."
+        "Tokens start again at the wall clock, above all tokens that the remaining nodes know."
     } else {
-        "By this you say that no client holds a lock on these nodes."
+        "By this you state that no client holds a lock on these nodes."
     };
     if !io::stdin().is_terminal() || !say::is_live() {
-        return Err(Failure::own(question).next("if that is meant, add --yes"));
+        return Err(Failure::own(question).next("to confirm, add --yes"));
     }
     say::answer(format_args!("{question} Go on? [y/N] "))?;
     let mut line = String::new();
@@ -73,7 +73,7 @@ fn confirm(after_loss: bool) -> Result<(), Failure> {
     }
 }
 
-/// How long the longest wait takes, and how much of it is over.
+/// How long the longest wait takes, and how much of it has passed.
 struct Progress {
     live: Option<Live>,
     whole: Duration,
@@ -101,7 +101,7 @@ fn bar(whole: Duration, left: Duration) -> String {
     format!("[{}{}]", "#".repeat(BAR - open), "-".repeat(open))
 }
 
-/// Prints what is known of each node; 0 when locks can be had.
+/// Prints what is known of each node; returns 0 if locks can be acquired.
 async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
     let report = leasehold::quorum::report(url).await;
     let report = report.map_err(|error| Advice::for_store(url).on(error))?;
@@ -115,7 +115,7 @@ async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
         match &node.fitness.refusal {
             Some(refusal) => voice.warn(&refusal.to_string()),
             None if matches!(node.member, Member::Admitted(_)) => {}
-            // What is to be done is said once, for all of them.
+            // Print what to do once, for all of them.
             None if report.members.outlook == Outlook::NotSetUp => {}
             None => voice.note(&report.members.describe(number)),
         }
@@ -131,7 +131,7 @@ async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
     Ok(if report.nodes.iter().any(unfit) { code::UNAVAILABLE } else { told })
 }
 
-/// Says what is to be done; 69 while locks cannot be had.
+/// Prints what to do; returns 69 while locks cannot be acquired.
 fn told(members: &Members, voice: Voice) -> u8 {
     match members.advice() {
         None => 0,
@@ -153,7 +153,7 @@ fn state(node: &NodeReport, outlook: Outlook) -> &'static str {
     }
 }
 
-/// Whether a node votes by itself when its wait is over.
+/// Returns whether a node votes by itself after its wait.
 fn helps(report: &Report) -> bool {
     !matches!(report.members.outlook, Outlook::NotSetUp | Outlook::Forgotten)
 }

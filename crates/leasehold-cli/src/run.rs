@@ -1,4 +1,4 @@
-//! `leasehold run`: hold a lock while a command runs.
+//! `leasehold run`: holds a lock while a command runs.
 
 pub(crate) mod end;
 mod environment;
@@ -32,14 +32,14 @@ use crate::supervise::Orders;
 use crate::terminal::Terminal;
 use crate::timer;
 
-/// How long messages may take to be written at the end; a stderr that is blocked for longer does
-/// not get them.
+/// How long messages may take to be written at the end; a stderr that is blocked longer does not
+/// get them.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long an interrupted waiter may take to leave the queue.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Runs the command; the exit code is the command's, or one of [`code`].
+/// Runs the command; returns the exit code of the command, or one of [`code`].
 pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let options = RunOptions::new(args, &config.run);
@@ -52,8 +52,8 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
     refuse_nested(&store, &options.name).await?;
     let done = hold(&store, &options, &mut signals, voice).await;
     if !matches!(done, Ok(Done { at_once: true, .. })) {
-        // Whatever was left over is cleaned up in the background; a waiter that was told to go
-        // must not stay in the queue.
+        // The background task cleans up the rest; a waiter that a signal ended must not stay in the
+        // queue.
         let _ = tokio::time::timeout(LEAVE_WITHIN, store.close()).await;
     }
     let done = done?;
@@ -63,25 +63,25 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
     })
 }
 
-/// Refuses a lock that an enclosing run holds: it would wait for itself. A daemon that was
-/// started under a run may have outlived it, so the lock must be held by somebody, too.
+/// Refuses a lock that an enclosing run holds: the inner run would wait for itself. A daemon that
+/// was started under a run may have outlived it, so the lock must also be held.
 async fn refuse_nested(store: &Store, name: &str) -> Result<(), Failure> {
     if !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
         return Ok(());
     }
     Err(Failure::own(format!(
-        "the lock {name} is held by the `leasehold run` that this one runs under; \
-         it would wait for itself"
+        "the lock {name} is held by the enclosing `leasehold run`; \
+         this run would wait for itself"
     ))
-    .next("leave out the inner `leasehold run`, or give it another name"))
+    .next("remove the inner `leasehold run`, or give it another name"))
 }
 
 /// The end of a run.
 struct Done {
     /// The exit code.
     code: u8,
-    /// Go without waiting for what the background task still does: it keeps the lock for its
-    /// minimum hold, and a signal said not to wait for that; or the lock is lost.
+    /// End without waiting for the background task: it keeps the lock for its minimum hold, and a
+    /// signal ended that wait; or the lock is lost.
     at_once: bool,
     /// A key of the terminal ended the command.
     interrupted: Option<Interrupt>,
@@ -116,7 +116,7 @@ async fn hold(
         Outcome::Held(held) => held,
         Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
         Outcome::Conflict => {
-            // Like flock: -n says nothing to a log, since being refused is what it is for.
+            // Like flock: -n logs nothing, since a refusal is a normal result.
             if say::is_live() || voice.verbose || options.wait != Wait::No {
                 voice.note(&wait::refusal(&options.name, wanted.status().await.as_ref()));
             }
@@ -134,6 +134,20 @@ async fn hold(
     };
     let keep_until = keep_until.filter(|_| keep);
     let interrupted = worked.as_ref().ok().and_then(|ended| ended.interrupted);
+    if lost.is_none() && keep_until.is_some() && held.lingers() {
+        tokio::select! {
+            biased;
+            is_ours = stay(&held, &options.name, keep_until, voice) => if !is_ours {
+                // The command ended before.
+                return Ok(Done { code: worked?.code, at_once: true, interrupted });
+            },
+            signal = ending_signal(signals) => {
+                // The lock ends with the minimum hold.
+                let _ = tokio::time::timeout(LAST_WORDS, held.release(false)).await;
+                return Ok(Done { code: ended_by(signal), at_once: true, interrupted: None });
+            }
+        }
+    }
     tokio::select! {
         biased;
         code = give_back(held, options, lost, keep_until, voice) => {
@@ -147,7 +161,7 @@ async fn hold(
     }
 }
 
-/// Runs the command to its end, and that of its process group.
+/// Runs the command to its end, and to the end of its process group.
 async fn work(
     store: &Store,
     options: &RunOptions,
@@ -171,7 +185,7 @@ async fn work(
     let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
         .map_err(|error| Failure::own(format!("cannot start the supervisor: {error}")))?;
     drop(lock);
-    // From now on we may be in the background of the terminal, and still have something to say.
+    // From now on this process may be in the background of the terminal, and still write messages.
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);
     let _ = ttou.thread_block();
@@ -193,12 +207,12 @@ async fn work(
     .await
 }
 
-/// Gives the lock back, at once or after its minimum hold. The code replaces the command's when
-/// the lock turns out to have been lost unnoticed.
+/// Releases the lock, at once or after its minimum hold. Its code replaces the command's if the
+/// lock was lost unnoticed.
 ///
-/// A lock that is known to be lost is given back only at the end of its longest hold, when it is
-/// ours for a moment more. Otherwise the store has ended it or is out of reach, so there is
-/// nothing to wait for.
+/// A lock that is known to be lost is released only at the end of its longest hold, while it is
+/// held for a moment more. Otherwise the store has ended it or is unreachable, so there is nothing
+/// to wait for.
 async fn give_back(
     held: Held,
     options: &RunOptions,
@@ -213,12 +227,7 @@ async fn give_back(
         }
         return None;
     }
-    let released = tokio::select! {
-        biased;
-        released = held.release(keep_until.is_some()) => released,
-        never = tell_stay(&options.name, keep_until, voice) => match never {},
-    };
-    match released {
+    match held.release(keep_until.is_some()).await {
         Ok(true) => return None,
         Ok(false) => {}
         Err(failure) => {
@@ -232,8 +241,17 @@ async fn give_back(
     (options.on_lost == OnLost::Kill).then_some(code::LOST)
 }
 
-/// Says that the lock is kept, if it is we who keep it: a store that does so by itself lets us go
-/// before there is anything to say.
+/// Keeps a lock for the rest of its minimum hold, if the store cannot, and prints that. Returns
+/// early, with false, if the lock is lost.
+async fn stay(held: &Held, name: &str, keep_until: Option<Deadline>, voice: Voice) -> bool {
+    tokio::select! {
+        biased;
+        () = timer::until(keep_until) => true,
+        _ = held.lost() => false,
+        never = tell_stay(name, keep_until, voice) => match never {},
+    }
+}
+
 async fn tell_stay(name: &str, keep_until: Option<Deadline>, voice: Voice) -> Infallible {
     sleep(NOT_WORTH_A_LINE).await;
     if let Some(left) = keep_until.map(timer::left).filter(|left| !left.is_zero()) {
@@ -248,8 +266,8 @@ fn ended_by(signal: Signal) -> u8 {
     code::SIGNAL.saturating_add(u8::try_from(signal as i32).unwrap_or(0))
 }
 
-/// True when we are (probably) one of several processes of a pipeline: then another of them may
-/// need the terminal, and the command gets it when it asks for it, by being stopped.
+/// Returns true if this process is (probably) part of a pipeline: another process of it may need
+/// the terminal. The command then gets it when it asks for it, by being stopped.
 fn is_in_pipeline() -> bool {
     use std::os::unix::fs::FileTypeExt;
     ["/proc/self/fd/0", "/proc/self/fd/1"]

@@ -1,4 +1,4 @@
-//! Talking: messages to stderr, answers to stdout; colour only on a terminal.
+//! Writes messages to stderr and answers to stdout; colour only on a terminal.
 
 mod writer;
 
@@ -13,36 +13,36 @@ use self::writer::{STDERR, STDOUT};
 use crate::failure::Failure;
 use crate::foreign;
 
-/// How long something that holds a lock waits for its messages to be written, so that they stand
-/// before what the command writes.
+/// How long a subcommand that holds a lock waits for its messages to be written, so that they come
+/// before the command's output.
 const BEFORE_OTHERS: Duration = Duration::from_millis(250);
 
-/// How much is said. A message is written by a thread of its own: a stderr that nobody reads
-/// blocks nothing else.
+/// Which messages are written. A separate thread writes each message: a stderr that no process
+/// reads blocks nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Voice {
     /// Errors only.
     pub(crate) quiet: bool,
-    /// What would not be worth a line otherwise.
+    /// Also details.
     pub(crate) verbose: bool,
 }
 
 impl Voice {
-    /// Something that must be known, unless quiet was asked for.
+    /// Writes a warning, unless quiet.
     pub(crate) fn warn(self, message: &str) {
         if !self.quiet {
             line(AnsiColor::Yellow.on_default().bold(), message);
         }
     }
 
-    /// Something that is good to know.
+    /// Writes useful information.
     pub(crate) fn note(self, message: &str) {
         if !self.quiet {
             line(Style::new().bold(), message);
         }
     }
 
-    /// Something for those who asked for it.
+    /// Writes a detail, if verbose.
     pub(crate) fn detail(self, message: &str) {
         if self.verbose {
             line(Style::new().dimmed(), message);
@@ -50,7 +50,7 @@ impl Voice {
     }
 }
 
-/// Says why the command ends.
+/// Writes why the command ends.
 pub(crate) fn failure(failure: &Failure) {
     if !failure.message.is_empty() {
         line(AnsiColor::Red.on_default().bold(), &failure.message);
@@ -60,12 +60,12 @@ pub(crate) fn failure(failure: &Failure) {
     }
 }
 
-/// Shows a row that is drawn anew; none clears it.
+/// Shows a row that is redrawn; `None` clears it.
 pub(crate) fn row(row: Option<String>) {
     STDERR.row(row);
 }
 
-/// Waits until all messages are written, or for long enough where nobody reads them.
+/// Waits until all messages are written, or long enough if no process reads them.
 pub(crate) async fn settled() {
     let _ = tokio::time::timeout(BEFORE_OTHERS, STDERR.settled()).await;
 }
@@ -76,20 +76,20 @@ pub(crate) fn finish(at_most: Option<Duration>) {
     STDOUT.settle(at_most);
 }
 
-/// From now on messages go to a terminal from the background, too.
+/// From now on, writes messages to a terminal also from the background.
 pub(crate) fn from_background() {
     STDERR.write_from_background();
 }
 
-/// Prints an answer. A reader that has gone (`| head`) is no error.
+/// Prints an answer. A reader that has gone (`| head`) is not an error.
 pub(crate) fn answer(text: impl Display) -> Result<(), Failure> {
     STDERR.settle(Some(BEFORE_OTHERS));
     let mut out = anstream::stdout();
     is_read(write!(out, "{text}").and_then(|()| out.flush())).map(drop)
 }
 
-/// Prints a part of an answer that has no end of its own; false when its reader has gone. While
-/// nobody reads, it waits, and everything else goes on.
+/// Prints a part of an endless answer. Returns false if its reader has gone. While no process
+/// reads, it waits, and everything else continues.
 pub(crate) async fn answer_part(text: impl Display) -> Result<bool, Failure> {
     STDOUT.line(text.to_string());
     is_read(STDOUT.settled().await)
@@ -103,12 +103,12 @@ fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// True when people look at stderr.
+/// Returns true if stderr is a terminal.
 pub(crate) fn is_live() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A style for stderr: none where it is no terminal, or colours are not wanted.
+/// Returns a style for stderr: none if it is not a terminal, or colours are disabled.
 pub(crate) fn styled(style: Style) -> Style {
     match AutoStream::choice(&io::stderr()) {
         ColorChoice::Never => Style::new(),
@@ -116,8 +116,8 @@ pub(crate) fn styled(style: Style) -> Style {
     }
 }
 
-/// One message to stderr; it may name what somebody else wrote. Nothing can be done where even
-/// that fails.
+/// Writes one message to stderr; it may contain text of other users. If even that fails, nothing
+/// can be done.
 fn line(style: Style, message: &str) {
     let lines: Vec<_> = message.split('\n').map(foreign::clean).collect();
     let (style, message) = (styled(style), lines.join("\n"));

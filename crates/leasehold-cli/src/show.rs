@@ -1,4 +1,4 @@
-//! A lock's status as a table row, as lines, and as JSON.
+//! Shows a lock's status as a table row, as lines, and as JSON.
 
 use leasehold::backend::{Holder, State, Status, Waiter};
 use serde_json::{Value, json};
@@ -10,20 +10,20 @@ use crate::timer::now_unix_ms;
 
 const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"];
 
-/// What gives way where a row is too wide; of a holder the process id stays.
+/// What is cut if a row is too wide; the process id of a holder stays.
 const CUTS: [Cut; 6] = [Cut::End, Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::Never];
 
-/// Of those who wait, so many are named.
+/// How many waiters are listed.
 const SHOWN: usize = 100;
 
-/// Many locks as a table with a head, in so many columns.
+/// Returns many locks as a table with a head, in this many columns.
 pub(crate) fn table(all: &[Status], width: Option<usize>) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(all.iter().map(row));
     table::fitted(&rows, CUTS, width)
 }
 
-/// One lock in detail.
+/// Returns one lock in detail.
 pub(crate) fn lines(status: &Status) -> String {
     let mut rows = vec![pair("name", clean(status.name.as_str()))];
     rows.push(pair("state", state(status.state)));
@@ -56,12 +56,13 @@ pub(crate) fn lines(status: &Status) -> String {
     table::aligned(&rows)
 }
 
-/// How many wait, if the store knows.
+/// Returns how many clients wait, if the store knows.
 pub(crate) fn waiting(status: &Status) -> Option<usize> {
     status.waiters.as_ref().map(|all| all.len() + status.more_waiters)
 }
 
-/// Who waits, first in line first, and how many more do: place, who, since when, how long, what.
+/// Returns the waiters in queue order, and how many more: place, name, since when, how long,
+/// metadata.
 pub(crate) fn queue(status: &Status, shown: usize, width: Option<usize>) -> String {
     let (all, now) = (status.waiters.as_deref().unwrap_or_default(), now_unix_ms());
     let row = |(at, waiter): (usize, &Waiter)| {
@@ -83,7 +84,7 @@ pub(crate) fn queue(status: &Status, shown: usize, width: Option<usize>) -> Stri
     text
 }
 
-/// One lock as a JSON object; unknown parts are null.
+/// Returns one lock as a JSON object; unknown parts are null.
 pub(crate) fn json(status: &Status) -> Value {
     let waiters = status.waiters.as_ref().map(|all| {
         let one = |(at, waiter): (usize, &Waiter)| {
@@ -114,12 +115,12 @@ pub(crate) fn json(status: &Status) -> Value {
     })
 }
 
-/// True when the store knows of no holder, now or before.
+/// Returns true if the store knows no holder, now or before.
 pub(crate) fn was_never_held(status: &Status) -> bool {
     status.state == State::Free && status.holder.is_none() && status.token.is_none()
 }
 
-/// A holder as a JSON object.
+/// Returns a holder as a JSON object.
 pub(crate) fn holder(holder: &Holder) -> Value {
     json!({
         "host": holder.host,
@@ -129,7 +130,7 @@ pub(crate) fn holder(holder: &Holder) -> Value {
     })
 }
 
-/// The state as a word.
+/// Returns the state as a word.
 pub(crate) fn state(state: State) -> &'static str {
     match state {
         State::Free => "free",
@@ -138,7 +139,7 @@ pub(crate) fn state(state: State) -> &'static str {
     }
 }
 
-/// A holder as HOST/PID.
+/// Returns a holder as HOST/PID.
 pub(crate) fn who(holder: &Holder) -> String {
     format!("{}/{}", clean(&holder.host), holder.pid)
 }

@@ -8,9 +8,9 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Every signal that somebody sends on purpose. Not here: those that cannot be caught; faults
-/// (ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP), PIPE and CHLD, which concern the process that gets
-/// them; TTIN and TTOU, since a handler for them makes a background write spin.
+/// Every signal that a user or program sends on purpose. Not included: signals that cannot be
+/// caught; faults (ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP), PIPE and CHLD, which concern the process
+/// that gets them; TTIN and TTOU, since a handler for them makes a background write spin.
 const PASSED_ON: [Signal; 18] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -32,13 +32,13 @@ const PASSED_ON: [Signal; 18] = [
     Signal::SIGPWR,
 ];
 
-/// The caught signals, as they come in.
+/// The caught signals, in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Starts to catch. A signal that was ignored from the start (`nohup`) stays ignored, here
-    /// and in the command.
+    /// Starts to catch. A signal that was ignored from the start (`nohup`) stays ignored, here and
+    /// in the command.
     pub(crate) fn catch() -> io::Result<Self> {
         let ignored = ignored_signals();
         let wanted = PASSED_ON.into_iter().filter(|&signal| ignored & bit(signal) == 0);
@@ -48,7 +48,7 @@ impl Signals {
             .map(Self)
     }
 
-    /// The next signal.
+    /// Returns the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -62,7 +62,7 @@ impl Signals {
     }
 }
 
-/// True for those that, left alone, would not end a process.
+/// Returns true for signals that by default do not end a process.
 pub(crate) fn is_harmless(signal: Signal) -> bool {
     matches!(signal, Signal::SIGCONT | Signal::SIGURG | Signal::SIGWINCH)
 }
@@ -71,7 +71,7 @@ fn bit(signal: Signal) -> u64 {
     1 << (signal as i32 - 1)
 }
 
-/// One bit for each signal that is ignored now.
+/// Returns one bit for each signal that is ignored now.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status

@@ -1,4 +1,4 @@
-//! `leasehold status`: one lock in detail.
+//! `leasehold status`: shows one lock in detail.
 
 use leasehold::backend::State;
 
@@ -8,7 +8,7 @@ use crate::failure::{Failure, code};
 use crate::store::Store;
 use crate::{foreign, say, show};
 
-/// Prints who holds the lock; 0 when somebody does (or it is kept), 1 when it is free.
+/// Prints the holder of the lock; returns 0 if it is held (or kept), 1 if it is free.
 pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals, &config).await?;

@@ -1,4 +1,4 @@
-//! The lock side: everything that the command asks of the client library.
+//! The lock side: everything that the command uses of the client library.
 
 use std::error::Error as _;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,10 @@ pub(crate) struct Store {
     advice: Advice,
 }
 
-/// What a lock is asked for with; `None` leaves the library's default.
+/// The terms of a lock; `None` uses the library's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
-    /// How long a lease lasts unless renewed, where leases end by time.
+    /// How long a lease lasts unless it is renewed, on stores where leases end by time.
     pub(crate) ttl: Option<Duration>,
     /// The lock is lost after this long.
     pub(crate) max_hold: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Terms {
     pub(crate) metadata: String,
 }
 
-/// A lock that can be asked for.
+/// A lock to acquire.
 #[derive(Debug)]
 pub(crate) struct Wanted(Lock, Advice);
 
@@ -54,17 +54,17 @@ impl Store {
         Ok(Self { client, url, advice })
     }
 
-    /// The URL that means this store, wherever it is read; it may hold credentials.
+    /// Returns the URL of this store for any process; it may contain credentials.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where the locks are, without credentials.
+    /// Returns where the locks are, without credentials.
     pub(crate) fn place(&self) -> String {
         self.client.place()
     }
 
-    /// A lock to ask for.
+    /// Returns a lock to acquire.
     pub(crate) fn lock(&self, name: &str, terms: &Terms) -> Wanted {
         let mut lock = self.client.lock(name);
         if let Some(ttl) = terms.ttl {
@@ -82,17 +82,17 @@ impl Store {
         Wanted(lock, self.advice.clone())
     }
 
-    /// Who holds a lock, and who waits.
+    /// Returns the holder and the waiters of a lock.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         self.client.lock(name).status().await.map_err(|error| self.advice.on(error))
     }
 
-    /// True when nobody holds a lock.
+    /// Returns true if no client holds a lock.
     pub(crate) async fn is_free(&self, name: &str) -> Result<bool, Failure> {
         Ok(self.status(name).await?.state == State::Free)
     }
 
-    /// The locks whose names start with this; `None` when the store cannot list.
+    /// Returns the locks whose names start with this prefix; `None` if the store cannot list.
     pub(crate) async fn list(
         &self,
         prefix: &str,
@@ -101,7 +101,7 @@ impl Store {
         self.supported(self.client.list(prefix, limit).await)
     }
 
-    /// Ends the lease that a token belongs to; `None` when the store cannot.
+    /// Ends the lease that a token belongs to; `None` if the store cannot.
     pub(crate) async fn force_release(
         &self,
         name: &str,
@@ -125,13 +125,13 @@ impl Store {
 }
 
 impl Wanted {
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     pub(crate) async fn take(&self) -> Result<Option<Held>, Failure> {
         let guard = self.0.try_acquire().await.map_err(|error| self.1.on(error))?;
         Ok(guard.map(|guard| Held(guard, self.1.clone())))
     }
 
-    /// Waits for the lock; `None` when the time is up first.
+    /// Waits for the lock; `None` if the time ends first.
     pub(crate) async fn wait(&self, at_most: Option<Duration>) -> Result<Option<Held>, Failure> {
         let guard = match at_most {
             Some(time) => self.0.acquire_within(time).await,
@@ -139,7 +139,7 @@ impl Wanted {
         };
         match guard {
             Ok(guard) => Ok(Some(Held(guard, self.1.clone()))),
-            // With a reason it was not that somebody else has it.
+            // With a cause, the reason was not another holder.
             Err(error) if error.kind() == ErrorKind::Timeout && error.source().is_none() => {
                 Ok(None)
             }
@@ -147,46 +147,51 @@ impl Wanted {
         }
     }
 
-    /// Who holds it now.
+    /// Returns the current holder.
     pub(crate) async fn status(&self) -> Option<Status> {
         self.0.status().await.ok()
     }
 }
 
 impl Held {
-    /// The fencing token.
+    /// Returns the fencing token.
     pub(crate) fn token(&self) -> u64 {
         self.0.token().get()
     }
 
-    /// The owner that the store has written down.
+    /// Returns the owner that the store recorded.
     pub(crate) fn owner(&self) -> String {
         self.0.attempt().to_string()
     }
 
-    /// When the lease ends, if it is known yet: milliseconds since the Unix epoch.
+    /// Returns when the lease ends, if it is known yet: milliseconds since the Unix epoch.
     pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
         self.0.deadline().map(|deadline| deadline.unix_ms())
     }
 
-    /// When the lease ends, if it is known yet, on the clock of [`crate::timer`].
+    /// Returns when the lease ends, if it is known yet, on the clock of [`crate::timer`].
     pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
         self.0.deadline().map(|deadline| deadline.steady_ns())
     }
 
-    /// Time left until somebody else may hold the lock.
+    /// Returns the time left until another client may hold the lock.
     pub(crate) fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// True when no time is left.
+    /// Returns true if no time is left.
     pub(crate) fn is_over(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// The descriptor that keeps the lease alive, where one does.
+    /// Returns the descriptor that keeps the lease alive, if there is one.
     pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
         self.0.descriptor()
+    }
+
+    /// Returns true if the store cannot keep the lock for the rest of its minimum hold by itself.
+    pub(crate) fn lingers(&self) -> bool {
+        self.0.lingers()
     }
 
     /// Returns the reason when the lock is lost, or is about to be.
@@ -194,8 +199,8 @@ impl Held {
         self.0.lost().await
     }
 
-    /// Gives the lock back, after its minimum hold where the store cannot keep it by itself;
-    /// false when it had been lost before.
+    /// Releases the lock, after its minimum hold if the store cannot keep it by itself. Returns
+    /// false if it had been lost before.
     pub(crate) async fn release(self, keep_minimum_hold: bool) -> Result<bool, Failure> {
         let released = match keep_minimum_hold {
             true => self.0.release().await,

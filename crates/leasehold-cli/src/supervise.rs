@@ -1,13 +1,12 @@
-//! The supervisor: the command's parent, which ends the whole process group before the lock
-//! can pass on, whatever becomes of `leasehold`.
+//! The supervisor: the command's parent, which ends the whole process group before another holder
+//! can get the lock, even if `leasehold` dies.
 //!
-//! It runs as a process of its own (the same binary), in a process group of its own. It keeps a
-//! copy of the descriptor that the lock hangs on, if there is one, until it ends; the command
-//! inherits neither that nor the socket. The command starts after `leasehold` has the report of
-//! its process group (see [`crate::stage`]). End of file on the socket means that `leasehold` is
-//! dead: the group is killed, and the supervisor goes last. Where the lease has a deadline,
-//! `leasehold` says each time when it moves; should it stand still itself, the group is killed
-//! when that time has come.
+//! It runs as a separate process (the same binary), in its own process group. It keeps a copy of
+//! the descriptor that keeps the lock, if there is one, until it ends; the command inherits neither
+//! that nor the socket. The command starts after `leasehold` has the report of its process group
+//! (see [`crate::stage`]). End of file on the socket means that `leasehold` is dead: the supervisor
+//! kills the group, and ends last. If the lease has a deadline, `leasehold` reports each change of
+//! it; if `leasehold` itself is paused, the supervisor kills the group at the deadline.
 
 use std::ffi::OsString;
 use std::io;
@@ -34,16 +33,16 @@ use leasehold::Deadline;
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__supervise";
 
-/// Timers stand still in suspend, so a deadline is looked at again after this long.
+/// Timers do not advance during suspend, so a deadline is checked again after this long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// How often a group that is being ended is looked at, besides each time a child ends.
+/// How often an ending group is checked, besides each time a child ends.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What `leasehold` tells the supervisor through its arguments.
+/// The orders of `leasehold` to the supervisor, in its arguments.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    /// How long what is left of the group gets between TERM and KILL.
+    /// How long the rest of the group gets between TERM and KILL.
     pub(crate) kill_after: Duration,
     /// Put the command into the terminal's foreground.
     pub(crate) foreground: bool,
@@ -54,7 +53,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// The arguments that [`parse`](Self::parse) reads.
+    /// Returns the arguments that [`parse`](Self::parse) reads.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let place = if self.foreground { "foreground" } else { "background" };
         let mut all: Vec<OsString> = vec![
@@ -78,21 +77,21 @@ impl Orders {
 
 /// Runs the supervisor; `arguments` are those after the subcommand.
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> u8 {
-    // A name of its own, so that `killall leasehold` does not take away what cleans up after it.
+    // Use another name, so that `killall leasehold` does not kill the process that cleans up.
     let _ = prctl::set_name(c"lh-supervisor");
-    // Should we be stopped when `leasehold` dies, the kernel continues us, and we see it.
+    // If this process is stopped when `leasehold` dies, the kernel continues it.
     let _ = prctl::set_pdeathsig(Signal::SIGCONT);
     let Some(orders) = Orders::parse(arguments) else { return code::OWN };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(supervise(&orders))) {
         Ok(()) => 0,
-        Err(_) => code::OWN, // `leasehold` sees the end of file, and says it.
+        Err(_) => code::OWN, // `leasehold` sees the end of file, and reports it.
     }
 }
 
 async fn supervise(orders: &Orders) -> io::Result<()> {
-    // Caught, and never looked at: they are meant for `leasehold`. Not ignored or blocked, since
-    // the command would inherit that.
+    // Catch the signals and ignore them: they are meant for `leasehold`. Do not ignore or block
+    // them in the kernel, since the command would inherit that.
     let _deaf = Signals::catch()?;
     let mut child_changed = signal(SignalKind::child())?;
     prctl::set_child_subreaper(true)?;
@@ -100,11 +99,11 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut descriptors = receive_descriptors(&socket)?.into_iter();
     let stdin = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
-    let _lock: Option<OwnedFd> = descriptors.next(); // Closed by the end of this process only.
+    let _lock: Option<OwnedFd> = descriptors.next(); // Closed only by the end of this process.
     socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
 
-    let stage = match Stage::start(&orders.command) {
+    let mut stage = match Stage::start(&orders.command) {
         Ok(stage) => stage,
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_default();
@@ -112,7 +111,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
         }
     };
     let group = Group(Pid::from_raw(stage.id()?));
-    // Before anything of the command runs: `leasehold` ends this group should we be killed.
+    // Before the command runs: `leasehold` ends this group if the supervisor is killed.
     socket.write_all(&Report::Spawned(group.0.as_raw()).encode()).await?;
     let terminal = Terminal::open();
     if let (true, Some(terminal)) = (orders.foreground, &terminal) {
@@ -145,7 +144,7 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
                 }
                 watch.socket = None;
                 watch.kill_at = Some(timer::after(Duration::ZERO));
-                // Whoever waited for `leasehold` goes on now, and may want to read.
+                // The process that waited for `leasehold` continues now, and may want to read.
                 if let Some(terminal) = &terminal
                     && terminal.foreground() == Some(group.0)
                 {
@@ -164,30 +163,31 @@ struct Watch<'a> {
     socket: Option<&'a mut tokio::net::UnixStream>,
     received: Vec<u8>,
     group: Group,
-    /// The command itself has ended; others of its group may be left.
+    /// The command itself has ended; other members of its group may be left.
     ended: bool,
     /// From when on the group is killed.
     kill_at: Option<Deadline>,
-    /// When the group must be gone, in nanoseconds of the steady clock.
+    /// When the group must have ended, in nanoseconds of the steady clock.
     deadline: Option<u64>,
 }
 
 impl Watch<'_> {
-    /// Tells `leasehold`; when that is dead, the end of file is seen next.
+    /// Sends a report to `leasehold`; if that is dead, the end of file is seen next.
     async fn report(&mut self, report: Report) {
         if let Some(socket) = &mut self.socket {
             let _ = socket.write_all(&report.encode()).await;
         }
     }
 
-    /// Takes note of all children that ended or stopped, adopted ones too.
+    /// Collects all children that ended or stopped, adopted ones too.
     async fn collect(&mut self) {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = wait(options) {
             if pid.as_raw_nonzero().get() != self.group.0.as_raw() {
                 continue;
             }
-            let report = if let (true, Some(number)) = (status.exited(), self.stage.failure()) {
+            let has_ended = status.stopping_signal().is_none();
+            let report = if let (true, Some(number)) = (has_ended, self.stage.failure()) {
                 Report::Failed(number)
             } else if let Some(code) = status.exit_status() {
                 Report::Exited(code)
@@ -203,7 +203,8 @@ impl Watch<'_> {
         }
     }
 
-    /// When something is due; asks what is left of the group to end, once the command has.
+    /// Returns when something is due; asks the rest of the group to end, once the command has
+    /// ended.
     fn next_look(&mut self, kill_after: Duration) -> Option<Deadline> {
         let left = self.deadline.map(|at| Duration::from_nanos(at.saturating_sub(now_steady_ns())));
         if left.is_some_and(|left| left.is_zero()) {
@@ -214,7 +215,7 @@ impl Watch<'_> {
         }
         match self.kill_at {
             Some(at) if timer::has_come(at) => {
-                // Again and again until nothing is left: a member may have been forking.
+                // Repeat until no member is left: a member may have been forking.
                 self.group.signal(Signal::SIGKILL);
                 Some(timer::after(LOOK_AGAIN))
             }
@@ -224,8 +225,8 @@ impl Watch<'_> {
     }
 }
 
-/// The next deadline that `leasehold` tells; `None` when it is dead. May be dropped while it
-/// waits.
+/// Returns the next deadline that `leasehold` sends; `None` if it is dead. The future may be
+/// dropped.
 async fn hear(
     socket: &mut Option<&mut tokio::net::UnixStream>,
     received: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Columns of text that stand under each other, wide characters included.
+//! Aligns columns of text, wide characters included.
 
 use std::fmt::Write;
 
@@ -6,30 +6,31 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::foreign;
 
-/// Blanks between two columns.
+/// The blanks between two columns.
 const GAP: usize = 2;
 
-/// A column is not cut to less than this, as long as that can be helped.
+/// A column is not cut to less than this, if possible.
 const NARROWEST: usize = 4;
 
-/// How the cells of a column are made shorter.
+/// How the cells of a column are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Not at all.
     Never,
     /// At the end.
     End,
-    /// Before what follows the last slash.
+    /// Before the text after the last slash.
     BeforeSlash,
 }
 
-/// Rows as lines, each column as wide as its widest cell; no blanks at the ends of lines.
+/// Returns rows as lines, each column as wide as its widest cell; no blanks at the ends of lines.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let widths = widths(rows);
     rows.iter().map(|row| line(row, &widths) + "\n").collect()
 }
 
-/// As [`aligned`], with no line wider than `width`: what may be cut is, the widest first.
+/// As [`aligned`], with no line wider than `width`: columns that may be cut are cut, the widest
+/// first.
 pub(crate) fn fitted<const N: usize>(
     rows: &[[String; N]],
     cuts: [Cut; N],

@@ -1,5 +1,5 @@
-//! The controlling terminal: which process group is in its foreground, and whether a shell
-//! looks after the one that `leasehold` is in.
+//! The controlling terminal: which process group is in its foreground, and whether a shell manages
+//! the group of `leasehold`.
 
 use std::env;
 use std::fs::File;
@@ -16,23 +16,23 @@ use crate::group::Stat;
 pub(crate) struct Terminal(File);
 
 impl Terminal {
-    /// The terminal; `None` when there is none.
+    /// Opens the terminal; `None` if there is none.
     pub(crate) fn open() -> Option<Self> {
         let file = File::options().read(true).write(true).open("/dev/tty").ok()?;
         tcgetpgrp(&file).ok()?;
         Some(Self(file))
     }
 
-    /// The process group in the foreground.
+    /// Returns the process group in the foreground.
     pub(crate) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }
 
-    /// Puts a group into the foreground. A failure (the group has gone, the terminal was hung
-    /// up) leaves everything as it is.
+    /// Puts a group into the foreground. A failure (the group has ended, the terminal was hung up)
+    /// changes nothing.
     pub(crate) fn give(&self, group: Pid) {
-        // A background process that does this is stopped by SIGTTOU unless it blocks it. Only
-        // here, since a command would inherit the mask.
+        // SIGTTOU stops a background process that does this, unless it blocks the signal. Block it
+        // only here, since a command would inherit the mask.
         let mut ttou = SigSet::empty();
         ttou.add(Signal::SIGTTOU);
         let Ok(before) = ttou.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
@@ -41,19 +41,20 @@ impl Terminal {
     }
 }
 
-/// True when this is a terminal that can draw a row anew. Anything else gets no control sequences.
+/// Returns true for a terminal that can redraw a row. Any other stream gets no control sequences.
 pub(crate) fn can_redraw(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
-/// How many columns a terminal has; `None` where there is none, or it does not say.
+/// Returns how many columns a terminal has; `None` if there is no terminal, or its width is
+/// unknown.
 pub(crate) fn width(of: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(of).ok()?;
     Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
-/// True when no job-control shell would ever continue our process group once it stops: no
-/// ancestor of this session stands outside the group.
+/// Returns true if no job-control shell would ever continue this process group after a stop: no
+/// ancestor of this session is outside the group.
 pub(crate) fn is_orphaned() -> bool {
     let (Ok(session), group) = (getsid(None), getpgrp()) else { return true };
     let mut parent = getppid();

@@ -1,21 +1,21 @@
-//! Timers by the clock that counts suspend.
+//! Timers on the clock that counts suspend.
 
 use std::time::Duration;
 
 use leasehold::Deadline;
 use leasehold::clock::Clock;
 
-/// The moment this much later than now.
+/// Returns the moment this much later than now.
 pub(crate) fn after(pause: Duration) -> Deadline {
     Deadline::after(Clock::system().now(), pause)
 }
 
-/// True when a moment has come.
+/// Returns true if a moment has come.
 pub(crate) fn has_come(moment: Deadline) -> bool {
     moment.has_passed(Clock::system().now())
 }
 
-/// Time left to a moment.
+/// Returns the time left to a moment.
 pub(crate) fn left(moment: Deadline) -> Duration {
     moment.remaining(Clock::system().now())
 }
@@ -28,12 +28,13 @@ pub(crate) async fn until(moment: Option<Deadline>) {
     }
 }
 
-/// The clock that counts suspend, in nanoseconds; the same for all processes of this machine.
+/// Returns the clock that counts suspend, in nanoseconds; the same for all processes of this
+/// machine.
 pub(crate) fn now_steady_ns() -> u64 {
     Clock::system().now().steady_ns
 }
 
-/// The wall clock, in milliseconds since the Unix epoch.
+/// Returns the wall clock, in milliseconds since the Unix epoch.
 pub(crate) fn now_unix_ms() -> u64 {
     Clock::system().now().unix_ms()
 }

@@ -1,4 +1,4 @@
-//! `leasehold watch`: a lock, or several, as they change.
+//! `leasehold watch`: follows one lock, or several.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,15 +18,14 @@ use crate::{foreign, human, show, terminal};
 /// The most locks that are followed at once.
 const LIMIT: usize = 1000;
 
-/// Of those who wait for one lock, so many have a row of the screen; in a line that tells of a
-/// change so many are named.
+/// How many waiters of one lock get a row of the screen, or are named in the line of a change.
 const ROWS: usize = 20;
 const NAMED: usize = 3;
 
-/// Cursor home, and clear from there.
+/// Moves the cursor home, and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Follows the locks until it is interrupted, or nobody reads on.
+/// Follows the locks until it is interrupted, or its reader has gone.
 pub(crate) async fn watch(
     args: &WatchArgs,
     globals: &Globals,
@@ -62,8 +61,8 @@ pub(crate) async fn watch(
     }
 }
 
-/// All locks with this prefix; where there are none, or the store cannot list, the one of that
-/// name.
+/// Returns all locks with this prefix; if there are none, or the store cannot list, the lock of
+/// that name.
 async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
     match store.list(prefix, LIMIT).await? {
         Some(all) if prefix.is_empty() || !all.is_empty() => Ok(all),
@@ -71,7 +70,7 @@ async fn look(store: &Store, prefix: &str) -> Result<Vec<Status>, Failure> {
     }
 }
 
-/// All locks; of one alone its queue too.
+/// Shows all locks; for a single lock also its queue.
 fn screen(all: &[Status]) -> String {
     let width = terminal::width(io::stdout());
     let table = show::table(all, width);
@@ -83,7 +82,7 @@ fn screen(all: &[Status]) -> String {
     }
 }
 
-/// Prints what differs from the last look; false when nobody reads it.
+/// Prints the differences from the last poll. Returns false if the reader has gone.
 async fn changes(
     seen: &mut BTreeMap<String, Mark>,
     all: Vec<Status>,
@@ -101,12 +100,12 @@ async fn changes(
     Ok(true)
 }
 
-/// What makes two looks at a lock differ.
+/// The parts of a lock whose change is printed.
 #[derive(PartialEq, Eq)]
 struct Mark {
     state: State,
     token: Option<u64>,
-    /// Those who wait, in order, and how many more.
+    /// The waiters, in order, and how many more.
     queue: Option<(Vec<AttemptId>, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the supervisor and `leasehold` say to each other over their socket.
+//! The messages between the supervisor and `leasehold` over their socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// One thing that the supervisor reports about the command.
+/// A report of the supervisor about the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// It starts after this report; the number is its process id, and that of its process group.
@@ -23,15 +23,15 @@ pub(crate) enum Report {
     Exited(i32),
     /// A signal ended it.
     Killed(i32),
-    /// Nothing of its process group is left; the group's number may soon be another one's.
+    /// No process of its group is left; another group may soon have its number.
     Gone,
 }
 
 impl Report {
-    /// Bytes of a report on the wire: a tag and a number.
+    /// The bytes of a report: a tag and a number.
     pub(crate) const LEN: usize = 5;
 
-    /// The report as bytes.
+    /// Encodes the report.
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
         let (tag, number) = match self {
             Self::Spawned(number) => (b'S', number),
@@ -45,7 +45,7 @@ impl Report {
         [tag, a, b, c, d]
     }
 
-    /// The report that [`encode`](Self::encode) wrote; `None` for anything else.
+    /// Decodes what [`encode`](Self::encode) wrote; `None` for anything else.
     pub(crate) fn decode([tag, a, b, c, d]: [u8; Self::LEN]) -> Option<Self> {
         let number = i32::from_be_bytes([a, b, c, d]);
         Some(match tag {
@@ -67,11 +67,13 @@ pub(crate) fn send_descriptors(socket: &UnixStream, all: &[BorrowedFd<'_>]) -> i
     if !ancillary.push(SendAncillaryMessage::ScmRights(all)) {
         return Err(io::Error::other("too many descriptors"));
     }
-    sendmsg(socket, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    rustix::io::retry_on_intr(|| {
+        sendmsg(socket, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL)
+    })?;
     Ok(())
 }
 
-/// Receives what [`send_descriptors`] sent; none of it is inherited by a command.
+/// Receives the descriptors of [`send_descriptors`]; a command inherits none of them.
 pub(crate) fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -14,7 +14,7 @@ pub enum Bound {
     Offer,
     /// The next renewal of the holder: a third of the ttl.
     Renewal,
-    /// The ttl of the lease that nobody renews.
+    /// The ttl of a lease without renewal.
     Ttl,
     /// The session of the client, of this length.
     Session(Duration),

@@ -1,10 +1,12 @@
 //! Runs the tests of a binary that has a `main` of its own (`harness = false`), each in a runtime
 //! of its own.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -62,7 +64,24 @@ pub fn trial<F>(
 where
     F: Future<Output = ()>,
 {
-    Trial::test(name, move || Ok(in_runtime(limit, test)?))
+    let name = name.into();
+    Trial::test(name.clone(), move || Ok(timed(&name, || in_runtime(limit, test))?))
+}
+
+/// Runs a test; where `LEASEHOLD_TEST_TIMES` names a file, a line `MILLISECONDS NAME` is added to it.
+/// `cargo xtask test --timings` asks for that.
+pub fn timed<T>(name: &str, test: impl FnOnce() -> T) -> T {
+    let Some(path) = std::env::var_os("LEASEHOLD_TEST_TIMES") else {
+        return test();
+    };
+    let start = Instant::now();
+    let done = test();
+    let line = format!("{} {name}\n", start.elapsed().as_millis());
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+        eprintln!("cannot note the time of {name} in {}: {error}", path.display());
+    }
+    done
 }
 
 /// Runs a future in a runtime of its own with two threads, which is gone afterwards, also when the

@@ -1,4 +1,4 @@
-//! A stopwatch that stands still while the machine does.
+//! A stopwatch that does not count the time in which the machine is paused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_millis(5);
 ///
 /// A thread sleeps for a moment, again and again, until the stopwatch is dropped. When it wakes much
 /// too late the machine stood still, or had something else to do; so much is taken off. On a machine
-/// that has the time, this is the time; on any other, what it kept from everybody is measured and
+/// that has the time, this is the time; on any other, the time that all processes lost is measured and
 /// not held against whom the test looks at.
 #[derive(Debug)]
 pub struct Stopwatch {

@@ -1,4 +1,5 @@
-//! Acquiring: stand in line, ask, wait, ask again; and nothing left behind wherever it is dropped.
+//! Acquires a lock: joins the local queue, asks, waits, asks again. A dropped future leaves nothing
+//! behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +16,35 @@ use crate::pass;
 use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
-/// How long somebody who finds the lock taken goes on.
+/// How long a caller that finds the lock taken keeps waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Not at all.
+    /// It does not wait.
     None,
-    /// For ever, or until a moment.
+    /// It waits until this moment; without a moment, for ever.
     Until(Option<Deadline>),
 }
 
-/// First and longest pause between two asks where the engine does not say when to come again.
+/// The first and longest pause between two requests if the engine does not say when to ask again.
 const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
-/// A push may be lost: whoever waits asks again after this long at the latest.
+/// A push may be lost, so a waiter asks again after this long at the latest.
 const SLOW_POLL: Duration = Duration::from_secs(15);
-/// Attempts whose grant came too late before it is called an error.
+/// After this many attempts whose grants arrived too late, the acquire fails.
 const ANEW: u32 = 4;
-/// Somebody whom the backend has failed asks for the last time so early that an answer which takes a
-/// quarter longer than the one before is there within the time given, and this much besides.
+/// After a failed request, a caller sends its last request early. An answer that takes a quarter
+/// longer than the previous one then still arrives before its timeout, with this margin.
 const SPARE: Duration = Duration::from_millis(20);
-/// First and longest pause after an error.
+/// The first and longest pause after an error.
 const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Acquires a lock; `None` when it is taken and nobody wants to wait.
+/// Acquires a lock. Returns `None` if it is taken and the caller does not wait.
 pub(crate) async fn acquire(
     client: &Client,
     name: &Name,
     options: &Options,
     patience: Patience,
 ) -> Result<Option<Arc<Hold>>> {
-    // An engine that answers at once must not keep a task from letting others run.
+    // With an engine that answers at once, the task must still yield to other tasks.
     tokio::task::coop::consume_budget().await;
     let shared = client.shared();
     let terms = options.terms(&shared.capability)?;
@@ -70,7 +71,7 @@ pub(crate) async fn acquire(
 pub(crate) fn closed() -> Error {
     Error::new(
         ErrorKind::Closed,
-        "the client was closed, or the runtime that its renewal task ran on has ended",
+        "the client was closed, or the runtime of its renewal task has ended; open a new client",
     )
 }
 
@@ -78,7 +79,7 @@ fn timed_out() -> Error {
     Error::new(ErrorKind::Timeout, "timed out waiting for the lock")
 }
 
-/// The time is up, and the backend has said why it was of no use.
+/// Adds to a timeout why the last request to the backend failed.
 fn since(error: Error, why: Option<Error>) -> Error {
     match why.filter(|_| error.kind() == ErrorKind::Timeout) {
         Some(why) => {
@@ -89,7 +90,7 @@ fn since(error: Error, why: Option<Error>) -> Error {
     }
 }
 
-/// Asks once, past the line of this process; one of it that holds is answer enough.
+/// Tries once, bypassing the local queue. Returns at once if a local task holds the lock.
 async fn try_once(
     client: &Client,
     name: &Name,
@@ -117,23 +118,23 @@ async fn try_once(
 enum Outcome {
     Held(Arc<Hold>),
     Busy,
-    /// This attempt came to nothing (its lease ended before we heard of it): try another.
+    /// The lease of this attempt ended before its grant arrived: use another attempt.
     Anew,
 }
 
-/// Where in the line of this process somebody stands.
+/// The place of a caller in the local queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
-    /// At the front, where the engine is asked.
+    /// At the front, where it asks the engine.
     Front,
-    /// Behind it.
+    /// Behind the front.
     Behind(u64),
-    /// Not in it: past it, or holding.
+    /// Not in the queue: it bypasses the queue, or holds the lock.
     Past,
 }
 
-/// Somebody who wants a lock. Dropped before it holds, it leaves the line, and what the engine may
-/// know of it goes on for the next in line or is ended in the background.
+/// A caller that wants a lock. If it is dropped before it holds, it leaves the queue. The next
+/// local waiter continues its attempt at the engine, or the background task ends the attempt.
 struct Acquire<'a> {
     client: &'a Client,
     name: &'a Name,
@@ -143,7 +144,7 @@ struct Acquire<'a> {
     pursuit: Option<Pursuit>,
     /// When it began.
     start: Now,
-    /// It has been counted among those who found the lock taken.
+    /// It was counted among the callers that found the lock taken.
     contended: bool,
 }
 
@@ -160,7 +161,7 @@ impl<'a> Acquire<'a> {
         Self { client, name, options, slot, place, pursuit: None, start, contended: false }
     }
 
-    /// Joins the line.
+    /// Joins the local queue.
     fn enter(
         client: &'a Client,
         name: &'a Name,
@@ -207,14 +208,14 @@ impl<'a> Acquire<'a> {
         Err(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "{ANEW} grants in a row came after their own end: the backend answers more slowly \
-                 than a ttl of {:?} allows",
+                "{ANEW} grants in a row arrived after they had expired: the backend answers \
+                 too slowly for a ttl of {:?}; use a longer ttl",
                 self.slot.wish.terms.ttl
             ),
         ))
     }
 
-    /// Waits in line, and takes over what it finds at the front: a lease, or what is to be asked.
+    /// Waits in the local queue, and takes over what it gets at the front: a lease, or an attempt.
     async fn come_to_front(&mut self, until: Option<Deadline>) -> Result<Option<Arc<Hold>>> {
         let shared = self.shared();
         let turn = loop {
@@ -249,7 +250,8 @@ impl<'a> Acquire<'a> {
         Ok(None)
     }
 
-    /// Fails if those before it have heard nothing for as long as it would ask in vain itself.
+    /// Fails if the backend has been silent to the earlier waiters for as long as this caller would
+    /// ask.
     fn heeds_silence(&self) -> Result<()> {
         let shared = self.shared();
         let Some(pursuit) = &self.pursuit else { return Ok(()) };
@@ -280,7 +282,7 @@ impl<'a> Acquire<'a> {
         Some(hold)
     }
 
-    /// Takes another attempt, of which the engine knows nothing yet.
+    /// Switches to a new attempt, which the engine does not know yet.
     fn ask_anew(&mut self) {
         self.forget_pursuit();
         let many = self.place == Place::Front;
@@ -293,11 +295,11 @@ impl<'a> Acquire<'a> {
         if many {
             self.shared().lines.ask(self.name, attempt);
         }
-        // What was said of the one before is not meant for this one.
+        // Messages for the previous attempt are not meant for this one.
         *self.slot.inbox() = Inbox::default();
     }
 
-    /// Asks until there is an outcome; `now` is the time if it has just been looked at.
+    /// Asks until there is an outcome. `now` is the current time, if the caller has just read it.
     async fn pursue(&mut self, mut now: Option<Now>, until: Option<Deadline>) -> Result<Outcome> {
         let shared = self.shared();
         let clock = &shared.clock;
@@ -322,7 +324,7 @@ impl<'a> Acquire<'a> {
                             }
                             (told.sent, told.answer)
                         }
-                        // A push says itself how long it is good for; the time of waiting counts not.
+                        // A push contains its own validity; the time spent waiting does not count.
                         Heard::Granted(grant) => return Ok(self.hold(grant, clock.now())),
                     }
                 }
@@ -331,6 +333,16 @@ impl<'a> Acquire<'a> {
             let pause = match answer {
                 Ok(Answer::Granted(grant)) => return Ok(self.hold(grant, sent)),
                 Ok(Answer::Ended) => return Ok(Outcome::Anew),
+                // The lock is free, and each request removes some of the dead waiters ahead.
+                Ok(Answer::Busy { ask_again: Some(Duration::ZERO) })
+                    if !pursuit.ask.wait
+                        && !until.is_some_and(|until| until.has_passed(clock.now())) =>
+                {
+                    pursuit.known = pursuit.unanswered;
+                    (pursuit.ask_at, pursuit.silence) = (None, None);
+                    tokio::task::coop::consume_budget().await;
+                    continue;
+                }
                 Ok(Answer::Busy { .. }) if !pursuit.ask.wait => {
                     pursuit.known = pursuit.unanswered;
                     return Ok(Outcome::Busy);
@@ -353,8 +365,8 @@ impl<'a> Acquire<'a> {
                     return Err(error);
                 }
                 Err(error) => {
-                    // Unknown is not refused: the same attempt asks again until too long nothing
-                    // was heard.
+                    // An unknown result is not a refusal: the same attempt asks again until the
+                    // backend has been silent for too long.
                     let now = clock.now();
                     let waits = pursuit.ask.wait;
                     let last = match waits {
@@ -385,18 +397,18 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Why the last ask was of no use, if nothing was heard since.
+    /// Returns why the last request failed, if no answer has arrived since.
     fn last_error(&self) -> Option<Error> {
         self.pursuit.as_ref()?.silence.as_ref()?.error.clone()
     }
 
-    /// Asks the backend, within the time that the caller and the client's patience allow. When there
-    /// is no answer, why the one before was of no use tells more.
+    /// Asks the backend, within the limits of the caller and of the client. If there is no answer,
+    /// the error of the previous request explains more.
     async fn ask_once(&mut self, now: Now, until: Option<Deadline>) -> Result<Answer> {
         let shared = self.shared();
         let why = self.last_error();
         let Some(pursuit) = &mut self.pursuit else { return Ok(Answer::Ended) };
-        // Also after all of this process was stopped the engine has some time to answer.
+        // The engine has some time to answer, even if this whole process was paused.
         let patience = gives_up(pursuit, self.start, shared.patience, now)
             .max(Deadline::after(now, shared.patience / 10));
         let unanswered = std::mem::replace(&mut pursuit.unanswered, true);
@@ -415,8 +427,8 @@ impl<'a> Acquire<'a> {
         answer
     }
 
-    /// Waits for a message, or until it is time to ask again. A message to ask again cuts the wait
-    /// short, and so does one that tells an earlier time.
+    /// Waits for a message, or until it is time to ask again. A message to ask again ends the wait,
+    /// and a message with an earlier time shortens it.
     async fn listen(&mut self, mut ask_at: Deadline, until: Option<Deadline>) -> Result<Heard> {
         let shared = self.shared();
         loop {
@@ -449,13 +461,13 @@ impl<'a> Acquire<'a> {
             let rung = shared.clock.within(Some(wake_at), self.slot.bell.notified()).await;
             if rung.is_none() {
                 let over = until.is_some_and(|until| until.has_passed(shared.clock.now()));
-                let waits = self.place != Place::Past; // Else its last answer is what is told.
+                let waits = self.place != Place::Past; // Otherwise its last answer is reported.
                 return if over && waits { Err(timed_out()) } else { Ok(Heard::Nothing) };
             }
         }
     }
 
-    /// Turns a grant into a hold. One whose deadline has passed already is given back.
+    /// Turns a grant into a hold. A grant whose deadline has passed already is released.
     fn hold(&mut self, grant: Grant, sent: Now) -> Outcome {
         let shared = self.shared();
         let Some(pursuit) = &self.pursuit else { return Outcome::Anew };
@@ -467,7 +479,7 @@ impl<'a> Acquire<'a> {
         };
         let mut lease = Lease::ask(sent, self.slot.wish.terms);
         if lease.handle_granted(now, until, offer, jitter()) == Err(TooLate) {
-            tracing::debug!(name = %self.name, "a grant came after its own end; trying anew");
+            tracing::debug!(name = %self.name, "a grant arrived after it had expired; acquiring again");
             return Outcome::Anew;
         }
         let attempt = pursuit.ask.attempt;
@@ -482,7 +494,7 @@ impl<'a> Acquire<'a> {
             true => {
                 shared.lead(&hold, grant.wanted.then_some(now.steady_ns));
             }
-            // The next one asks while this one holds, and so stands in the engine's line.
+            // The next local waiter asks while this caller holds, and so joins the engine's queue.
             false if self.place == Place::Front => {
                 shared.lines.next(self.name, Some(attempt), |_, _| (Turn::Ask(None), ()));
             }
@@ -514,7 +526,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Ends what the engine may know of the attempt.
+    /// Ends the attempt that the engine may know.
     fn forget_pursuit(&mut self) {
         if let Some(pursuit) = self.pursuit.take().filter(|pursuit| pursuit.known) {
             pass::give_up(self.client, &pursuit, None);
@@ -522,13 +534,13 @@ impl<'a> Acquire<'a> {
     }
 }
 
-/// What [`Acquire::listen`] has heard.
+/// What [`Acquire::listen`] has received.
 enum Heard {
     /// It is time to ask.
     Nothing,
-    /// The answer to an ask that somebody else sent.
+    /// The answer to a request that another local task sent.
     Answer(Told),
-    /// The engine's word that the lock is ours.
+    /// A grant that the engine pushed.
     Granted(Grant),
 }
 
@@ -542,7 +554,7 @@ impl Drop for Acquire<'_> {
             if lines.leave(self.name, number) {
                 return;
             }
-            // Called to the front in this moment: what was found there goes to the next.
+            // Moved to the front just now: what it got there goes to the next waiter.
             self.place = Place::Front;
             match self.slot.inbox().turn.take() {
                 Some(Turn::Lease(hold)) => return pass::go_on(self.client, &hold),
@@ -559,15 +571,15 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// When one that has begun at `start` has heard nothing for too long, if that goes on from `now`.
+/// Returns when a caller that began at `start` gives up if the backend stays silent from `now` on.
 fn gives_up(pursuit: &Pursuit, start: Now, patience: Duration, now: Now) -> Deadline {
     let since = pursuit.silence.as_ref().map_or(now, |silence| silence.since);
     let later = if since.steady_ns > start.steady_ns { since } else { start };
     Deadline::after(later, patience)
 }
 
-/// When somebody who has begun at `start` and was failed from `sent` to `now` asks for the last time:
-/// what it is told shall be said within the time given, that is before `until`.
+/// Returns when a caller asks for the last time, if it began at `start` and its request failed
+/// between `sent` and `now`. Its error must be ready before `until`.
 fn last_ask(sent: Now, now: Now, start: Now, until: Deadline) -> Deadline {
     let given = until.remaining(start);
     let took = Duration::from_nanos(now.steady_ns.saturating_sub(sent.steady_ns));
@@ -576,5 +588,8 @@ fn last_ask(sent: Now, now: Now, start: Now, until: Deadline) -> Deadline {
 }
 
 fn no_answer() -> Error {
-    Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given")
+    Error::new(
+        ErrorKind::Unavailable,
+        "the backend did not answer in time; check that the server is reachable",
+    )
 }

@@ -1,4 +1,4 @@
-//! What somebody who wants a lock asks of the engine.
+//! Builds the requests that a local waiter sends to the engine.
 
 use leasehold_proto::AttemptId;
 
@@ -6,7 +6,7 @@ use crate::backend::{Ask, Mode};
 use crate::line::{Pursuit, Wish};
 use crate::{Name, pass};
 
-/// An attempt that nobody knows of yet.
+/// Creates an attempt that is not sent yet.
 pub(crate) fn pursuit(
     name: &Name,
     wish: &Wish,
@@ -24,7 +24,8 @@ pub(crate) fn pursuit(
     }
 }
 
-/// What is asked of the engine; `many` tokens where the lease may be passed on in this process.
+/// Builds the request to the engine, for `many` tokens if the lease may be handed off in this
+/// process.
 pub(crate) fn ask(name: &Name, wish: &Wish, attempt: AttemptId, wait: bool, many: bool) -> Ask {
     Ask {
         name: name.clone(),

@@ -1,8 +1,8 @@
-//! What an engine has to offer: the `Backend` trait and the words that go in and out of it.
+//! The contract of an engine: the `Backend` trait, with its requests and answers.
 //!
-//! Engines differ in who orders the waiters (the engine, or nobody) and in how a waiter learns
-//! that it is its turn (a push, or asking again). Waiting, renewal, loss, queues inside a process
-//! and metrics exist once, in the client.
+//! Engines differ in who orders the waiters (the engine, or no component) and in how a waiter
+//! learns that its turn has come (by a push, or by asking again). The client implements waiting,
+//! renewal, loss, queues inside a process and metrics once for all engines.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,111 +15,114 @@ use tokio::sync::mpsc;
 
 use crate::{Name, Result};
 
-/// A boxed future, so that backends can be chosen at run time.
+/// A boxed future, so that the backend can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One client's connection to an engine.
+/// The connection of one client to an engine.
 ///
 /// Rules for implementors:
-/// - Every call may be repeated with the same attempt and must then have the same effect
-///   (`acquire` gives the same lease and tokens); calls of different attempts never touch each other.
-/// - Only what was granted or queued must be ended: an ask that was refused, or answered `Busy`
-///   when it was not to wait, leaves nothing behind.
-/// - An error whose kind is certain ([`ErrorKind::is_certain`](crate::ErrorKind::is_certain)) means:
-///   not done. Any other error means: unknown, and the caller asks again or ends the attempt.
-/// - Every call ends within a time limit of the backend's own; the futures may be dropped at any
-///   await point, after which the caller ends the attempt with `suspect` set.
+/// - Every call may be repeated with the same attempt and must then have the same effect (`acquire`
+///   returns the same lease and tokens). Calls of different attempts never affect each other.
+/// - The client must end only what was granted or queued. A request that was refused, or answered
+///   `Busy` without waiting, leaves nothing behind.
+/// - An error whose kind is certain ([`ErrorKind::is_certain`](crate::ErrorKind::is_certain)) means
+///   that nothing was done. After any other error the result is unknown, and the caller asks again
+///   or ends the attempt.
+/// - Every call ends within a time limit of the backend. The futures may be dropped at any await
+///   point; the caller then ends the attempt with `suspect` set.
 /// - An `acquire` that arrives after the release of its own attempt is refused.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// What this engine can and cannot do. It never changes for a given connection.
+    /// Returns what this engine supports. It never changes for a connection.
     fn capability(&self) -> &Capability;
 
-    /// Where the locks are, for people and logs; without credentials.
+    /// Returns where the locks are, for display and logs, without credentials.
     fn place(&self) -> String;
 
-    /// What a person should know of the engine, as it was seen when it was connected.
+    /// Returns warnings for the user about the engine, as seen when the client connected.
     fn warnings(&self) -> &[String] {
         &[]
     }
 
-    /// Called once, before anything else: which client this is, and where its events go.
+    /// Tells the backend which client uses it, and where to send events. Called once, before any
+    /// other call.
     fn attach(&self, client: ClientId, events: EventSink);
 
     /// Asks for a lease.
     fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>>;
 
-    /// Renews a batch of leases; the answers stand in the order of the leases. One that fails or
-    /// hangs must not keep the others from being renewed.
+    /// Renews a batch of leases. The answers are in the order of the leases. A renewal that fails
+    /// or hangs must not delay the others.
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>>;
 
-    /// Ends an attempt, whatever became of it: gives the lease back, leaves the queue.
+    /// Ends an attempt in any state: releases its lease, or leaves the queue.
     fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>>;
 
-    /// Who holds a lock, and who waits for it. Never disturbs the lock.
+    /// Returns the holder and the waiters of a lock. Never affects the lock.
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;
 
-    /// The known locks whose names start with `prefix`, in order of their names, `limit` at most.
+    /// Returns at most `limit` known locks whose names start with `prefix`, ordered by name.
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>>;
 
-    /// Ends the lease that `token` belongs to, if it is still the current one.
+    /// Ends the lease that `token` belongs to, if it is still the current lease.
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>>;
 
-    /// A duplicate of the descriptor that keeps a session lease alive, to be handed to another
-    /// process that must outlive this one; `None` where leases are not kept by a descriptor.
+    /// Returns a duplicate of the descriptor that keeps a session lease alive, for a process that
+    /// must outlive this one. `None` if leases are not kept by a descriptor.
     #[cfg(unix)]
     fn descriptor(&self, _attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
         None
     }
 
-    /// How many replicas have acknowledged the grant of an attempt that holds; `None` where none are
-    /// asked for, or there are none.
+    /// Returns how many replicas have acknowledged the grant of an attempt that holds. `None` if
+    /// the store asks no replicas, or has none.
     fn replicas(&self, _attempt: AttemptId) -> Option<usize> {
         None
     }
 
-    /// Ends an attempt without waiting, when there is no runtime left to do it properly. For engines
-    /// that need none; for others a client of `leasehold::connect` opens a second connection
-    /// ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen)).
+    /// Ends an attempt without waiting, when no runtime is left to do it properly. Only engines
+    /// that need no runtime implement it. For others, a client of `leasehold::connect` opens a
+    /// second connection ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen)).
     fn abandon(&self, _end: &End) {}
 }
 
-/// What an engine can do; the conformance suite chooses its cases by this.
+/// What an engine supports; the conformance suite chooses its cases by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capability {
-    /// The engine's name, as in its URL scheme.
+    /// The name of the engine, as in its URL scheme.
     pub engine: &'static str,
-    /// Leases end by ttl, or with the session (process, connection).
+    /// What ends a lease: its ttl, or its session (process, connection).
     pub lease: LeaseKind,
-    /// Waiters stand in a queue that the engine keeps: first come, first served.
+    /// The engine keeps a queue of waiters: first come, first served.
     pub ordered: bool,
-    /// Waiters are told when it is their turn or worth asking again.
+    /// The engine notifies waiters when their turn has come, or when to ask again.
     pub push: bool,
     /// One grant can reserve many consecutive tokens.
     pub token_blocks: bool,
-    /// `release` with `then` gives up and asks anew in one step.
+    /// `release` with `then` releases and acquires in one step.
     pub rotate: bool,
-    /// `release` with `keep` leaves the lock taken for a while after the holder has gone.
+    /// `release` with `keep` keeps the lock taken for a while after its holder released it.
     pub keep: bool,
-    /// `Mode::Shared` is understood.
+    /// The engine supports `Mode::Shared`.
     pub shared: bool,
-    /// `list` works.
+    /// The engine supports `list`.
     pub list: bool,
-    /// `force_release` works.
+    /// The engine supports `force_release`.
     pub force_release: bool,
-    /// An ask that is not `fair` may take a lock that has become free past those who wait. Where the
-    /// next in line has it at that very moment, nobody can.
+    /// A request that is not `fair` may take a free lock before the attempts that wait. If the
+    /// engine hands the lock to the next waiter at once, no request can.
     pub unfair: bool,
-    /// The longest time that a grant or renewal can promise; a longer ttl is shortened to it.
-    /// `None` when there is no such bound.
+    /// The longest time that a grant or renewal can promise. A longer ttl is shortened to it.
+    /// `None` if there is no limit.
     pub longest_ttl: Option<Duration>,
-    /// Every call ends within this time, whatever happens: who is more patient than that needs no
-    /// timer of its own. `None` when that is not certain.
+    /// Every call ends within this time in all cases, so callers with a longer timeout need no
+    /// timer. `None` if that is not certain.
     pub answers_within: Option<Duration>,
 }
 
 impl Capability {
-    /// An engine that has nothing but exclusive leases of this kind; set the rest by field.
+    /// Describes an engine with exclusive leases of this kind and nothing else. Set the other
+    /// fields afterwards.
     pub const fn new(engine: &'static str, lease: LeaseKind) -> Self {
         Self {
             engine,
@@ -139,12 +142,12 @@ impl Capability {
     }
 }
 
-/// What ends a lease that nobody releases.
+/// What ends a lease that its holder does not release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseKind {
-    /// Time: it must be renewed before its ttl is over.
+    /// Time: the client must renew it before its ttl ends.
     Ttl,
-    /// The end of the holder's process or connection; a stopped holder keeps the lock.
+    /// The end of the holder's process or connection. A paused holder keeps the lock.
     Session,
 }
 
@@ -155,25 +158,25 @@ pub enum Mode {
     /// At most one owner.
     #[default]
     Exclusive,
-    /// Many owners, none of them exclusive.
+    /// Many owners, and no exclusive owner.
     Shared,
 }
 
-/// Who holds or waits, for people to read: it has no part in the protocol.
+/// The process that holds or waits, for display only: the protocol does not use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The attempt that holds or waits.
     pub attempt: AttemptId,
-    /// The host's name, as it calls itself.
+    /// The name of the host, as the host reports it.
     pub host: String,
     /// The process id on that host.
     pub pid: u32,
-    /// What the program said about itself (at most 1 KiB); the command gives its command line.
+    /// Text that the program set (at most 1 KiB); `leasehold run` sets the name of the program that it runs.
     pub metadata: Option<String>,
 }
 
-/// Where an attempt comes from, for people to read: it has no part in the protocol. One for many
-/// attempts.
+/// Where attempts come from, for display only: the protocol does not use it. Many attempts share
+/// one origin.
 #[derive(Debug)]
 pub struct Origin {
     host: String,
@@ -183,28 +186,28 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The host's name as it calls itself, the process id there, and what the program says of itself.
+    /// Creates an origin from the host's own name, the process id there, and the program's text.
     pub fn new(host: impl Into<String>, pid: u32, metadata: Option<String>) -> Self {
         Self { host: host.into(), pid, metadata, written: OnceLock::new() }
     }
 
-    /// The same place with other metadata.
+    /// Returns the same origin with other metadata.
     pub(crate) fn with_metadata(&self, metadata: String) -> Self {
         Self::new(self.host.clone(), self.pid, Some(metadata))
     }
 
-    /// What is shown of one of its attempts.
+    /// Returns what is shown of one of its attempts.
     pub fn holder(&self, attempt: AttemptId) -> Holder {
         let (host, metadata) = (self.host.clone(), self.metadata.clone());
         Holder { attempt, host, pid: self.pid, metadata }
     }
 
-    /// The metadata, if there is any.
+    /// Returns the metadata, if any.
     pub fn metadata(&self) -> Option<&str> {
         self.metadata.as_deref()
     }
 
-    /// How the engine writes it: made at the first call, then kept.
+    /// Returns the origin as the engine writes it. The first call makes the text and stores it.
     pub fn written(&self, write: impl FnOnce(&str, u32, Option<&str>) -> String) -> &str {
         self.written.get_or_init(|| write(&self.host, self.pid, self.metadata.as_deref()))
     }
@@ -219,73 +222,79 @@ impl PartialEq for Origin {
 /// A request for a lease.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Which lock.
+    /// The name of the lock.
     pub name: Name,
-    /// For whom. Asking again with the same id gives the same lease.
+    /// The attempt that asks. A repeated request with the same id returns the same lease.
     pub attempt: AttemptId,
     /// Exclusive or shared.
     pub mode: Mode,
-    /// How long the lease lasts unless renewed.
+    /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// Stay as a waiter when somebody holds it. An engine that keeps no queue answers `Busy`
-    /// all the same, and pushes `Freed` where it can.
+    /// Wait if another client holds the lock. An engine without a queue still answers `Busy`, and
+    /// pushes `Freed` where it can.
     pub wait: bool,
-    /// Do not pass those who wait already (engines with `unfair`; others never do).
+    /// Do not overtake attempts that wait already (engines with `unfair`; on other engines no
+    /// request can).
     pub fair: bool,
-    /// How many tokens to reserve; engines without blocks give one.
+    /// How many tokens to reserve; engines without blocks reserve one.
     pub tokens: u32,
-    /// Who asks, for people.
+    /// Which process asks, for display.
     pub origin: Arc<Origin>,
 }
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The lease is ours.
+    /// The attempt holds the lease.
     Granted(Grant),
-    /// The engine has put the attempt into its queue, and will push when its turn has come.
+    /// The engine has queued the attempt, and pushes a message when its turn has come.
     Queued {
-        /// How many stand before this attempt, if the engine knows.
+        /// How many attempts precede it, if the engine knows.
         place: Option<u64>,
-        /// Ask again after this long even if nothing was pushed.
+        /// Ask again after this long even if no push arrives.
         ask_again: Duration,
     },
-    /// Somebody else holds it, and the engine keeps no queue (or was not asked to wait).
+    /// Another attempt holds the lock, and the engine keeps no queue (or was not asked to wait).
     Busy {
-        /// Ask again after this long at the latest; `None` leaves it to the client's schedule.
+        /// Ask again after this long at the latest; `None` leaves it to the schedule of the client.
+        /// Zero: the lock is free, but its queue has more dead waiters than one call removes, and
+        /// each further request removes some. The client then asks again at once, even if it does
+        /// not wait.
         ask_again: Option<Duration>,
     },
-    /// Nobody may have it now, and the engine knows when that is over, without anybody doing anything.
+    /// No client may hold the lock now, and the engine knows when that ends without action by an
+    /// operator.
     Later {
         /// Ask again after this long.
         ask_again: Duration,
-        /// Why, for people whose time is up before.
+        /// The reason, for callers whose timeout ends earlier.
         why: String,
     },
-    /// This attempt was ended before the ask arrived: take a new one.
+    /// The attempt was ended before the request arrived: use a new attempt.
     Ended,
 }
 
 /// A granted lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The tokens reserved; the first is the lease's name in later calls.
+    /// The reserved tokens; the first token names the lease in later calls.
     pub tokens: TokenBlock,
-    /// How long it is valid without renewal.
+    /// How long the lease is valid without renewal.
     pub term: Term,
-    /// Somebody else waits for it already, as far as the engine knows. Who comes later is told of
-    /// by [`Event::Wanted`].
+    /// Another client waits for the lock already, as far as the engine knows. [`Event::Wanted`]
+    /// reports clients that begin to wait later.
     pub wanted: bool,
 }
 
 /// How long a grant is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// The ttl, counted from when the answered request was sent.
+    /// For the ttl, counted from the time when the answered request was sent.
     Ttl,
-    /// Until here: the backend has worked it out, drift included (a push has no request).
+    /// Until this deadline, which the backend computed including drift (a push has no request).
     Until(Deadline),
-    /// Like `Until`, and the client must renew at once or the engine gives it to the next waiter.
+    /// Like `Until`, but the client must renew at once, or the engine grants the lock to the next
+    /// waiter.
     Offer(Deadline),
     /// As long as the session lives.
     Session,
@@ -294,46 +303,47 @@ pub enum Term {
 /// One lease in a batch of renewals.
 #[derive(Clone, Debug)]
 pub struct Renewal {
-    /// Which lock.
+    /// The name of the lock.
     pub name: Name,
-    /// Whose lease.
+    /// The attempt that holds the lease.
     pub attempt: AttemptId,
-    /// First token of the lease.
+    /// The first token of the lease.
     pub base: Token,
-    /// How long it is to last from now.
+    /// How long the lease must last from now.
     pub ttl: Duration,
 }
 
-/// The verdict on one renewal.
+/// The result of one renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// It lasts a full ttl from when this renewal was sent.
+    /// The lease lasts a full ttl from when this renewal was sent.
     Renewed,
-    /// The lease is not this attempt's any more.
+    /// The attempt does not hold the lease any more.
     Lost,
 }
 
-/// The end of an attempt.
+/// A request to end an attempt.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// Which lock.
+    /// The name of the lock.
     pub name: Name,
-    /// Which attempt.
+    /// The attempt to end.
     pub attempt: AttemptId,
-    /// First token of its lease; `None` when it never heard of a grant (leaves the queue, and
-    /// gives back whatever was granted meanwhile).
+    /// The first token of its lease. `None` if the client received no grant: the attempt leaves the
+    /// queue, and the engine takes back any lease granted meanwhile.
     pub base: Option<Token>,
-    /// Last token that was used of the block; those after it may be given out again.
+    /// The last token of the block that was used. The engine may give out the tokens after it
+    /// again.
     pub last: Option<Token>,
-    /// An ask of this attempt was never answered: refuse it should it arrive later.
+    /// A request of this attempt was never answered: the engine must refuse it if it arrives later.
     pub suspect: bool,
-    /// Leave the lock taken for this long (engines with `keep`).
+    /// Keep the lock taken for this long (engines with `keep`).
     pub keep: Option<Duration>,
-    /// Ask anew in the same step, with another attempt id (engines with `rotate`).
+    /// Ask again in the same step, with another attempt id (engines with `rotate`).
     pub then: Option<Box<Ask>>,
 }
 
-/// What came of an [`End`].
+/// The answer to an [`End`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What happened to the lease.
@@ -342,55 +352,55 @@ pub struct Ended {
     pub then: Option<Answer>,
 }
 
-/// What happened to the lease that an attempt ended.
+/// How the lease of an ended attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was held until now (or until an earlier, repeated release).
+    /// The attempt held it until now, or until an earlier release that is repeated.
     Released,
-    /// It had ended before.
+    /// It had ended before without a release.
     Lost,
-    /// There was none: the attempt was waiting, or unknown.
+    /// There was no lease: the attempt was waiting or unknown.
     Gone,
-    /// It is over, but the record no longer tells whether by release or by loss.
+    /// It has ended, but the record no longer knows whether by a release or by a loss.
     Unknown,
 }
 
-/// What came of a forced release.
+/// The result of a forced release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forced {
     /// The lease has ended.
     Ended,
-    /// Nobody holds the lock.
+    /// No client holds the lock.
     NotHeld,
-    /// Another lease holds it by now; nothing was changed.
+    /// Another lease holds the lock; nothing was changed.
     Other(Token),
 }
 
-/// One lock as `status`, `watch` and `list` show it.
+/// The state of one lock, as `status`, `watch` and `list` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The lock.
+    /// The name of the lock.
     pub name: Name,
     /// Held, kept, or free.
     pub state: State,
-    /// The current holder, or the last one that is known.
+    /// The current holder, or the last known holder.
     pub holder: Option<Holder>,
-    /// The current token, or the last one that is known.
+    /// The current token, or the last known token.
     pub token: Option<Token>,
-    /// When the holder got it: milliseconds since the Unix epoch, by the engine's clock.
+    /// When the holder acquired it: milliseconds since the Unix epoch, by the clock of the engine.
     pub since_unix_ms: Option<u64>,
     /// How long the lease lasts without renewal; `None` for sessions and free locks.
     pub remaining: Option<Duration>,
-    /// Those who wait, first in line first, as far as the engine knows; `None` when it does not.
+    /// The waiters in queue order, as far as the engine knows; `None` if it does not know.
     pub waiters: Option<Vec<Waiter>>,
-    /// How many more wait behind those: an engine may name the first hundred alone.
+    /// How many waiters follow those; an engine may list only the first hundred.
     pub more_waiters: usize,
-    /// What a person should know besides: the holder is stopped, its clock is far off.
+    /// A hint for the user: for example, the holder is paused, or its clock is far off.
     pub note: Option<String>,
 }
 
 impl Status {
-    /// A lock that nobody holds, and of which nothing more is known.
+    /// Returns the state of a lock that is free, without further knowledge.
     pub fn free(name: &Name) -> Self {
         Self {
             name: name.clone(),
@@ -406,85 +416,86 @@ impl Status {
     }
 }
 
-/// Whether somebody holds a lock.
+/// Whether a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody does.
+    /// No client holds the lock.
     Free,
-    /// Somebody does.
+    /// A client holds the lock.
     Held,
-    /// Its holder has gone, but it stays taken until its minimum hold is over.
+    /// The holder has released the lock, which stays taken until its minimum hold ends.
     Kept,
 }
 
-/// One who waits. The tasks of one client that wait for the same lock stand in the engine's line
-/// once.
+/// A client that waits. The tasks of one client that wait for the same lock have one place in the
+/// queue of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Who.
+    /// The process that waits.
     pub holder: Holder,
     /// Since when: milliseconds since the Unix epoch.
     pub since_unix_ms: u64,
 }
 
-/// Something that an engine says without being asked.
+/// A message that an engine sends without a request.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A waiter's turn has come.
+    /// The turn of a waiter has come.
     Granted {
-        /// The lock.
+        /// The name of the lock.
         name: Name,
         /// The waiting attempt.
         attempt: AttemptId,
-        /// What it was given.
+        /// The lease that it was granted.
         grant: Grant,
     },
-    /// A waiter is now the first in line, but its turn has not come yet: ask again after this long
-    /// if nothing else is heard.
+    /// A waiter is now the first in the queue, but its turn has not come. It asks again after this
+    /// long if no other message arrives.
     Next {
-        /// The lock.
+        /// The name of the lock.
         name: Name,
         /// The waiting attempt.
         attempt: AttemptId,
-        /// When to ask again if nothing else is heard.
+        /// When to ask again if no other message arrives.
         ask_again: Duration,
     },
-    /// Somebody outside waits for a lock that this client holds.
+    /// A client of another process waits for a lock that this client holds.
     Wanted {
-        /// The lock.
+        /// The name of the lock.
         name: Name,
         /// The holding attempt.
         attempt: AttemptId,
     },
-    /// A lock has become free, or may have: worth asking again.
+    /// A lock is free, or may be free: ask again.
     Freed {
-        /// The lock.
+        /// The name of the lock.
         name: Name,
     },
-    /// A lease has ended: its session is over, or an operator has released it.
+    /// A lease has ended: its session has ended, or an operator has released it.
     Lost {
-        /// The attempt that held it.
+        /// The attempt that held the lease.
         attempt: AttemptId,
-        /// First token of the lease that has ended; `None` means any lease of the attempt.
+        /// The first token of the ended lease; `None` means any lease of the attempt.
         base: Option<Token>,
     },
-    /// The connection or session has broken and is being made anew: those who wait lose patience
-    /// if that takes too long.
+    /// The connection or session is broken and is being re-established. Waiters fail if that takes
+    /// too long.
     Broken,
-    /// The connection or session was made anew; pushes may have been missed: all waiters ask again.
+    /// The connection or session was re-established, and pushes may have been missed: all waiters
+    /// ask again.
     Reset,
 }
 
-/// Where a backend puts its events.
+/// Where a backend sends its events.
 #[derive(Clone, Debug)]
 pub struct EventSink {
     events: mpsc::UnboundedSender<Event>,
-    /// How many tasks wait behind another task of the client; `None` where nothing counts them.
+    /// How many local tasks wait behind another task; `None` if they are not counted.
     behind: Option<Arc<AtomicUsize>>,
 }
 
 impl EventSink {
-    /// A sink and the end that the client (or a test) reads.
+    /// Creates a sink, and the receiver that the client (or a test) reads.
     pub fn channel() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
         (Self { events, behind: None }, receiver)
@@ -494,13 +505,14 @@ impl EventSink {
         Self { behind: Some(behind), ..self }
     }
 
-    /// Hands an event over; false when the client has gone.
+    /// Sends an event. Returns false if the client no longer exists.
     pub fn send(&self, event: Event) -> bool {
         self.events.send(event).is_ok()
     }
 
-    /// False while no task of the client waits behind another one. The client then passes no lease on,
-    /// and [`Event::Wanted`] would change nothing: a backend need not look for other clients' waiters.
+    /// Returns false while no local task waits behind another. The client then hands no lease to
+    /// another task, and [`Event::Wanted`] has no effect: a backend need not look for waiters of
+    /// other clients.
     pub fn local_waiters(&self) -> bool {
         self.behind.as_ref().is_none_or(|behind| behind.load(Ordering::Relaxed) > 0)
     }

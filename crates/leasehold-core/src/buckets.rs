@@ -1,4 +1,5 @@
-//! The renewal task's timers: coarse buckets, so that thousands of leases wake it a few times.
+//! The timers of the renewal task, in coarse buckets: thousands of leases cause only a few
+//! wake-ups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use leasehold_proto::{Deadline, Lease, Now};
 
 use crate::hold::{Hold, UNSCHEDULED};
 
-/// Width of a bucket for leases that are long enough.
+/// The width of a bucket for leases that are long enough.
 const WIDTH: Duration = Duration::from_millis(100);
 
-/// Holds by the time when each is to be looked at, rounded down to its bucket. Each knows where it
-/// is, so that to take one out costs nothing.
+/// Holds by the time when each is due, rounded down to its bucket. Each hold knows its place, so
+/// that removing it is cheap.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets(BTreeMap<u64, Vec<Arc<Hold>>>);
 
@@ -25,7 +26,7 @@ impl Buckets {
             (lease.next_timeout(), width_for(&lease), lease.loss().is_some())
         };
         let key = next.map_or(UNSCHEDULED, |next| match next.steady_ns() {
-            // What is due within the bucket is done at its start, but nothing is given back early.
+            // Timeouts within a bucket are handled at its start, but no lease is released early.
             next if lost => next.next_multiple_of(width),
             next => next / width * width,
         });
@@ -41,7 +42,7 @@ impl Buckets {
         }
     }
 
-    /// Puts a hold where the one is that it has the lease from; sooner if it must be.
+    /// Puts a hold in the place of the hold whose lease it took over, or earlier if needed.
     pub(crate) fn take_over(&mut self, from: &Hold, hold: &Arc<Hold>) {
         let key = from.bucket.swap(UNSCHEDULED, Ordering::Relaxed);
         let place = from.place.load(Ordering::Relaxed);
@@ -51,8 +52,8 @@ impl Buckets {
             hold.place.store(place, Ordering::Relaxed);
             hold.bucket.store(key, Ordering::Relaxed);
         }
-        // A bound of its own may be nearer; and a renewal that came through since the lease was
-        // copied has moved the place.
+        // Its own limits may end earlier, and a renewal that succeeded since the lease was copied
+        // has moved the place.
         self.schedule(hold);
     }
 
@@ -69,12 +70,12 @@ impl Buckets {
         }
     }
 
-    /// When the first bucket is due.
+    /// Returns when the first bucket is due.
     pub(crate) fn next(&self) -> Option<u64> {
         self.0.first_key_value().map(|(key, _)| *key)
     }
 
-    /// Takes out everything that is due; the caller schedules it anew.
+    /// Removes and returns all due holds; the caller schedules them again.
     pub(crate) fn take_due(&mut self, now: Now) -> Vec<Arc<Hold>> {
         let mut due = Vec::new();
         while let Some(entry) = self.0.first_entry()
@@ -87,14 +88,14 @@ impl Buckets {
     }
 }
 
-/// The moment that a lease in a due bucket is to be treated as: the bucket's end. What is due
-/// within the bucket is done now, a little early, rather than at a timer of its own.
+/// Returns the moment to use for leases of a due bucket: the end of the bucket. What is due within
+/// the bucket is done now, a little early, without its own timer.
 pub(crate) fn bucket_end(now: Now, ttl: Duration) -> Now {
     let width = width(ttl);
     Now { steady_ns: now.steady_ns + width, wall_ns: now.wall_ns + width }
 }
 
-/// 100 ms, or a hundredth of a short ttl.
+/// Returns the bucket width: 100 ms, or a hundredth of a short ttl.
 pub(crate) fn bucket_width(ttl: Duration) -> Duration {
     WIDTH.min(ttl / 100)
 }
@@ -103,14 +104,14 @@ fn width(ttl: Duration) -> u64 {
     (bucket_width(ttl).as_nanos() as u64).max(1)
 }
 
-/// The width for what a lease has to do next: less when it does not last long, as an offer.
+/// Returns the width for the next timeout of a lease: less for a short lease, such as an offer.
 fn width_for(lease: &Lease) -> u64 {
     let ends = lease.deadline().zip(lease.next_timeout());
     let left = ends.map(|(end, next)| end.steady_ns().saturating_sub(next.steady_ns()));
     width(lease.terms().ttl).min(left.map_or(u64::MAX, |left| (left / 100).max(1_000_000)))
 }
 
-/// The steady time of a bucket as a deadline for the clock to sleep until.
+/// Returns the steady time of a bucket as a deadline that the clock can sleep until.
 pub(crate) fn deadline(now: Now, key: u64) -> Deadline {
     Deadline::after(now, Duration::from_nanos(key.saturating_sub(now.steady_ns)))
 }

@@ -1,18 +1,18 @@
-//! What is wrong with a server's certificate, by what rustls says of it.
+//! Explains errors of a server's TLS certificate by the text that rustls returns.
 
-/// What to tell people when a connection failed of the server's certificate, with a next step; `None`
-/// when `said`, an error and its causes, is about something else.
+/// Returns an explanation with a next step if a connection failed because of the server's
+/// certificate. `None` if `said`, an error with its causes, is about something else.
 pub fn certificate_fault(said: &str) -> Option<&'static str> {
     let (_, what) = said.split_once("invalid peer certificate: ")?;
     Some(match what {
         _ if what.starts_with("Expired") || what.starts_with("certificate expired") => {
-            "the server's certificate has expired; renew it there"
+            "the server's certificate has expired; renew it on the server"
         }
         _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
-            "the server's certificate is of an authority that is not trusted; name it with tls-ca"
+            "the server's certificate is from an authority that is not trusted; name that with tls-ca"
         }
         _ if what.starts_with("NotValidForName") || what.contains("not valid for name") => {
-            "the server's certificate is for another host; use the name that it has"
+            "the server's certificate is for another host; use a host name of the certificate"
         }
         _ => "the server's certificate is not accepted",
     })

@@ -1,4 +1,4 @@
-//! The client: one process's connection to a backend, and where its locks come from.
+//! The client: the connection of one process to a backend, and the source of its locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::renewal::{Job, Task};
 use crate::shared::{Shared, Usage};
 use crate::{Error, ErrorKind, Result};
 
-/// A connection to a backend. Cheap to clone; all clones are the same client.
+/// A connection to a backend. It is cheap to clone, and all clones are the same client.
 ///
-/// It owns one background task, whatever the number of locks, that renews them, tells losses and
-/// ends what was abandoned. The task lives as long as a clone or a guard does, or until the
-/// runtime ends that it was made on; guards whose lease needs renewal are lost then, and told so.
+/// A client has one background task for any number of locks. The task renews leases, reports losses
+/// and ends abandoned attempts. It lives as long as a clone or a guard, or until its runtime ends.
+/// Guards whose lease needs renewal are then lost, and notified.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -29,7 +29,7 @@ struct Inner {
     jobs: mpsc::UnboundedSender<Job>,
 }
 
-/// Settings of a client; [`build`](Self::build) makes it.
+/// The settings of a client; [`build`](Self::build) creates it.
 pub struct ClientBuilder {
     backend: Arc<dyn Backend>,
     clock: Clock,
@@ -39,7 +39,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// A builder with the defaults: system clock, 10 s patience (2 s for one try), the current runtime.
+    /// Creates a builder with the defaults: system clock, 10 s patience (2 s for one try), the
+    /// current runtime.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         Self {
             backend,
@@ -50,32 +51,32 @@ impl ClientBuilder {
         }
     }
 
-    /// The clock that validity is computed from. Default: the system's.
+    /// Sets the clock that validity is computed from. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How long an acquire goes on while the backend does not answer before it fails with
-    /// [`ErrorKind::Unavailable`]. It counts for each from when it began, or from when answers
-    /// failed to come, whichever was later; those who wait in line for the same lock do not wait
-    /// for each other's patience to end. Default: 10 s.
+    /// Sets how long an acquire continues without an answer of the backend before it fails with
+    /// [`ErrorKind::Unavailable`]. The time counts for each caller from its start, or from the
+    /// first call that was not answered if that is later. Each queued task has its own timeout. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long [`Lock::try_acquire`] goes on while the backend does not answer before it fails with
-    /// [`ErrorKind::Unavailable`]; no longer than [`patience`](Self::patience). Default: 2 s.
+    /// Sets how long [`Lock::try_acquire`] continues without an answer of the backend before it
+    /// fails with [`ErrorKind::Unavailable`]; at most [`patience`](Self::patience). Default: 2 s.
     pub fn try_patience(mut self, patience: Duration) -> Self {
         self.try_patience = patience;
         self
     }
 
-    /// How a second connection to the same place is opened, for leases whose release the runtime of
-    /// the client did not finish before it ended. It is used on a thread of its own, and the runtime's
-    /// end waits for it for 1 s in all at most. Default: none; such leases are left to their ttl.
-    /// `leasehold::connect` sets it where it is of use.
+    /// Sets how to open a second connection to the same place. The client uses it for leases that
+    /// its runtime did not release before it ended. One extra thread releases all of them, and the
+    /// end of the runtime waits for it for at most 1 s in total. It releases no lost lease, and no
+    /// lock that the client keeps for a minimum hold. Default: none; such leases end with their
+    /// ttl. `leasehold::connect` sets it where it is useful.
     pub fn reopen(
         mut self,
         reopen: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync + 'static,
@@ -84,11 +85,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client and starts its background task on the current runtime.
+    /// Creates the client and starts its background task on the current runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when called outside a tokio runtime;
-    /// [`ErrorKind::Unavailable`] when the system has no randomness to give.
+    /// [`ErrorKind::Invalid`] if called outside a tokio runtime;
+    /// [`ErrorKind::Unavailable`] if the system provides no randomness.
     pub fn build(self) -> Result<Client> {
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
         let (client, task) = self.parts()?;
@@ -97,8 +98,8 @@ impl ClientBuilder {
     }
 
     fn parts(self) -> Result<(Client, Task)> {
-        let bits =
-            getrandom::u64().map_err(|_| unavailable("the system has no randomness to give"))?;
+        let bits = getrandom::u64()
+            .map_err(|_| unavailable("the system provides no random bits (getrandom failed)"))?;
         let client = ClientId::from_bits(bits);
         let (sink, events) = EventSink::channel();
         let late = LateEndings::new(self.reopen);
@@ -129,7 +130,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of this backend with default settings.
+    /// Creates a client of this backend with default settings.
     ///
     /// # Errors
     /// As [`ClientBuilder::build`].
@@ -137,13 +138,12 @@ impl Client {
         ClientBuilder::new(backend).build()
     }
 
-    /// A client whose backend and background task live on a thread and runtime of their own, so
-    /// that tasks of the program that block their runtime cannot starve renewal, and no runtime
-    /// of the program's takes it along when it ends. The thread ends with the client and its
-    /// guards.
+    /// Creates a client whose backend and background task run on their own thread and runtime.
+    /// Tasks that block the program's runtime cannot delay renewals then, and the client survives
+    /// the end of that runtime. The thread ends with the client and its guards.
     ///
     /// # Errors
-    /// What `open` says; [`ErrorKind::Unavailable`] when the system has no thread to give.
+    /// The error of `open`; [`ErrorKind::Unavailable`] if the system cannot start a thread.
     pub async fn on_own_thread<O, F>(open: O) -> Result<Self>
     where
         O: FnOnce() -> F + Send + 'static,
@@ -172,50 +172,53 @@ impl Client {
         made.await.unwrap_or_else(|_| Err(unavailable("the renewal thread has ended")))
     }
 
-    /// The lock of this name. No I/O; a name that is not allowed is an error when it is used.
+    /// Returns the lock of this name. It does no I/O; an invalid name is an error at the first use.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.clone(), name.as_ref())
     }
 
-    /// The known locks whose names start with `prefix`, in order of their names, `limit` at most.
+    /// Returns at most `limit` known locks whose names start with `prefix`, ordered by name.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the engine cannot list; otherwise what the backend says.
+    /// [`ErrorKind::Unsupported`] if the engine cannot list; otherwise the error of the backend.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<Status>> {
         let listed = self.shared().backend.list(prefix, limit).await;
         listed.map_err(|error| error.during("list", None))
     }
 
-    /// What the engine can do.
+    /// Returns what the engine supports.
     pub fn capability(&self) -> &Capability {
         &self.shared().capability
     }
 
-    /// Where the locks are, without credentials.
+    /// Returns where the locks are, without credentials.
     pub fn place(&self) -> String {
         self.shared().backend.place()
     }
 
-    /// What a person should know of the store, as it was seen when it was connected: an even number of
-    /// nodes, one that does not answer, a clock that is far off.
+    /// Returns warnings about the store, as seen when the client connected: for example an even
+    /// number of nodes, a node that does not answer, or a clock that is far off.
     pub fn warnings(&self) -> &[String] {
         self.shared().backend.warnings()
     }
 
-    /// Ends waiting, and returns when everything that was abandoned has been ended at the backend.
-    /// Make it the last line of a program: it waits for the releases of dropped guards.
+    /// Stops waiting, and returns when the backend has ended everything that was abandoned. Make it
+    /// the last line of a program: it waits for the releases of dropped guards.
     ///
-    /// While the backend does not answer, each release is repeated until its ttl is over, and this waits
-    /// for that. Where a program must end sooner, put it into a `tokio::time::timeout`.
+    /// If the backend does not answer, the client repeats each release until its ttl has ended, and
+    /// this call waits for that, but not for locks that are known to be lost. To limit the time,
+    /// use `tokio::time::timeout`.
     ///
-    /// That includes minimum holds that linger after their guard was dropped. Guards stay valid
-    /// and are still renewed; release them before, or drop them after. Acquiring fails with [`ErrorKind::Closed`] from now on.
+    /// It also waits for minimum holds of dropped guards. Existing guards stay valid and are still
+    /// renewed: release them before, or drop them after. From now on, acquiring fails with
+    /// [`ErrorKind::Closed`].
     pub async fn close(&self) {
         self.shared().close();
         self.settle().await;
     }
 
-    /// Returns when everything that was abandoned until now has been ended at the backend.
+    /// Returns when everything that was abandoned until now has ended at the backend. Like
+    /// [`close`](Self::close), it does not wait for lost locks.
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
         if self.jobs().send(Job::Settle(done)).is_ok() {
@@ -223,7 +226,7 @@ impl Client {
         }
     }
 
-    /// What the client holds and waits for at the moment.
+    /// Returns what the client holds and waits for at the moment.
     pub fn usage(&self) -> Usage {
         self.shared().usage()
     }
@@ -252,7 +255,7 @@ impl Client {
 fn no_runtime() -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "no tokio runtime here: connect inside one, or use the blocking client",
+        "no tokio runtime is running here: connect inside a runtime, or use the blocking client",
     )
     .during("connect", None)
 }

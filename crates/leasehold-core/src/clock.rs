@@ -1,4 +1,4 @@
-//! The only place that reads a clock: one that counts suspend, and the wall clock beside it.
+//! The only module that reads a clock: a steady clock that counts suspend, and the wall clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,14 +6,15 @@ use std::time::Duration;
 use leasehold_proto::{Deadline, Now};
 use tokio::sync::watch;
 
-/// Timers of the runtime stand still in suspend, so a longer sleep is cut into pieces of this.
+/// Timers of the runtime do not advance during suspend, so long sleeps are cut into pieces of this
+/// length.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where a client takes the time from: the system, or a hand-driven clock in tests.
+/// The source of time of a client: the system, or a clock that a test moves.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<Manual>>);
 
-/// A clock that stands still until a test moves it.
+/// A clock that does not advance until a test moves it.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Manual>);
 
@@ -24,12 +25,13 @@ struct Manual {
 }
 
 impl Clock {
-    /// The system's clock: `CLOCK_BOOTTIME` on Linux and Android, the continuous clock on macOS.
+    /// Returns the system clock: `CLOCK_BOOTTIME` on Linux and Android, the continuous clock on
+    /// macOS.
     pub fn system() -> Self {
         Self(None)
     }
 
-    /// Both clocks, now.
+    /// Reads both clocks.
     pub fn now(&self) -> Now {
         match &self.0 {
             None => Now { steady_ns: steady_ns(), wall_ns: wall_ns() },
@@ -37,8 +39,8 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `deadline` has passed on either clock; looks again at least every second,
-    /// so that it is not late after a suspend or a jump.
+    /// Sleeps until `deadline` has passed on either clock. It reads the clock at least every
+    /// second, so that a suspend or a clock jump delays it by at most 1 s.
     pub async fn sleep_until(&self, deadline: Deadline) {
         self.sleep_since(self.now(), deadline).await;
     }
@@ -67,7 +69,8 @@ impl Clock {
         self.sleep_until(Deadline::after(self.now(), pause)).await;
     }
 
-    /// Runs `future` until `deadline`; `None` when the time was up first. No deadline, no limit.
+    /// Runs `future` until `deadline`; `None` if the deadline passed first. Without a deadline
+    /// there is no limit.
     pub async fn within<T>(
         &self,
         deadline: Option<Deadline>,
@@ -79,7 +82,7 @@ impl Clock {
         }
     }
 
-    /// The same by somebody who has just looked at the clock.
+    /// Does the same for a caller that has just read the clock.
     pub async fn within_since<T>(
         &self,
         now: Now,
@@ -95,19 +98,19 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// A clock at an arbitrary steady time, with the wall clock in 2026.
+    /// Creates a clock at an arbitrary steady time, with the wall clock in 2026.
     #[expect(clippy::new_without_default, reason = "a clock out of nowhere is to be asked for")]
     pub fn new() -> Self {
         let start = Now { steady_ns: 1_000_000_000_000, wall_ns: 1_780_000_000_000_000_000 };
         Self(Arc::new(Manual { now: Mutex::new(start), moved: watch::channel(()).0 }))
     }
 
-    /// The clock that a client or backend is given.
+    /// Returns the clock to give to a client or backend.
     pub fn clock(&self) -> Clock {
         Clock(Some(self.0.clone()))
     }
 
-    /// Moves both clocks forward and wakes who sleeps on them.
+    /// Moves both clocks forward and wakes all sleepers.
     pub fn advance(&self, by: Duration) {
         let ns = by.as_nanos() as u64;
         self.change(|now| {
@@ -152,13 +155,13 @@ fn steady_ns() -> u64 {
 
 #[cfg(unix)]
 fn clock_ns(clock: nix::time::ClockId) -> u64 {
-    // Fails only for a clock that the kernel does not have (Linux before 2.6.39).
+    // Fails only if the kernel does not have this clock (Linux before 2.6.39).
     nix::time::clock_gettime(clock).map_or(0, |time| {
         (time.tv_sec() as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec() as u64)
     })
 }
 
-/// Elsewhere the wall clock's deadline is what notices a suspend.
+/// On other systems, the wall clock of a deadline detects a suspend.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 #[allow(clippy::disallowed_methods)]
 fn steady_ns() -> u64 {

@@ -1,15 +1,15 @@
-//! What an engine can say of a store that hurts locks: findings, and what could not be looked at.
+//! The results of an examination: findings that hurt locks, and what could not be checked.
 
 use crate::Error;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Good to know; nothing needs to be changed.
+    /// For information; nothing needs to change.
     Note,
-    /// Locks work, and will not when something else goes wrong.
+    /// Locks work, but will fail if something else goes wrong.
     Warning,
-    /// Locks do not work here, or may be lost without anything else going wrong.
+    /// Locks do not work here, or may be lost without any other failure.
     Problem,
 }
 
@@ -18,11 +18,11 @@ pub enum Severity {
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// A short word for scripts that stays the same, such as `eviction`.
+    /// A short, stable id for scripts, such as `eviction`.
     pub id: &'static str,
-    /// Which server or directory, without secrets.
+    /// The server or directory, without secrets.
     pub place: String,
-    /// What is so.
+    /// What was found.
     pub what: String,
     /// Why it hurts locks.
     pub why: String,
@@ -30,40 +30,40 @@ pub struct Finding {
     pub change: String,
 }
 
-/// What could not be looked at.
+/// Something that could not be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unseen {
-    /// Which server or directory, without secrets.
+    /// The server or directory, without secrets.
     pub place: String,
-    /// What was to be looked at.
+    /// What should have been checked.
     pub what: String,
-    /// Why it could not be, and what would help.
+    /// Why it could not be checked, and what would help.
     pub why: String,
 }
 
-/// With less room than this for bytes, or for files, no record of a lock fits.
+/// With less space than this (bytes, files) a disk cannot store the record of a lock.
 const FULL: (u64, u64) = (64 << 10, 4);
 
-/// With less room than this the disk is soon full.
+/// With less space than this the disk is nearly full.
 const SCARCE: (u64, u64) = (16 << 20, 1000);
 
-/// What has come of an examination.
+/// The result of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// What was found, the worst first once [`sorted`](Self::sorted).
+    /// The findings; the worst come first after [`sorted`](Self::sorted).
     pub findings: Vec<Finding>,
-    /// What could not be looked at.
+    /// What could not be checked.
     pub unseen: Vec<Unseen>,
     place: String,
 }
 
 impl Examined {
-    /// Nothing found yet at this place; what is added is said of it.
+    /// Creates an empty result for this place; later findings belong to it.
     pub fn at(place: impl Into<String>) -> Self {
         Self { place: place.into(), ..Self::default() }
     }
 
-    /// Adds a [`Severity::Problem`]: its id, what is so, why it hurts, what to change.
+    /// Adds a [`Severity::Problem`]: its id, what was found, why it hurts, what to change.
     pub fn problem(
         &mut self,
         id: &'static str,
@@ -74,7 +74,7 @@ impl Examined {
         self.add(Severity::Problem, id, what.into(), why.into(), change.into());
     }
 
-    /// Adds a [`Severity::Warning`].
+    /// Adds a [`Severity::Warning`] with the same parts.
     pub fn warning(
         &mut self,
         id: &'static str,
@@ -85,7 +85,7 @@ impl Examined {
         self.add(Severity::Warning, id, what.into(), why.into(), change.into());
     }
 
-    /// Adds a [`Severity::Note`].
+    /// Adds a [`Severity::Note`] with the same parts.
     pub fn note(
         &mut self,
         id: &'static str,
@@ -96,9 +96,9 @@ impl Examined {
         self.add(Severity::Note, id, what.into(), why.into(), change.into());
     }
 
-    /// Adds the problem that a client cannot use the store, by the error that it is told.
+    /// Adds the problem that a client cannot use the store, with the error that the client gets.
     pub fn refused(&mut self, error: &Error) {
-        let why = "a client that connects is refused like this, so that there are no locks here";
+        let why = "every client that connects gets this error, so no client can use locks here";
         let text = error.message();
         let change = match (text.contains("NOAUTH"), text.contains("WRONGPASS")) {
             (true, _) => {
@@ -106,13 +106,14 @@ impl Examined {
                  option password-file"
             }
             (_, true) => "correct the user and the password in the URL or in password-file",
-            _ => "see what the error says",
+            _ => "do what the error message says",
         };
         self.problem("refused", text, why, change);
     }
 
-    /// Adds that the file system is full, or soon will be, if so: the bytes that this user may still write,
-    /// and the files; `None` where the file system makes room for files as it needs them.
+    /// Adds a finding if the file system is full or nearly full. The arguments are the bytes and
+    /// the files that this user may still write; `files` is `None` if the file system has no fixed
+    /// number of files.
     pub fn room(&mut self, bytes: u64, files: Option<u64>) {
         let is_below =
             |least: (u64, u64)| bytes < least.0 || files.is_some_and(|all| all < least.1);
@@ -120,36 +121,35 @@ impl Examined {
             return;
         }
         let files = files.map(|files| format!(" and {files} files")).unwrap_or_default();
-        let room = format!("there is room for {} KiB{files}", bytes / 1024);
+        let room = format!("{} KiB{files} are left", bytes / 1024);
         let change = "free some space";
         if is_below(FULL) {
-            let why = "the store cannot write the record of a lock, and refuses each acquire";
+            let why = "the store cannot write the record of a lock, so every acquire fails";
             self.problem("room", format!("the disk is full: {room}"), why, change);
         } else {
-            let why =
-                "a lock is granted when its record is on the disk; on a full one it is refused";
+            let why = "an acquire writes a record to the disk, and fails on a full disk";
             self.warning("room", room, why, change);
         }
     }
 
-    /// Adds what could not be looked at, and why.
+    /// Adds something that could not be checked, with the reason.
     pub fn unseen(&mut self, what: impl Into<String>, why: impl Into<String>) {
         let place = self.place.clone();
         self.unseen.push(Unseen { place, what: what.into(), why: why.into() });
     }
 
-    /// Adds what came of another place.
+    /// Adds the result of another place.
     pub fn join(&mut self, other: Self) {
         self.findings.extend(other.findings);
         self.unseen.extend(other.unseen);
     }
 
-    /// The worst that was found; `None` when nothing was.
+    /// Returns the worst severity found; `None` if nothing was found.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// The same with the worst findings first.
+    /// Returns the same result with the worst findings first.
     pub fn sorted(mut self) -> Self {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self

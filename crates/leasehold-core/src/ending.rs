@@ -1,5 +1,5 @@
-//! Ending attempts and leases: at once, in the background until the backend has answered, or
-//! without any runtime.
+//! Ends attempts and leases: at once, in the background until the backend has answered, or without
+//! a runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,10 @@ use crate::{Error, ErrorKind, Result, Retry};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks the backend to end an attempt, within the client's patience, and `then` for another. Whoever
-/// that is hears the answer, and whether this was sent `again`; if it is refused, the attempt is
-/// ended alone, so that each hears of its own.
+/// Asks the backend to end an attempt, within the patience of the client, and to grant a lease to
+/// `then`. The caller behind `then` gets the answer, and whether the request was repeated
+/// (`again`). If the exchange is refused, the attempt is ended alone, so that both get their own
+/// answer.
 async fn end_once(
     shared: &Shared,
     sent: Now,
@@ -54,28 +55,50 @@ async fn send(shared: &Shared, sent: Now, end: End) -> Result<Ended> {
         shared.lines.freed(&name);
     }
     ended.unwrap_or_else(|| {
-        Err(Error::new(ErrorKind::Unavailable, "the backend did not answer in the time given"))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "the backend did not answer in time; check that the server is reachable",
+        ))
     })
 }
 
-/// True when the backend refuses, and will refuse again.
+/// Returns true if the backend refuses, and will refuse again.
 fn is_final(error: &Error) -> bool {
     error.kind().is_certain() && error.retry() == Retry::Useless
 }
 
-/// Repeats an ending until the backend has answered it, or refuses it for good, or a lease of
-/// `ttl` has passed away by itself. A session ends no sooner than its process, so there it goes on.
-/// `again` when it has been sent before, without an answer.
-///
-/// Not an `async fn`: dropped before its first poll, it still abandons the attempt.
-pub(crate) fn end(
-    shared: Arc<Shared>,
-    mut end: End,
+/// An attempt that must be ended at the backend.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    end: End,
+    /// The ttl of its lease.
     ttl: Duration,
-    mut again: bool,
-) -> impl Future<Output = ()> {
-    let unfinished = Unfinished { shared: shared.clone(), end: Some(end.clone()) };
-    async move {
+    /// It was sent before, without an answer.
+    again: bool,
+    /// The holder was notified that the lease is lost. This end only cleans up, and no caller waits
+    /// for it.
+    lost: bool,
+}
+
+impl Ending {
+    pub(crate) fn new(end: End, ttl: Duration) -> Self {
+        Self { end, ttl, again: false, lost: false }
+    }
+
+    pub(crate) fn of_hold(hold: &Hold, end: End) -> Self {
+        let lease = hold.lease();
+        let lost = lease.loss().is_some_and(leaves_nothing);
+        Self { lost, ..Self::new(end, lease.terms().ttl) }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Repeats the end until the backend has answered or refused it for good, or the lease has
+    /// expired. A session ends only with its process, so for sessions the repeats continue.
+    pub(crate) async fn run(self, shared: Arc<Shared>) {
+        let Self { mut end, ttl, mut again, .. } = self;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut then = end.then.take();
         let session = shared.capability.lease == LeaseKind::Session;
@@ -83,45 +106,29 @@ pub(crate) fn end(
         let until = Deadline::after(shared.clock.now(), lasts);
         loop {
             match end_once(&shared, shared.clock.now(), end.clone(), &mut then, again).await {
-                Ok(_) => break,
+                Ok(_) => return,
                 Err(error) if is_final(&error) => {
                     tracing::debug!(name = %end.name, %error, "cannot end an attempt");
-                    break;
+                    return;
                 }
                 Err(error) => tracing::trace!(name = %end.name, %error, "ending an attempt again"),
             }
             again = true;
             if until.has_passed(shared.clock.now()) {
-                break;
+                return;
             }
             shared.clock.sleep(backoff.next(jitter())).await;
         }
-        unfinished.finish();
     }
 }
 
-/// An ending that stops half-way (with its runtime) leaves the rest to the backend.
-struct Unfinished {
-    shared: Arc<Shared>,
-    end: Option<End>,
+/// Returns true after a loss for which the backend has ended the lease too, or ends it at the same
+/// time. After other losses the backend may keep the lease for the rest of its ttl.
+fn leaves_nothing(reason: LossReason) -> bool {
+    matches!(reason, LossReason::Expired | LossReason::NotOwner)
 }
 
-impl Unfinished {
-    /// It was not stopped half-way, or something else sees to the rest.
-    fn finish(mut self) {
-        self.end = None;
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(end) = self.end.take() {
-            self.shared.abandon(vec![end]);
-        }
-    }
-}
-
-/// What is left of the minimum hold, by the steady clock.
+/// Returns the rest of the minimum hold, by the steady clock.
 fn rest_of_min_hold(shared: &Shared, hold: &Hold) -> Option<Duration> {
     if hold.min_hold().is_zero() {
         return None;
@@ -129,15 +136,21 @@ fn rest_of_min_hold(shared: &Shared, hold: &Hold) -> Option<Duration> {
     hold.min_hold().checked_sub(hold.held_for(shared.clock.now())).filter(|rest| !rest.is_zero())
 }
 
-/// What the backend is asked to keep, where it can.
+/// Returns how long the backend must keep the lock, if it can.
 fn keep(shared: &Shared, hold: &Hold) -> Option<Duration> {
     rest_of_min_hold(shared, hold).filter(|_| shared.capability.keep)
 }
 
-/// Waits for the rest of the minimum hold where the engine cannot keep the lock without us.
-/// Renewal goes on meanwhile. A lock that others may have by now is not waited for; one that
-/// nears its maximum hold is, since it is ours until then.
-async fn linger(shared: &Shared, hold: &Hold) {
+/// Returns true if a release must wait for the rest of the minimum hold: the engine cannot keep the
+/// lock without the client.
+pub(crate) fn lingers(shared: &Shared, hold: &Hold) -> bool {
+    !shared.capability.keep && rest_of_min_hold(shared, hold).is_some()
+}
+
+/// Waits for the rest of the minimum hold if the engine cannot keep the lock without the client.
+/// Renewal continues meanwhile. It does not wait for a lock that another client may hold by now. It
+/// does wait for a lock that nears its maximum hold, which is held until then.
+pub(crate) async fn linger(shared: &Shared, hold: &Hold) {
     if shared.capability.keep {
         return;
     }
@@ -159,15 +172,15 @@ async fn linger(shared: &Shared, hold: &Hold) {
     }
 }
 
-/// What is left to do of a hold whose end was claimed.
+/// What must still be done for a hold whose end was claimed.
 enum Closed {
-    /// Nothing: the next in line of this process has the lease.
+    /// Nothing: the next local waiter has the lease.
     Passed,
-    /// To send this. The lease was ours until now, or was not.
+    /// Send this. The flag says whether the lease was held until now.
     End(End, bool),
 }
 
-/// Lets go of a hold and closes the books; `None` when somebody else has ended it already.
+/// Gives up a hold and removes it from the books; `None` if another task has ended it already.
 fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>, now: Now) -> Option<Closed> {
     if !hold.claim_end() {
         return None;
@@ -181,7 +194,7 @@ fn close(shared: &Shared, hold: &Arc<Hold>, keep: Option<Duration>, now: Now) ->
     Some(Closed::End(End { then, ..hold.end(keep) }, ours))
 }
 
-/// Notes in the metrics how a lease ended that had not been told lost.
+/// Records in the metrics how a lease ended whose loss was not reported.
 fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
     let meter = if released { &shared.meters.released } else { &shared.meters.lost };
     meter.increment(1);
@@ -191,88 +204,53 @@ fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
     }
 }
 
-/// Releases a hold whose guards were dropped. Like [`end`], it can be dropped at any point.
-pub(crate) fn release_in_background(
-    shared: Arc<Shared>,
+/// Releases a hold whose last guard was dropped: hands it to a local waiter, or ends it in the
+/// background. With `stay`, it first waits for the rest of the minimum hold.
+pub(crate) fn let_drop(
+    shared: &Shared,
+    jobs: &mpsc::UnboundedSender<Job>,
     hold: Arc<Hold>,
-) -> impl Future<Output = ()> {
-    let abandoned = hold.end(keep(&shared, &hold));
-    let unfinished = Unfinished { shared: shared.clone(), end: Some(abandoned) };
-    async move {
-        linger(&shared, &hold).await;
-        let ttl = hold.lease().terms().ttl;
-        let now = shared.clock.now();
-        let ending = match close(&shared, &hold, keep(&shared, &hold), now) {
-            Some(Closed::End(closed, ours)) => {
-                if ours {
-                    record(&shared, &hold, true, now);
-                }
-                Some(end(shared.clone(), closed, ttl, false))
-            }
-            Some(Closed::Passed) => {
-                record(&shared, &hold, true, now);
-                None
-            }
-            None => None,
-        };
-        unfinished.finish();
-        if let Some(ending) = ending {
-            ending.await;
-        }
-    }
-}
-
-/// Releases a hold whose last guard was dropped: passes it on at once or ends it in the background.
-pub(crate) fn let_drop(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, hold: Arc<Hold>) {
-    if !hold.min_hold().is_zero() {
+    stay: bool,
+) {
+    if stay && !hold.min_hold().is_zero() {
         return hand_over(shared, jobs, Job::Release(hold));
     }
-    let now = shared.clock.now();
-    match close(shared, &hold, None, now) {
-        Some(Closed::End(end, ours)) => {
-            if ours {
-                record(shared, &hold, true, now);
-            }
-            let ttl = hold.lease().terms().ttl;
-            hand_over(shared, jobs, Job::End(end, ttl));
-        }
-        Some(Closed::Passed) => record(shared, &hold, true, now),
-        None => {}
+    if let Some(ending) = close_dropped(shared, &hold, stay) {
+        hand_over(shared, jobs, Job::End(ending));
     }
 }
 
-/// Closes the books of a hold that is released without a runtime; what is to be sent.
-fn abandon(shared: &Shared, hold: &Arc<Hold>) -> Option<End> {
+/// Removes a hold whose guards were dropped from the books; returns what must be sent.
+pub(crate) fn close_dropped(shared: &Shared, hold: &Arc<Hold>, stay: bool) -> Option<Ending> {
     let now = shared.clock.now();
-    match close(shared, hold, keep(shared, hold), now) {
-        Some(Closed::End(end, ours)) => {
+    match close(shared, hold, keep(shared, hold).filter(|_| stay), now)? {
+        Closed::End(end, ours) => {
             if ours {
                 record(shared, hold, true, now);
             }
-            Some(end)
+            Some(Ending::of_hold(hold, end))
         }
-        Some(Closed::Passed) => {
+        Closed::Passed => {
             record(shared, hold, true, now);
             None
         }
-        None => None,
     }
 }
 
-/// A release under way; if its future is dropped, the background task finishes the work.
+/// A release in progress; if its future is dropped, the background task finishes it.
 pub(crate) struct Releasing {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedSender<Job>,
     hold: Arc<Hold>,
-    /// Stay for the rest of the minimum hold.
+    /// Wait for the rest of the minimum hold.
     stay: bool,
     left: Left,
 }
 
-/// What the background task has to do if the future is dropped now.
+/// What the background task must do if the future is dropped now.
 enum Left {
     Release,
-    /// To go on with the end that is under way.
+    /// Continue the end that is in progress.
     End(Option<Duration>, Option<Box<Ask>>),
     Nothing,
 }
@@ -287,14 +265,14 @@ impl Releasing {
         Self { shared, jobs, hold, stay, left: Left::Release }
     }
 
-    /// Gives the lease back and says whether it was ours until now.
+    /// Releases the lease, and fails if it was not held until now.
     pub(crate) async fn run(mut self) -> Result<()> {
         let released = self.release().await;
         released.map_err(|error| error.during("release", Some(&self.hold.name)))
     }
 
     async fn release(&mut self) -> Result<()> {
-        // What the program did under the lock was done by now; staying longer is for others.
+        // The program's work under the lock ends now; the wait only protects other clients.
         let mut now = self.shared.clock.now();
         let valid = self.hold.lease().is_valid(now);
         if self.stay && !self.hold.min_hold().is_zero() {
@@ -314,6 +292,13 @@ impl Releasing {
                 return if valid { Ok(()) } else { Err(self.lost()) };
             }
         };
+        if !ours && self.hold.lease().loss().is_some_and(leaves_nothing) {
+            // The answer would have no effect, and may take long.
+            self.left = Left::Nothing;
+            let ending = Ending::of_hold(&self.hold, end);
+            hand_over(&self.shared, &self.jobs, Job::End(ending));
+            return if valid { Ok(()) } else { Err(self.lost()) };
+        }
         self.left = Left::End(keep, end.then.take());
         let Left::End(_, then) = &mut self.left else { return Ok(()) };
         let verdict = match end_once(&self.shared, now, end, then, false).await {
@@ -322,7 +307,7 @@ impl Releasing {
                 if is_final(&error) {
                     self.left = Left::Nothing;
                 }
-                // A loss that is known stays one, whatever the backend could not be told.
+                // A known loss stays a loss, even if the backend could not be reached.
                 return Err(if valid { error } else { self.lost() });
             }
         };
@@ -343,7 +328,7 @@ impl Releasing {
     }
 }
 
-/// The error that tells of a loss.
+/// Returns the error for a loss.
 pub(crate) fn lost(reason: LossReason) -> Error {
     Error::new(ErrorKind::Lost, format!("the lock was lost: {reason}"))
 }
@@ -354,7 +339,7 @@ impl Drop for Releasing {
             Left::Release => Job::Release(self.hold.clone()),
             Left::End(keep, then) => {
                 let end = End { then, ..self.hold.end(keep) };
-                Job::EndAgain(end, self.hold.lease().terms().ttl)
+                Job::End(Ending { again: true, ..Ending::of_hold(&self.hold, end) })
             }
             Left::Nothing => return,
         };
@@ -362,19 +347,26 @@ impl Drop for Releasing {
     }
 }
 
-/// Gives work to the background task; without one, does what can be done at once.
+/// Sends a job to the background task; without a task, does what can be done at once.
 pub(crate) fn hand_over(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, job: Job) {
     if let Err(mpsc::error::SendError(job)) = jobs.send(job) {
         abandon_jobs(shared, vec![job]);
     }
 }
 
-/// Does what can be done of jobs without a runtime.
+/// Does what can be done of the jobs without a runtime.
 pub(crate) fn abandon_jobs(shared: &Shared, jobs: Vec<Job>) {
     let end = |job| match job {
-        Job::End(end, _) | Job::EndAgain(end, _) => Some(end),
-        Job::Release(hold) => abandon(shared, &hold),
+        Job::End(ending) => Some(ending),
+        Job::Release(hold) => {
+            // No task is left to end it later: its ttl or session ends it, and never too soon.
+            let stays = lingers(shared, &hold);
+            close_dropped(shared, &hold, true).filter(|_| !stays)
+        }
         Job::Settle(_) => None,
     };
-    shared.abandon(jobs.into_iter().filter_map(end).collect());
+    let endings: Vec<Ending> = jobs.into_iter().filter_map(end).collect();
+    endings.iter().for_each(|ending| shared.backend.abandon(&ending.end));
+    let worth = endings.into_iter().filter(|ending| !ending.lost);
+    shared.late.finish(&shared.clock, worth.map(|ending| ending.end).collect());
 }

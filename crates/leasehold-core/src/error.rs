@@ -1,4 +1,5 @@
-//! The one error type: what kind, whether trying again can help, which operation on which lock.
+//! The error type of all operations: its kind, whether a retry can help, and which operation on
+//! which lock failed.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,39 +7,38 @@ use std::sync::Arc;
 
 use crate::{Name, NotAToken};
 
-/// What went wrong. The text of each kind says what state is left behind.
+/// What went wrong. Each kind documents the state that it leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A name, duration, URL or combination of options is not allowed. Nothing was sent.
+    /// A name, duration, URL or combination of options is invalid. Nothing was sent.
     Invalid,
-    /// This backend cannot do it (see its [`Capability`](crate::backend::Capability)).
-    /// Nothing was changed.
+    /// This backend does not support the operation (see its
+    /// [`Capability`](crate::backend::Capability)). Nothing was changed.
     Unsupported,
-    /// The lock was not free within the time given. Nothing is held; the place in the queue is left
-    /// in the background. The message names the holder where that is known.
+    /// The lock was not free before the timeout. The client holds nothing, and leaves the queue in
+    /// the background. The message names the holder if it is known.
     Timeout,
-    /// The lease ended while the guard was held. Somebody else may hold the lock by now.
+    /// The lease ended while the guard was held. Another client may hold the lock by now.
     Lost,
-    /// Somebody else was faster: a row has changed since it was read, or the database has ended the
-    /// transaction to break a deadlock or to keep its order. Nothing was changed; the whole of the
-    /// work may be done again.
+    /// The row changed after it was read, or the database ended the transaction to break a deadlock
+    /// or to keep its order. Nothing was changed; the caller may repeat the whole work.
     Conflict,
-    /// The backend cannot be reached or used. An acquire that may have arrived there is ended in
-    /// the background; a lease that nobody ends passes away with its ttl.
+    /// The backend cannot be reached or used. The client ends an acquire that may have arrived in
+    /// the background; a lease that remains expires with its ttl.
     Unavailable,
     /// The backend refused: credentials, permissions, read-only, full. Nothing was changed.
     Refused,
-    /// What is stored under this name is not ours, damaged, or of a newer version.
-    /// It was left as it is.
+    /// The data under this name belongs to another program, is damaged, or has a newer version. It
+    /// was not changed.
     Foreign,
-    /// The client was closed, or the runtime that its renewal task ran on has ended.
+    /// The client was closed, or the runtime of its renewal task has ended.
     Closed,
 }
 
 impl ErrorKind {
-    /// True when the operation was certainly not carried out. After any other error of a backend
-    /// that is unknown: it is asked again, or ended.
+    /// Returns true if the operation was certainly not carried out. After any other error of a
+    /// backend that is unknown; the client then asks again, or ends the attempt.
     pub fn is_certain(self) -> bool {
         matches!(
             self,
@@ -50,13 +50,13 @@ impl ErrorKind {
 /// Whether the same call may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
-    /// Trying again can help.
+    /// A retry can help.
     Useful,
-    /// It will fail in the same way until something else is changed.
+    /// The call fails in the same way until something else changes.
     Useless,
 }
 
-/// Why an operation failed; see [`ErrorKind`] for what it leaves behind.
+/// Why an operation failed; see [`ErrorKind`] for the state that it leaves behind.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -68,11 +68,11 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// `Result` with this crate's [`Error`].
+/// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of this kind; `message` names the field, the value and what is allowed.
+    /// Creates an error of this kind; `message` names the field, the value and what is allowed.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retry = match kind {
             ErrorKind::Timeout | ErrorKind::Conflict | ErrorKind::Unavailable | ErrorKind::Lost => {
@@ -90,19 +90,19 @@ impl Error {
         }))
     }
 
-    /// Adds what caused it.
+    /// Adds the cause.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
-    /// Says otherwise than the kind's default whether trying again helps.
+    /// Overrides whether a retry can help, which otherwise follows from the kind.
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
     }
 
-    /// Adds the operation and the lock, unless an inner layer has done so.
+    /// Adds the operation and the lock, unless an inner layer has added them.
     pub fn during(mut self, operation: &'static str, name: Option<&Name>) -> Self {
         if self.0.operation.is_empty() {
             self.0.operation = operation;
@@ -113,27 +113,27 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// Returns what went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn retry(&self) -> Retry {
         self.0.retry
     }
 
-    /// The operation that failed: `acquire`, `release`, `connect` and so on; may be empty.
+    /// Returns the operation that failed: `acquire`, `release`, `connect` and so on; may be empty.
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }
 
-    /// The lock that it was about, if it was about one.
+    /// Returns the lock of the operation, if it has one.
     pub fn name(&self) -> Option<&Name> {
         self.0.name.as_ref()
     }
 
-    /// The text without operation and name.
+    /// Returns the text without operation and name.
     pub fn message(&self) -> &str {
         &self.0.message
     }

@@ -1,7 +1,8 @@
-//! Which file systems a lock can stand on: those whose locks this kernel alone decides about.
+//! Which file systems can store locks: those whose locks only this kernel decides.
 
-/// The kind of file system that reports this `f_type`, if locks must not live there: on network
-/// file systems another machine's crash or cache decides, and behind FUSE anything may be.
+/// Returns the kind of file system that reports this `f_type`, if locks must not be stored on it.
+/// On network file systems, the crash or cache of another machine decides; a FUSE file system may
+/// do anything.
 ///
 /// Numbers from `statfs(2)` and the kernel's `magic.h`.
 pub fn refused(f_type: u32) -> Option<&'static str> {
@@ -28,7 +29,7 @@ pub fn refused(f_type: u32) -> Option<&'static str> {
     })
 }
 
-/// True for a file system that is gone after a restart of the machine.
+/// Returns true for a file system that loses its files at a restart of the machine.
 pub fn forgets(f_type: u32) -> bool {
     matches!(f_type, 0x0102_1994 | 0x8584_58F6)
 }

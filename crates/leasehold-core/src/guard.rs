@@ -1,4 +1,4 @@
-//! What the program holds: valid by the clock, told of loss, released once.
+//! A held lock: valid by the clock, notified of its loss, released once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,40 +8,46 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Releasing, let_drop, lost};
+use crate::ending::{Releasing, let_drop, lingers, lost};
 use crate::hold::Hold;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
-/// A held lock; it ends when it is dropped or [released](Self::release).
+/// A held lock. It ends when it is dropped or [released](Self::release).
 ///
-/// Dropping it does not wait: the client's background task releases the lock.
-/// [`release`](Self::release) waits for the answer and also says whether the lock was held until then.
-/// [`Client::close`](crate::Client::close) waits for the releases of all dropped guards: make it the last
-/// line of a program.
+/// Dropping it does not wait: the background task of the client releases the lock.
+/// [`release`](Self::release) waits for the answer, and fails if the lock was lost before.
+/// [`Client::close`](crate::Client::close) waits for the releases of all dropped guards: make it
+/// the last line of a program.
 ///
 /// If the runtime ends before the background task has released the lock:
 /// - `file:` and `memory:` release it at once.
-/// - With a client of `leasehold::connect`, the end of the runtime waits until the lock is released over
-///   a new connection: usually milliseconds, 1 s in all at most. What is not released by then stays taken
-///   for the rest of its ttl. So does a lock of a quorum, of a server with `admission=strict`, and of
-///   ZooKeeper (there for the rest of its session): a new connection does not know its lease.
+/// - With a client of `leasehold::connect`, the end of the runtime waits until the lock is released
+///   over a new connection, one for all guards. This usually takes milliseconds, and at most 1 s in
+///   total. A lock that is not released by then stays taken for the rest of its ttl (on ZooKeeper:
+///   of its session).
 /// - With any other client ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen) not set, or
-///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or calls
-///   `std::process::exit`, it stays taken for the rest of its ttl.
+///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or
+///   calls `std::process::exit`, the lock stays taken for the rest of its ttl.
+/// - A lock whose minimum hold has not ended stays taken if the engine can keep it. Otherwise it
+///   ends with its ttl or session and not earlier (`file:`: when the client is dropped or the
+///   process ends).
+/// - The client does not wait for a lock that is known to be lost.
 ///
-/// Validity is computed from the clock at each call, so it is right even if the renewal task, or
-/// the whole process, was stopped for a while. What it cannot rule out is a pause between the
-/// check and the next line: that is what the [`token`](Self::token) is for.
+/// Each call computes validity from the clock, so the result is right even if the renewal task, or
+/// the whole process, was paused. It cannot rule out a pause between the check and the next line:
+/// use the [`token`](Self::token) for that.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]
 pub struct Guard {
     client: Client,
     hold: Option<Arc<Hold>>,
+    /// The rest of the minimum hold is waived.
+    early: bool,
 }
 
 impl Guard {
     pub(crate) fn new(client: Client, hold: Arc<Hold>) -> Self {
-        Self { client, hold: Some(hold) }
+        Self { client, hold: Some(hold), early: false }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -51,45 +57,46 @@ impl Guard {
         }
     }
 
-    /// The lock's name.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.hold().name
     }
 
-    /// The fencing token: larger than that of every earlier holder. Give it to the resource with
-    /// each write, and let the resource refuse smaller ones than it has seen.
+    /// Returns the fencing token, which is larger than that of every earlier holder. Send it to the
+    /// resource with each write, and let the resource refuse tokens smaller than the largest it has
+    /// seen.
     pub fn token(&self) -> Token {
         self.hold().token()
     }
 
-    /// The attempt that holds: the owner that the backend has written down.
+    /// Returns the attempt that holds the lock: the owner that the backend recorded.
     pub fn attempt(&self) -> AttemptId {
         self.hold().attempt
     }
 
-    /// True while the lock is ours by the clock, now.
+    /// Returns true while this guard holds the lock, by the clock.
     pub fn is_valid(&self) -> bool {
         let now = self.client.shared().clock.now();
         self.hold().lease().is_valid(now)
     }
 
-    /// Time until nobody may rely on the lock: `Duration::MAX` for a session without an end, zero
-    /// when it is not ours any more. After a loss that was told in advance it still counts down.
+    /// Returns the time until the program must stop relying on the lock: `Duration::MAX` for a
+    /// session without an end, zero if the guard does not hold the lock any more. After an early
+    /// loss report it still counts down.
     pub fn remaining(&self) -> Duration {
         let now = self.client.shared().clock.now();
         self.hold().lease().remaining(now)
     }
 
-    /// The moment from which the lock is not ours any more unless renewed; `None` where it lasts
-    /// as long as the session.
+    /// Returns when the lock ends unless it is renewed; `None` if it lasts as long as the session.
     pub fn deadline(&self) -> Option<Deadline> {
         self.hold().lease().deadline()
     }
 
-    /// Checks that the lock is valid and will be for `margin` more.
+    /// Checks that the lock is valid now and for at least `margin` more.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when it is not; the guard is as it was.
+    /// [`ErrorKind::Lost`] if it is not; the guard does not change.
     pub fn ensure(&self, margin: Duration) -> Result<()> {
         let now = self.client.shared().clock.now();
         let lease = self.hold().lease();
@@ -99,15 +106,16 @@ impl Guard {
         }
         let what = match lease.is_valid(now) {
             true => format!("valid for {remaining:?} more, {margin:?} asked for"),
-            false => "the lock is not ours any more".to_owned(),
+            false => "this guard does not hold the lock any more".to_owned(),
         };
         drop(lease);
         Err(Error::new(ErrorKind::Lost, what).during("ensure", Some(self.name())))
     }
 
-    /// Waits until the lock is lost, and says why. It returns before the deadline, by a margin of
-    /// a tenth of the ttl (at least 50 ms, at most a third of what was left), so that work can be
-    /// stopped in time. It does not depend on the renewal task.
+    /// Waits until the lock is lost, and returns the reason. It returns before the deadline, by a
+    /// margin of a tenth of the ttl (at least 50 ms, at most a third of what was left), so that the
+    /// program can stop its work in time. It does not depend on the renewal task. Dropping the
+    /// future has no effect on the lock.
     pub async fn lost(&self) -> LossReason {
         let hold = self.hold();
         let clock = &self.client.shared().clock;
@@ -133,7 +141,7 @@ impl Guard {
         }
     }
 
-    /// The alarm's time has come: unless a renewal has moved it meanwhile, the lock is lost.
+    /// Marks the lock as lost when its alarm is due, unless a renewal has moved the alarm.
     fn expire(&self) {
         let shared = self.client.shared();
         let step = {
@@ -149,8 +157,9 @@ impl Guard {
         }
     }
 
-    /// A token that is cancelled when the lock is lost, at the same time as [`lost`](Self::lost);
-    /// with [`OnLoss::Notify`] it never is. It relies on the client's background task.
+    /// Returns a token that is cancelled when the lock is lost, at the same time as
+    /// [`lost`](Self::lost). With [`OnLoss::Notify`] it is never cancelled. It depends on the
+    /// background task of the client.
     pub fn cancellation_token(&self) -> CancellationToken {
         match self.stops_work() {
             true => self.hold().lost_signal().child_token(),
@@ -158,53 +167,68 @@ impl Guard {
         }
     }
 
-    /// Another guard of the same lease, with the same token; the lease ends with the last of them.
+    /// Returns another guard of the same lease, with the same token. The lease ends with the last
+    /// guard.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lock is not ours any more.
+    /// [`ErrorKind::Lost`] if this guard does not hold the lock any more.
     pub fn reenter(&self) -> Result<Guard> {
         let shared = self.client.shared();
         if self.hold().share(shared.clock.now()) {
             return Ok(Self::new(self.client.clone(), self.hold().clone()));
         }
-        Err(Error::new(ErrorKind::Lost, "the lock is not ours any more")
+        Err(Error::new(ErrorKind::Lost, "this guard does not hold the lock any more")
             .during("reenter", Some(self.name())))
     }
 
-    /// A duplicate of the descriptor that keeps the lock, for handing it to another process that
-    /// must outlive this one; `None` where leases are not kept by a descriptor.
+    /// Returns a duplicate of the descriptor that keeps the lock, for a process that must outlive
+    /// this one. `None` if leases are not kept by a descriptor.
     #[cfg(unix)]
     pub fn descriptor(&self) -> Option<std::os::fd::OwnedFd> {
         self.client.descriptor(self.attempt())
     }
 
-    /// How many replicas had acknowledged the grant when it was made; `None` unless the store was
-    /// told to ask them (`replicas` in a Redis URL).
+    /// Returns how many replicas had acknowledged the grant when it was made; `None` unless the
+    /// store asks them (`replicas` in a Redis URL).
     pub fn replicas(&self) -> Option<usize> {
         self.client.shared().backend.replicas(self.attempt())
     }
 
-    /// Gives the lock back. The last guard of a lease ends it; earlier ones just go.
-    ///
-    /// Dropping the future does not undo the release: it goes on in the background.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`] when the lock had ended before: somebody else may have held it while
-    /// this guard was in use. [`ErrorKind::Unavailable`] when the backend did not answer: the
-    /// release is repeated in the background, and the ttl ends what it cannot.
-    pub async fn release(self) -> Result<()> {
-        self.end(true).await
+    /// Returns true if a release would wait now for the rest of the minimum hold, because the
+    /// engine cannot keep the lock without the client.
+    pub fn lingers(&self) -> bool {
+        lingers(self.client.shared(), self.hold())
     }
 
-    /// Gives the lock back without the rest of its minimum hold, for work that never started.
+    /// Releases the lock. The last guard of a lease ends the lease; earlier guards only end
+    /// themselves.
+    ///
+    /// Dropping the future does not undo the release: it continues in the background. If the guard
+    /// was notified that the lock is lost (expired, or owned by another holder), the call returns
+    /// at once, and the client cleans up in the background.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lock had ended before: another client may have held it while this
+    /// guard was in use. [`ErrorKind::Unavailable`] if the backend did not answer: the client
+    /// repeats the release in the background, and at the latest the ttl ends the lease.
+    pub async fn release(self) -> Result<()> {
+        self.end().await
+    }
+
+    /// Releases the lock without waiting for the rest of its minimum hold, for work that never
+    /// started.
+    ///
+    /// Dropping the future does not undo it, not even before the future was polled: the release goes on in the
+    /// background.
     ///
     /// # Errors
     /// As [`release`](Self::release).
-    pub async fn release_early(self) -> Result<()> {
-        self.end(false).await
+    pub fn release_early(mut self) -> impl Future<Output = Result<()>> + Send {
+        self.early = true;
+        self.end()
     }
 
-    async fn end(mut self, stay: bool) -> Result<()> {
+    async fn end(mut self) -> Result<()> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         let shared = self.client.shared().clone();
         if !hold.leave() {
@@ -215,7 +239,7 @@ impl Guard {
                     .during("release", Some(&hold.name))),
             };
         }
-        Releasing::new(shared, self.client.jobs().clone(), hold, stay).run().await
+        Releasing::new(shared, self.client.jobs().clone(), hold, !self.early).run().await
     }
 
     pub(crate) fn stops_work(&self) -> bool {
@@ -236,7 +260,7 @@ impl Drop for Guard {
         if let Some(hold) = self.hold.take()
             && hold.leave()
         {
-            let_drop(self.client.shared(), self.client.jobs(), hold);
+            let_drop(self.client.shared(), self.client.jobs(), hold, !self.early);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One held lock as the guard, the renewal task and the owner's book share it.
+//! One held lock, as the guard, the renewal task and the owner table share it.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -13,46 +13,46 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::{End, Renewal};
 use crate::{Name, OnLoss};
 
-/// Not in any bucket of the renewal task.
+/// The bucket number of a hold that is not in any bucket of the renewal task.
 pub(crate) const UNSCHEDULED: u64 = u64::MAX;
 
-/// There may be very many, so that each byte counts.
+/// A held lock. A process may have very many, so each byte counts.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
-    /// The first of the tokens reserved with the lease: its name.
+    /// The first token reserved with the lease, which names it.
     base: Token,
-    /// How many were.
+    /// How many tokens were reserved.
     reserved: u32,
     /// How many of them earlier holders have used.
     used: u32,
     pub(crate) on_loss: OnLoss,
     min_hold_ms: u32,
-    /// Steady time.
+    /// When the hold began, on the steady clock.
     since_ns: u64,
-    /// Some ask of this attempt was never answered.
+    /// A request of this attempt was never answered.
     pub(crate) suspect: bool,
-    /// The renewal task's bucket, and the place in it.
+    /// The bucket of the renewal task, and the place in it.
     pub(crate) bucket: AtomicU64,
     pub(crate) place: AtomicU32,
-    /// It stands in the client's book: neither let go of nor passed on.
+    /// The client still has it in its books: neither released nor handed over.
     pub(crate) booked: AtomicBool,
     inner: Mutex<Inner>,
-    /// Guards that share this hold.
+    /// The number of guards that share this hold.
     users: AtomicU32,
-    /// Set once, by whoever ends the lease at the backend.
+    /// Set once, by the task that ends the lease at the backend.
     ended: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Inner {
     lease: Lease,
-    /// Made for the first who wants to hear of a loss.
+    /// Created for the first caller that wants to be notified of a loss.
     lost: Option<CancellationToken>,
 }
 
-/// The lease of a hold, which nobody else looks at meanwhile.
+/// The lease of a hold, locked against other tasks.
 pub(crate) struct Locked<'a>(MutexGuard<'a, Inner>);
 
 impl Hold {
@@ -83,7 +83,7 @@ impl Hold {
         }
     }
 
-    /// At most a day; rounded up to milliseconds.
+    /// Sets the minimum hold: at most a day, rounded up to milliseconds.
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
         self.min_hold_ms = min_hold.as_nanos().div_ceil(1_000_000) as u32;
     }
@@ -92,27 +92,27 @@ impl Hold {
         Duration::from_millis(self.min_hold_ms.into())
     }
 
-    /// How long it has been held.
+    /// Returns how long it has been held.
     pub(crate) fn held_for(&self, now: Now) -> Duration {
         Duration::from_nanos(now.steady_ns.saturating_sub(self.since_ns))
     }
 
-    /// From a reading before it was got until then.
+    /// Returns the time from a reading before the acquisition to the acquisition.
     pub(crate) fn waited_since(&self, start: Now) -> Duration {
         Duration::from_nanos(self.since_ns.saturating_sub(start.steady_ns))
     }
 
-    /// The tokens reserved with the lease.
+    /// Returns the tokens reserved with the lease.
     pub(crate) fn tokens(&self) -> TokenBlock {
         TokenBlock::new(self.base, self.reserved).unwrap_or(TokenBlock::single(self.base))
     }
 
-    /// This holder's.
+    /// Returns the token of this holder.
     pub(crate) fn token(&self) -> Token {
         Token::new(self.base.get() + u64::from(self.used)).unwrap_or(self.base)
     }
 
-    /// Continues after another holder of the same lease; false when no token is left.
+    /// Continues after another holder of the same lease. Returns false if no token is left.
     pub(crate) fn follow(&mut self, from: &Self) -> bool {
         self.used = from.used + 1;
         self.used < self.reserved
@@ -122,40 +122,40 @@ impl Hold {
         Locked(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fires when the lease is lost.
+    /// Returns a token that is cancelled when the lease is lost.
     pub(crate) fn lost_signal(&self) -> CancellationToken {
         self.lease().0.lost.get_or_insert_default().clone()
     }
 
-    /// Marks the lease as lost; true for the first who notices, who must then tell.
+    /// Marks the lease as lost. Returns true for the first caller, which must report the loss.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         matches!(self.lease().handle_lost(reason), Step::Lost(_))
     }
 
-    /// One more guard shares it; false when it is over already.
+    /// Adds a guard that shares it. Returns false if the hold has ended already.
     pub(crate) fn share(&self, now: Now) -> bool {
         let join = |users| (users > 0).then_some(users + 1);
         self.lease().is_valid(now)
             && self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, join).is_ok()
     }
 
-    /// True while some guard is there that relies on it.
+    /// Returns true while a guard relies on it.
     pub(crate) fn is_used(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }
 
-    /// A guard goes; true for the last.
+    /// Removes a guard. Returns true for the last guard.
     pub(crate) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// The right to end the lease at the backend: true once.
+    /// Claims the right to end the lease at the backend. Returns true once.
     pub(crate) fn claim_end(&self) -> bool {
         !self.ended.swap(true, Ordering::AcqRel)
     }
 
-    /// True when its holder has let go of it: if it is still looked after, it is on its way to the
-    /// next one.
+    /// Returns true if its holder has released it. If it is still in the books, it is on its way to
+    /// the next holder.
     pub(crate) fn is_let_go(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

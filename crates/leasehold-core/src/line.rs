@@ -1,5 +1,5 @@
-//! Who of this process wants a lock: one asks the engine or holds, the others wait behind it in
-//! memory, in order of arrival.
+//! The local queue of a lock: one task of this process asks the engine or holds, the others wait
+//! behind it in memory, in order of arrival.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,51 +15,51 @@ use crate::hold::{ByName, Hold};
 use crate::shared::{give_places_back, give_room_back};
 use crate::{Error, Name, Result};
 
-/// The lines of a client, one per name, that exist only while somebody is in them.
+/// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     table: Mutex<Table>,
-    /// How many stand behind the front of a line.
+    /// How many tasks stand behind the front of a queue.
     behind: Arc<AtomicUsize>,
 }
 
-/// A name stands in one of them.
+/// The queues by name; each name is in one of the two maps.
 #[derive(Debug, Default)]
 struct Table {
-    /// Lines in which somebody asks, waits, or is waited for from outside.
+    /// Queues in which a task asks or waits, or for which a client outside waits.
     busy: HashMap<Name, Line, RandomState>,
-    /// Locks that are held undisturbed. There may be very many, so each takes one word.
+    /// Locks that are held without waiters. There may be very many, so each takes one word.
     quiet: HashSet<ByName, RandomState>,
 }
 
 #[derive(Debug)]
 struct Line {
     front: Front,
-    /// In a box, since whoever asks is mostly alone.
+    /// In a box, since the front is usually alone.
     crowd: Option<Box<Crowd>>,
 }
 
-/// Who asks the engine, or holds what may be passed on.
+/// The task that asks the engine, or holds a lease that may be handed off.
 #[derive(Debug)]
 struct Front {
-    /// For which the engine is asked; `None` for one that has not asked yet.
+    /// The attempt at the engine; `None` if the front has not asked.
     attempt: Option<AttemptId>,
-    /// Where it hears from the engine and from who was at the front; `None` once it holds.
+    /// Where it receives messages of the engine and of the previous front; `None` once it holds.
     slot: Option<Arc<Slot>>,
 }
 
-/// Who else wants the lock.
+/// The other callers that want the lock.
 #[derive(Debug, Default)]
 struct Crowd {
-    /// Those behind the front by the number of their arrival.
+    /// The tasks behind the front, by number of arrival.
     behind: BTreeMap<u64, Arc<Slot>>,
     arrivals: u64,
-    /// Steady time since when somebody outside this process has been known to wait for what the
-    /// front has.
+    /// The steady time since which a client outside this process is known to wait for the front's
+    /// lease.
     wanted_ns: Option<u64>,
 }
 
-/// One who waits, and where it hears that something has happened.
+/// A waiting task, and its inbox.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) bell: Notify,
@@ -67,7 +67,7 @@ pub(crate) struct Slot {
     pub(crate) wish: Wish,
 }
 
-/// What is asked for.
+/// What the task asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) terms: Terms,
@@ -77,30 +77,30 @@ pub(crate) struct Wish {
 
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// It has come to the front.
+    /// The task has moved to the front.
     pub(crate) turn: Option<Turn>,
-    /// The engine has answered an ask that somebody else has sent for it.
+    /// The engine has answered a request that another task sent for it.
     pub(crate) answer: Option<Told>,
     /// The engine has granted it the lease.
     pub(crate) granted: Option<Grant>,
-    /// It is the first in the engine's line: ask again after this long at the latest.
+    /// It is the first in the engine's queue: ask again after this long at the latest.
     pub(crate) next: Option<Duration>,
-    /// Worth asking at once.
+    /// Ask again at once.
     pub(crate) ask: bool,
     /// Since when the connection to the engine has been broken.
     pub(crate) broken: Option<Now>,
 }
 
-/// The answer to an ask that somebody else has sent.
+/// The answer to a request that another task sent.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) sent: Now,
     pub(crate) answer: Result<Answer>,
-    /// It was sent more than once: another may arrive later.
+    /// It was sent more than once: another copy may arrive later.
     pub(crate) again: bool,
 }
 
-/// Where in the line a new one stands.
+/// Where a new task stands in the queue.
 #[derive(Debug)]
 pub(crate) enum Entered {
     /// At the front, where it asks the engine with this attempt.
@@ -109,39 +109,39 @@ pub(crate) enum Entered {
     Behind(u64),
 }
 
-/// What whoever comes to the front finds there.
+/// What a task takes over when it moves to the front.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Nothing: ask. Those before it may have heard nothing for some time.
+    /// Nothing: it asks. The engine may have been silent to the earlier tasks for some time.
     Ask(Option<Silence>),
-    /// The engine knows of an attempt: go on with it.
+    /// An attempt that the engine knows: it continues that attempt.
     Attempt(Box<Pursuit>),
-    /// The lease of one who has let go of it.
+    /// The lease of a local holder that released it.
     Lease(Arc<Hold>),
 }
 
-/// An attempt that the engine may know of.
+/// An attempt that the engine may know.
 #[derive(Clone, Debug)]
 pub(crate) struct Pursuit {
     pub(crate) ask: Ask,
-    /// Some ask was not answered and may arrive later.
+    /// A request was not answered, and may arrive later.
     pub(crate) unanswered: bool,
-    /// Somebody else has asked in exchange for its lease, and no answer was heard of.
+    /// Another task asked for it in exchange for that task's lease, and no answer arrived.
     pub(crate) in_exchange: bool,
-    /// The engine may know of it.
+    /// The engine may know it.
     pub(crate) known: bool,
     /// When to ask (again); at once if it is not set.
     pub(crate) ask_at: Option<Deadline>,
-    /// Nothing is heard from the engine.
+    /// The engine is silent.
     pub(crate) silence: Option<Silence>,
 }
 
-/// Since when the engine has not answered, whoever asked; the next in line inherits it, and does
-/// not begin to wait anew.
+/// Since when the engine has not answered any task. The next waiter inherits it, so its own timeout
+/// does not start again.
 #[derive(Clone, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Now,
-    /// What came of the last ask, if there was one.
+    /// The result of the last request, if there was one.
     pub(crate) error: Option<Error>,
 }
 
@@ -150,12 +150,12 @@ impl Lines {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of those behind the front of a line, for who wants to know it later.
+    /// Returns the shared counter of the tasks behind the front of a queue.
     pub(crate) fn behind(&self) -> Arc<AtomicUsize> {
         self.behind.clone()
     }
 
-    /// Joins the line. At the front an attempt is drawn, which costs a call to the kernel.
+    /// Joins the queue. A task at the front draws an attempt id, which costs a call to the kernel.
     pub(crate) fn enter(
         &self,
         name: &Name,
@@ -176,8 +176,8 @@ impl Lines {
         Entered::Behind(crowd.arrivals)
     }
 
-    /// Leaves the line; false when it has been called to the front already, where its turn is to
-    /// be found in its inbox.
+    /// Leaves the queue. Returns false if the task has been moved to the front already; its inbox
+    /// then contains its turn.
     pub(crate) fn leave(&self, name: &Name, number: u64) -> bool {
         let mut lines = self.lock();
         let crowd = lines.busy.get_mut(name).and_then(|line| line.crowd.as_mut());
@@ -186,15 +186,15 @@ impl Lines {
         left
     }
 
-    /// The front asks with another attempt.
+    /// Records that the front asks with another attempt.
     pub(crate) fn ask(&self, name: &Name, attempt: AttemptId) {
         if let Some(line) = self.lock().busy.get_mut(name) {
             line.front.attempt = Some(attempt);
         }
     }
 
-    /// The front holds; somebody outside has been waiting since `wanted_ns`, or since it was heard
-    /// of before. A lease that was acquired past the line leads it only if there is none.
+    /// Records that the front holds. A client outside has waited since `wanted_ns`, or since an
+    /// earlier time. A lease that bypassed the queue leads it only if there is no queue.
     pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
         let (name, attempt) = (&hold.name, hold.attempt);
         let mut lines = self.lock();
@@ -210,7 +210,7 @@ impl Lines {
             lines.busy.remove(name);
             give_room_back(&mut lines.busy);
         }
-        // One that is there already is left as it is.
+        // An existing entry stays as it is.
         if !lines.quiet.contains(name) {
             lines.quiet.insert(ByName(hold.clone()));
             if let Some(since_ns) = wanted_ns {
@@ -219,7 +219,7 @@ impl Lines {
         }
     }
 
-    /// The lease of this client that leads the line, if one does.
+    /// Returns the lease of this client that leads the queue, if any.
     pub(crate) fn holder(&self, name: &Name) -> Option<AttemptId> {
         let lines = self.lock();
         if let Some(ByName(hold)) = lines.quiet.get(name) {
@@ -228,16 +228,17 @@ impl Lines {
         lines.busy.get(name).filter(|line| line.front.slot.is_none())?.front.attempt
     }
 
-    /// The front has lost what it holds: the next one asks. One that has yet to take over what was
-    /// lost on the way to it finds out by itself.
+    /// Records that the front lost its lease: the next task asks. A task that has not yet taken
+    /// over a lease that was lost on the way detects that itself.
     pub(crate) fn lost(&self, name: &Name, attempt: AttemptId) {
         let holds = |front: &Front| front.attempt == Some(attempt) && front.slot.is_none();
         self.advance(name, holds, |_, _| (Turn::Ask(None), ()));
     }
 
-    /// The front goes, whose attempt this is (`None`: has not asked): `turn` chooses what the next
-    /// finds, knowing whether somebody outside waits, and gives something back besides. `None` when
-    /// that attempt does not lead the line, or nobody is behind; then the line is gone.
+    /// Removes the front with this attempt (`None`: it has not asked). `turn` chooses what the next
+    /// task takes over, knows whether a client outside waits, and returns another value. Returns
+    /// `None` if that attempt does not lead the queue, or no task is behind it; the queue then
+    /// ends.
     pub(crate) fn next<T>(
         &self,
         name: &Name,
@@ -280,13 +281,14 @@ impl Lines {
             Turn::Lease(hold) => Some(hold.attempt),
         };
         line.front.slot = Some(slot.clone());
-        slot.inbox().turn = Some(turn); // Before the line is let go: it may be leaving.
+        slot.inbox().turn = Some(turn); // Before the lock on the queue ends: the task may be leaving.
         drop(lines);
         slot.bell.notify_one();
         Some(besides)
     }
 
-    /// Leaves the asking front a message; false when that attempt does not ask (any more).
+    /// Sends a message to the front that asks. Returns false if that attempt does not ask (any
+    /// more).
     pub(crate) fn tell(
         &self,
         name: &Name,
@@ -297,19 +299,19 @@ impl Lines {
         let front = lines.busy.get(name).map(|line| &line.front);
         let front = front.filter(|front| front.attempt == Some(attempt));
         let Some(slot) = front.and_then(|front| front.slot.as_ref()) else { return false };
-        slot.leave(message); // Before the line is let go: the front may change.
+        slot.leave(message); // Before the lock on the queue ends: the front may change.
         true
     }
 
-    /// The lock may be free: who asks for it asks again.
+    /// Records that the lock may be free: the front asks again.
     pub(crate) fn freed(&self, name: &Name) {
         if let Some(slot) = self.lock().busy.get(name).and_then(|line| line.front.slot.as_ref()) {
             slot.leave(|inbox| inbox.ask = true);
         }
     }
 
-    /// Somebody outside waits for what the front asks for or holds; false when that attempt is not
-    /// at the front.
+    /// Records that a client outside waits for what the front asks for or holds. Returns false if
+    /// that attempt is not at the front.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> bool {
         let mut lines = self.lock();
         let line = lines.line(name).filter(|line| line.front.attempt == Some(attempt));
@@ -318,14 +320,15 @@ impl Lines {
         true
     }
 
-    /// The connection to the engine is broken: who asks begins to lose patience.
+    /// Records that the connection to the engine is broken: asking tasks start their timeout.
     pub(crate) fn broken(&self, now: Now) {
         for slot in self.lock().busy.values().filter_map(|line| line.front.slot.as_ref()) {
             slot.leave(|inbox| inbox.broken = Some(now));
         }
     }
 
-    /// Messages may have been missed: who asks asks again, who holds may be waited for.
+    /// Records that messages may have been missed: asking tasks ask again, and holders may have
+    /// waiters.
     pub(crate) fn reset(&self, now: Now) {
         let mut lines = self.lock();
         let quiet: Vec<ByName> = lines.quiet.drain().collect();
@@ -339,7 +342,7 @@ impl Lines {
         }
     }
 
-    /// Everybody looks up: the client has been closed.
+    /// Wakes every task: the client has been closed.
     pub(crate) fn ring_all(&self) {
         for line in self.lock().busy.values() {
             let behind = line.crowd.iter().flat_map(|crowd| crowd.behind.values());
@@ -347,7 +350,7 @@ impl Lines {
         }
     }
 
-    /// How many wait or ask, and in how many lines somebody does.
+    /// Returns how many tasks wait or ask, and in how many queues.
     pub(crate) fn count(&self) -> (usize, usize) {
         let lines = self.lock();
         let behind = |line: &Line| line.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
@@ -361,7 +364,7 @@ impl Lines {
 }
 
 impl Table {
-    /// The line of a name; a quiet one is busy from now on.
+    /// Returns the queue of a name; a quiet lock becomes busy.
     fn line(&mut self, name: &Name) -> Option<&mut Line> {
         if let Some(ByName(hold)) = self.quiet.take(name) {
             self.rouse(&hold);
@@ -383,7 +386,7 @@ impl Line {
         self.crowd.get_or_insert_default()
     }
 
-    /// Somebody outside has been waiting since then, or since it was heard of before.
+    /// Records that a client outside has waited since this time, or since an earlier time.
     fn want(&mut self, since_ns: Option<u64>) {
         if let Some(since_ns) = since_ns {
             self.crowd().wanted_ns.get_or_insert(since_ns);
@@ -407,27 +410,27 @@ impl Slot {
 }
 
 impl Pursuit {
-    /// Takes note of an answer to the exchange.
+    /// Records an answer to the exchange.
     pub(crate) fn hear(&mut self, told: &Told) {
         self.in_exchange = false;
         self.silence = None;
         self.unanswered |= told.again;
-        self.ask_at = None; // If that was a refusal, whoever inherits this asks for itself.
+        self.ask_at = None; // After a refusal, the task that inherits this asks itself.
     }
 
-    /// Since when nothing is heard: since this moment, unless it was so before.
+    /// Returns the silence, which begins at this moment unless it began before.
     pub(crate) fn silent_since(&mut self, now: Now) -> &mut Silence {
         self.silence.get_or_insert(Silence { since: now, error: None })
     }
 
-    /// Some ask may arrive after this attempt has been ended.
+    /// Returns true if a request may arrive after this attempt has ended.
     pub(crate) fn is_suspect(&self) -> bool {
         self.unanswered || self.in_exchange
     }
 }
 
 impl Wish {
-    /// True when an attempt for one wish can be used for the other.
+    /// Returns true if an attempt for one wish can be used for the other.
     pub(crate) fn is_served_by(&self, other: &Self) -> bool {
         self.terms.ttl == other.terms.ttl
             && self.terms.session == other.terms.session

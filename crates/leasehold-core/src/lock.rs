@@ -1,4 +1,4 @@
-//! A lock by its name: the knobs, and the ways to acquire it.
+//! A lock by its name: its options, and the ways to acquire it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::options::Options;
 use crate::owner::Owner;
 use crate::{Error, ErrorKind, Name, OnLoss, Result, taken};
 
-/// Said of a lock whose holder is not named.
+/// The message if the holder is not known.
 const TAKEN: &str = "the lock is taken";
 
-/// A lock, not held yet. Cheap to clone; making one does no I/O.
+/// A lock that is not held yet. It is cheap to clone, and creating it does no I/O.
 ///
-/// The knobs are checked, together, when the lock is used and before anything is sent; a wrong
+/// The options are checked together when the lock is used, before anything is sent. An invalid
 /// value or combination is an error of kind [`ErrorKind::Invalid`].
 #[derive(Clone, Debug)]
 pub struct Lock {
@@ -34,91 +34,94 @@ impl Lock {
         Self { client, name: Name::new(name), options: Options::default() }
     }
 
-    /// How long the lease lasts when it is not renewed: how soon others get in after a crash.
-    /// It is renewed at a third of it for as long as the guard lives. 10 ms to 24 h, default 30 s.
-    /// On engines whose leases end with the session it only sets how often health is checked; where
-    /// the engine can promise less ([`Capability::longest_ttl`](crate::backend::Capability)), it is
-    /// shortened to that.
+    /// Sets how long the lease lasts without renewal: how soon others can acquire the lock after a
+    /// crash. The client renews it every third of the ttl while the guard lives. 10 ms to 24 h,
+    /// default 30 s. On engines whose leases end with the session it only sets how often the client
+    /// checks health. If the engine can promise less
+    /// ([`Capability::longest_ttl`](crate::backend::Capability)), it is shortened to that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// A fixed lease instead of a renewed one: the guard ends this long after it was asked for.
-    /// 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
+    /// Sets a fixed lease, which is not renewed: the guard ends this long after the lock was asked
+    /// for. 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
     /// [`renew_after`](Self::renew_after); at most [`max_hold`](Self::max_hold).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = Some(lease);
         self
     }
 
-    /// Time from one renewal to the next. At least 200 ms (a fiftieth of a ttl below 10 s), and before
-    /// the loss would be told.
-    /// Default: a third of the ttl. Each is sent up to a tenth earlier, at random.
+    /// Sets the time from one renewal to the next. It is at least 200 ms (a fiftieth of a ttl below
+    /// 10 s), and ends before the loss would be reported. Default: a third of the ttl. Each renewal
+    /// is sent up to a tenth earlier, at random.
     pub fn renew_after(mut self, after: Duration) -> Self {
         self.options.renew_after = Some(after);
         self
     }
 
-    /// How long [`acquire`](Self::acquire) waits at the most. Default: for ever.
-    /// [`acquire_within`](Self::acquire_within) overrides it, [`try_acquire`](Self::try_acquire)
-    /// does not wait for the lock.
+    /// Sets how long [`acquire`](Self::acquire) waits at most. Default: for ever.
+    /// [`acquire_within`](Self::acquire_within) overrides it, and
+    /// [`try_acquire`](Self::try_acquire) does not wait for the lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = Some(wait);
         self
     }
 
-    /// The guard ends this long after it was granted, however often it was renewed, even if the
-    /// program forgets it. 10 ms to 365 d, default none; at least the lease and the minimum hold.
+    /// Sets the longest hold: the guard ends this long after it was granted, even if it is renewed
+    /// or the program forgets it. 10 ms to 365 d, default none; at least the lease and the minimum
+    /// hold.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
         self
     }
 
-    /// The lock stays taken for at least this long after it was acquired, so that a short job on
-    /// machines whose clocks differ does not run twice. Up to 24 h, default 0. Where the engine
-    /// cannot keep it without us, the release lingers; a guard that is dropped does so in the
-    /// background, and only for as long as its runtime lives.
+    /// Sets the minimum hold: the lock stays taken for at least this long after it was acquired, so
+    /// that a short job does not run twice on machines whose clocks differ. Up to 24 h, default 0.
+    /// If the engine cannot keep the lock without the client ([`Guard::lingers`]), the release
+    /// waits; after a dropped guard it waits in the background. If the runtime ends before, the
+    /// lock ends with its ttl or session.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.options.min_hold = min_hold;
         self
     }
 
-    /// What a loss does besides making the guard invalid. Default: [`OnLoss::Cancel`].
+    /// Sets what a loss does besides making the guard invalid. Default: [`OnLoss::Cancel`].
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
         self.options.on_loss = on_loss;
         self
     }
 
-    /// A text that `status` shows beside host and process id; at most 1 KiB, default none.
+    /// Sets a text that `status` shows beside host and process id; at most 1 KiB, default none.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         let origin = self.client.shared().origin.with_metadata(metadata.into());
         self.options.origin = Some(Arc::new(origin));
         self
     }
 
-    /// Whether this acquire takes its place behind those who wait already. Default: true.
-    /// `false` may pass them when the lock happens to be free, and lets a lease go from task to task
-    /// of this process for a second instead of 20 ms while others outside wait for it: more
-    /// throughput, longer waits for others. Engines without
-    /// [`unfair`](crate::backend::Capability::unfair) never let anybody pass.
+    /// Sets whether this acquire waits behind the clients that wait already. Default: true. With
+    /// `false`, it may overtake them if the lock is free, and tasks of this process may hand a
+    /// lease to each other for 1 s instead of 20 ms while clients outside wait. This gives more
+    /// throughput, and longer waits for others. On engines without
+    /// [`unfair`](crate::backend::Capability::unfair) no client overtakes another.
     pub fn fair(mut self, fair: bool) -> Self {
         self.options.fair = fair;
         self
     }
 
-    /// The name, if it is allowed.
+    /// Returns the name, if it is valid.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that is not.
+    /// [`ErrorKind::Invalid`] if it is not.
     pub fn name(&self) -> Result<&Name> {
         self.name.as_ref().map_err(Clone::clone)
     }
 
-    /// Acquires the lock, waiting for it as long as [`wait`](Self::wait) says.
+    /// Acquires the lock, waiting until it is available, but at most as long as
+    /// [`wait`](Self::wait).
     ///
-    /// Dropping the future leaves the queue; what may have been granted meanwhile is given back
-    /// in the background, at worst after one ttl.
+    /// Dropping the future leaves the queue. A lease that was granted meanwhile is released in the
+    /// background; at worst it ends after one ttl.
     ///
     /// # Errors
     /// `Invalid`, `Timeout`, `Unavailable`, `Refused`, `Foreign`, `Closed`: see [`ErrorKind`].
@@ -126,32 +129,34 @@ impl Lock {
         self.acquire_for(self.options.wait).await
     }
 
-    /// Acquires the lock, waiting no longer than `wait`; zero tries once, as
+    /// Acquires the lock, waiting at most `wait`. Zero tries once, as
     /// [`try_acquire`](Self::try_acquire) does.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] when the time is up, and shortly before where the backend fails and there
-    /// is no time to ask it again; others as [`acquire`](Self::acquire). The error names the holder, if
-    /// one look at the backend finds it within 100 ms; the call may take that much longer.
+    /// [`ErrorKind::Timeout`] if the lock is not available in that time, or shortly before if the
+    /// backend fails and no time is left to ask it again. Others as [`acquire`](Self::acquire). The
+    /// error names the holder if one look at the backend finds it within 100 ms; the call may take
+    /// that much longer.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         self.acquire_for(Some(wait)).await
     }
 
-    /// Acquires the lock if it is free; `None` if it is held. It does not wait for a holder.
+    /// Acquires the lock if it is free; returns `None` if it is held. It does not wait for a
+    /// holder.
     ///
-    /// It waits for the backend's answer, 2 s at most
+    /// It waits for the answer of the backend, at most 2 s
     /// ([`ClientBuilder::try_patience`](crate::ClientBuilder::try_patience)).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`] when the backend did
-    /// not answer in that time: the lock is not held by this call, and a grant that arrives later is
-    /// given back in the background, at worst after one ttl.
+    /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`] if the backend
+    /// did not answer in that time: this call does not hold the lock, and a grant that arrives
+    /// later is released in the background; at worst it ends after one ttl.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.guarded(Patience::None).await
     }
 
-    /// Acquires the lock for an owner. If the owner holds it already, through this client, the
-    /// new guard shares that lease and its token; the lease ends with the last of them.
+    /// Acquires the lock for an owner. If the owner holds it already through this client, the new
+    /// guard shares that lease and its token. The lease ends with the last guard.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -163,14 +168,14 @@ impl Lock {
         }
     }
 
-    /// Runs `work` under the lock, and releases the lock at the end.
+    /// Acquires the lock, runs `work`, and releases the lock at the end.
     ///
-    /// When the lease is lost, the work's future is dropped at its next await point (with
-    /// [`OnLoss::Notify`] it goes on). The guard that the work is given shares the lease: keep no
-    /// copy of it beyond the work, or the lock stays held for as long.
+    /// If the lease is lost, the future of the work is dropped at its next await point (with
+    /// [`OnLoss::Notify`] it continues). The guard that `work` gets shares the lease: keep no copy
+    /// of it beyond the work, or the lock stays held.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lease was lost before the work was done; others as
+    /// [`ErrorKind::Lost`] if the lease was lost before the work was done; others as
     /// [`acquire`](Self::acquire).
     pub async fn run<F, W, T>(&self, work: F) -> Result<T>
     where
@@ -193,16 +198,16 @@ impl Lock {
         };
         let during_run = |error: Error| error.during("run", self.name.as_ref().ok());
         match done {
-            // The guard is dropped: what is left to do must not keep the caller from hearing this.
+            // The guard is dropped: clean-up must not delay this error.
             Err(reason) => Err(during_run(lost(reason))),
             Ok(done) => match guard.release().await {
                 Err(error) if stops && error.kind() == ErrorKind::Lost => Err(during_run(error)),
-                _ => Ok(done), // What the release left over is seen to in the background.
+                _ => Ok(done), // The background task finishes the release.
             },
         }
     }
 
-    /// Who holds the lock, since when, for how long, and who waits.
+    /// Returns the holder of the lock, since when and for how long it holds, and the waiters.
     ///
     /// # Errors
     /// `Invalid`, `Unavailable`, `Refused`, `Foreign`: see [`ErrorKind`].
@@ -212,15 +217,16 @@ impl Lock {
         status.map_err(|error| error.during("status", Some(name)))
     }
 
-    /// Ends the lease that `token` belongs to, if it is still the current one.
+    /// Ends the lease that `token` belongs to, if it is still the current lease.
     ///
-    /// The old holder's work is not stopped. Its client is told at once on Redis, on etcd, in memory, and
-    /// on PostgreSQL if it listens; its guard is invalid from then on. On other engines, and if that
-    /// message is lost, the client detects the loss at its next renewal: after a third of the ttl at
-    /// most, and until then two guards are valid. Only a check of tokens at the resource rules that out.
+    /// It does not stop the work of the old holder. On Redis, etcd and memory, and on PostgreSQL if
+    /// the client listens, the holder's client is notified at once, and its guard is invalid from
+    /// then on. On other engines, or if that message is lost, the client detects the loss at its
+    /// next renewal: after at most a third of the ttl. Until then two guards are valid. Only a
+    /// check of tokens at the resource rules that out.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where a lease ends only with its process; others as
+    /// [`ErrorKind::Unsupported`] if a lease ends only with its process; others as
     /// [`status`](Self::status).
     pub async fn force_release(&self, token: Token) -> Result<Forced> {
         let name = self.name()?;
@@ -260,7 +266,7 @@ impl Lock {
         })
     }
 
-    /// The error of a wait that has timed out says who holds the lock.
+    /// Adds the holder of the lock to the error of a wait that has timed out.
     async fn name_holder(&self, error: Error, wait: Option<Duration>) -> Error {
         let Ok(name) = &self.name else { return error };
         let error = taken::name_holder(self.client.shared(), name, error, wait).await;

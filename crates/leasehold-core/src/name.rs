@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Error, ErrorKind, Result};
 
-/// A checked lock name. Slashes, dots and braces are fine; every backend escapes what it must.
+/// A valid lock name. Slashes, dots and braces are allowed; each backend escapes what it must.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
@@ -16,7 +16,8 @@ impl Name {
     /// Checks a name.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it is empty, longer than 512 bytes, or has a control character.
+    /// [`ErrorKind::Invalid`] if it is empty, longer than 512 bytes, or contains a control
+    /// character.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         let problem = if name.is_empty() {
@@ -35,7 +36,7 @@ impl Name {
         Err(Error::new(ErrorKind::Invalid, problem))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

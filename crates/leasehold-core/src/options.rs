@@ -1,4 +1,4 @@
-//! The knobs of a lock, and the check that they fit together before anything is sent.
+//! The options of a lock, and the check that they fit together before anything is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,27 +9,28 @@ use crate::backend::{Capability, LeaseKind, Origin};
 use crate::buckets::bucket_width;
 use crate::{Error, ErrorKind, Result};
 
-/// Shortest lease that can be asked for.
+/// The shortest lease that can be asked for.
 pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
-/// Longest lease that can be asked for.
+/// The longest lease that can be asked for.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 const MAX_HOLD: Duration = Duration::from_secs(365 * 24 * 3600);
 const MAX_METADATA: usize = 1024;
 
-/// The ttl of a lock that does not say otherwise.
+/// The default ttl of a lock.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// What happens when a lease is lost while it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The conservative policy: cancellation tokens fire, [`Lock::run`](crate::Lock::run) stops
-    /// the work. The default.
+    /// The conservative policy: cancellation tokens are cancelled, and
+    /// [`Lock::run`](crate::Lock::run) stops the work. The default.
     #[default]
     Cancel,
-    /// The aggressive policy: [`Guard::lost`](crate::Guard::lost) tells, the work goes on.
+    /// The permissive policy: [`Guard::lost`](crate::Guard::lost) reports the loss, and the work
+    /// continues.
     Notify,
-    /// The process is aborted, for work that must not go on and cannot be stopped otherwise.
+    /// The process is aborted, for work that must not continue and cannot be stopped otherwise.
     Abort,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_loss: OnLoss,
-    /// The client's own unless the lock has metadata.
+    /// The client's own origin, unless the lock has metadata.
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) fair: bool,
 }
@@ -64,7 +65,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The terms that are asked for on this engine, or what is wrong with the knobs.
+    /// Returns the terms to ask this engine for, or the error of an invalid option.
     pub(crate) fn terms(&self, capability: &Capability) -> Result<Terms> {
         if let Some(ttl) = self.ttl {
             within("ttl", ttl, MIN_TTL, MAX_TTL)?;
@@ -102,7 +103,7 @@ impl Options {
         let asked = self.lease.or(self.ttl).unwrap_or(DEFAULT_TTL);
         let ttl = capability.longest_ttl.map_or(asked, |longest| asked.min(longest));
         let session = capability.lease == LeaseKind::Session;
-        // A fixed lease of which the engine can promise only a part is renewed until its end.
+        // A fixed lease that the engine can promise only in part is renewed until its end.
         let by_client = session || (self.lease.is_some() && ttl < asked);
         Ok(Terms {
             ttl,
@@ -125,7 +126,7 @@ impl Options {
             }
             let validity = ttl.saturating_sub(drift(ttl));
             let last = validity.saturating_sub(loss_margin(ttl, validity));
-            // More often than the renewal task's buckets are wide would be without a pause.
+            // A shorter time than a bucket of the renewal task would renew without a pause.
             within(
                 "renew_after",
                 after,

@@ -1,4 +1,4 @@
-//! Re-entry by value: who the program says it is, not which thread or task it happens to be.
+//! Re-entry by value: the program names its owner; threads and tasks do not matter.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,10 +11,10 @@ use crate::lock::Lock;
 use crate::turns::Turns;
 use crate::{Error, ErrorKind, Name, Result};
 
-/// An identity that a program passes to where it wants to enter a lock again
+/// An identity that a program passes to the places that may acquire a lock again
 /// ([`Lock::acquire_as`]). Clones are the same owner.
 ///
-/// Two tasks that use one owner are inside together: that is what it is for.
+/// Two tasks that use one owner can hold the lock at the same time: that is the purpose.
 #[derive(Clone, Debug, Default)]
 pub struct Owner(Arc<Inner>);
 
@@ -25,7 +25,7 @@ struct Inner {
 }
 
 impl Owner {
-    /// An owner that holds nothing yet.
+    /// Creates an owner that holds nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -34,11 +34,11 @@ impl Owner {
         let name = lock.name().map_err(|error| error.during("acquire", None))?;
         let client = lock.client();
         let clock = &client.shared().clock;
-        // Two tasks of one owner that come at once: the second enters what the first acquired.
+        // If two tasks of one owner acquire at once, the second shares the lease of the first.
         let Some(_turn) = clock.within(until, self.0.turns.enter(name)).await else {
             return Err(Error::new(
                 ErrorKind::Timeout,
-                "another task of this owner was still acquiring the lock",
+                "timed out waiting for another task of this owner that is acquiring the lock",
             )
             .during("acquire", Some(name)));
         };

@@ -1,5 +1,5 @@
-//! What becomes of a lease, or of an attempt, when whoever had it goes: it passes on to the next in
-//! line in this process, with a fresh token, or goes back to the engine.
+//! What happens to a lease or an attempt when its task releases or leaves it: the next local waiter
+//! takes it over with a fresh token, or it goes back to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use crate::Name;
 use crate::ask::ask;
 use crate::backend::{Ask, End};
 use crate::client::Client;
-use crate::ending::hand_over;
+use crate::ending::{Ending, hand_over};
 use crate::hold::Hold;
 use crate::line::{Inbox, Pursuit, Silence, Slot, Turn, Wish};
 use crate::renewal::Job;
 use crate::shared::Shared;
 
-/// Tokens reserved by one grant for a line of this process: a quantum's worth at 800,000 passes a
-/// second.
+/// How many tokens one grant reserves for a local queue: enough for one quantum at 800,000
+/// hand-offs a second.
 pub(crate) const BLOCK: u32 = 16_384;
 const _: () = assert!(BLOCK <= leasehold_proto::handoff::TOKEN_LEAD, "blocks would be cut");
-/// How long a lease goes from task to task of one process while somebody outside waits for it.
-/// A time is fair between processes with quick and slow holders, a number of passes is not.
+/// How long a lease stays in one process while a client outside waits for it. A time is fair
+/// between processes with fast and slow holders; a number of hand-offs is not.
 const QUANTUM: Duration = Duration::from_millis(20);
-/// The same for those who do not care for order.
+/// The same limit for acquires that are not fair.
 const UNFAIR_QUANTUM: Duration = Duration::from_secs(1);
 
-/// What is left to do for whoever lets go of a lease.
+/// What a task that releases a lease must still do.
 #[derive(Debug)]
 pub(crate) enum Onward {
-    /// Nothing: the next in line of this process has it.
+    /// Nothing: the next local waiter has it.
     Passed,
-    /// End it at the engine, and in the same step ask for the next in line, if there is one.
+    /// End it at the engine, and in the same step ask for the next local waiter, if there is one.
     End(Option<Box<Ask>>),
 }
 
-/// Lets go of a lease, whose end the caller has claimed. One that is to be kept taken for a while
-/// is not passed on.
+/// Releases a lease whose end the caller has claimed. A lease that must stay taken for a while is
+/// not handed to a local waiter.
 pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
     if !shared.passes {
-        return Onward::End(None); // The next in line has asked for itself.
+        return Onward::End(None); // The next local waiter has asked itself.
     }
     let next = shared.lines.next(&hold.name, Some(hold.attempt), |wish, wanted_ns| {
         if keep {
@@ -54,8 +54,8 @@ pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) ->
     next.unwrap_or(Onward::End(None))
 }
 
-/// The bounds that keep passing on honest: the lease is not about to be lost and is what the next
-/// one wants, there is a token left, and nobody outside waits for longer than the quantum.
+/// Returns true if a local hand-off is allowed: the lease is not about to be lost and fits the next
+/// wish, a token is left, and no client outside has waited longer than the quantum.
 fn may_pass(hold: &Hold, wish: &Wish, wanted_ns: Option<u64>, now: Now) -> bool {
     let quantum = if wish.fair { QUANTUM } else { UNFAIR_QUANTUM };
     let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
@@ -64,8 +64,8 @@ fn may_pass(hold: &Hold, wish: &Wish, wanted_ns: Option<u64>, now: Now) -> bool 
         && hold.lease().can_pass(now, &wish.terms)
 }
 
-/// An attempt that somebody else asks for: the next in line waits for the answer, and asks for
-/// itself if it has heard none by half of its patience.
+/// Builds the request that the releasing task sends for the next local waiter. That waiter waits
+/// for the answer, and asks itself if no answer has arrived after half of its timeout.
 fn ask_for(
     shared: &Shared,
     name: &Name,
@@ -85,27 +85,26 @@ fn ask_for(
     (Turn::Attempt(Box::new(pursuit)), Box::new(ask))
 }
 
-/// A lease that was passed on to one who left in that moment goes on to the next, or ends.
+/// Hands a lease on, or ends it, if its new holder left just then.
 pub(crate) fn go_on(client: &Client, hold: &Arc<Hold>) {
     if let Onward::End(then) = let_go(client.shared(), hold, false, client.shared().clock.now()) {
         end(client, hold, then);
     }
 }
 
-/// A lease that was passed on, but lost before it was taken over.
+/// Ends a lease that was lost before the next holder took it over.
 pub(crate) fn end_lost(client: &Client, hold: &Hold) {
     end(client, hold, None);
 }
 
 fn end(client: &Client, hold: &Hold, then: Option<Box<Ask>>) {
-    let ttl = hold.lease().terms().ttl;
     client.shared().forget(hold);
-    let end = End { then, ..hold.end(None) };
-    hand_over(client.shared(), client.jobs(), Job::End(end, ttl));
+    let ending = Ending::of_hold(hold, End { then, ..hold.end(None) });
+    hand_over(client.shared(), client.jobs(), Job::End(ending));
 }
 
-/// Who asked leaves the front. The engine may know of its attempt: the next in line goes on with
-/// that, and keeps its place in the engine's queue, or it is ended.
+/// Removes an asking task from the front. If the engine may know its attempt, the next local waiter
+/// continues it and keeps its place in the engine's queue; otherwise the attempt ends.
 pub(crate) fn leave_front(client: &Client, name: &Name, slot: &Slot, pursuit: Option<Pursuit>) {
     let shared = client.shared();
     let attempt = pursuit.as_ref().map(|pursuit| pursuit.ask.attempt);
@@ -114,7 +113,7 @@ pub(crate) fn leave_front(client: &Client, name: &Name, slot: &Slot, pursuit: Op
     let then = shared.lines.next(name, attempt, |wish, _| {
         let Some(mut pursuit) = known.take() else { return (Turn::Ask(silence), None) };
         if wish.is_served_by(&slot.wish) {
-            // What it has heard and not taken, it hears again when it asks.
+            // Messages that it did not read come again when it asks.
             let inbox = slot.inbox();
             let Inbox { granted, answer, next, ask, broken, turn: _ } = &*inbox;
             let told = granted.is_some() || answer.is_some() || next.is_some();
@@ -146,5 +145,6 @@ pub(crate) fn give_up(client: &Client, pursuit: &Pursuit, then: Option<Box<Ask>>
         keep: None,
         then,
     };
-    hand_over(client.shared(), client.jobs(), Job::End(end, pursuit.ask.ttl));
+    let ending = Ending::new(end, pursuit.ask.ttl);
+    hand_over(client.shared(), client.jobs(), Job::End(ending));
 }

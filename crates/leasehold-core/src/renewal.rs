@@ -1,5 +1,5 @@
-//! The client's one background task (the "watchdog"): renews what is due in batches, tells losses
-//! in time, hands events to those who wait, and ends what was abandoned.
+//! The background task of a client (the "watchdog"). It renews leases in batches, reports losses in
+//! time, delivers events to waiters, and ends abandoned attempts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,43 +12,60 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::backend::{End, Event, Grant, Renewal, Renewed};
 use crate::buckets::{bucket_end, deadline};
-use crate::ending;
+use crate::ending::{self, Ending};
 use crate::hold::Hold;
 use crate::shared::{Shared, give_room_back, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
-/// Leases in one call to the backend.
+/// How many leases one call to the backend renews.
 const BATCH: usize = 256;
-/// The task looks at the clock this often while it holds anything: clocks may jump.
+/// How often the task reads the clock while it holds anything, since clocks may jump.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A wall clock that ran ahead of the steady one by this much has jumped.
+/// How far the wall clock must run ahead of the steady clock to count as a jump.
 const JUMP_NS: i128 = 50_000_000;
 
-/// Work that handles give to the background task.
+/// Work that handles send to the background task.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// End an attempt with leases of this ttl, and go on until the backend has answered.
-    End(End, Duration),
-    /// The same for an end that was sent before, without an answer.
-    EndAgain(End, Duration),
-    /// The last guard of a hold was dropped: release it, after its minimum hold.
+    /// End an attempt, and repeat until the backend has answered.
+    End(Ending),
+    /// The last guard of a hold was dropped: release it after its minimum hold.
     Release(Arc<Hold>),
-    /// Answer when everything that was to be ended has been.
+    /// Answer when everything that had to be ended has ended.
     Settle(oneshot::Sender<()>),
 }
 
-/// What came of one of the task's own calls.
+impl Job {
+    /// Returns true if [`Client::settle`](crate::Client::settle) waits for it.
+    fn is_awaited(&self) -> bool {
+        !matches!(self, Self::End(ending) if ending.is_lost())
+    }
+}
+
+/// The result of one of the task's own calls.
 enum Done {
     Renewed(Now, Vec<Arc<Hold>>, Vec<Result<Renewed>>),
     Ended,
-    /// It is time to end the stray.
+    /// A hold whose guards were dropped has reached its minimum hold.
+    Stayed(Arc<Hold>),
+    /// It is time to end the stray attempt.
     Stray,
 }
 
-/// An attempt that nobody here has is ended this long after somebody outside wants its lease: until
-/// then its own end, which may be under way, is answered. One at a time, so that this costs little.
+/// An ending whose task runs.
+#[derive(Debug)]
+struct Unfinished {
+    /// Its place in the order in which endings began.
+    number: u64,
+    /// What remains to be done if the task is dropped.
+    job: Job,
+}
+
+/// When a client outside wants the lease of an attempt that no local task has, the attempt is ended
+/// after this time. By then, an end that is in progress has been answered. Only one such attempt is
+/// tracked, to keep the cost low.
 const STRAY: Duration = Duration::from_secs(1);
-/// Jobs taken in one turn.
+/// How many jobs are taken in one turn.
 const JOBS: usize = 256;
 
 pub(crate) struct Task {
@@ -56,14 +73,15 @@ pub(crate) struct Task {
     jobs: mpsc::UnboundedReceiver<Job>,
     events: mpsc::UnboundedReceiver<Event>,
     running: JoinSet<Done>,
-    /// The endings among what runs, numbered in the order in which they began.
-    endings: HashMap<Id, u64>,
+    /// The endings among the running tasks. Their tasks end with the runtime; their jobs are kept
+    /// here.
+    endings: HashMap<Id, Unfinished>,
     began: u64,
-    /// Who waits for all endings below a number.
+    /// Callers that wait for all endings below a number.
     settling: Vec<(u64, oneshot::Sender<()>)>,
-    /// An attempt of ours that the engine believes to hold, though nobody here does.
+    /// An attempt of this client that the engine takes for a holder, though no local task has it.
     stray: Option<(Name, AttemptId)>,
-    /// Wall minus steady clock when last looked at, and when that was.
+    /// The wall clock minus the steady clock at the last look, and the time of that look.
     offset_ns: i128,
     looked_at: Now,
 }
@@ -89,14 +107,14 @@ impl Task {
         }
     }
 
-    /// Runs until every handle of the client has gone and everything abandoned is ended.
+    /// Runs until every handle of the client has gone and everything abandoned has ended.
     pub(crate) async fn run(mut self) {
         let mut handles_live = true;
         let mut backend_live = true;
         let mut jobs = Vec::new();
         while handles_live || !self.endings.is_empty() {
             let wake_at = self.next_look();
-            // Whoever waits for the engine's word comes before what only tidies up.
+            // Callers that wait for the engine come before clean-up.
             tokio::select! {
                 biased;
                 () = sleep(&self.shared, wake_at) => self.look(),
@@ -119,7 +137,8 @@ impl Task {
         if self.settling.is_empty() {
             return;
         }
-        let oldest = self.endings.values().min().copied().unwrap_or(u64::MAX);
+        let awaited = self.endings.values().filter(|unfinished| unfinished.job.is_awaited());
+        let oldest = awaited.map(|unfinished| unfinished.number).min().unwrap_or(u64::MAX);
         for (below, waiting) in std::mem::take(&mut self.settling) {
             match below <= oldest {
                 true => drop(waiting.send(()).ok()),
@@ -128,8 +147,8 @@ impl Task {
         }
     }
 
-    /// When to look next. Who holds nothing any more, but did a moment ago, is likely to hold
-    /// again: the task then sleeps on as if it still did, and is not woken for each short hold.
+    /// Returns when to look next. A client that held something a moment ago is likely to hold
+    /// again. The task then sleeps as if it still held, and is not woken for each short hold.
     fn next_look(&self) -> Option<Deadline> {
         let now = self.shared.clock.now();
         let again = LOOK_AGAIN.as_nanos() as u64;
@@ -142,7 +161,7 @@ impl Task {
         held.asleep_until.map(|at| deadline(now, at))
     }
 
-    /// Does what is due: renewals go out in batches, losses are told.
+    /// Does what is due: sends renewals in batches, and reports losses.
     fn look(&mut self) {
         let now = self.shared.clock.now();
         self.looked_at = now;
@@ -158,7 +177,7 @@ impl Task {
         for hold in due {
             let step = {
                 let mut lease = hold.lease();
-                // A lost lease is given back at its deadline, not a little before.
+                // A lost lease is released at its deadline, not a little before.
                 let early = lease.loss().is_none();
                 let at = if early { bucket_end(now, lease.terms().ttl) } else { now };
                 lease.handle_timeout(at)
@@ -166,7 +185,7 @@ impl Task {
             held.buckets.schedule(&hold);
             match step {
                 Step::Wait => {}
-                // Nobody's lease is not renewed, however long the next one takes to come for it.
+                // A lease without a holder is not renewed, even if the next holder takes it over late.
                 Step::Renew if hold.is_let_go() => {}
                 Step::Renew => renewals.push(hold),
                 Step::Lost(_) | Step::End => others.push((hold, step)),
@@ -178,9 +197,7 @@ impl Task {
                 Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
                 Step::End if hold.claim_end() => {
                     self.shared.forget(&hold);
-                    let ttl = hold.lease().terms().ttl;
-                    let end = hold.end(None);
-                    self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
+                    self.end(Ending::of_hold(&hold, hold.end(None)));
                 }
                 _ => {}
             }
@@ -212,14 +229,20 @@ impl Task {
                 self.handle_renewals(sent, &holds, answers);
             }
             Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
+            Ok((id, Done::Stayed(hold))) => {
+                let number = self.endings.remove(&id).map_or(self.began, |stayed| stayed.number);
+                self.close(number, &hold);
+            }
             Ok((_, Done::Stray)) => self.end_stray(),
-            // A panic in the backend: renewals are sent again, an ending is left to the ttl.
+            // The runtime ends, and this task with it: its drop ends the rest.
+            Err(error) if error.is_cancelled() => {}
+            // A panic in the backend: renewals are sent again; an unfinished end is left to the ttl.
             Err(error) => drop(self.endings.remove(&error.id())),
         }
         give_room_back(&mut self.endings);
     }
 
-    /// Answers to a batch; each concerns whoever holds for that attempt by now.
+    /// Handles the answers to a batch; each concerns the current holder of that attempt.
     fn handle_renewals(&self, sent: Now, holds: &[Arc<Hold>], answers: Vec<Result<Renewed>>) {
         let now = self.shared.clock.now();
         let (mut renewed, mut failed, mut lost) = (0, 0, Vec::new());
@@ -253,32 +276,54 @@ impl Task {
 
     fn handle_job(&mut self, job: Job) {
         match job {
-            Job::End(end, ttl) => {
-                self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
-            }
-            Job::EndAgain(end, ttl) => {
-                self.spawn_ending(ending::end(self.shared.clone(), end, ttl, true));
-            }
-            Job::Release(hold) => {
-                self.spawn_ending(ending::release_in_background(self.shared.clone(), hold));
-            }
+            Job::End(ending) => self.end(ending),
+            Job::Release(hold) => self.release(hold),
             Job::Settle(answer) => self.settling.push((self.began, answer)),
         }
     }
 
-    /// Runs an ending: what the backend does at once needs no task of its own.
-    fn spawn_ending(&mut self, ending: impl Future<Output = ()> + Send + 'static) {
-        let mut ending = Box::pin(ending);
+    /// Releases a hold whose guards were dropped, after its minimum hold.
+    fn release(&mut self, hold: Arc<Hold>) {
+        let number = self.next_number();
+        if !ending::lingers(&self.shared, &hold) {
+            return self.close(number, &hold);
+        }
+        let (shared, stays) = (self.shared.clone(), hold.clone());
+        let task = self.running.spawn(async move {
+            ending::linger(&shared, &stays).await;
+            Done::Stayed(stays)
+        });
+        self.endings.insert(task.id(), Unfinished { number, job: Job::Release(hold) });
+    }
+
+    fn close(&mut self, number: u64, hold: &Arc<Hold>) {
+        if let Some(ending) = ending::close_dropped(&self.shared, hold, true) {
+            self.spawn_ending(number, ending);
+        }
+    }
+
+    fn end(&mut self, ending: Ending) {
+        let number = self.next_number();
+        self.spawn_ending(number, ending);
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.began += 1;
+        self.began - 1
+    }
+
+    /// Runs an ending: an end that the backend does at once needs no task.
+    fn spawn_ending(&mut self, number: u64, ending: Ending) {
+        let mut run = Box::pin(ending.clone().run(self.shared.clone()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if ending.as_mut().poll(&mut context).is_ready() {
+        if run.as_mut().poll(&mut context).is_ready() {
             return;
         }
         let task = self.running.spawn(async move {
-            ending.await;
+            run.await;
             Done::Ended
         });
-        self.endings.insert(task.id(), self.began);
-        self.began += 1;
+        self.endings.insert(task.id(), Unfinished { number, job: Job::End(ending) });
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -294,7 +339,7 @@ impl Task {
             }
             Event::Freed { name } => self.shared.lines.freed(&name),
             Event::Lost { attempt, base } => {
-                // An attempt that was granted a lease again has another one.
+                // An attempt that was granted again has another lease.
                 let hold = self.shared.held_by(attempt);
                 let of = |hold: &Arc<Hold>| base.is_none_or(|base| hold.tokens().base() == base);
                 if let Some(hold) = hold.filter(of) {
@@ -306,8 +351,9 @@ impl Task {
         }
     }
 
-    /// Somebody outside waits for an attempt that is not at the front of its line. If nobody here
-    /// holds for it either, it has been ended, and something has repeated an ask of it since.
+    /// Handles a client outside that waits for an attempt that is not at the front of its queue. If
+    /// no local task holds with it either, it has been ended, and a repeated request has revived
+    /// it.
     fn suspect_stray(&mut self, name: Name, attempt: AttemptId) {
         if self.stray.is_some() || !self.shared.is_stray(attempt) {
             return;
@@ -322,14 +368,13 @@ impl Task {
 
     fn end_stray(&mut self) {
         let Some((name, attempt)) = self.stray.take() else { return };
-        tracing::debug!(%name, %attempt, "ending an attempt that nobody has");
+        tracing::debug!(%name, %attempt, "ending an attempt that no local task uses");
         let (base, last, keep, then) = (None, None, None, None);
         let end = End { name, attempt, base, last, suspect: true, keep, then };
-        let ttl = crate::options::DEFAULT_TTL;
-        self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
+        self.end(Ending::new(end, crate::options::DEFAULT_TTL));
     }
 
-    /// A pushed grant: for a waiter, or for one that has given up and must give it back.
+    /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
         if self.shared.lines.tell(&name, attempt, |inbox| inbox.granted = Some(grant))
             || self.shared.held_by(attempt).is_some()
@@ -338,14 +383,13 @@ impl Task {
         }
         let base = Some(grant.tokens.base());
         let end = End { name, attempt, base, last: None, suspect: false, keep: None, then: None };
-        let ttl = crate::options::DEFAULT_TTL;
-        self.spawn_ending(ending::end(self.shared.clone(), end, ttl, false));
+        self.end(Ending::new(end, crate::options::DEFAULT_TTL));
     }
 }
 
 impl Drop for Task {
-    /// The task ends with its runtime, perhaps while locks are held: nobody renews them any more,
-    /// so their holders are told now, and nobody acquires another.
+    /// Runs when the task ends with its runtime, perhaps while locks are held: no task renews them
+    /// any more, so their holders are notified now, and no caller acquires another lock.
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         self.shared.close();
@@ -357,7 +401,8 @@ impl Drop for Task {
             }
         }
         self.jobs.close();
-        let mut left = Vec::new();
+        let mut left: Vec<Job> =
+            self.endings.drain().map(|(_, unfinished)| unfinished.job).collect();
         while let Ok(job) = self.jobs.try_recv() {
             left.push(job);
         }

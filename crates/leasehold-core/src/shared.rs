@@ -1,4 +1,4 @@
-//! What a client's handles and its background task have in common.
+//! The state that the handles of a client share with its background task.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, Capability, End, Origin};
+use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
@@ -20,7 +20,7 @@ use crate::taken::Looks;
 use crate::telemetry::Meters;
 use crate::{OnLoss, random};
 
-/// The bit in an attempt's random part that says that it does not stand in line.
+/// The bit in the random part of an attempt that marks it as outside the local queue.
 const PAST: u32 = 1;
 
 #[derive(Debug)]
@@ -30,52 +30,53 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
     pub(crate) origin: Arc<Origin>,
-    /// How long an operation goes on without hearing anything from the backend.
+    /// How long an operation continues without an answer of the backend.
     pub(crate) patience: Duration,
-    /// The same for one that does not wait.
+    /// The same for an operation that does not wait for the lock.
     pub(crate) try_patience: Duration,
-    /// Looks for holders whose names are to be told.
+    /// Looks for the holders that error messages name.
     pub(crate) looks: Looks,
-    late: LateEndings,
+    /// Ends attempts without the runtime of this client.
+    pub(crate) late: LateEndings,
     pub(crate) lines: Lines,
-    /// A lease may go from task to task of this process: the engine reserves tokens for it.
+    /// Tasks of this process may hand leases to each other: the engine reserves tokens for them.
     pub(crate) passes: bool,
     pub(crate) meters: Meters,
-    /// Wakes the background task when its next timer has come nearer.
+    /// Wakes the background task when its next timer has become earlier.
     pub(crate) wake: Notify,
     /// The client was closed, or its background task has ended.
     closed: AtomicBool,
-    /// The background task has ended: nobody renews any more.
+    /// The background task has ended: no task renews any more.
     pub(crate) ended: AtomicBool,
     sequence: AtomicU32,
     held: Mutex<Held>,
 }
 
-/// The held locks and when each is to be looked at.
+/// The held locks and when each is due.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) by_attempt: HashSet<ByAttempt, RandomState>,
     pub(crate) buckets: Buckets,
-    /// Lost, and relied on by whoever winds up until then.
+    /// Lost leases that programs still rely on until their clean-up ends.
     lost: Vec<(AttemptId, Deadline)>,
-    /// Steady time until which the background task sleeps; `None` when it does so without end.
+    /// The steady time until which the background task sleeps; `None` if it sleeps without end.
     pub(crate) asleep_until: Option<u64>,
 }
 
-/// What a client has at the moment; all zero when nothing is left behind.
+/// What a client has at the moment; all fields are zero when nothing is left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Locks that it holds.
+    /// The number of locks that it holds.
     pub held: usize,
-    /// Attempts that ask the engine or wait there.
+    /// The number of attempts that ask the engine or wait there.
     pub waiting: usize,
-    /// Names that tasks of this client stand in line for.
+    /// The number of names for which tasks of this client are queued.
     pub lines: usize,
 }
 
 impl Held {
-    /// Enters a hold, in the place of one for the same attempt if there is any.
+    /// Adds a hold, and replaces a hold of the same attempt.
     fn enter(&mut self, hold: &Arc<Hold>) {
         if let Some(ByAttempt(before)) = self.by_attempt.replace(ByAttempt(hold.clone())) {
             before.booked.store(false, Ordering::Relaxed);
@@ -84,7 +85,7 @@ impl Held {
         hold.booked.store(true, Ordering::Relaxed);
     }
 
-    /// Whoever holds by now for the attempt that this one held for.
+    /// Returns the current hold of the attempt that this hold belonged to.
     pub(crate) fn now_held(&self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
         match self.has(hold) {
             true => Some(hold.clone()),
@@ -96,12 +97,12 @@ impl Held {
         self.by_attempt.get(&attempt).map(|ByAttempt(hold)| hold.clone())
     }
 
-    /// All held locks.
+    /// Returns all held locks.
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
         self.by_attempt.iter().map(|ByAttempt(hold)| hold.clone()).collect()
     }
 
-    /// True when the background task is to wake up earlier than it thinks.
+    /// Returns true if the background task must wake up earlier than planned.
     fn is_nearer(&mut self) -> bool {
         let next = self.buckets.next();
         let nearer = next.is_some_and(|next| self.asleep_until.is_none_or(|at| next < at));
@@ -112,14 +113,14 @@ impl Held {
     }
 
     fn note_lost(&mut self, attempt: AttemptId, until: Deadline, now: Now) {
-        // Room for more is made only when there is none: many may be lost at once.
+        // Make room only when there is none: many leases may be lost at once.
         if self.lost.len() == self.lost.capacity() {
             self.lost.retain(|(_, until)| !until.has_passed(now));
         }
         self.lost.push((attempt, until));
     }
 
-    /// True while somebody may rely on a lease of this attempt.
+    /// Returns true while a program may rely on a lease of this attempt.
     fn is_relied_on(&self, attempt: AttemptId, now: Now) -> bool {
         let relied = |&(lost, until): &(_, Deadline)| lost == attempt && !until.has_passed(now);
         self.by_attempt.contains(&attempt) || self.lost.iter().any(relied)
@@ -160,31 +161,33 @@ impl Shared {
         }
     }
 
-    /// An attempt that stands in line: `lines` know of it until it is held or ended.
+    /// Creates an attempt in the local queue: `lines` knows it until it is held or ended.
     pub(crate) fn new_attempt(&self) -> AttemptId {
         self.attempt(random::fresh() as u32 & !PAST)
     }
 
-    /// An attempt past the line, that only who asks knows of before it is held.
+    /// Creates an attempt outside the queue. Before it is held, only its caller knows it.
     pub(crate) fn new_attempt_past(&self) -> AttemptId {
         self.attempt(random::fresh() as u32 | PAST)
     }
 
-    /// The random part is drawn for each: a copy of this process has the same client id and sequence.
+    /// Creates an attempt. Its random part is always drawn, since a copy of this process has the
+    /// same client id and sequence number.
     fn attempt(&self, random: u32) -> AttemptId {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         AttemptId::new(self.client, sequence, random)
     }
 
-    /// True when an attempt that is not at the front of its line is nobody's: it has been ended.
+    /// Returns true if an attempt that is not at the front of its queue belongs to no task: it was
+    /// ended.
     pub(crate) fn is_stray(&self, attempt: AttemptId) -> bool {
         attempt.client() == self.client
             && attempt.random() & PAST == 0
             && !self.held().is_relied_on(attempt, self.clock.now())
     }
 
-    /// Waits for a call to the backend, for as long as `patience` and `until` allow; `None` when that
-    /// is over. `now` has just been looked at.
+    /// Waits for a call to the backend, within the limits `patience` and `until`; returns `None` at
+    /// the limit. `now` has just been read.
     pub(crate) async fn called<T>(
         &self,
         now: Now,
@@ -201,17 +204,18 @@ impl Shared {
         self.clock.within_since(now, limit, call).await
     }
 
-    /// The lock that is held for an attempt.
+    /// Returns the lock that is held by an attempt.
     pub(crate) fn held_by(&self, attempt: AttemptId) -> Option<Arc<Hold>> {
         self.held().held_by(attempt)
     }
 
-    /// Whoever has this may look at leases; whoever has a lease must not ask for this.
+    /// Locks the table of holds. A caller that has this may lock leases; a caller that has locked a
+    /// lease must not call this.
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a fresh hold under the care of the background task.
+    /// Adds a new hold to those that the background task renews.
     pub(crate) fn look_after(&self, hold: &Arc<Hold>) {
         let nearer = {
             let mut held = self.held();
@@ -228,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// A hold leads its line, unless it was lost in this moment.
+    /// Makes a hold the front of its queue, unless it was lost just now.
     pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
         self.lines.hold(hold, wanted_ns);
         if hold.lease().loss().is_some() {
@@ -236,8 +240,8 @@ impl Shared {
         }
     }
 
-    /// Takes a hold out again; its renewal stops. False when it was not there (any more), or
-    /// another has taken over its lease.
+    /// Removes a hold; its renewal stops. Returns false if it was not in the table (any more), or
+    /// another holder has taken over its lease.
     pub(crate) fn forget(&self, hold: &Hold) -> bool {
         let mut held = self.held();
         if !held.has(hold) {
@@ -251,7 +255,7 @@ impl Shared {
         true
     }
 
-    /// Puts a hold in the place of the one that it has the lease from; false if that was lost.
+    /// Replaces the hold whose lease this hold took over. Returns false if that lease was lost.
     pub(crate) fn take_over(&self, from: &Hold, hold: &Arc<Hold>) -> bool {
         let mut held = self.held();
         if !held.has(from) {
@@ -269,8 +273,8 @@ impl Shared {
         true
     }
 
-    /// Marks a hold as lost and tells whoever is concerned, once; and so with whoever has taken
-    /// over its lease in this moment.
+    /// Marks a hold as lost and notifies its guards, once. Does the same for a holder that took
+    /// over its lease just now.
     pub(crate) fn lose(&self, hold: &Hold, reason: LossReason) {
         if hold.lose(reason) {
             self.tell_loss(hold, reason);
@@ -281,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// Tells of a loss that the lease machine has just found.
+    /// Reports a loss that the lease machine has just detected.
     pub(crate) fn tell_loss(&self, hold: &Hold, reason: LossReason) {
         let now = self.clock.now();
         self.meters.lost.increment(1);
@@ -295,29 +299,23 @@ impl Shared {
             self.held().note_lost(hold.attempt, until, now);
         }
         let was_held = match reason {
-            LossReason::MaxHold => self.held().has(hold), // Until it is to be given back.
+            LossReason::MaxHold => self.held().has(hold), // Until it must be released.
             _ => self.forget(hold),
         };
-        // A lost lease is never passed on: who waits behind it goes to the engine. If another has
-        // taken it over already, what it was lost by is that one's own affair.
+        // A lost lease is never handed on: the next waiter asks the engine. If another holder has
+        // taken it over already, the loss does not concern the queue.
         if was_held {
             self.lines.lost(&hold.name, hold.attempt);
         }
         hold.lost_signal().cancel();
-        // A client that goes down with its runtime is no reason; nor is a lock that only lingers.
+        // No abort for a client that ends with its runtime, or a lock that only lingers.
         let at_risk = reason != LossReason::ClientClosed && hold.is_used();
         if hold.on_loss == OnLoss::Abort && at_risk {
             std::process::abort();
         }
     }
 
-    /// Ends attempts without the runtime of this client.
-    pub(crate) fn abandon(&self, ends: Vec<End>) {
-        ends.iter().for_each(|end| self.backend.abandon(end));
-        self.late.finish(&self.clock, ends);
-    }
-
-    /// Nobody waits or acquires from now on.
+    /// Stops waiting and acquiring from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.lines.ring_all();
@@ -333,24 +331,24 @@ impl Shared {
     }
 }
 
-/// Entries that an empty map keeps room for.
+/// The number of entries that an empty map keeps room for.
 const ROOM: usize = 128;
 
-/// A map that many have left needs no room for as many.
+/// Shrinks a map after many entries have left it.
 pub(crate) fn give_room_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.is_empty() {
         map.shrink_to(ROOM);
     }
 }
 
-/// The same of a set.
+/// Shrinks a set after many entries have left it.
 pub(crate) fn give_places_back<T: Eq + Hash, S: BuildHasher>(set: &mut HashSet<T, S>) {
     if set.is_empty() {
         set.shrink_to(ROOM);
     }
 }
 
-/// 64 random bits that spread load; not for identities.
+/// Returns 64 random bits for spreading load; not for identities.
 pub(crate) fn jitter() -> u64 {
     fastrand::u64(..)
 }
@@ -372,7 +370,7 @@ mod tests {
     use crate::memory::MemoryStore;
 
     /// A process as it is when its machine is resumed from a snapshot: client id, sequence and the
-    /// state of the generator are those of the snapshot.
+    /// state of the generator come from the snapshot.
     fn resumed() -> Shared {
         fastrand::seed(7);
         let backend = Arc::new(MemoryStore::new().connect());

@@ -1,17 +1,19 @@
-//! What a fence answers: written, or refused because a larger token has been seen.
+//! The answer of a fence: written, or refused because the resource has seen a larger token.
 
 use std::fmt;
 
 use crate::{Error, ErrorKind, Retry, Token};
 
-/// A write was refused: a later holder of the lock has been here. Nothing was changed.
+/// The error for a refused write: a later holder of the lock has written before. Nothing was
+/// changed.
 ///
-/// The caller has lost its lock, whatever its guard says, and must not go on. As an [`Error`] it
-/// is of kind [`ErrorKind::Lost`]; the same write never succeeds later, a new acquisition may.
+/// The caller has lost its lock, even if its guard is valid, and must not continue. As an [`Error`]
+/// it is of kind [`ErrorKind::Lost`]. The same write never succeeds later; a new acquisition may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stale {
-    /// What was to be written; a key that is not UTF-8 is shown as near to it as can be.
+    /// The resource that the caller wanted to write; a key that is not UTF-8 is shown as closely as
+    /// possible.
     pub resource: String,
     /// The token that came with the write.
     pub offered: Token,
@@ -20,7 +22,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// A refusal: `resource` has seen `highest`, which is larger than `offered`.
+    /// Creates a refusal: `resource` has seen `highest`, which is larger than `offered`.
     pub fn new(resource: impl Into<String>, offered: Token, highest: Token) -> Self {
         Self { resource: resource.into(), offered, highest }
     }
@@ -44,18 +46,18 @@ impl From<Stale> for Error {
     }
 }
 
-/// The answer of a fence behind a network, which can fail in other ways too.
+/// The answer of a fence behind a network, which can also fail in other ways.
 #[must_use = "a refused write must stop the work"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fenced {
-    /// It was written, and smaller tokens are refused from now on.
+    /// The write was done, and smaller tokens are refused from now on.
     Written,
-    /// It was refused, and nothing was changed.
+    /// The write was refused, and nothing was changed.
     Stale(Stale),
 }
 
 impl Fenced {
-    /// The answer as a result, for `?`.
+    /// Returns the answer as a result, for `?`.
     ///
     /// # Errors
     /// The [`Stale`] of a refused write.

@@ -1,4 +1,4 @@
-//! The error of a wait that has timed out: it names the holder, where one short look finds it.
+//! The error of a wait that has timed out: it names the holder if one short look finds it.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::backend::{State, Status};
 use crate::shared::Shared;
 use crate::{Error, ErrorKind, Name};
 
-/// How long the look may take: the caller's time is over.
+/// How long the look may take: the caller's timeout has ended already.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Looks of one client at the same time; a wait that times out beside them names no holder.
+/// Limits the looks of one client at the same time; further timeouts name no holder.
 #[derive(Debug)]
 pub(crate) struct Looks(Semaphore);
 
@@ -22,8 +22,8 @@ impl Default for Looks {
     }
 }
 
-/// The same error with the holder's name, and how long the caller has waited (zero: it tried once).
-/// An error of another kind, or with a cause of its own, stays as it is.
+/// Adds the holder to an error, and how long the caller has waited (zero: it tried once). An error
+/// of another kind, or with its own cause, stays as it is.
 pub(crate) async fn name_holder(
     shared: &Shared,
     name: &Name,
@@ -34,10 +34,12 @@ pub(crate) async fn name_holder(
     if error.kind() != ErrorKind::Timeout || caused {
         return error;
     }
-    let mut message = error.message().to_owned();
-    if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
-        message = format!("timed out after {waited:?} waiting for the lock");
-    }
+    let mut message = match waited.filter(|waited| !waited.is_zero()) {
+        Some(waited) => {
+            error.message().replacen("timed out", &format!("timed out after {waited:?}"), 1)
+        }
+        None => error.message().to_owned(),
+    };
     if let Some(holder) = look(shared, name).await {
         write!(message, " ({holder})").ok();
     }
@@ -46,14 +48,14 @@ pub(crate) async fn name_holder(
 
 async fn look(shared: &Shared, name: &Name) -> Option<String> {
     let _permit = shared.looks.0.try_acquire().ok()?;
-    // By the runtime's timer: a client's clock may be one that stands still.
+    // Use the timer of the runtime: the client's clock may be a manual clock.
     let status = tokio::time::timeout(LIMIT, shared.backend.status(name)).await;
     held_by(&status.ok()?.ok()?, shared.clock.now().unix_ms())
 }
 
 fn held_by(status: &Status, now_ms: u64) -> Option<String> {
     let holder = status.holder.as_ref()?;
-    // What others have written is shown without what could move a cursor.
+    // Other clients wrote this text: escape what could move a cursor.
     let who = format!("{}/{}", holder.host.escape_debug(), holder.pid);
     match status.state {
         State::Free => None,

@@ -1,7 +1,7 @@
-//! The metrics that a client reports, by the `metrics` facade; the names are a promise.
+//! The metrics that a client reports through the `metrics` facade; their names are stable.
 //!
-//! Every one carries the label `engine`. Handles are taken when the client is made, so a recorder
-//! must be installed before.
+//! Every metric has the label `engine`. The client creates its handles when it is built, so install
+//! the recorder before.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use metrics::{Counter, Gauge, Histogram, Unit};
 
 /// Locks acquired.
 pub const ACQUIRED: &str = "leasehold_acquired_total";
-/// Acquisitions that found the lock taken and had to wait, or gave up.
+/// Acquisitions that found the lock taken and had to wait, or failed.
 pub const CONTENDED: &str = "leasehold_contended_total";
-/// Acquisitions whose waiting time was up.
+/// Acquisitions that timed out.
 pub const TIMED_OUT: &str = "leasehold_timed_out_total";
-/// Locks that passed from one who let go to one who waited. Label `scope`: `local` for a lease that
-/// was passed on in this process, `remote` for one that the engine has granted.
+/// Locks handed from a holder that released to a waiter. Label `scope`: `local` for a lease that
+/// another task of this process took over, `remote` for a lease that the engine granted.
 pub const HANDOFFS: &str = "leasehold_handoffs_total";
-/// Renewals that came through.
+/// Renewals that succeeded.
 pub const RENEWED: &str = "leasehold_renewed_total";
-/// Renewals that failed without a verdict and are tried again.
+/// Renewals that failed without an answer and are tried again.
 pub const RENEWAL_FAILED: &str = "leasehold_renewal_failed_total";
 /// Leases lost while they were held.
 pub const LOST: &str = "leasehold_lost_total";
@@ -26,23 +26,23 @@ pub const LOST: &str = "leasehold_lost_total";
 pub const RELEASED: &str = "leasehold_released_total";
 /// Locks held now.
 pub const HELD: &str = "leasehold_held";
-/// Acquisitions of this process that have found their lock taken and wait now.
+/// Acquisitions of this process that found their lock taken and wait now.
 pub const WAITING: &str = "leasehold_waiting";
-/// Locks that a majority of independent nodes granted; quorums alone report it. Label `rounds`: `1`
-/// when the first answers made the token, `2` when it had to be committed by a second round.
+/// Locks that a majority of independent nodes granted; only quorums report it. Label `rounds`: `1`
+/// if the first answers fixed the token, `2` if a second round had to commit it.
 pub const QUORUM_GRANTS: &str = "leasehold_quorum_grants_total";
 /// Seconds from asking for a lock to holding it.
 pub const WAIT: &str = "leasehold_wait_seconds";
 /// Seconds from holding a lock to its release or loss.
 pub const HOLD: &str = "leasehold_hold_seconds";
 
-/// What every client reports, with its unit and text: `(name, kind, unit, description)`.
+/// The metrics of every client with kind, unit and description: `(name, kind, unit, description)`.
 pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (ACQUIRED, "counter", Unit::Count, "Locks acquired"),
     (CONTENDED, "counter", Unit::Count, "Acquisitions that found the lock taken"),
-    (TIMED_OUT, "counter", Unit::Count, "Acquisitions whose waiting time was up"),
-    (HANDOFFS, "counter", Unit::Count, "Locks passed from one who let go to one who waited"),
-    (RENEWED, "counter", Unit::Count, "Renewals that came through"),
+    (TIMED_OUT, "counter", Unit::Count, "Acquisitions that timed out"),
+    (HANDOFFS, "counter", Unit::Count, "Locks handed from a holder that released to a waiter"),
+    (RENEWED, "counter", Unit::Count, "Renewals that succeeded"),
     (RENEWAL_FAILED, "counter", Unit::Count, "Renewals that failed and are tried again"),
     (LOST, "counter", Unit::Count, "Leases lost while they were held"),
     (RELEASED, "counter", Unit::Count, "Leases released by their holder"),

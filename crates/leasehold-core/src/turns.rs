@@ -1,4 +1,4 @@
-//! Turns inside a process: of the tasks that wait for one lock, the first in line asks the engine.
+//! Local queues without an engine: of the tasks that wait for one lock, the first one goes on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Name;
 
-/// First-come-first-served queues, one per name, that exist only while somebody is in them.
+/// First-come-first-served queues, one for each name. A queue exists only while a task is in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns(Arc<Mutex<HashMap<Name, Line>>>);
 
@@ -17,14 +17,14 @@ struct Line {
     present: usize,
 }
 
-/// The right to ask; the next in line has it when this is dropped.
+/// The right to go on; the next task gets it when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _permit: OwnedSemaphorePermit,
     _place: Place,
 }
 
-/// Somebody's presence in a line, waiting or at the front.
+/// The place of a task in a queue, waiting or at the front.
 #[derive(Debug)]
 struct Place {
     turns: Turns,
@@ -32,7 +32,7 @@ struct Place {
 }
 
 impl Turns {
-    /// Waits for the turn. Dropping the future leaves the line.
+    /// Waits for the turn. Dropping the future leaves the queue.
     pub(crate) async fn enter(&self, name: &Name) -> Turn {
         let gate = {
             let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,11 +45,11 @@ impl Turns {
         let place = Place { turns: self.clone(), name: name.clone() };
         match gate.acquire_owned().await {
             Ok(permit) => Turn { _permit: permit, _place: place },
-            Err(_closed) => std::future::pending().await, // Nobody ever closes the gate.
+            Err(_closed) => std::future::pending().await, // The gate is never closed.
         }
     }
 
-    /// How many lines there are.
+    /// Returns how many queues exist.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()

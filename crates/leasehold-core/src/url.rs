@@ -1,4 +1,6 @@
-//! Store URLs: `scheme:place?option=value&...`, with every secret kept out of `Debug` and `Display`.
+//! Store URLs: `scheme:place?option=value&...`. `Debug` and `Display` never show a secret.
+
+mod absolute;
 
 use std::fmt;
 use std::num::{NonZeroU16, ParseIntError};
@@ -8,12 +10,33 @@ use percent_encoding::percent_decode_str;
 
 use crate::{Error, ErrorKind, Result};
 
-/// A parsed store URL. The backend takes the options it knows; what is left over is an error.
+/// A parsed store URL. The backend takes the options that it knows; remaining options are an error.
 #[derive(Clone)]
 pub struct StoreUrl {
     scheme: String,
     place: String,
-    options: Vec<(String, String)>,
+    options: Vec<UrlOption>,
+}
+
+/// An option of a URL that no backend has taken yet.
+#[derive(Clone)]
+struct UrlOption {
+    /// Counted from 1, in the order of the URL.
+    number: usize,
+    key: String,
+    value: String,
+    /// It follows an option that holds a secret: with a raw & in that secret, the key is a part of it.
+    may_be_secret: bool,
+}
+
+impl UrlOption {
+    /// The option as an error shows it.
+    fn shown(&self) -> String {
+        match self.may_be_secret {
+            true => format!("option number {}", self.number),
+            false => format!("option {:?}", self.key),
+        }
+    }
 }
 
 /// The PEM files that a URL names.
@@ -21,12 +44,12 @@ pub struct StoreUrl {
 pub struct TlsFiles {
     /// The authorities to trust.
     pub authority: Option<String>,
-    /// The client's certificate, and its key.
+    /// The certificate of the client, and its key.
     pub client: Option<(String, String)>,
 }
 
 impl TlsFiles {
-    /// Whether none is named.
+    /// Returns whether the URL names no file.
     pub fn is_empty(&self) -> bool {
         self.authority.is_none() && self.client.is_none()
     }
@@ -36,50 +59,54 @@ impl StoreUrl {
     /// Splits a URL into scheme, place and options.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is no scheme, or an option has no value or stands twice.
+    /// [`ErrorKind::Invalid`] if there is no scheme, or an option has no value or occurs twice.
     pub fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) =
             url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
-                Self::invalid("no scheme; it starts with one, as in file:/var/lib/locks or memory:")
+                Self::invalid("no scheme; write one first, as in file:/var/lib/locks or memory:")
             })?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
             return Err(Self::invalid(
-                "an @ among the options; in a user or password write ? as %3F, in an option @ as %40",
+                "an @ after the ?; write ? as %3F in a user or password, and @ as %40 in an option",
             ));
         }
-        let mut options: Vec<(String, String)> = Vec::new();
-        for (number, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-            // What stands there may be a part of a secret, so it is not shown.
+        let mut options: Vec<UrlOption> = Vec::new();
+        for (number, pair) in (1..).zip(query.split('&').filter(|pair| !pair.is_empty())) {
+            // The text may be a part of a secret, so it is not shown.
             let Some((key, value)) = pair.split_once('=') else {
-                let number = number + 1;
                 return Err(Self::invalid(format!(
                     "option number {number} has no value; write KEY=VALUE"
                 )));
             };
-            if options.iter().any(|(known, _)| known == key) {
-                return Err(Self::invalid(format!("option {key:?} stands twice")));
+            let may_be_secret = options.iter().any(|before| holds_secret(&before.key));
+            let (key, value) = (key.to_owned(), decode(value)?);
+            let option = UrlOption { number, key, value, may_be_secret };
+            if options.iter().any(|before| before.key == option.key) {
+                let what = format!("{} occurs twice; write it once", option.shown());
+                return Err(Self::invalid(what));
             }
-            options.push((key.to_owned(), decode(value)?));
+            options.push(option);
         }
         Ok(Self { scheme: scheme.to_ascii_lowercase(), place: place.to_owned(), options })
     }
 
-    /// The scheme, in lower case.
+    /// Returns the scheme, in lower case.
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// What stands between the scheme's colon and the question mark, as written (still encoded,
-    /// since it may hold credentials whose parts must be split first).
+    /// Returns the text between the scheme's colon and the question mark, as written. It is still
+    /// percent-encoded, since credentials must be split before they are decoded.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The place as a path, percent-decoded: `file:/a`, `file:///a` and `file:a` are understood.
+    /// Returns the place as a path, percent-decoded. `file:/a`, `file:///a` and `file:a` are
+    /// accepted.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it names a host, or does not decode to UTF-8.
+    /// [`ErrorKind::Invalid`] if it names a host, or does not decode to UTF-8.
     pub fn path(&self) -> Result<String> {
         let path = match self.place.strip_prefix("//") {
             Some(rest) if rest.starts_with('/') => rest,
@@ -94,17 +121,17 @@ impl StoreUrl {
         decode(path)
     }
 
-    /// Takes an option out; `None` when it is not there.
+    /// Takes an option out; returns `None` if the URL does not have it.
     pub fn take(&mut self, key: &str) -> Option<String> {
-        let at = self.options.iter().position(|(known, _)| known == key)?;
-        Some(self.options.remove(at).1)
+        let at = self.options.iter().position(|option| option.key == key)?;
+        Some(self.options.remove(at).value)
     }
 
-    /// Takes out an option that is a time from `least` to `most`: `60s`, `50ms`, a whole number with
-    /// ms, s, m or h.
+    /// Takes out an option that is a time from `least` to `most`: `60s`, `50ms`, a whole number
+    /// with ms, s, m or h.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it is not such a time; it says what is allowed.
+    /// [`ErrorKind::Invalid`] if it is not such a time; the message states what is allowed.
     pub fn take_duration(
         &mut self,
         option: &str,
@@ -129,43 +156,63 @@ impl StoreUrl {
         }
     }
 
-    /// True when a user or password, or an option that holds a secret, stands in the URL.
+    /// Returns true if the URL contains a user, a password, or an option that holds a secret.
     pub fn has_credentials(&self) -> bool {
-        let secret = |key: &str| {
-            (key.contains("password") || key.contains("secret")) && !key.ends_with("file")
-        };
-        self.place.contains('@') || self.options.iter().any(|(key, _)| secret(key))
+        self.place.contains('@') || self.options.iter().any(|option| holds_secret(&option.key))
     }
 
-    /// To be called when all known options were taken.
+    /// Returns the hosts of a place in which every host has the same user and password.
+    fn hosts_of_one_login(&self) -> Option<Vec<&str>> {
+        let nodes = self.place.trim_start_matches('/').split(',');
+        let nodes: Option<Vec<_>> = nodes.map(|node| node.split_once('@')).collect();
+        let nodes = nodes.filter(|nodes| nodes.len() > 1)?;
+        let (first, _) = nodes.first()?;
+        let same = nodes.iter().all(|(login, host)| login == first && !host.contains('@'));
+        same.then(|| nodes.iter().map(|(_, host)| *host).collect())
+    }
+
+    /// Checks that no option is left. Call it after all known options were taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when one is left, naming it and those that `known` lists.
+    /// [`ErrorKind::Invalid`] if an option is left; the message names it and the options in `known`.
+    /// It names an option after a secret only by its number.
     pub fn finish(&self, known: &[&str]) -> Result<()> {
-        let Some((key, _)) = self.options.first() else { return Ok(()) };
+        let Some(option) = self.options.first() else { return Ok(()) };
         let known = match known {
             [] => "takes no options".to_owned(),
-            known => format!("knows {}", known.join(", ")),
+            known => format!("the options are {}", known.join(", ")),
         };
-        Err(Self::invalid(format!("unknown option {key:?}; {}: {known}", self.scheme)))
+        let escape = match option.may_be_secret {
+            true => " (in a password write & as %26)",
+            false => "",
+        };
+        let shown = option.shown();
+        Err(Self::invalid(format!("unknown {shown}{escape}; {}: {known}", self.scheme)))
     }
 
-    /// The error for a URL that cannot be used; `what` names the part, and never a secret.
+    /// Creates the error for a URL that cannot be used; `what` names the part, and never a secret.
     pub fn invalid(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
     }
 
-    /// Takes a part of a place apart: `host`, `host:port` or `[::1]:port`. The host may be empty.
+    /// The error for a part of a URL that only a build with another feature supports.
+    pub fn needs_feature(what: impl fmt::Display, feature: &str) -> Error {
+        Self::invalid(format!(
+            "{what} needs the feature {feature:?}, which this build does not have"
+        ))
+    }
+
+    /// Splits a part of a place: `host`, `host:port` or `[::1]:port`. The host may be empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a bracket that is not closed, and a port that is none.
+    /// [`ErrorKind::Invalid`] for an unclosed bracket, or an invalid port.
     pub fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest
                     .split_once(']')
                     .ok_or_else(|| Self::invalid("an address that begins with [ has no ]"))?;
-                let wrong = || Self::invalid("what follows ] is not :PORT");
+                let wrong = || Self::invalid("the text after ] is not :PORT");
                 let port = (!port.is_empty()).then(|| port.strip_prefix(':').ok_or_else(wrong));
                 (host, port.transpose()?)
             }
@@ -179,11 +226,11 @@ impl StoreUrl {
         Ok((host.to_owned(), port.map(NonZeroU16::get)))
     }
 
-    /// A part of a place, percent-decoded; `None` when there is nothing.
+    /// Returns a part of a place, percent-decoded; `None` if it is empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it does not decode to UTF-8; it does not show the part, which may
-    /// be a secret.
+    /// [`ErrorKind::Invalid`] if it does not decode to UTF-8. The message does not show the part,
+    /// which may be a secret.
     pub fn decoded(text: &str) -> Result<Option<String>> {
         match text.is_empty() {
             true => Ok(None),
@@ -191,7 +238,7 @@ impl StoreUrl {
         }
     }
 
-    /// User and password of `user[:password]`, percent-decoded.
+    /// Returns user and password of `user[:password]`, percent-decoded.
     ///
     /// # Errors
     /// As [`decoded`](Self::decoded).
@@ -200,16 +247,19 @@ impl StoreUrl {
         Ok((Self::decoded(user)?, Self::decoded(password)?))
     }
 
-    /// User and password, both or none: those of `text`, which stood before the `@`, or of the options
-    /// `user` and `password-file`.
+    /// Returns user and password, both or none: from `text`, which is the part before the `@`, or
+    /// from the options `user` and `password-file`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when one is missing or stands twice; as [`password`](Self::password).
+    /// [`ErrorKind::Invalid`] if one is missing or occurs twice; others as
+    /// [`password`](Self::password).
     pub fn take_login(&mut self, text: Option<&str>) -> Result<Option<(String, String)>> {
         let (user, password) = Self::login(text.unwrap_or_default())?;
         let user = match (user, self.take("user")) {
             (Some(one), Some(other)) if one != other => {
-                return Err(Self::invalid("two users: one before the @, one as option user"));
+                return Err(Self::invalid(
+                    "two users: one before the @, one in the option user; keep one",
+                ));
             }
             (one, other) => one.or(other).filter(|user| !user.is_empty()),
         };
@@ -227,11 +277,11 @@ impl StoreUrl {
         }
     }
 
-    /// The password of the URL, or that in the file which its option `password-file` names, without
-    /// the end of its last line.
+    /// Returns the password of the URL, or of the file that its option `password-file` names,
+    /// without the last line end.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when both are there, or the file cannot be read or is not UTF-8.
+    /// [`ErrorKind::Invalid`] if both are set, or the file cannot be read or is not UTF-8.
     pub fn password(file: Option<&str>, given: Option<String>) -> Result<Option<String>> {
         let Some(file) = file else { return Ok(given) };
         if given.is_some() {
@@ -242,24 +292,28 @@ impl StoreUrl {
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// The files that the options `tls-ca`, `tls-cert` and `tls-key` name.
+    /// Takes out the options `tls-ca`, `tls-cert` and `tls-key`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when one of the last two is missing.
+    /// [`ErrorKind::Invalid`] if one of the last two is missing.
     pub fn take_tls(&mut self) -> Result<TlsFiles> {
         let authority = self.take("tls-ca");
         let client = match (self.take("tls-cert"), self.take("tls-key")) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => return Err(Self::invalid("tls-cert and tls-key go together; one is missing")),
+            _ => {
+                return Err(Self::invalid(
+                    "tls-cert and tls-key belong together, but one is missing; set both",
+                ));
+            }
         };
         Ok(TlsFiles { authority, client })
     }
 
-    /// What is in the file that an option names.
+    /// Reads the file that an option names.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it cannot be read.
+    /// [`ErrorKind::Invalid`] if it cannot be read.
     pub fn read(option: &str, path: &str) -> Result<Vec<u8>> {
         std::fs::read(path).map_err(|error| {
             Self::invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
@@ -268,14 +322,14 @@ impl StoreUrl {
 }
 
 impl fmt::Display for StoreUrl {
-    /// The URL without users and passwords, and without the options.
+    /// Writes the URL without users and passwords, and without the options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = matches!(self.scheme.as_str(), "file" | "memory" | "sqlite");
-        // Of several nodes with credentials each, all hosts are shown.
+        // If all nodes have the same credentials, every host is shown. Otherwise a comma may be
+        // part of an unescaped password, so only the text after the last @ is shown.
         let many = matches!(self.scheme.as_str(), "redlock" | "redlocks");
-        if many && self.place.split(',').all(|node| node.matches('@').count() == 1) {
-            let hosts = self.place.split(',').filter_map(|node| node.rsplit_once('@'));
-            let hosts: Vec<String> = hosts.map(|(_, host)| format!("…@{host}")).collect();
+        if let Some(hosts) = self.hosts_of_one_login().filter(|_| many) {
+            let hosts: Vec<String> = hosts.iter().map(|host| format!("…@{host}")).collect();
             return write!(f, "{}:{}", self.scheme, hosts.join(","));
         }
         let shown = match self.place.rfind('@').filter(|_| !local || self.place.starts_with("//")) {
@@ -290,6 +344,11 @@ impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
     }
+}
+
+/// Whether the value of an option is a secret.
+fn holds_secret(key: &str) -> bool {
+    (key.contains("password") || key.contains("secret")) && !key.ends_with("file")
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -338,6 +397,27 @@ mod tests {
     }
 
     #[test]
+    fn a_password_that_is_not_escaped_is_never_shown() {
+        for (url, shown) in [
+            ("redlock://u:s3@s3,s3@host", "redlock:…@host"),
+            ("redlock://u:s3@s3,s3:s3@host", "redlock:…@host"),
+            ("redlock://u:s3@one,v:s3@two", "redlock:…@two"),
+            ("redlock://u:s3@one:1,u:s3@two:2", "redlock:…@one:1,…@two:2"),
+            ("redlock://u@one,u@two?password-file=/run/s3", "redlock:…@one,…@two"),
+            ("redlock://u:s3,s3@one,two", "redlock:…@one,two"),
+            ("redis://u:s3@s3,s3/s3@host", "redis:…@host"),
+            ("redis+sentinel://u:s3@s3,s3@one,two/main", "redis+sentinel:…@one,two/main"),
+            ("etcd://u:s3@s3,s3@one,two", "etcd:…@one,two"),
+            ("zookeeper://u:s3@s3,s3@one,two/locks", "zookeeper:…@one,two/locks"),
+            ("postgres://u:s3@s3,s3@host/app", "postgres:…@host/app"),
+        ] {
+            let url = StoreUrl::parse(url).unwrap();
+            assert_eq!(url.to_string(), shown);
+            assert!(!format!("{url:?}").contains("s3"), "{url:?}");
+        }
+    }
+
+    #[test]
     fn errors_show_no_part_of_a_password() {
         for url in
             ["redis://u:a?s3cret@host", "redis://host?password=a&s3cret", "file://u:s3cret@h/x"]
@@ -345,6 +425,25 @@ mod tests {
             let error = StoreUrl::parse(url).and_then(|url| url.path()).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_key_that_may_be_a_part_of_a_password_is_never_shown() {
+        for url in [
+            "redis://h?sentinel-password=a&s3cret=1",
+            "redis://h?prefix=p&sentinel-password=a&s3cret=1&s3cret=2",
+        ] {
+            let parsed = StoreUrl::parse(url).and_then(|mut url| {
+                assert_eq!(url.take("sentinel-password").as_deref(), Some("a"));
+                url.take("prefix");
+                url.finish(&["prefix"])
+            });
+            let error = parsed.unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+            assert!(error.to_string().contains("option number"), "{error}");
+        }
+        let error = StoreUrl::parse("redis://u:s3cret@h?x=1").unwrap().finish(&[]).unwrap_err();
+        assert!(error.to_string().contains("unknown option \"x\""), "{error}");
     }
 
     #[test]
@@ -397,7 +496,7 @@ mod tests {
         let all = TlsFiles { authority: Some("a".into()), client };
         assert_eq!(tls("tls-key=c&tls-ca=a&tls-cert=b").unwrap(), all);
         for one in ["tls-cert=b", "tls-ca=a&tls-key=c"] {
-            assert!(tls(one).unwrap_err().to_string().contains("go together"), "{one}");
+            assert!(tls(one).unwrap_err().to_string().contains("belong together"), "{one}");
         }
     }
 
@@ -431,6 +530,6 @@ mod tests {
         }
         let mut url = StoreUrl::parse("file:/a?b=1&c=2").unwrap();
         assert_eq!(url.take("b").as_deref(), Some("1"));
-        assert!(url.finish(&["b"]).unwrap_err().to_string().contains("knows b"));
+        assert!(url.finish(&["b"]).unwrap_err().to_string().contains("the options are b"));
     }
 }

@@ -1,4 +1,4 @@
-//! Asking for a lock: a key of one's own, and a look at the line before it.
+//! Acquires a lock: puts the attempt's own key and reads the queue in front of it.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use crate::keeper::Kept;
 use crate::lease::{Lease, seconds};
 use crate::release::{self, delete};
 
-/// Leases that may end under an ask before it is called an error.
+/// The number of leases that may expire during one acquire before it fails.
 const TRIES: u32 = 4;
-/// A lease that was kept alive within this part of the ttl need not be again: the guard is valid
-/// that much shorter, about as much as it gives up for the drift of clocks.
+/// A lease that was kept alive within this fraction of the ttl is not kept alive again. The guard's
+/// validity is shorter by that time, which is about the allowance for clock drift.
 const YOUNG: u32 = 50;
-/// Who waits asks again after this long at the latest, and keeps its lease alive thereby.
+/// A waiter sends its request again after this time at the latest, which also keeps its lease alive.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What the server says about the line.
+/// The state of the queue as the server reports it.
 enum Seen {
-    /// Our key is the first, and has this create revision; and was still there at the other.
+    /// Our key is the first; `created` is its create revision, `revision` when it was last seen.
     First { created: i64, revision: i64 },
-    /// This key, of this create revision, is the one before ours; and how many are before in all.
+    /// The key before ours with its create revision, and the number of keys before ours.
     Behind { created: i64, key: Vec<u8>, at: i64, place: Option<u64>, revision: i64 },
-    /// Somebody holds or waits, and we have no key.
+    /// Another attempt holds or waits, and we have no key.
     Taken,
-    /// Our key has gone with its lease.
+    /// Our key was deleted with its lease.
     Gone,
 }
 
-/// Answers an ask.
+/// Processes one acquire request.
 pub(crate) async fn acquire(engine: &Engine, ask: Ask) -> Result<Answer> {
     if ask.mode != Mode::Exclusive {
         return Err(Error::new(ErrorKind::Unsupported, "etcd: shared mode is not supported"));
@@ -94,14 +94,14 @@ async fn answer(engine: &Engine, ask: &Ask) -> Result<Answer> {
         match kept {
             None => {}
             Some(Ok(Kept::Gone)) => {
-                // A leader that is new may not know it yet: no key may stay behind on it.
+                // A new leader may not have the lease yet: no key may remain under it.
                 let left = until.remaining(engine.clock.now());
                 release::revoke(engine, lease.id, left).await?;
                 engine.attempts.change(ask.attempt, forget_lease);
                 continue;
             }
-            // Who leads no more may keep alive what the others believe to have ended. Our look went
-            // through the leader of its term: if they are one and the same, it still led then.
+            // A deposed leader may keep a lease alive that the new leader considers expired. Our read went
+            // through the leader of its term: if both terms are equal, it was still the leader.
             Some(Ok(Kept::Alive { term, .. })) if term != seen.1 => {
                 return Err(leader_changed());
             }
@@ -115,7 +115,7 @@ async fn answer(engine: &Engine, ask: &Ask) -> Result<Answer> {
             None => continue,
         }
     }
-    Err(Error::new(ErrorKind::Unavailable, "leases have ended as soon as they were granted"))
+    Err(Error::new(ErrorKind::Unavailable, "leases expired immediately after they were granted"))
 }
 
 fn forget_lease(live: &mut Live) {
@@ -126,7 +126,7 @@ fn silent() -> Error {
     Error::new(ErrorKind::Unavailable, "the server did not answer in time")
 }
 
-/// Draws the conclusion; `None` to begin anew.
+/// Evaluates what the server reported; `None` means start again.
 fn note(
     engine: &Engine,
     ask: &Ask,
@@ -165,7 +165,7 @@ fn note(
         }
         Seen::Taken => Ok(Some(Answer::Busy { ask_again: None })),
         Seen::Gone => {
-            // The lease may be alive: somebody has removed the key.
+            // The lease may be alive: another program has deleted the key.
             engine.attempts.change(*attempt, |live| {
                 (live.created, live.before, live.held) = (None, None, false);
             });
@@ -179,7 +179,7 @@ pub(crate) fn token(revision: i64) -> Result<Token> {
     token.ok_or_else(|| {
         Error::new(
             ErrorKind::Foreign,
-            format!("the server's revision {revision} is no token: tokens end at 2^53-1"),
+            format!("the server's revision {revision} is too large for a token: the largest token is 2^53-1"),
         )
     })
 }
@@ -204,7 +204,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// Puts our key if it is not there, and looks at the line; with the term of who answered.
+/// Puts our key if it does not exist, and reads the queue; also returns the answering leader's term.
 async fn look(
     engine: &Engine,
     ask: &Ask,
@@ -229,7 +229,7 @@ async fn look(
                 Entered::Seen(seen) => return Ok((seen, term(&answer))),
                 Entered::Already { created, lease: on } if on == lease.id => created,
                 Entered::Already { created, .. } => {
-                    // It would go with a lease that nobody keeps alive.
+                    // The key would be deleted with a lease that no client keeps alive.
                     let created = created.unsigned_abs();
                     let answer = engine.txn(limit, delete(&own, created)).await?;
                     return Ok((Seen::Gone, term(&answer)));
@@ -279,7 +279,7 @@ fn put(ask: &Ask, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
     TxnOp::put(own, value, Some(PutOptions::new().with_lease(lease.id)))
 }
 
-/// Puts our key behind the others, whoever they are, and names the last of them.
+/// Puts our key at the end of the queue, and returns the last key before it.
 fn enter(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
     let (first, end) = engine.keys.lock(&ask.name);
     let last_two = GetOptions::new()
@@ -293,7 +293,7 @@ fn enter(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
         .or_else([get(own)])
 }
 
-/// Puts our key if there is no other.
+/// Puts our key if the queue is empty.
 fn attempt(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
     let (first, end) = engine.keys.lock(&ask.name);
     let empty = Compare::create_revision(first, CompareOp::Equal, 0).with_range(end);
@@ -302,7 +302,7 @@ fn attempt(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
 
 enum Entered {
     Seen(Seen),
-    /// The key was there, and hangs on this lease.
+    /// The key existed, under this lease.
     Already {
         created: i64,
         lease: i64,
@@ -313,7 +313,7 @@ fn entered(answer: &TxnResponse, own: &[u8], wait: bool) -> Result<Entered> {
     if !answer.succeeded() {
         return Ok(match kv_at(answer, 0, 0) {
             Some(kv) => Entered::Already { created: kv.create_revision(), lease: kv.lease() },
-            None if wait => return Err(strange("a key that is there is not there")),
+            None if wait => return Err(strange("a key that exists was not returned")),
             None => Entered::Seen(Seen::Taken),
         });
     }
@@ -323,7 +323,7 @@ fn entered(answer: &TxnResponse, own: &[u8], wait: bool) -> Result<Entered> {
     }
     match key_at(answer, 1, 0) {
         Some((key, at)) if key == own && at == created => {}
-        _ => return Err(strange("a key that was put is not the last")),
+        _ => return Err(strange("a key that was just put is not the last")),
     }
     let seen = match key_at(answer, 1, 1) {
         None => Seen::First { created, revision: created },
@@ -343,12 +343,12 @@ pub(crate) fn term(answer: &TxnResponse) -> u64 {
     answer.header().map_or(0, |header| header.raft_term())
 }
 
-/// The create revision of a key that was found.
+/// Returns the create revision of a found key.
 pub(crate) fn created_at(answer: &TxnResponse, op: usize, place: usize) -> Option<i64> {
     key_at(answer, op, place).map(|(_, created)| created)
 }
 
-/// A key that one of the operations has found, and its create revision.
+/// Returns the key that an operation found, and its create revision.
 fn key_at(answer: &TxnResponse, op: usize, place: usize) -> Option<(Vec<u8>, i64)> {
     let kv = kv_at(answer, op, place)?;
     Some((kv.key().to_vec(), kv.create_revision()))

@@ -1,17 +1,17 @@
-//! From a store URL to where and as whom to connect.
+//! Parses a store URL into members, credentials and key prefix.
 
 use std::fmt;
 
 use leasehold_core::{Error, Result, StoreUrl};
 
-/// Options that a URL may have.
+/// The options that a URL may have.
 const OPTIONS: &[&str] = &["password-file", "tls-ca", "tls-cert", "tls-key", "user"];
 const DEFAULT_PREFIX: &str = "leasehold";
 const DEFAULT_PORT: u16 = 2379;
-/// Longest prefix in bytes.
+/// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 256;
 
-/// Where to connect, as whom, and what the keys begin with.
+/// The members, the credentials and the key prefix.
 pub(crate) struct Address {
     /// `http://host:port` or `https://host:port`, one for each member.
     pub(crate) members: Vec<String>,
@@ -19,11 +19,11 @@ pub(crate) struct Address {
     pub(crate) login: Option<(String, String)>,
     pub(crate) tls: Tls,
     pub(crate) prefix: String,
-    /// For people; without credentials.
+    /// The address for messages, without credentials.
     pub(crate) place: String,
 }
 
-/// PEM files, read; empty without TLS.
+/// The contents of the PEM files; empty without TLS.
 #[derive(Default)]
 pub(crate) struct Tls {
     pub(crate) authority: Option<Vec<u8>>,
@@ -32,13 +32,15 @@ pub(crate) struct Tls {
 }
 
 impl Address {
-    /// Understands `etcd://[user[:password]@]host[:port],host[:port],...[/prefix]`, and `etcds://`
-    /// for TLS.
+    /// Parses `etcd://[user[:password]@]host[:port],host[:port],...[/prefix]`, or `etcds://` for TLS.
     pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
         let secure = url.scheme() == "etcds";
+        if secure && cfg!(not(feature = "tls")) {
+            return Err(StoreUrl::needs_feature("scheme \"etcds\"", "tls"));
+        }
         let tls = Tls::take(&mut url)?;
         if !secure && (tls.authority.is_some() || tls.client.is_some()) {
-            return Err(invalid("tls-ca, tls-cert and tls-key go with etcds:"));
+            return Err(invalid("tls-ca, tls-cert and tls-key need the scheme etcds:"));
         }
         let place = url.place().strip_prefix("//").ok_or_else(no_host)?.to_owned();
         let (login, rest) = match place.rsplit_once('@') {
@@ -54,7 +56,9 @@ impl Address {
             let (host, port) = host_and_port(host)?;
             let member = format!("{scheme}://{host}:{port}");
             if members.contains(&member) {
-                return Err(invalid(format!("the host {host}:{port} stands twice")));
+                return Err(invalid(format!(
+                    "the host {host}:{port} occurs twice; name each member once"
+                )));
             }
             members.push(member);
         }
@@ -75,7 +79,7 @@ impl Tls {
     }
 }
 
-/// What the keys begin with.
+/// Checks the prefix of the keys.
 fn prefix(text: &str) -> Result<String> {
     let prefix = StoreUrl::decoded(text)?.unwrap_or_default();
     let prefix = prefix.trim_end_matches('/');
@@ -89,7 +93,7 @@ fn prefix(text: &str) -> Result<String> {
     Ok(if prefix.is_empty() { DEFAULT_PREFIX } else { prefix }.to_owned())
 }
 
-/// `host`, `host:port`, `[::1]:port`; the host in lower case.
+/// Parses `host`, `host:port` or `[::1]:port`; returns the host in lower case.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
     let (host, port) = StoreUrl::host_and_port(text)?;
     if host.is_empty() {

@@ -1,4 +1,4 @@
-//! What became of each attempt of this client: the one place where an acquire meets its release.
+//! The state of each attempt of this client. Acquire and release synchronize only here.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use leasehold_core::{AttemptId, Deadline, Now};
 
 use crate::lease::Lease;
 
-/// How long the end of an attempt is remembered, for an acquire that arrives late and for a
-/// release that is repeated; and how many ends are.
+/// How long, and for how many attempts, the result of a release is kept: for an acquire that
+/// arrives late and for a repeated release.
 const REMEMBER: Duration = Duration::from_secs(300);
 const REMEMBER_COUNT: usize = 16_384;
 
-/// Cheap to clone; clones are the same.
+/// The attempts of one client. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempts {
     all: Arc<Mutex<All>>,
@@ -26,29 +26,29 @@ pub(crate) struct Attempts {
 struct All {
     live: HashMap<AttemptId, Live>,
     ended: HashMap<AttemptId, Verdict>,
-    /// When which end may be forgotten.
+    /// When the result of each release may be dropped.
     order: VecDeque<(Deadline, AttemptId)>,
 }
 
-/// An attempt that has not been ended.
+/// An attempt that has not been released.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
-    /// The seconds that its leases are asked for.
+    /// The requested duration of its leases, in seconds.
     pub(crate) asked: i64,
     pub(crate) lease: Option<Lease>,
-    /// When the lease was last asked to live on, and did.
+    /// When the last successful keep-alive of the lease was sent.
     pub(crate) alive: Now,
-    /// Create revision of its key: its place in the line.
+    /// The create revision of its key, which is its position in the queue.
     pub(crate) created: Option<i64>,
-    /// Key and create revision of the one before it in the line.
+    /// Key and create revision of the attempt before it in the queue.
     pub(crate) before: Option<(Vec<u8>, i64)>,
-    /// It was granted, so that the line is not looked at any more.
+    /// True after the grant: the queue need not be read again.
     pub(crate) held: bool,
-    /// The request that puts its key was sent more than once: one may still be on its way.
+    /// The request that puts its key was sent more than once, so a copy may still arrive.
     pub(crate) resent: bool,
-    /// Asks that were sent and not answered.
+    /// The number of unanswered acquire requests.
     pub(crate) open: u32,
-    /// Its release was sent, perhaps more than once.
+    /// The number of releases that were sent.
     pub(crate) ending: u32,
 }
 
@@ -57,7 +57,7 @@ impl Attempts {
         Self { all: Arc::default(), clock }
     }
 
-    /// An ask is about to be sent; `None` when its attempt has been ended.
+    /// Records that an acquire request is about to be sent; `None` if the attempt has been released.
     pub(crate) fn begin(&self, ask: &Ask, asked: i64) -> Option<Live> {
         let mut all = self.all();
         if all.ended.contains_key(&ask.attempt) {
@@ -71,7 +71,7 @@ impl Attempts {
         Some(live.clone())
     }
 
-    /// Changes an attempt that has not been ended meanwhile; `None` if it has.
+    /// Changes an attempt; `None` if it has been released.
     pub(crate) fn change<T>(
         &self,
         attempt: AttemptId,
@@ -80,8 +80,8 @@ impl Attempts {
         self.all().live.get_mut(&attempt).filter(|live| live.ending == 0).map(change)
     }
 
-    /// Nothing of an attempt is on the server; what is left here, unless something that was sent
-    /// for it may still arrive there.
+    /// Forgets an attempt that has no key on the server and returns its state; `None` if a request for
+    /// it may still arrive there.
     pub(crate) fn forget(&self, attempt: AttemptId) -> Option<Live> {
         let mut all = self.all();
         let forgets = |live: &Live| live.open == 0 && live.ending == 0 && live.created.is_none();
@@ -91,7 +91,8 @@ impl Attempts {
         }
     }
 
-    /// A release is about to be sent: what is known of its attempt, or how it was ended.
+    /// Records that a release is about to be sent. Returns the attempt, or the result of an earlier
+    /// release.
     pub(crate) fn end(&self, attempt: AttemptId) -> Result<Live, Verdict> {
         let mut all = self.all();
         if let Some(verdict) = all.ended.get(&attempt) {
@@ -110,7 +111,7 @@ impl Attempts {
         Ok(live)
     }
 
-    /// The release was answered.
+    /// Records the answer to a release.
     pub(crate) fn ended(&self, attempt: AttemptId, verdict: Verdict) {
         let mut all = self.all();
         if all.live.remove(&attempt).is_some() {
@@ -118,18 +119,18 @@ impl Attempts {
         }
     }
 
-    /// True while it holds and nobody has begun to release it.
+    /// Returns true while the attempt holds its lock and no release has begun.
     pub(crate) fn holds(&self, attempt: AttemptId) -> bool {
         self.all().live.get(&attempt).is_some_and(|live| live.held && live.ending == 0)
     }
 
-    /// The leases of those that wait.
+    /// Returns the leases of the waiting attempts.
     pub(crate) fn waiting(&self) -> Vec<Lease> {
         let all = self.all();
         all.live.values().filter(|live| !live.held).filter_map(|live| live.lease).collect()
     }
 
-    /// Notes when the end of an attempt may be forgotten, answered or not; and forgets others.
+    /// Schedules when the result of a release may be dropped, and drops those that are due.
     fn remember(&self, all: &mut All, attempt: AttemptId) {
         let now = self.clock.now();
         while all.order.len() >= REMEMBER_COUNT
@@ -179,7 +180,7 @@ mod tests {
         assert!(attempts.begin(&ask, 30).is_some());
         assert_eq!(attempts.end(ask.attempt).unwrap().ending, 1);
         assert!(attempts.begin(&ask, 30).is_none());
-        assert!(attempts.change(ask.attempt, |_| ()).is_none(), "an ask that is under way");
+        assert!(attempts.change(ask.attempt, |_| ()).is_none(), "an acquire that is under way");
         assert_eq!(attempts.end(ask.attempt).unwrap().ending, 2);
         attempts.ended(ask.attempt, Verdict::Released);
         attempts.ended(ask.attempt, Verdict::Lost);

@@ -1,4 +1,4 @@
-//! The `Backend` trait over an ensemble of etcd.
+//! The `Backend` trait for an etcd cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use crate::members::{Called, Failed, Members};
 use crate::watcher::Watcher;
 use crate::{acquire, release, renew, status};
 
-/// The longest that one call may take.
+/// The longest time that one call may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
-/// The shortest limit that a ttl may ask for: an ensemble that writes to disks is not faster.
+/// The shortest limit for a call, whatever the ttl: a cluster that writes to disks is not faster.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// One client's connection to an ensemble of etcd.
+/// One client's connection to an etcd cluster.
 ///
-/// Each attempt has a key of its own below the lock's, under a lease of its own; the key of the
-/// lowest create revision holds the lock, and that revision is its token. Waiters watch the key
-/// before theirs. A lease lasts whole seconds: at least the ttl, and no less than the server
-/// allows (2 s by default), so that a lock whose holder has died passes on that much later. What a
-/// guard says of its own validity goes by the ttl alone.
+/// Each attempt has its own key below the lock's prefix, under its own lease. The key with the
+/// lowest create revision holds the lock, and that revision is the token. Each waiter watches the
+/// key before its own. A lease lasts whole seconds: at least the ttl, and at least the server's
+/// minimum (2 s by default). So after a crash of the holder, the next waiter acquires that much
+/// later. The guard's own validity depends only on the ttl.
 pub struct EtcdBackend {
     engine: Engine,
     place: String,
     capability: Capability,
 }
 
-/// What all operations work with. Cheap to clone.
+/// The state that all operations share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Engine {
     pub(crate) members: Members,
@@ -53,13 +53,13 @@ pub(crate) struct Engine {
     runtime: Handle,
 }
 
-/// How long a call for a lease of this ttl may take.
+/// Returns how long a call for a lease of this ttl may take.
 pub(crate) fn limit(ttl: Duration) -> Duration {
     (ttl / 3).clamp(LEAST, LIMIT)
 }
 
 impl Engine {
-    /// Starts the streams' tasks in this runtime.
+    /// Starts the tasks of the streams in this runtime.
     pub(crate) fn start(members: Members, prefix: &str, clock: Clock, runtime: Handle) -> Self {
         let attempts = Attempts::new(clock.clone());
         Self {
@@ -74,12 +74,12 @@ impl Engine {
         }
     }
 
-    /// Carries out a transaction, once or, where nobody answered, again.
+    /// Executes a transaction, and sends it again if no member answered.
     pub(crate) async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, Failed> {
         self.txn_called(limit, txn).await.map(|called| called.value)
     }
 
-    /// The same, and whether it was sent again.
+    /// Executes a transaction as [`txn`](Self::txn) does, and returns whether it was sent again.
     pub(crate) async fn txn_called(
         &self,
         limit: Duration,
@@ -92,8 +92,8 @@ impl Engine {
         self.members.call(limit, send).await
     }
 
-    /// The lease of an attempt, and whether it was granted just now; `None` when the attempt has
-    /// been ended.
+    /// Returns the lease of an attempt, and whether it was granted by this call; `None` if the attempt
+    /// has been released.
     pub(crate) async fn lease(&self, ask: &Ask, limit: Duration) -> Result<Option<(Lease, bool)>> {
         let asked = seconds(ask.ttl);
         let known = self.attempts.change(ask.attempt, |live| {
@@ -114,18 +114,21 @@ impl Engine {
         let granted = self.members.call(limit, grant).await?.value;
         let lease = Lease { id: granted.id(), secs: granted.ttl() };
         if lease.time() < ask.ttl {
-            return Err(strange(format!("a lease of {} s for {asked} s", lease.secs)));
+            return Err(strange(format!(
+                "granted a lease of {} s instead of {asked} s",
+                lease.secs
+            )));
         }
         if lease.time() > ask.ttl {
             let (ttl, lasts) = (ask.ttl, lease.time());
             tracing::debug!(
                 ?ttl,
                 ?lasts,
-                "the lease of a holder that dies lasts longer than the ttl"
+                "after a crash of the holder, its lease lasts longer than the ttl"
             );
         }
         let taken = self.attempts.change(ask.attempt, |live| match live.lease {
-            // The same attempt has asked twice at once.
+            // Two requests of the same attempt ran at once.
             Some(other) => (other, false),
             None => {
                 (live.lease, live.alive) = (Some(lease), sent);
@@ -138,8 +141,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// An ask came to nothing, unless something may still come of it. Its lease is for others if
-    /// it is `clean`: no key hangs on it, and none will.
+    /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
+    /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
     pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
         let Some(live) = self.attempts.forget(attempt) else { return };
         let Some(lease) = live.lease else { return };
@@ -148,13 +151,13 @@ impl Engine {
         }
     }
 
-    /// Revokes leases that nothing depends on: they would end by themselves.
+    /// Revokes leases in the background. No lock depends on them, and they would expire anyway.
     pub(crate) fn revoke_later(&self, leases: Vec<Lease>) {
         let engine = self.clone();
         self.runtime.spawn(async move {
             for lease in leases {
                 if let Err(error) = release::revoke(&engine, lease.id, LIMIT).await {
-                    tracing::debug!(%error, "a lease is left to its end");
+                    tracing::debug!(%error, "cannot revoke a lease; it will expire");
                     return;
                 }
             }
@@ -233,7 +236,7 @@ impl Backend for EtcdBackend {
 }
 
 impl Drop for EtcdBackend {
-    /// Those who waited here leave their lines, and nothing idle is left.
+    /// Revokes the leases of this client's waiters and its idle leases.
     fn drop(&mut self) {
         let mut leases = self.engine.attempts.waiting();
         leases.extend(self.engine.pool.drain());

@@ -1,30 +1,30 @@
-//! What an error of etcd means for a lock: certainly not done, or unknown.
+//! Classifies errors of etcd: the request was certainly not executed, or its result is unknown.
 
 use etcd_client::Error as EtcdError;
 use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 
-/// What is said when the other side says nothing.
+/// The message if the server gives no reason.
 pub(crate) const HANGS_UP: &str = "the connection failed";
 
-/// What an error is about.
+/// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The lease of the request does not exist (any more): nothing was done.
+    /// The lease of the request does not exist or has expired; nothing was executed.
     NoLease,
-    /// It may pass when another member is asked: nobody listens there, so nothing was done.
+    /// No server listens there, so nothing was executed. Another member may succeed.
     Unreached,
-    /// It may pass when another member is asked, or by itself; whether it was done is unknown.
+    /// The result is unknown. Another member, or a later retry, may succeed.
     Unsure,
-    /// It was refused for good.
+    /// The server refused the request; a retry does not help.
     Final,
 }
 
-/// Sorts an error.
+/// Classifies an error.
 pub(crate) fn sort(error: EtcdError) -> (Cause, Error) {
     let text = error.to_string();
     let (cause, kind, what) = judge(&text, &causes(&error));
     let said = Error::new(kind, format!("{what} ({})", said(&error))).with_source(Said(text));
-    // The space comes back when somebody sees to it, and what is to be ended is tried again.
+    // An operator can free space, so a release is retried.
     let passes = kind == ErrorKind::Refused && text_is(&said, "space exceeded");
     (cause, if passes { said.with_retry(Retry::Useful) } else { said })
 }
@@ -33,7 +33,7 @@ fn text_is(error: &Error, part: &str) -> bool {
     error.message().contains(part)
 }
 
-/// The words of the error alone: the library's own text repeats its structure.
+/// The text of the error alone: the library's display also repeats its structure.
 #[derive(Debug)]
 struct Said(String);
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Said {
 
 impl std::error::Error for Said {}
 
-/// What the server says, or what stands at the bottom of what failed on the way.
+/// Returns the server's message, or the root cause of a failed connection.
 fn said(error: &EtcdError) -> String {
     let causes = causes(error);
     match error {
@@ -60,7 +60,7 @@ fn said(error: &EtcdError) -> String {
     }
 }
 
-/// The error and all that caused it, from the top down.
+/// Returns the error and all its causes, outermost first.
 fn causes(error: &EtcdError) -> String {
     let mut text = match error {
         EtcdError::GRpcStatus(status) => status.message().to_owned(),
@@ -82,13 +82,13 @@ fn causes(error: &EtcdError) -> String {
     text
 }
 
-/// What is known of the request, and what people are to do.
+/// Returns the class of the error and a message with what to do.
 fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
     use Cause::{Final, NoLease, Unreached, Unsure};
     use ErrorKind::{Refused, Unavailable};
     let has = |part: &str| text.contains(part) || causes.contains(part);
     if has("requested lease not found") || has("lease not found") {
-        return (NoLease, Unavailable, "the lease has ended");
+        return (NoLease, Unavailable, "the lease has expired");
     }
     if let Some(what) = certificate(causes) {
         return (Final, Refused, what);
@@ -106,14 +106,14 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
             "authentication is not enabled",
             Final,
             Refused,
-            "the server has no users; leave user and password out of the URL, or enable \
+            "the server has authentication disabled; remove user and password from the URL, or enable \
              authentication there",
         ),
         (
             "user name is empty",
             Final,
             Refused,
-            "the server wants a user and a password; put them into the URL",
+            "the server requires a user and a password; add them to the URL",
         ),
         (
             "permission denied",
@@ -122,7 +122,7 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
             "the user may not do this; it needs a role that may read and write all keys below the \
              prefix, see docs/etcd.md",
         ),
-        ("request is too large", Final, Refused, "the request is larger than the server takes"),
+        ("request is too large", Final, Refused, "the request is larger than the server allows"),
         ("too many operations in txn", Final, Refused, "the server's --max-txn-ops is below 128"),
         (
             "corrupt cluster",
@@ -130,27 +130,32 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
             Refused,
             "the members disagree about their data (CORRUPT alarm); repair the ensemble first",
         ),
-        ("too many requests", Unsure, Unavailable, "the server has more to do than it can"),
-        ("no leader", Unsure, Unavailable, "the members have no leader at the moment"),
-        ("leader changed", Unsure, Unavailable, "the members are choosing a leader"),
-        ("not leader", Unsure, Unavailable, "the members are choosing a leader"),
+        ("too many requests", Unsure, Unavailable, "the server is overloaded"),
+        ("no leader", Unsure, Unavailable, "the cluster has no leader at the moment"),
+        ("leader changed", Unsure, Unavailable, "the cluster is electing a leader"),
+        ("not leader", Unsure, Unavailable, "the cluster is electing a leader"),
         ("invalid auth token", Unsure, Unavailable, "the login has expired, logging in again"),
-        ("auth store is old", Unsure, Unavailable, "users or roles have just been changed"),
-        ("request timed out", Unsure, Unavailable, "the members did not agree in time"),
-        ("server stopped", Unsure, Unavailable, "the server is being stopped"),
+        ("auth store is old", Unsure, Unavailable, "users or roles have just changed"),
+        (
+            "request timed out",
+            Unsure,
+            Unavailable,
+            "the cluster did not commit the request in time",
+        ),
+        ("server stopped", Unsure, Unavailable, "the server is stopping"),
         (
             "Connection refused",
             Unreached,
             Unavailable,
-            "nobody listens there; is the server running?",
+            "nothing listens on this port; is the server running?",
         ),
-        ("dns error", Unreached, Unavailable, "the host is not known"),
-        ("failed to lookup address", Unreached, Unavailable, "the host is not known"),
+        ("dns error", Unreached, Unavailable, "the host name cannot be resolved"),
+        ("failed to lookup address", Unreached, Unavailable, "the host name cannot be resolved"),
         (
             "Unimplemented",
             Final,
             ErrorKind::Unsupported,
-            "the server does not speak etcd's version 3",
+            "the server does not support version 3 of etcd's API",
         ),
     ] {
         if has(part) {
@@ -158,34 +163,33 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
         }
     }
     match causes.starts_with("etcdserver") {
-        true => (Unsure, Unavailable, "the server reports an error"),
+        true => (Unsure, Unavailable, "the server returned an error"),
         false => (Unsure, Unavailable, HANGS_UP),
     }
 }
 
-/// What is wrong with a certificate, if that is what the connection failed of.
+/// Returns a message if the connection failed because of a certificate.
 fn certificate(causes: &str) -> Option<&'static str> {
     if causes.contains("CertificateRequired") || causes.contains("certificate required") {
-        return Some("the server wants a client certificate; name it with tls-cert and tls-key");
+        return Some("the server requires a client certificate; name it with tls-cert and tls-key");
     }
     if causes.contains("BadCertificate") || causes.contains("bad certificate") {
-        return Some("the server does not accept the client certificate of tls-cert, or got none");
+        return Some(
+            "the server did not accept the client certificate of tls-cert, or received none",
+        );
     }
     if causes.contains("InvalidContentType") || causes.contains("corrupt message") {
-        return Some("the server does not speak TLS there; write etcd: instead of etcds:");
+        return Some("the server does not use TLS on this port; write etcd: instead of etcds:");
     }
     certificate_fault(causes)
 }
 
-/// The server has answered something that it never should.
+/// Returns the error for an answer that violates the protocol.
 pub(crate) fn strange(what: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Foreign,
-        format!("the server gave an answer that is not understood: {what}"),
-    )
+    Error::new(ErrorKind::Foreign, format!("unexpected answer from the server: {what}"))
 }
 
-/// The leader has changed between two answers, of which one must vouch for the other.
+/// Returns the error for a change of the leader between two answers that must come from one leader.
 pub(crate) fn leader_changed() -> Error {
-    Error::new(ErrorKind::Unavailable, "the members have just chosen another leader")
+    Error::new(ErrorKind::Unavailable, "the cluster has just elected another leader")
 }

@@ -1,4 +1,4 @@
-//! What can hurt locks on etcd: alarms, members, room, rights.
+//! Checks for what can harm locks on etcd: alarms, members, disk space, permissions.
 
 use std::time::Duration;
 
@@ -14,25 +14,27 @@ use crate::connect::options;
 use crate::error::sort;
 use crate::key::Keys;
 
-/// How long connecting, and each answer, may take.
+/// How long the connection, and each answer, may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Round trips longer than this, in the middle, cost locks more than they should.
+/// Median round trips above this slow down locks considerably.
 const FAR: Duration = Duration::from_millis(50);
-/// How often the way there and back is measured.
+/// The number of measured round trips.
 const ROUNDS: usize = 11;
-/// What a server stores at most unless it is told otherwise, in bytes.
+/// The default quota of a server, in bytes.
 const QUOTA: i64 = 2 << 30;
 
-/// Looks at the ensemble that a URL names, as far as its user may. Nothing is locked, and nothing is
-/// changed: the right to write is tried by a transaction whose condition never holds.
+/// Checks the cluster of a URL, as far as the user's permissions allow. Acquires no lock and changes
+/// nothing: it tests the permission to write by a transaction whose condition is never true.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when no
-/// member answers.
+/// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no member answers.
 pub async fn examine(url: StoreUrl) -> Result<Examined> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: examine inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "examining needs a tokio runtime; call examine inside one",
+        ));
     }
     let mut all = Examined::at(&address.place);
     let (mut client, mut silent, mut late) = (None, None, None);
@@ -49,8 +51,8 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
                 examined.warning(
                     "silent-member",
                     error.message(),
-                    "without it most of the others must still answer",
-                    "start it, or see why it cannot be reached",
+                    "without it, a majority of all members must still answer",
+                    "start it, or find out why it cannot be reached",
                 );
                 silent = Some(error);
             }
@@ -68,22 +70,35 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
     Ok(all)
 }
 
-/// An answer in time.
-async fn within<T>(
-    asking: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
-) -> Result<T> {
-    match tokio::time::timeout(LIMIT, asking).await {
-        Ok(answer) => answer.map_err(|error| sort(error).1),
-        Err(_elapsed) => {
-            let what = format!("the server did not answer in {LIMIT:?}");
-            Err(Error::new(ErrorKind::Unavailable, what))
+/// Whether a member answers.
+#[derive(Debug, Default)]
+struct Silence {
+    /// An answer did not come in time. Each further question would wait as long.
+    is_silent: bool,
+}
+
+impl Silence {
+    /// Waits for an answer, 5 s at most; after a missing answer it asks nothing more.
+    async fn within<T>(
+        &mut self,
+        asking: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
+    ) -> Result<T> {
+        if !self.is_silent {
+            match tokio::time::timeout(LIMIT, asking).await {
+                Ok(answer) => return answer.map_err(|error| sort(error).1),
+                Err(_elapsed) => self.is_silent = true,
+            }
         }
+        let what = format!("the server did not answer in {LIMIT:?}");
+        Err(Error::new(ErrorKind::Unavailable, what))
     }
 }
 
 async fn reach(address: &Address, member: &str) -> Result<(Client, StatusResponse)> {
-    let mut client = within(Client::connect([member], Some(options(address)))).await?;
-    let status = within(client.status()).await?;
+    let mut silence = Silence::default();
+    let connecting = Client::connect([member], Some(options(address)));
+    let mut client = silence.within(connecting).await?;
+    let status = silence.within(client.status()).await?;
     Ok((client, status))
 }
 
@@ -102,17 +117,17 @@ fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
     if status.leader() == 0 {
         examined.problem(
             "no-leader",
-            "it knows no leader",
-            "nothing is granted or renewed without one",
-            "see whether most members run and reach each other",
+            "the member has no leader",
+            "no lease is granted or renewed without a leader",
+            "check that a majority of the members run and reach each other",
         );
     }
     if status.is_learner() {
         examined.warning(
             "learner",
-            "it is a learner, without a vote",
-            "it answers little of what clients ask, and stands for nobody that fails",
-            "promote it, or name others in the URL",
+            "the member is a learner, without a vote",
+            "it serves few kinds of requests, and does not replace a failed member",
+            "promote it, or name other members in the URL",
         );
     }
     let (size, used) = (status.db_size(), status.raft_used_db_size());
@@ -120,14 +135,14 @@ fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
     if size >= quota / 10 * 9 {
         examined.warning(
             "size",
-            format!("its database has {} of {} MiB, {} of them in use", size >> 20, quota >> 20, used >> 20),
-            "a full one raises the alarm NOSPACE, and refuses every write",
+            format!("the database uses {} of {} MiB, {} MiB of them for data", size >> 20, quota >> 20, used >> 20),
+            "a full database raises the alarm NOSPACE and refuses every write",
             "compact and defragment (etcdctl defrag), set auto-compaction, or raise quota-backend-bytes",
         );
     }
 }
 
-/// Whether a leader that wakes up late revokes leases that are not its own to end any more
+/// Returns whether a deposed leader that resumes after a pause still revokes leases
 /// (etcd-io/etcd#15247).
 fn revokes_late(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map_while(|part| part.parse::<u32>().ok());
@@ -139,43 +154,44 @@ fn revokes_late(version: &str) -> bool {
     }
 }
 
-/// `late` is the version of a member that has the fault.
+/// Checks the cluster as a whole. `late` is the version of a member that has the defect.
 async fn look_at_ensemble(
     all: &mut Examined,
     address: &Address,
     mut client: Client,
     late: Option<String>,
 ) {
-    look_at_alarms(all, &mut client).await;
-    match within(client.member_list()).await {
+    let mut silence = Silence::default();
+    look_at_alarms(all, &mut client, &mut silence).await;
+    match silence.within(client.member_list()).await {
         Ok(list) => {
             look_at_number(all, address, list.members().len());
-            // Who is alone leads, and nobody else has renewed anything.
+            // A single member is always the leader, and no other member has renewed a lease.
             if let Some(version) = late.filter(|_| list.members().len() > 1) {
                 all.warning(
                     "late-revokes",
                     format!("a member is etcd {version}"),
-                    "a leader that hangs for longer than a lease revokes, when it wakes, what was \
-                     renewed at the leader after it: holders lose, and hear of it a moment later",
+                    "a leader that hangs for longer than a lease revokes, when it resumes, leases that were \
+                     renewed by the next leader: holders lose their locks, and detect that only later",
                     "upgrade to 3.4.31, 3.5.13 or newer",
                 );
             }
         }
         Err(error) => all.unseen("the members of the ensemble", error.message()),
     }
-    look_at_rights(all, address, &mut client).await;
+    look_at_rights(all, address, &mut client, &mut silence).await;
     if address.login.is_none() && address.tls.client.is_none() && !is_here(address) {
         all.warning(
             "no-password",
-            "the server lets us in without a password or a certificate",
-            "whoever reaches it can end leases and remove all keys",
-            "create users (etcdctl auth enable), and use etcds:// where others can listen",
+            "the server accepts clients without a password or a certificate",
+            "any client that reaches it can revoke leases and delete all keys",
+            "create users (etcdctl auth enable), and use etcds:// on networks that are not private",
         );
     }
 }
 
-async fn look_at_alarms(all: &mut Examined, client: &mut Client) {
-    let alarms = match within(client.alarm(AlarmAction::Get, AlarmType::None, None)).await {
+async fn look_at_alarms(all: &mut Examined, client: &mut Client, silence: &mut Silence) {
+    let alarms = match silence.within(client.alarm(AlarmAction::Get, AlarmType::None, None)).await {
         Ok(alarms) => alarms,
         Err(error) => return all.unseen("alarms", error.message()),
     };
@@ -185,13 +201,15 @@ async fn look_at_alarms(all: &mut Examined, client: &mut Client) {
                 "NOSPACE",
                 "compact, defragment (etcdctl defrag), then etcdctl alarm disarm; raise quota-backend-bytes",
             ),
-            AlarmType::Corrupt => ("CORRUPT", "take the member out, and let it join again empty"),
+            AlarmType::Corrupt => {
+                ("CORRUPT", "remove the member, and add it again with an empty data directory")
+            }
             AlarmType::None => continue,
         };
         all.problem(
             "alarm",
             format!("member {:x} has raised the alarm {what}", alarm.member_id()),
-            "the ensemble refuses writes: no lock can be had, and releases wait for the leases' end",
+            "the cluster refuses writes: locks cannot be acquired, and stay held until their leases expire",
             change,
         );
     }
@@ -201,14 +219,17 @@ fn look_at_number(all: &mut Examined, address: &Address, members: usize) {
     match members {
         1 => all.warning(
             "one-member",
-            "there is one member",
-            "while it is down there are no locks, and without its disk it forgets all of them",
+            "the cluster has one member",
+            "while it is down no lock can be acquired, and a loss of its disk loses all locks",
             "run three or five members",
         ),
         _ if members.is_multiple_of(2) => all.note(
             "even-number",
-            format!("there are {members} members"),
-            format!("as many may fail as with {}, and one more must answer", members - 1),
+            format!("the cluster has {members} members"),
+            format!(
+                "it tolerates no more failures than {} members, but one more must answer",
+                members - 1
+            ),
             "run an odd number of members",
         ),
         _ => {}
@@ -217,14 +238,20 @@ fn look_at_number(all: &mut Examined, address: &Address, members: usize) {
         all.note(
             "named",
             format!("the URL names {} of {members} members", address.members.len()),
-            "while those are down, clients do not find the others",
+            "while those are down, clients cannot find the others",
             "name all of them",
         );
     }
 }
 
-/// Reads as `list` does, and writes under a condition that never holds: the right is looked at first.
-async fn look_at_rights(all: &mut Examined, address: &Address, client: &mut Client) {
+/// Reads as `list` does, and writes under a condition that is never true: etcd checks permissions
+/// first.
+async fn look_at_rights(
+    all: &mut Examined,
+    address: &Address,
+    client: &mut Client,
+    silence: &mut Silence,
+) {
     let keys = Keys::new(&address.prefix);
     let (first, end) = keys.locks("");
     let clock = Clock::system();
@@ -232,8 +259,8 @@ async fn look_at_rights(all: &mut Examined, address: &Address, client: &mut Clie
     for _ in 0..ROUNDS {
         let look = GetOptions::new().with_range(end.clone()).with_keys_only().with_limit(1);
         let asked = clock.now();
-        if let Err(error) = within(client.get(first.clone(), Some(look))).await {
-            return refused(all, "read", &error);
+        if let Err(error) = silence.within(client.get(first.clone(), Some(look))).await {
+            return refused(all, "read", silence, &error);
         }
         let spent = clock.now().steady_ns.saturating_sub(asked.steady_ns);
         trips.push(Duration::from_nanos(spent));
@@ -241,31 +268,34 @@ async fn look_at_rights(all: &mut Examined, address: &Address, client: &mut Clie
     let never = Compare::version(first.clone(), CompareOp::Less, 0);
     let write = TxnOp::put(first.clone(), "", None);
     let write = Txn::new().when([never]).and_then([write]);
-    if let Err(error) = within(client.txn(write)).await {
-        refused(all, "write", &error);
+    if let Err(error) = silence.within(client.txn(write)).await {
+        refused(all, "write", silence, &error);
     }
     trips.sort();
     let middle = trips[trips.len() / 2];
     if middle > FAR {
         all.warning(
             "far",
-            format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
-            "each acquire waits for it several times",
-            "name members in the same place as the clients; look at their disks",
+            format!("a round trip takes {middle:.1?} (median of {ROUNDS})"),
+            "each acquire needs several round trips",
+            "use members close to the clients, and check the latency of their disks",
         );
     }
 }
 
-fn refused(all: &mut Examined, what: &str, error: &Error) {
+fn refused(all: &mut Examined, what: &str, silence: &Silence, error: &Error) {
+    if silence.is_silent {
+        return all.unseen(format!("whether the user can {what} the keys"), error.message());
+    }
     all.problem(
         "rights",
         format!("the user cannot {what} the keys: {}", error.message()),
-        "locks are refused",
-        "grant this user's role readwrite on the prefix (docs/etcd.md)",
+        "locks cannot be acquired",
+        "grant the user's role readwrite on the prefix (docs/etcd.md)",
     );
 }
 
-/// True when all members are on this machine.
+/// Returns true if all members are on this machine.
 fn is_here(address: &Address) -> bool {
     use std::net::ToSocketAddrs;
     address.members.iter().all(|member| {
@@ -276,7 +306,32 @@ fn is_here(address: &Address) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::revokes_late;
+    use std::net::SocketAddr;
+
+    use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs, Proxy};
+
+    use super::*;
+
+    /// Once the client waits for nothing but time, time passes at once, so that the time which passes is the
+    /// sum of all waits.
+    #[tokio::test]
+    async fn doctor_waits_for_a_member_that_falls_silent_once() {
+        if Needs::Etcd.is_skipped() {
+            return;
+        }
+        let server = EtcdServer::start(EtcdSettings::new()).unwrap();
+        let proxy = Proxy::opaque(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap();
+        let url = format!("etcd://{}", proxy.address());
+        let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+        let (client, _) = reach(&address, &address.members[0]).await.unwrap();
+        proxy.cut_all();
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        let mut all = Examined::at(&address.place);
+        look_at_ensemble(&mut all, &address, client, None).await;
+        assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{all:?}");
+        assert_eq!((all.findings.len(), all.unseen.len()), (0, 3), "{all:?}");
+    }
 
     #[test]
     fn versions_whose_leaders_revoke_too_late_are_known() {

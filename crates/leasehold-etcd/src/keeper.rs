@@ -1,4 +1,4 @@
-//! The streams on which all leases of a client are kept alive: one, or a few where there is much to do.
+//! The streams that keep all leases of a client alive: one, or a few under load.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,17 +16,17 @@ use crate::members::Members;
 /// How long opening the stream may take.
 const OPEN: Duration = Duration::from_secs(2);
 
-/// A member that does not lead passes keep-alives on, one by one for each stream. Above this many under
-/// way on all streams before it, the next stream is used.
+/// A follower forwards keep-alives to the leader one by one for each stream. If a stream has this
+/// many unanswered keep-alives, the next stream is used.
 const CROWD: usize = 64;
 const STREAMS: usize = 8;
 
-/// What came of keeping a lease alive.
+/// The result of a keep-alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// It lasts so many seconds from when this was asked, said the leader of this term.
+    /// The leader of `term` extended the lease to `secs` seconds from when the request was sent.
     Alive { secs: i64, term: u64 },
-    /// It has ended.
+    /// The lease has expired.
     Gone,
 }
 
@@ -37,7 +37,8 @@ struct Order {
     answer: Answer,
 }
 
-/// Keeps leases alive; a stream is opened at the first, and again when it has broken. Cheap to clone.
+/// Keeps leases alive. A stream is opened for its first lease, and again after it breaks. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeper {
     streams: Arc<[Stream]>,
@@ -49,7 +50,7 @@ struct Stream {
     under_way: AtomicUsize,
 }
 
-/// One that is under way on a stream, until it is dropped.
+/// Counts a keep-alive as unanswered on a stream until it is dropped.
 struct UnderWay<'a>(&'a Stream);
 
 impl<'a> UnderWay<'a> {
@@ -66,7 +67,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Keeper {
-    /// Starts the tasks, in the runtime where this is called; they end with the last clone.
+    /// Starts the tasks in the current runtime; they end when the last clone is dropped.
     pub(crate) fn start(members: &Members, clock: &Clock) -> Self {
         let stream = |_| {
             let (orders, receiver) = mpsc::unbounded_channel();
@@ -78,17 +79,17 @@ impl Keeper {
         Self { streams: (0..STREAMS).map(stream).collect() }
     }
 
-    /// The first that is not crowded, else the emptiest.
+    /// Returns the first stream below its limit, or the one with the fewest keep-alives.
     fn stream(&self) -> Option<&Stream> {
         let load = |stream: &&Stream| stream.under_way.load(Ordering::Relaxed);
         let quiet = self.streams.iter().find(|stream| load(stream) < CROWD);
         quiet.or_else(|| self.streams.iter().min_by_key(load))
     }
 
-    /// Asks for a lease to be kept alive. No answer comes from a server that is silent: limit it.
+    /// Keeps a lease alive. A silent server gives no answer, so limit the time of this call.
     pub(crate) async fn keep(&self, lease: i64) -> Result<Kept> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Error::new(ErrorKind::Closed, "the runtime of the connection has ended");
+        let gone = || Error::new(ErrorKind::Closed, "the runtime of the connection has shut down");
         let stream = self.stream().ok_or_else(gone)?;
         let _under_way = UnderWay::on(stream);
         stream.orders.send(Order { lease, answer }).map_err(|_| gone())?;
@@ -103,7 +104,7 @@ struct Task {
     waiting: Waiting,
 }
 
-/// Who waits for the answer about a lease, first come first.
+/// The callers that wait for the answer about a lease, in the order of their requests.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<i64, VecDeque<Answer>>>);
 
@@ -136,7 +137,7 @@ impl Task {
     async fn run(mut self) {
         while let Some(order) = self.orders.recv().await {
             if order.answer.is_closed() {
-                continue; // Nobody waits any more.
+                continue; // No caller waits for it now.
             }
             match self.open(order.lease).await {
                 Ok((index, keeper, responses)) => {
@@ -149,7 +150,7 @@ impl Task {
         }
     }
 
-    /// Opens the stream with a lease, as it must be.
+    /// Opens the stream; the first message must name a lease.
     async fn open(
         &self,
         lease: i64,
@@ -177,7 +178,7 @@ impl Task {
         Err(failed)
     }
 
-    /// Serves orders until the stream ends or another member is talked to.
+    /// Processes orders until the stream ends or the client switches to another member.
     async fn serve(
         &mut self,
         index: usize,
@@ -205,7 +206,7 @@ impl Task {
                 match responses.message().await {
                     Ok(Some(response)) => waiting.answer(response.id(), kept(&response)),
                     Ok(None) => {
-                        let what = "the server has ended the stream of keep-alives";
+                        let what = "the server closed the stream of keep-alives";
                         return Error::new(ErrorKind::Unavailable, what);
                     }
                     Err(error) => return sort(error).1,
@@ -219,7 +220,7 @@ impl Task {
                 error
             }
             () = members.moved(index) => {
-                Error::new(ErrorKind::Unavailable, "another member is talked to now")
+                Error::new(ErrorKind::Unavailable, "the client has switched to another member")
             }
         }
     }

@@ -1,10 +1,10 @@
-//! From a lock's name and an attempt to a key, and back.
+//! Converts a lock's name and an attempt to a key, and back.
 
 use leasehold_core::{AttemptId, Name};
 
-/// `PREFIX/NAME<tab>ATTEMPT`. No name has a tab in it, and none of its characters stands before one
-/// in order: so the keys of a lock stand together, no two locks meet, and locks stand in the order
-/// of their names.
+/// Keys have the form `PREFIX/NAME<tab>ATTEMPT`. A name contains no tab, and all its characters
+/// sort after a tab. So the keys of one lock are contiguous, the keys of two locks never mix, and
+/// locks sort by their names.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     start: String,
@@ -17,12 +17,12 @@ impl Keys {
         Self { start: format!("{prefix}/") }
     }
 
-    /// The key of an attempt.
+    /// Returns the key of an attempt.
     pub(crate) fn of(&self, name: &Name, attempt: AttemptId) -> Vec<u8> {
         format!("{}{name}\t{attempt}", self.start).into_bytes()
     }
 
-    /// First key of a lock, and the first behind its last.
+    /// Returns the range of a lock's keys: the first key, and the end, which is not part of it.
     pub(crate) fn lock(&self, name: &Name) -> (Vec<u8>, Vec<u8>) {
         let key = |end: u8| {
             let mut key = format!("{}{name}", self.start).into_bytes();
@@ -32,18 +32,18 @@ impl Keys {
         (key(TAB), key(TAB + 1))
     }
 
-    /// The same for all locks whose names begin with `names`.
+    /// Returns the range of the keys of all locks whose names begin with `names`.
     pub(crate) fn locks(&self, names: &str) -> (Vec<u8>, Vec<u8>) {
         let first = format!("{}{names}", self.start).into_bytes();
         let mut end = first.clone();
-        // Neither begins a prefix with 0xff: both are UTF-8.
+        // The last byte is not 0xff: both parts are UTF-8.
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
         (first, end)
     }
 
-    /// Whose key it is; `None` for one that no engine of ours has written.
+    /// Returns the lock and the attempt of a key; `None` if this engine did not write it.
     pub(crate) fn read(&self, key: &[u8]) -> Option<(Name, AttemptId)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.start)?;
         let (name, attempt) = rest.split_once('\t')?;

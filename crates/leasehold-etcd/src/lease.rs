@@ -1,4 +1,4 @@
-//! Leases of etcd: one for each attempt, used again when the attempt before has certainly ended.
+//! Leases of etcd: one for each attempt, reused when the earlier attempt has certainly ended.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,35 +7,35 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Now};
 
-/// Idle leases that are kept, of each length. Nobody renews them, so those that are not needed again
-/// soon end by themselves.
+/// The number of idle leases that are kept for each duration. They are not renewed, so those that
+/// are not reused soon expire.
 const IDLE: usize = 10_000;
 
 /// A lease that the server has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) id: i64,
-    /// How long it lasts after each keep-alive, in whole seconds, as the server says.
+    /// The duration after each keep-alive as the server granted it, in whole seconds.
     pub(crate) secs: i64,
 }
 
 impl Lease {
-    /// How long it lasts after each keep-alive.
+    /// Returns the duration after each keep-alive.
     pub(crate) fn time(self) -> Duration {
         Duration::from_secs(u64::try_from(self.secs).unwrap_or(0))
     }
 }
 
-/// The whole seconds that a lease for this ttl is asked for: never fewer than the ttl.
+/// Returns the duration to request for this ttl: whole seconds, at least the ttl.
 pub(crate) fn seconds(ttl: Duration) -> i64 {
     let up = u64::from(ttl.subsec_nanos() > 0);
     i64::try_from(ttl.as_secs() + up).unwrap_or(i64::MAX).max(1)
 }
 
-/// A lease, and when it was last asked to live on.
+/// A lease, and when its last keep-alive was sent.
 type Idle = (Lease, Now);
 
-/// Leases without a key, by the seconds that they were asked for.
+/// Leases without a key, by their requested duration in seconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     idle: Arc<Mutex<HashMap<i64, Vec<Idle>>>>,
@@ -47,23 +47,23 @@ impl Pool {
         Self { idle: Arc::default(), clock }
     }
 
-    /// One that has not ended, and when it was last asked to live on.
+    /// Takes a lease that has not expired, and when its last keep-alive was sent.
     pub(crate) fn take(&self, asked: i64) -> Option<Idle> {
         let now = self.clock.now();
         let mut idle = self.idle();
         let leases = idle.get_mut(&asked)?;
         let (lease, alive) = leases.pop()?;
-        // What is left of the last half of its time is too short to begin with.
+        // Less than half of its duration is too short for a new attempt.
         if Deadline::after(alive, lease.time() / 2).has_passed(now) {
-            // Those below were put there earlier.
+            // The entries below are older.
             leases.clear();
             return None;
         }
         Some((lease, alive))
     }
 
-    /// Keeps a lease whose key is gone, and was never asked for by a request that may still be on
-    /// its way. False when there are enough: revoke it.
+    /// Keeps a lease whose key is deleted and that no request in flight refers to. Returns false if
+    /// enough are kept; the caller must revoke it then.
     pub(crate) fn put(&self, asked: i64, lease: Lease, alive: Now) -> bool {
         let mut idle = self.idle();
         let leases = idle.entry(asked).or_default();
@@ -74,7 +74,7 @@ impl Pool {
         true
     }
 
-    /// All of them, to be revoked.
+    /// Removes all leases, which the caller must revoke.
     pub(crate) fn drain(&self) -> Vec<Lease> {
         self.idle().drain().flat_map(|(_, leases)| leases).map(|(lease, _)| lease).collect()
     }

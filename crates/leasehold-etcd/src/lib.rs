@@ -1,7 +1,7 @@
 //! The etcd engine of Leasehold: a key for each attempt, ordered by revision, and a watch on the predecessor.
 //!
-//! etcd 3.4 or newer. The keys, the promises and the costs are described in the repository's
-//! `docs/etcd.md`.
+//! Requires etcd 3.4 or newer. The repository's `docs/etcd.md` describes the keys, the guarantees
+//! and the costs.
 
 mod acquire;
 mod address;

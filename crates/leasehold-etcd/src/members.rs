@@ -1,4 +1,4 @@
-//! The members of the ensemble: one at a time is talked to, another when that one fails.
+//! The members of the cluster. The client uses one at a time, and switches when it fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use tokio::sync::{Mutex, watch};
 
 use crate::error::{Cause, sort};
 
-/// How long a member is waited for at least, before another is asked.
+/// The minimum time to wait for a member before the next one is tried.
 const LEAST: Duration = Duration::from_millis(250);
-/// Between two rounds in which no member could do it.
+/// The pause after all members have failed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Cheap to clone; clones are the same.
+/// The members of the cluster. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Members(Arc<Inner>);
 
 struct Inner {
     members: Vec<Member>,
     options: ConnectOptions,
-    /// Which one is talked to.
+    /// The index of the member in use.
     current: watch::Sender<usize>,
     clock: Clock,
 }
 
 struct Member {
     url: String,
-    /// Made at the first use: it logs in.
+    /// Created at the first use, because it logs in.
     client: Mutex<Option<Client>>,
 }
 
-/// An answer.
+/// An answer to a call.
 #[derive(Debug)]
 pub(crate) struct Called<T> {
     pub(crate) value: T,
-    /// The request was sent before, without an answer: it may have been carried out twice.
+    /// The request was sent before without an answer, so it may have been executed twice.
     pub(crate) again: bool,
 }
 
-/// Why there is no answer.
+/// The reason of a failed call.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) cause: Cause,
     pub(crate) error: Error,
-    /// The request was sent before, without an answer.
+    /// The request was sent before without an answer.
     pub(crate) again: bool,
 }
 
@@ -58,7 +58,7 @@ impl From<Failed> for Error {
 }
 
 impl Members {
-    /// Members by URL; clients begin with different ones.
+    /// Creates the members from their URLs. Clients start with different members.
     pub(crate) fn new(urls: Vec<String>, options: ConnectOptions, clock: Clock) -> Self {
         let first = (clock.now().steady_ns / 1_000) as usize % urls.len().max(1);
         let member = |url| Member { url, client: Mutex::default() };
@@ -66,35 +66,34 @@ impl Members {
         Self(Arc::new(Inner { members, options, current: watch::Sender::new(first), clock }))
     }
 
-    /// The member that is talked to, which may change while it is.
+    /// Returns the member in use, which may change during the call.
     pub(crate) async fn current(&self) -> Result<(usize, Client), EtcdError> {
         let index = *self.0.current.borrow();
         Ok((index, self.client(index).await?))
     }
 
-    /// Returns when another member than this is talked to.
+    /// Returns when the client has switched from this member to another.
     pub(crate) async fn moved(&self, index: usize) {
         let mut current = self.0.current.subscribe();
         // It never ends: `self` keeps the sender.
         let _ = current.wait_for(|now| *now != index).await;
     }
 
-    /// This member is of no use at the moment: the next one is talked to, unless somebody else has
-    /// said so before.
+    /// Switches from this member, which failed, to the next one, unless another task has done so.
     pub(crate) fn move_on(&self, index: usize) {
         let count = self.0.members.len();
         self.0.current.send_if_modified(|current| {
             let moves = *current == index && count > 1;
             if moves {
                 *current = (index + 1) % count;
-                tracing::debug!(from = index, to = *current, "asking another member");
+                tracing::debug!(from = index, to = *current, "switching to another member");
             }
             moves
         });
     }
 
-    /// Asks one member after the other until one answers or the time is up. What is asked may be
-    /// carried out more than once.
+    /// Calls one member after the other until one answers or the time limit is reached. The request
+    /// may be executed more than once.
     pub(crate) async fn call<T, F>(
         &self,
         limit: Duration,
@@ -130,7 +129,7 @@ impl Members {
                 }
             }
             self.move_on(index);
-            // With one member alone the caller has to know when to ask again.
+            // With a single member, the caller decides when to retry.
             if count == 1 || unreached >= count || until.has_passed(clock.now()) {
                 return Err(failed);
             }

@@ -1,4 +1,4 @@
-//! Ending an attempt: its key goes, and its lease is kept for the next or goes too.
+//! Releases an attempt: deletes its key, and keeps its lease for reuse or revokes it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::backend::{Engine, LIMIT};
 use crate::error::Cause;
 use crate::lease::Lease;
 
-/// Ends an attempt.
+/// Releases an attempt.
 pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
     if end.keep.is_some() || end.then.is_some() {
         let what = if end.keep.is_some() { "keep" } else { "then" };
@@ -22,7 +22,7 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
         Err(verdict) => verdict,
         Ok(live) => {
             engine.watcher.leave(end.attempt);
-            // A key that was put twice may come back when this one has been deleted.
+            // If the put was sent twice, the second one may create the key again after this delete.
             let suspect = end.suspect || live.open > 0 || live.resent;
             let verdict = match end.base {
                 Some(base) => give_back(engine, end, base, live.ending > 1).await?,
@@ -31,7 +31,7 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
             if let Some(lease) = live.lease {
                 let healthy = verdict == Verdict::Released && !suspect;
                 if !healthy || !engine.pool.put(live.asked, lease, live.alive) {
-                    // With it goes what was put under it, and what may still be put is refused.
+                    // This deletes all keys under the lease, and the server refuses later puts under it.
                     revoke_or_leave(engine, lease, end.base.is_none() || suspect).await?;
                 }
             }
@@ -42,19 +42,19 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
     Ok(Ended { verdict, then: None })
 }
 
-/// Deletes the key if it is still that of the lease.
+/// Deletes the key if it still belongs to the lease.
 async fn give_back(engine: &Engine, end: &End, base: Token, before: bool) -> Result<Verdict> {
     let key = engine.keys.of(&end.name, end.attempt);
     let deleted = engine.txn_called(LIMIT, delete(&key, base.get())).await?;
     Ok(match deleted.value.succeeded() {
         true => Verdict::Released,
-        // It went by an earlier one of our own, or before it.
+        // Our own earlier request deleted it, or it was deleted before.
         false if before || deleted.again => Verdict::Unknown,
         false => Verdict::Lost,
     })
 }
 
-/// Deletes a key if it is still the one that was created then.
+/// Returns the transaction that deletes a key if its create revision is still this one.
 pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
     let created = i64::try_from(created).unwrap_or(i64::MAX);
     Txn::new()
@@ -62,7 +62,7 @@ pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
         .and_then([TxnOp::delete(key, None)])
 }
 
-/// Revokes a lease; in the background when nothing hangs on it.
+/// Revokes a lease; in the background if no key depends on it.
 async fn revoke_or_leave(engine: &Engine, lease: Lease, matters: bool) -> Result<()> {
     if !matters {
         engine.revoke_later(vec![lease]);
@@ -71,7 +71,7 @@ async fn revoke_or_leave(engine: &Engine, lease: Lease, matters: bool) -> Result
     revoke(engine, lease.id, LIMIT).await
 }
 
-/// Revokes a lease, and is content if it has ended.
+/// Revokes a lease; an expired lease is not an error.
 pub(crate) async fn revoke(engine: &Engine, lease: i64, limit: Duration) -> Result<()> {
     let revoke =
         |client: etcd_client::Client| async move { client.lease_client().revoke(lease).await };
@@ -82,7 +82,7 @@ pub(crate) async fn revoke(engine: &Engine, lease: i64, limit: Duration) -> Resu
     }
 }
 
-/// Ends the lease that a token belongs to, if it is the first in its line.
+/// Revokes the lease of a token if its key is the first in the queue.
 pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -> Result<Forced> {
     loop {
         let Some((key, created)) = crate::status::first(engine, name).await? else {
@@ -99,7 +99,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
     }
 }
 
-/// What is done about an attempt without waiting.
+/// Ends an attempt in the background, without waiting.
 pub(crate) fn abandon(engine: &Engine, attempt: AttemptId) {
     let Ok(live) = engine.attempts.end(attempt) else { return };
     engine.watcher.leave(attempt);

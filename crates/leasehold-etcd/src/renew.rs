@@ -1,4 +1,4 @@
-//! Renewing leases in batches: each is kept alive, and its key looked at.
+//! Renews leases in batches: keeps each lease alive and checks that its key exists.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::backend::{Engine, limit};
 use crate::error::leader_changed;
 use crate::keeper::Kept;
 
-/// Keys that one request looks at: a server takes no more than 128 operations by default.
+/// The number of keys that one request reads: servers allow 128 operations by default.
 const LOOK: usize = 100;
 
-/// Renews a batch; the answers stand in the order of the leases.
+/// Renews a batch; returns the answers in the order of the leases.
 pub(crate) async fn renew(engine: &Engine, leases: &[Renewal]) -> Vec<Result<Renewed>> {
     let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
     let limit = limit(shortest);
@@ -48,8 +48,8 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
         }
         match kept? {
             None => Ok(Renewed::Lost),
-            // Who leads no more may keep alive what the others believe to have ended. The look went
-            // through the leader of its term: if they are one and the same, it still led then.
+            // A deposed leader may keep a lease alive that the new leader considers expired. The read went
+            // through the leader of its term: if both terms are equal, it was still the leader.
             Some(term_kept) if term_kept != term(&looked) => Err(leader_changed()),
             Some(_) => {
                 engine.attempts.change(renewal.attempt, |live| live.alive = sent);
@@ -60,9 +60,9 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
     .collect()
 }
 
-/// Keeps the lease of one alive: the term of who did, or nothing if it has ended.
+/// Keeps one lease alive. Returns the leader's term, or `None` if the lease has expired.
 async fn keep(engine: &Engine, renewal: &Renewal, until: Deadline) -> Result<Option<u64>> {
-    // Who has ended, or never had it, has no lease to be kept.
+    // An attempt that was released or never granted has no lease.
     let lease = engine.attempts.change(renewal.attempt, |live| live.lease).flatten();
     let Some(lease) = lease.filter(|lease| lease.time() >= renewal.ttl) else { return Ok(None) };
     let keep = engine.clock.within(Some(until), engine.keeper.keep(lease.id));

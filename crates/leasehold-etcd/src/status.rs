@@ -1,4 +1,4 @@
-//! What people see of a lock: who holds it, and who waits.
+//! The status of a lock for people: its holder and its waiters.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::{Engine, LIMIT};
 
-/// Waiters that are named; the rest is counted.
+/// The number of waiters that are named; the others are only counted.
 const NAMED: usize = 100;
-/// Keys in one answer.
+/// The number of keys in one answer.
 const PAGE: i64 = 500;
-/// Locks whose leases are asked for at once.
+/// The number of locks whose leases are read at once.
 const AT_ONCE: usize = 32;
 
-/// The value of a key, as JSON.
+/// The value of a key, stored as JSON.
 #[derive(Debug, Deserialize, Serialize)]
 struct Person {
     host: String,
     pid: u32,
-    /// When it asked, by its own clock: milliseconds since the Unix epoch.
+    /// When it began to wait, by its own clock: milliseconds since the Unix epoch.
     since: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<String>,
 }
 
-/// The value of the key of an ask.
+/// Returns the value of an attempt's key.
 pub(crate) fn write(ask: &Ask, unix_ms: u64) -> Vec<u8> {
     let holder = ask.origin.holder(ask.attempt);
     let Holder { host, pid, metadata, .. } = holder;
@@ -36,7 +36,7 @@ pub(crate) fn write(ask: &Ask, unix_ms: u64) -> Vec<u8> {
     serde_json::to_vec(&person).unwrap_or_default()
 }
 
-/// One who holds or waits.
+/// A holder or waiter.
 struct Entry {
     created: i64,
     lease: i64,
@@ -53,7 +53,7 @@ impl Entry {
     }
 }
 
-/// One lock.
+/// Returns the status of one lock.
 pub(crate) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
     let (first, end) = engine.keys.lock(name);
     let limit = 1 + NAMED as i64;
@@ -71,7 +71,7 @@ pub(crate) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
     Ok(describe(engine, name.clone(), entries, all).await)
 }
 
-/// Key and create revision of the one that holds a lock.
+/// Returns key and create revision of a lock's holder.
 pub(crate) async fn first(engine: &Engine, name: &Name) -> Result<Option<(Vec<u8>, i64)>> {
     let (first, end) = engine.keys.lock(name);
     let options = GetOptions::new()
@@ -85,17 +85,18 @@ pub(crate) async fn first(engine: &Engine, name: &Name) -> Result<Option<(Vec<u8
     Ok(Some((kv.key().to_vec(), kv.create_revision())))
 }
 
-/// A key in the line of a lock that no lock has written: it counts there, and nobody ends it.
+/// Returns the error for a key in a lock's queue that this engine did not write. It blocks the
+/// queue, and no client deletes it.
 fn foreign(key: &[u8]) -> Error {
     let key = String::from_utf8_lossy(key);
     let what = format!(
-        "the key {key:?} stands in the line of the lock and is none of ours; delete it, or choose \
+        "the key {key:?} is in the queue of the lock but was not written by leasehold; delete it, or choose \
          another prefix"
     );
     Error::new(ErrorKind::Foreign, what)
 }
 
-/// The locks whose names start with `names`, in order, `limit` at most.
+/// Lists the locks whose names start with `names`, in order, at most `limit`.
 pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<Vec<Status>> {
     let (mut from, end) = engine.keys.locks(names);
     let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
@@ -103,7 +104,7 @@ pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<V
         let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
         let found = get(engine, from, options).await?;
         for kv in found.kvs() {
-            // Keys of somebody else below our prefix are no locks.
+            // Keys of other programs below our prefix are not locks.
             let Some((name, attempt)) = engine.keys.read(kv.key()) else { continue };
             let entry = Entry::read(kv, attempt);
             match locks.last_mut() {
@@ -112,7 +113,7 @@ pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<V
             }
         }
         match found.kvs().last() {
-            // The keys of a lock stand together: one more lock than wanted, and those are complete.
+            // The keys of a lock are contiguous: if one more lock is found, those before it are complete.
             Some(last) if found.more() && locks.len() <= limit => {
                 from = last.key().to_vec();
                 from.push(0);
@@ -152,7 +153,7 @@ async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) 
             Some((person, since)) => {
                 (status.holder, status.since_unix_ms) = (Some(person), Some(since));
             }
-            None => status.note = Some("the holder's key says nothing of its holder".to_owned()),
+            None => status.note = Some("the holder's key does not describe its holder".to_owned()),
         }
     }
     let waiter = |entry: Entry| {
@@ -163,7 +164,7 @@ async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) 
     status
 }
 
-/// How long a lease lasts without renewal; `None` if that is not known.
+/// Returns the remaining time of a lease; `None` if it is unknown.
 async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
     let ask = |client: etcd_client::Client| async move {
         client.lease_client().time_to_live(lease, None).await

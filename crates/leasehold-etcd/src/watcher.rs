@@ -1,4 +1,5 @@
-//! Watching keys for a client, those before its own in a line and its own: what the operations ask for.
+//! The interface to the task that watches a client's keys: those before its own in a queue, and
+//! its own.
 
 mod heard;
 mod stream;
@@ -16,7 +17,7 @@ use self::table::{Watched, What};
 use crate::attempts::Attempts;
 use crate::members::Members;
 
-/// What the task is to do.
+/// An order to the task.
 enum Order {
     Watch(AttemptId, Watched),
     Leave(AttemptId),
@@ -30,7 +31,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the task, in the runtime where this is called; it ends with the last clone.
+    /// Starts the task in the current runtime; it ends when the last clone is dropped.
     pub(crate) fn start(members: Members, attempts: Attempts, clock: Clock) -> Self {
         let (orders, receiver) = mpsc::unbounded_channel();
         let sink = Arc::new(OnceLock::new());
@@ -40,30 +41,30 @@ impl Watcher {
         Self { orders, sink }
     }
 
-    /// Where the events go.
+    /// Sets the sink of the events.
     pub(crate) fn attach(&self, sink: EventSink) {
         self.sink.set(sink).ok();
     }
 
-    /// Tells when the key before this attempt goes, which was there at this revision.
+    /// Reports when the key before this attempt is deleted; it existed at this revision.
     pub(crate) fn follow(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
         let watched = Watched { name: name.clone(), key, revision, what: What::Before };
         self.order(Order::Watch(attempt, watched));
     }
 
-    /// Tells when the attempt's own key goes, once it has been held for a second.
+    /// Reports when the attempt's own key is deleted, after it has been held for a second.
     pub(crate) fn guard(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
         let watched = Watched { name: name.clone(), key, revision, what: What::Own };
         self.order(Order::Watch(attempt, watched));
     }
 
-    /// Nothing is to be told of this attempt any more.
+    /// Stops all reports about this attempt.
     pub(crate) fn leave(&self, attempt: AttemptId) {
         self.order(Order::Leave(attempt));
     }
 
     fn order(&self, order: Order) {
-        // Without a runtime there is nobody to tell.
+        // Without a runtime the task has ended.
         self.orders.send(order).ok();
     }
 }

@@ -32,18 +32,17 @@ use self::store::Store;
 
 /// Locks in a directory on this machine.
 ///
-/// A lease lasts as long as this process has the lock file open, or another one to which
-/// [`descriptor`](Backend::descriptor) was handed: no renewal is needed, a crash ends it at once,
-/// a stopped process keeps it. `renew` only checks that nobody has removed the file.
+/// A lease lasts as long as the lock file is open in this process, or in another process that has
+/// the [`descriptor`](Backend::descriptor). So a lease needs no renewal: a crash ends it
+/// immediately, and a stopped process keeps it. `renew` only checks that the file still exists.
 ///
-/// Waiters stand in line, across processes, in order of arrival by the wall clock; the first in
-/// line is woken when the lock gets free. One that is stopped while it is first holds the others
-/// up: with the lock free, the waiter behind it passes it after 0.8 s at most, and so on for each
-/// that is stopped. A try that does not wait is `Busy` while anybody stands in line.
+/// Waiters of all processes queue in the order of arrival by the wall clock. The first waiter is
+/// notified when the lock becomes free. If the first waiter is stopped, the next one passes it when
+/// the lock has been free for at most 0.8 s; each further stopped waiter adds as much. A try that
+/// does not wait returns `Busy` while the queue is not empty.
 ///
-/// Calls do their work on the runtime's threads for blocking work, or where they are polled when
-/// there is no runtime. They take as long as the disk does: a grant waits until its record is on
-/// disk, and nothing cuts short a disk that hangs.
+/// Calls run on the runtime's blocking threads, or on the polling thread if there is no runtime.
+/// They have no timeout: a grant waits until its record is on disk, even if the disk hangs.
 #[derive(Debug)]
 pub struct FileBackend {
     store: Arc<Store>,
@@ -51,14 +50,14 @@ pub struct FileBackend {
 }
 
 impl FileBackend {
-    /// Opens a directory, relative to the current one, and makes it (mode 0700, parents too) when
-    /// it is not there. Blocks on the file system; proves that files can be written and locked.
+    /// Opens a directory, relative to the current one, and creates it with its parents (mode 0700) if
+    /// it does not exist. Blocks on the file system; checks that files can be written and locked.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] on a network file system, [`ErrorKind::Foreign`] for a directory
-    /// of something else or of a newer version, [`ErrorKind::Refused`] or
-    /// [`ErrorKind::Unavailable`] when it cannot be written. Nothing is left behind, except
-    /// directories that were made on the way.
+    /// with other content or of a newer version, [`ErrorKind::Refused`] or
+    /// [`ErrorKind::Unavailable`] if it cannot be written. After an error nothing remains except the
+    /// directories that were created.
     pub fn open(path: &Path, clock: Clock) -> Result<Self> {
         let mut capability = Capability::new("file", LeaseKind::Session);
         capability.ordered = true;
@@ -68,16 +67,16 @@ impl FileBackend {
         Ok(Self { store, capability })
     }
 
-    /// Says what can hurt locks in a directory, which need not be there yet; changes nothing. Blocks
-    /// on the file system.
+    /// Returns what can harm locks in a directory, which need not exist. Changes nothing. Blocks on the
+    /// file system.
     ///
     /// # Errors
-    /// None at the moment: what cannot be looked at is said in the answer.
+    /// None at the moment: the result lists what could not be checked.
     pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
         examine::examine(path, clock)
     }
 
-    /// Runs blocking work where it holds nobody up.
+    /// Runs blocking work on a thread for it.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
@@ -87,23 +86,24 @@ impl FileBackend {
         match runtime.spawn_blocking(move || work(&store)).await {
             Ok(done) => done,
             Err(error) => {
-                Err(Error::new(ErrorKind::Closed, "the runtime has ended").with_source(error))
+                Err(Error::new(ErrorKind::Closed, "the runtime has shut down").with_source(error))
             }
         }
     }
 }
 
 impl FileBackend {
-    /// Removes the files of the free locks whose names start with `names`, and says of how many.
-    /// Blocks on the file system.
+    /// Removes the files of the free locks whose names start with `names`, and returns the number of
+    /// these locks. For names that are never used again. Blocks on the file system.
     ///
-    /// The files hold the last token; without them the wall clock alone keeps the next token above it.
-    /// So a lock stays until the clock has passed its last token, and as long as a waiter is in line.
-    /// For names that are never used again; very long names are left out.
+    /// The files contain the last token. Without them, only the wall clock ensures that the next token
+    /// is larger. So the files of a lock remain until the clock has passed its last token, and while
+    /// a client waits for the lock.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] or [`ErrorKind::Unavailable`] when a file cannot be removed,
-    /// [`ErrorKind::Foreign`] for a damaged record, which stays; what was removed before stays so.
+    /// [`ErrorKind::Refused`] or [`ErrorKind::Unavailable`] if a file cannot be removed,
+    /// [`ErrorKind::Foreign`] for a damaged record, which is kept. Files that were removed before an
+    /// error are not restored.
     pub fn forget(&self, names: &str) -> Result<u64> {
         forget::forget(&self.store.directory, names, &self.store.clock)
     }
@@ -182,7 +182,7 @@ impl Backend for FileBackend {
             };
             Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("a file lock ends with its process and cannot be taken away; end {whom}"),
+                format!("a file lock ends with its process and cannot be revoked; end {whom}"),
             )
             .during("force-release", Some(name)))
         })
@@ -206,10 +206,10 @@ fn check(store: &Store, renewal: &Renewal) -> Result<Renewed> {
     match lease.is_healthy() {
         Ok(true) => Ok(Renewed::Renewed),
         Ok(false) => Ok(Renewed::Lost),
-        Err(error) => Err(failed("look at", &path, error).during("renew", Some(&renewal.name))),
+        Err(error) => Err(failed("check", &path, error).during("renew", Some(&renewal.name))),
     }
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("the file backend has no {what}"))
+    Error::new(ErrorKind::Unsupported, format!("the file backend does not support {what}"))
 }

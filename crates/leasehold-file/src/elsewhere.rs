@@ -1,4 +1,4 @@
-//! What takes the backend's place on systems that have no open file description locks.
+//! Replaces the backend on systems without open file description locks.
 
 use std::path::Path;
 
@@ -10,26 +10,26 @@ use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Examined;
 use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
 
-/// The file backend, which cannot be opened on this system.
+/// The file backend, which this system does not support.
 #[derive(Debug)]
 pub enum FileBackend {}
 
 impl FileBackend {
-    /// Refuses.
+    /// Always returns an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`], always: only 64-bit Linux and Android have the locks it needs.
+    /// [`ErrorKind::Unsupported`]: only 64-bit Linux and Android have the locks that it needs.
     pub fn open(_path: &Path, _clock: Clock) -> Result<Self> {
         Err(Error::new(
             ErrorKind::Unsupported,
-            "the file backend stands on open file description locks, which it can use on 64-bit \
+            "the file backend needs open file description locks, which exist on 64-bit \
              Linux and Android only; choose another store, such as sqlite: or redis:",
         ))
     }
 }
 
 impl FileBackend {
-    /// Refuses.
+    /// Always returns an error.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -37,7 +37,7 @@ impl FileBackend {
         Self::open(path, clock.clone()).map(|never| match never {})
     }
 
-    /// Never called.
+    /// Cannot be called, because no value of this type exists.
     ///
     /// # Errors
     /// None.

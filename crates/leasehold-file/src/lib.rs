@@ -1,21 +1,20 @@
-//! The embedded backend of Leasehold: a directory of files on one machine, no server.
+//! The file backend of Leasehold: locks in a directory on one machine, without a server.
 //!
-//! A lock is held with the kernel's own lock on an open file (an "open file description" lock),
-//! so it ends with the process that holds it, at once, however that process ends. A process that
-//! is stopped keeps its locks.
+//! A holder has the kernel's lock on an open file (an "open file description" lock). So the lock is
+//! released as soon as the holder's process ends, for any reason. A stopped process keeps its locks.
 //!
-//! In the directory, for a lock whose name is escaped to `NAME`:
+//! The files in the directory, for a lock whose name is escaped to `NAME`:
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `format` | `leasehold-file 1`: the version of everything below |
 //! | `locks/NAME.lock` | never renamed or removed; the holder has byte 0 and the byte at offset *token* locked |
-//! | `locks/NAME.json` | who holds it, or held it last, and the token; replaced whole, by rename |
+//! | `locks/NAME.json` | the current or last holder, and the token; replaced as a whole, by rename |
 //! | `locks/NAME.tmp` | the next record while it is being written |
 //! | `locks/NAME.wait/` | one file for each waiter, named in order of arrival, locked while it waits |
 //!
-//! Works on Linux and Android, 64 bit, on a local file system. Elsewhere [`FileBackend::open`]
-//! answers [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
+//! Supports 64-bit Linux and Android on a local file system. On other systems
+//! [`FileBackend::open`] returns [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64"))]
 mod backend;

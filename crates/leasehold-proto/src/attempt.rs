@@ -1,17 +1,17 @@
-//! Identities: the client's, and that of one attempt to acquire.
+//! Identifies clients and attempts to acquire a lock.
 
 use core::fmt;
 
-/// One process's connection to a backend: 64 random bits.
+/// Identifies the connection of one process to a backend: 64 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(u64);
 
-/// One try to acquire: the owner that the backend writes down.
+/// Identifies one attempt to acquire a lock; the backend records it as the owner.
 ///
-/// 128 bits: the client's id, a sequence number within it, and random bits. A new one is made for
-/// every acquisition, so that a late message of an earlier one never touches a later one. The random
-/// bits are drawn at that time: a copy of the process (a cloned virtual machine) has the same client id
-/// and sequence number.
+/// It has 128 bits: the client id, a sequence number within the client, and random bits. Each
+/// acquisition uses a new id. A late message of an earlier acquisition therefore never affects a
+/// later acquisition. The random bits are drawn for each id, because a copy of the process (a
+/// cloned virtual machine) has the same client id and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     client: ClientId,
@@ -19,40 +19,41 @@ pub struct AttemptId {
 }
 
 impl ClientId {
-    /// A client id made of these (random) bits.
+    /// Creates a client id from these (random) bits.
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
 impl AttemptId {
-    /// The attempt number `sequence` of `client`, told apart from a re-used id by random bits.
+    /// Creates the id of attempt number `sequence` of `client`. The random bits keep ids apart if a
+    /// client id is used twice.
     pub fn new(client: ClientId, sequence: u32, random: u32) -> Self {
         Self { client, rest: u64::from(sequence) << 32 | u64::from(random) }
     }
 
-    /// The client that asks; pushes for this attempt go there.
+    /// Returns the client that made the attempt. Pushes for the attempt go to this client.
     pub fn client(self) -> ClientId {
         self.client
     }
 
-    /// Its random bits.
+    /// Returns the random bits of the id.
     pub fn random(self) -> u32 {
         self.rest as u32
     }
 
-    /// The id as 16 bytes, big-endian.
+    /// Returns the id as 16 bytes, big-endian.
     pub fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.client.0) << 64 | u128::from(self.rest)).to_be_bytes()
     }
 
-    /// The id that [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the id that [`to_bytes`](Self::to_bytes) wrote.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         let all = u128::from_be_bytes(bytes);
         Self { client: ClientId((all >> 64) as u64), rest: all as u64 }
     }
 
-    /// The id as 32 hexadecimal digits, in ASCII: what `Display` writes.
+    /// Returns the id as 32 hexadecimal digits in ASCII, as `Display` writes it.
     pub fn to_hex(self) -> [u8; 32] {
         let mut hex = [0; 32];
         for (pair, byte) in hex.chunks_exact_mut(2).zip(self.to_bytes()) {
@@ -61,7 +62,7 @@ impl AttemptId {
         hex
     }
 
-    /// The id that `Display` wrote: 32 hexadecimal digits.
+    /// Reads the id that `Display` wrote: 32 hexadecimal digits. Returns `None` for other text.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;

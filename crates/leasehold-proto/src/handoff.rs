@@ -1,12 +1,13 @@
-//! The hand-off record: one lock on one server, who holds it, who waits, and how it passes on.
+//! The hand-off record: one lock on one server, with its holder, its queue of waiters and its
+//! hand-off.
 //!
-//! The machine decides and remembers; time, and the way to reach a client, are arguments. The
-//! memory engine runs it as it is, the scripts of a server are compared with it, and a model
-//! checker explores it, so it holds nothing that is for people only: that goes into the tag `T`
-//! of an ask, which travels with the attempt.
+//! The state machine decides and stores state. Time and the way to reach a client are arguments.
+//! The memory engine runs it as it is, tests compare the scripts of a server with it, and a model
+//! checker explores it. It holds no data that only people read: such data goes into the tag `T` of
+//! a request, which stays with the attempt.
 //!
-//! Every step may be repeated, delayed and reordered by the network. A step of one attempt never
-//! touches the lease of another.
+//! The network may repeat, delay and reorder every step. A step of one attempt never affects the
+//! lease of another attempt.
 
 mod asking;
 mod ending;
@@ -22,39 +23,43 @@ pub use words::{Answer, Ask, End, Forced, Part, Push, Renewed, State, Verdict, W
 
 use crate::{AttemptId, Now, Token};
 
-/// A lease that is pushed to a waiter lasts this long, or its ttl if that is less, until its
-/// holder's first renewal confirms it.
+/// How long a lease that is pushed to a waiter lasts, if its ttl is not shorter, until the first
+/// renewal of the new holder confirms it: 2 s.
 pub const OFFER: Duration = Duration::from_secs(2);
-/// How far a grant of several tokens may reach beyond the wall clock, in microseconds: one token for
-/// each. A grant beyond it is one of a single token.
+/// How far a grant of several tokens may reach ahead of the wall clock, in microseconds (one token
+/// each). A grant that would reach further reserves a single token.
 pub const TOKEN_LEAD: u32 = 16_384;
-/// How long an ended attempt is remembered, in case a request of it is still on its way.
+/// The most unreachable waiters that one step removes. A queue may hold any number of them, and the
+/// server does no other work during a step. Later steps remove the rest.
+pub const DEAD: usize = 64;
+/// How long the record refuses a suspect attempt after its end: a request of it may be on its way.
 pub const TOMBSTONE: Duration = Duration::from_secs(60);
 
-/// How a record reaches the clients; false when nobody was there to receive.
+/// Sends a push to a client. Returns false if no client receives it.
 pub type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
 
-/// One lock: its lease, its tokens, its line of waiters.
+/// One lock on one server: its lease, its tokens and its queue of waiters. One step removes at most
+/// `CAP` unreachable waiters: [`DEAD`], or fewer in a model checker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Record<T = ()> {
+pub struct Record<T = (), const CAP: usize = DEAD> {
     state: State,
-    /// The holder, or the last one.
+    /// The current or the last holder.
     owner: Option<(AttemptId, T)>,
-    /// First token of the current or last lease, and the highest that was ever reserved.
+    /// The first token of the current or last lease, and the highest token that was ever reserved.
     base: u64,
     top: u64,
-    /// Steady time at which the lease (or the time that the lock is kept) ends.
+    /// The steady time at which the lease, or the minimum hold after a release, ends.
     until_ns: u64,
-    /// The owner has shown that it knows of its lease.
+    /// True if the owner has confirmed its lease.
     confirmed: bool,
-    /// Base of the last lease that ended other than by its release.
+    /// The base of the last lease that ended without a release.
     lost: u64,
     queue: VecDeque<Waiter<T>>,
-    /// Attempts that are refused, and until when.
+    /// The attempts that are refused, and until when.
     tombstones: BTreeMap<AttemptId, u64>,
 }
 
-impl<T> Default for Record<T> {
+impl<T, const CAP: usize> Default for Record<T, CAP> {
     fn default() -> Self {
         Self {
             state: State::Free,
@@ -70,33 +75,36 @@ impl<T> Default for Record<T> {
     }
 }
 
-impl<T> Record<T> {
-    /// Held, kept, or free; a lease that has ended is free, whether somebody noticed or not.
+impl<T, const CAP: usize> Record<T, CAP> {
+    /// Returns whether the lock is held, kept or free. A lease that has expired is free, even if no
+    /// step has recorded that.
     pub fn state(&self, now: Now) -> State {
         if self.is_alive(now) { self.state } else { State::Free }
     }
 
-    /// The attempt that holds the lock, or the last that did, with its tag.
+    /// Returns the attempt that holds the lock, or the last attempt that did, with its tag.
     pub fn owner(&self) -> Option<(AttemptId, &T)> {
         self.owner.as_ref().map(|(attempt, tag)| (*attempt, tag))
     }
 
-    /// First token of the current or last lease; `None` before the first.
+    /// Returns the first token of the current or last lease; `None` before the first lease.
     pub fn base(&self) -> Option<Token> {
         Token::new(self.base)
     }
 
-    /// The highest token that was ever reserved and not given back; `None` before the first.
+    /// Returns the highest token that was reserved and not given back; `None` before the first
+    /// lease.
     pub fn top(&self) -> Option<Token> {
         Token::new(self.top)
     }
 
-    /// False while the lease is an offer that its owner has not confirmed yet.
+    /// Returns false while the lease is an offer that its owner has not confirmed.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// How long the lease lasts without renewal, or the lock is kept; zero when it is free.
+    /// Returns how long the lease lasts without renewal, or how long the lock is kept; zero if it
+    /// is free.
     pub fn remaining(&self, now: Now) -> Duration {
         match self.state {
             State::Free => Duration::ZERO,
@@ -104,17 +112,25 @@ impl<T> Record<T> {
         }
     }
 
-    /// Those who wait, first in line first.
+    /// Iterates over the waiters in queue order.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = &Waiter<T>> {
         self.queue.iter()
     }
 
-    /// Whether requests of this attempt are refused.
+    /// Returns true if a step removed as many dead waiters as one step may: the lock is free, and
+    /// waiters are left in its queue. Any acquire or release continues the removal, even for an
+    /// attempt that the record does not know. Also returns true if no token is left; then no step
+    /// shortens the queue.
+    pub fn needs_another_step(&self) -> bool {
+        self.state == State::Free && self.owner.is_some() && !self.queue.is_empty()
+    }
+
+    /// Returns whether the record refuses requests of this attempt.
     pub fn is_refused(&self, now: Now, attempt: AttemptId) -> bool {
         self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns)
     }
 
-    /// A part of the record is lost, as a server loses the keys that it was kept in.
+    /// Drops one part of the record, as a server does when it loses the keys of that part.
     pub fn forget(&mut self, part: Part) {
         match part {
             Part::Lease => {

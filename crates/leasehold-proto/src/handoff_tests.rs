@@ -1,4 +1,4 @@
-//! What the hand-off record promises, step by step.
+//! Tests of the hand-off record, step by step.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn end(ask: &Ask, base: Option<u64>, last: Option<u64>) -> End {
     End { attempt: ask.attempt, base, last, suspect: false, keep: None }
 }
 
-/// A record and everything that it pushed; clients in `deaf` are not reached.
+/// A record and all its pushes; clients in `deaf` cannot be reached.
 #[derive(Default)]
 struct Kit {
     record: Record,
@@ -72,7 +72,7 @@ fn an_offer_that_came_too_late_is_granted_again_with_new_tokens() {
     kit.release(1, &end(&ask(1), Some(first), None));
     let again = kit.acquire(4, &ask(2));
     assert_eq!(base(again), 9, "the offer had 5..=8");
-    // Its owner knows the offer only, and ends that: the lease passes on, and it was lost.
+    // Its owner knows only the offer and ends it: the lease is handed off and counts as lost.
     assert_eq!(kit.release(5, &end(&ask(2), Some(5), Some(6))), Verdict::Lost);
     assert_eq!(kit.owner(), Some(ask(3).attempt));
     assert_eq!(kit.record.base(), Token::new(13), "no token of 9..=12 was given back");
@@ -97,7 +97,7 @@ fn whoever_asks_keeps_its_place_though_no_push_would_reach_it() {
     let mut kit = Kit { deaf: vec![3], ..Kit::default() };
     kit.acquire(0, &ask(1));
     kit.acquire(0, &ask(2));
-    // The lease has ended; the call of 3 gives it to 2, and 3 is now the first in line.
+    // The lease has expired; the call of 3 grants it to 2, and 3 is now the first waiter.
     let answer = kit.acquire(40, &ask(3));
     assert!(matches!(answer, Answer::Queued { place: 0, .. }), "{answer:?}");
     assert_eq!(kit.owner(), Some(ask(2).attempt));
@@ -144,7 +144,7 @@ fn a_kept_lock_stays_taken_without_its_holder() {
     assert_eq!(
         kit.acquire(2, &ask(1)),
         Answer::Ended,
-        "an ask that comes too late revives nothing"
+        "a request that arrives too late revives nothing"
     );
     assert_eq!(kit.record.state(at(2)), State::Kept);
     assert_eq!(kit.release(3, &keep), Verdict::Released);
@@ -196,7 +196,7 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
     let lead = u64::from(TOKEN_LEAD);
     let mut clock_us = 1_000_000_000;
     for round in 0..2000 {
-        // The holder releases, the next in line ends before it hears of its block.
+        // The holder releases; the next waiter ends before it receives its block.
         clock_us += 1;
         let now = Now { steady_ns: clock_us * 1000, wall_ns: clock_us * 1000 };
         let ask = Ask { attempt: attempt(1, round), tokens: TOKEN_LEAD, ..ask(1) };
@@ -210,7 +210,7 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
             Verdict::Released
         );
     }
-    // A while later there are whole blocks again.
+    // A while later, grants have whole blocks again.
     let now = Now { steady_ns: clock_us * 1000, wall_ns: (clock_us + 2 * lead) * 1000 };
     let ask = Ask { attempt: attempt(1, 5000), tokens: TOKEN_LEAD, ..ask(1) };
     let Answer::Granted(tokens) = kit.with(|record, reach| record.acquire(now, &ask, reach)) else {
@@ -222,10 +222,56 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
 #[test]
 fn tokens_end_before_doubles_lose_exactness() {
     let now = Now { steady_ns: 0, wall_ns: Token::MAX.get() * 1000 };
-    let mut record = Record::default();
+    let mut record: Record = Record::default();
     let mut deaf = |_: AttemptId, _: Push| false;
     assert_eq!(record.acquire(now, &ask(1), &mut deaf), Answer::UsedUp);
     assert_eq!(record.state(now), State::Free);
     let one = Ask { tokens: 1, ..ask(1) };
     assert!(matches!(record.acquire(now, &one, &mut deaf), Answer::Granted(_)));
+}
+
+#[test]
+fn one_step_removes_a_bounded_number_of_dead_waiters_and_any_step_goes_on() {
+    let dead = DEAD as u64 * 3 + 1;
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    for client in 0..dead {
+        kit.acquire(0, &ask(100 + client));
+    }
+    kit.deaf = (100..100 + dead).collect();
+    let left = |kit: &Kit| kit.record.waiters().len();
+    assert_eq!(kit.release(1, &end(&ask(1), Some(first), None)), Verdict::Released);
+    assert_eq!(left(&kit), 2 * DEAD + 1);
+    assert!(kit.record.needs_another_step());
+    assert_eq!(kit.record.state(at(1)), State::Free);
+    // A try without waiting gets no holder, and continues the removal.
+    let no_wait = Ask { wait: false, ..ask(2) };
+    let answer = kit.acquire(1, &no_wait);
+    assert_eq!(answer, Answer::Busy(Duration::ZERO));
+    assert_eq!(left(&kit), DEAD + 1);
+    // A waiting attempt does not overtake the others, and must ask again at once.
+    let answer = kit.acquire(1, &ask(3));
+    assert_eq!(answer.ask_again(), Some(Duration::ZERO), "{answer:?}");
+    assert_eq!(left(&kit), 2);
+    assert!(kit.record.needs_another_step());
+    // The end of an unknown attempt continues the removal too.
+    kit.release(1, &end(&ask(4), None, None));
+    assert_eq!(kit.owner(), Some(ask(3).attempt));
+    assert!(!kit.record.needs_another_step());
+}
+
+#[test]
+fn an_exchange_removes_no_more_dead_waiters_than_one_step() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &ask(1)));
+    for client in 0..2 * DEAD as u64 {
+        kit.acquire(0, &ask(100 + client));
+    }
+    kit.deaf = (100..100 + 2 * DEAD as u64).collect();
+    let next = Ask { attempt: attempt(1, 1), ..ask(1) };
+    let end = end(&ask(1), Some(first), None);
+    let (verdict, answer) = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
+    assert_eq!(verdict, Verdict::Released);
+    assert_eq!(answer.ask_again(), Some(Duration::ZERO), "{answer:?}");
+    assert_eq!(kit.record.waiters().len(), DEAD + 1);
 }

@@ -1,4 +1,4 @@
-//! The life of one lease as its holder sees it: asked, granted, renewing, lost, released.
+//! The life of one lease as its holder sees it: asked for, granted, renewed, lost, released.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -6,45 +6,46 @@ use core::time::Duration;
 
 use crate::{Deadline, Now};
 
-/// How much of a ttl the client gives up for clocks that run at different rates: 1 % and 2 ms.
+/// Returns how much of a ttl the client gives up for clocks that run at different rates: 1 % and 2
+/// ms.
 ///
-/// The same allowance as in the published Redlock algorithm.
+/// The published Redlock algorithm has the same allowance.
 pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// How long before the end of a validity of `span` the loss is told, for a lease of `ttl`:
-/// a tenth of the ttl, at least 50 ms, at most a third of `span`.
+/// Returns how long before the end of a validity of `span` the client reports the loss of a lease
+/// of `ttl`: a tenth of the ttl, at least 50 ms, at most a third of `span`.
 pub fn loss_margin(ttl: Duration, span: Duration) -> Duration {
     (ttl / 10).max(Duration::from_millis(50)).min(span / 3)
 }
 
-/// An offer is confirmed this long after it was taken, so that whoever holds for a moment only need
-/// not do it at all; a sixth of the offer, if that is less.
+/// How long after it was received an offer is confirmed, or a sixth of the offer if that is less. A
+/// holder that releases sooner needs no confirmation.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 
-/// What was agreed when the lease was asked for.
+/// The times that a lease is asked for with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What the backend is asked for, at each grant and renewal.
+    /// The ttl that each acquire and renewal asks the backend for.
     pub ttl: Duration,
-    /// Time from a success to the next renewal; `None` for a fixed lease, which is not renewed (but
-    /// an offer of one is confirmed).
+    /// Time from a success to the next renewal. `None` for a fixed lease, which is not renewed;
+    /// only an offer of it is confirmed.
     pub renew_after: Option<Duration>,
-    /// The lease ends this long after it was asked for, renewed or not.
+    /// The longest hold: the lease ends this long after it was asked for, even if it is renewed.
     pub max_hold: Option<Duration>,
-    /// The backend keeps the lease for as long as the session lives: no deadline but `max_hold`.
+    /// The backend keeps the lease while the session lives: no deadline but `max_hold`.
     pub session: bool,
 }
 
 /// Why a lease ended while it was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReason {
-    /// No renewal came through in time.
+    /// No renewal succeeded in time.
     Expired,
-    /// The fixed lease or `max_hold` came to its end.
+    /// The fixed lease or `max_hold` ended.
     MaxHold,
-    /// The backend says that the lease is not ours any more.
+    /// The backend reports that another holder may have the lock.
     NotOwner,
     /// The client was closed, or its renewal task ended with its runtime.
     ClientClosed,
@@ -53,29 +54,29 @@ pub enum LossReason {
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "no renewal came through in time",
-            Self::MaxHold => "its fixed lease or maximum hold was over",
-            Self::NotOwner => "the backend says that it is not ours any more",
+            Self::Expired => "no renewal succeeded in time",
+            Self::MaxHold => "its fixed lease or maximum hold ended",
+            Self::NotOwner => "the backend reports that this holder does not own it any more",
             Self::ClientClosed => "its client was closed, or the client's runtime ended",
         })
     }
 }
 
-/// A grant that arrived after its own lease had ended: release it and try anew.
+/// A grant arrived after its own lease had ended: release it and acquire again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
-/// What is to be done now.
+/// What the driver must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing before [`Lease::next_timeout`].
     Wait,
     /// Send a renewal.
     Renew,
-    /// The lease has just been lost: tell the program.
+    /// The lease has just been lost: notify the program.
     Lost(LossReason),
-    /// `max_hold` is over and the margin for winding down too: give the lease back, whether the
-    /// program has let go of it or not.
+    /// `max_hold` and the margin for clean-up have ended: release the lease, even if the program
+    /// still has its guard.
     End,
 }
 
@@ -87,57 +88,57 @@ enum Phase {
     Released,
 }
 
-/// The state machine of one lease. Calls that do not fit the state do nothing.
+/// The state machine of one lease. It ignores calls that do not fit its state.
 ///
 /// The driver calls [`handle_timeout`](Self::handle_timeout) when
-/// [`next_timeout`](Self::next_timeout) has come, does what the [`Step`] says, and reports what
-/// came of it. Validity is computed from the time of asking, never from that of the answer.
+/// [`next_timeout`](Self::next_timeout) has come, does what the [`Step`] demands, and reports the
+/// result. Validity counts from the time of the request, never from the time of the answer.
 ///
-/// There may be very many: what follows from other fields is not kept, and times are kept as exactly
-/// as they have to be: a ttl to the millisecond, others to 33 us; whatever is rounded comes a
-/// little earlier.
+/// A process may have very many leases. The machine therefore stores no field that follows from
+/// other fields, and stores times with low precision: a ttl to the millisecond, others to 33 us.
+/// Rounding makes a time a little earlier, never later.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// As far as the backend's word goes; of what is only asked for, when that was; of a session, when
-    /// a renewal is sent.
+    /// Granted: the end that the backend confirmed. Asked for: the time of the request. In a
+    /// session: when the next renewal is sent.
     mark: Deadline,
-    /// What no renewal moves; in a box, since few have it.
+    /// What renewals do not move; in a box, since few leases have it.
     bound: Option<Box<Bound>>,
-    /// How long before the mark a renewal is sent, or sent again because nothing was heard.
+    /// How long before the mark a renewal is sent, or sent again after no answer.
     renew: Option<Tick>,
-    /// How long before the end of what is granted it is told as a loss, unless a renewal moves it.
+    /// How long before its end the grant is reported as lost, unless a renewal moves the end.
     margin: Option<Tick>,
     terms: Packed,
     phase: Phase,
     failures: u8,
-    /// As in [`Terms`].
+    /// The field of the same name in [`Terms`].
     session: bool,
-    /// The renewal is sent again: a step of the wall clock has been heeded already.
+    /// The renewal is sent again; a step of the wall clock was taken into account already.
     again: bool,
-    /// [`Step::End`] was said.
+    /// The machine has returned [`Step::End`].
     given_back: bool,
 }
 
-/// The times of [`Terms`] that every lease has, in a quarter of the room.
+/// The times of [`Terms`] that every lease has, in a quarter of the space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Packed {
     ttl_ms: u32,
     renew_after: Option<Tick>,
 }
 
-/// `max_hold`, and since when it counts.
+/// `max_hold`, and the time from which it counts.
 #[derive(Clone, Debug)]
 struct Bound {
     asked: Now,
     max_hold: Duration,
 }
 
-/// A time of at most 39 hours in units of 33 us; never nothing.
+/// A time of at most 39 hours in units of 33 us; never zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tick(NonZeroU32);
 
 impl Lease {
-    /// A lease that is being asked for; `now` was read before the first byte went out.
+    /// Begins to acquire a lease. The caller read `now` before it sent the first byte.
     pub fn ask(now: Now, terms: Terms) -> Self {
         Self {
             mark: Deadline::after(now, Duration::ZERO),
@@ -153,12 +154,14 @@ impl Lease {
         }
     }
 
-    /// The backend granted the lease.
+    /// Records that the backend granted the lease.
     ///
-    /// `until` is the end of validity where the backend works it out itself (a push); otherwise it
-    /// is the time of asking plus the ttl, less the [`drift`]. An `offer` is a short grant that
-    /// the first renewal confirms, which is due 50 ms from now (or after a sixth of a short offer).
+    /// `until` is the end of validity if the backend computes it (a push). Otherwise the end is the
+    /// time of the request plus the ttl, less the [`drift`]. An `offer` is a short grant that the
+    /// first renewal confirms; it is due 50 ms from now, or after a sixth of a shorter offer.
     /// `bits` are random.
+    ///
+    /// Returns [`TooLate`] if the lease has ended already.
     pub fn handle_granted(
         &mut self,
         now: Now,
@@ -189,10 +192,10 @@ impl Lease {
         Ok(())
     }
 
-    /// A renewal that was sent at `sent` came through.
+    /// Records that the renewal sent at `sent` succeeded.
     pub fn handle_renewed(&mut self, sent: Now, now: Now, bits: u64) {
         if self.phase != Phase::Held || self.has_ended(now) {
-            return; // A lease that has ended is never revived; the next timeout tells.
+            return; // A lease that has ended is never revived; the next timeout reports the loss.
         }
         if !self.session {
             self.mark = self.mark.max(Deadline::after(sent, self.validity()));
@@ -203,10 +206,11 @@ impl Lease {
         self.renew_at(renew_after.map(|after| Deadline::after(sent, jittered(after, bits))));
     }
 
-    /// A renewal failed without a verdict (connection, time limit): try again soon.
+    /// Records that a renewal failed without an answer (connection, time limit), and schedules a
+    /// retry.
     pub fn handle_renewal_failed(&mut self, now: Now, bits: u64) {
         if self.phase != Phase::Held || self.renew.is_none() {
-            return; // Nothing is to be renewed: a fixed lease, whose offer was confirmed.
+            return; // Nothing to renew: a fixed lease, whose offer was confirmed.
         }
         let bound = (self.ttl() / 100).saturating_mul(1 << self.failures.min(4));
         let pause = bound.max(Duration::from_millis(1)).min(self.patience(now));
@@ -215,7 +219,7 @@ impl Lease {
         self.renew_at(Some(Deadline::after(now, jittered(pause, bits))));
     }
 
-    /// The lease ended for a reason that only the driver can see.
+    /// Ends the lease for a reason that only the driver can see.
     pub fn handle_lost(&mut self, reason: LossReason) -> Step {
         if self.phase != Phase::Held {
             return Step::Wait;
@@ -224,7 +228,7 @@ impl Lease {
         Step::Lost(reason)
     }
 
-    /// What is due now. Safe to call at any time and any number of times.
+    /// Returns what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) -> Step {
         if self.phase == Phase::Lost(LossReason::MaxHold) && self.has_ended(now) && !self.given_back
         {
@@ -251,7 +255,7 @@ impl Lease {
         Step::Wait
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` = never.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do; `None` if never.
     pub fn next_timeout(&self) -> Option<Deadline> {
         match self.phase {
             Phase::Held => earlier(self.alarm(), self.renewal()),
@@ -260,10 +264,10 @@ impl Lease {
         }
     }
 
-    /// The lease as the next holder in the same process has it, who agreed on `terms`: it stays
-    /// the backend's same lease, valid for as long as the backend's word goes, and its renewal is
-    /// due when it was due. `None` when it cannot be passed on: it is lost or about to be, is not
-    /// renewed by time, or its ttl or renewal is another.
+    /// Hands the lease to the next holder in the same process, which asked for it with `terms`. The
+    /// backend sees the same lease: it is valid as long as the backend confirmed, and its renewal
+    /// stays due at the same time. Returns `None` if it cannot be handed over: it is lost or about
+    /// to be lost, has no timed renewal, or its ttl or renewal time differs from `terms`.
     pub fn pass(&self, now: Now, terms: Terms) -> Option<Self> {
         if !self.can_pass(now, &terms) {
             return None;
@@ -272,7 +276,7 @@ impl Lease {
         Some(Self { terms: packed, session, bound: Bound::new(now, terms), ..*self })
     }
 
-    /// True when [`pass`](Self::pass) would give a lease.
+    /// Returns true if [`pass`](Self::pass) would return a lease.
     pub fn can_pass(&self, now: Now, terms: &Terms) -> bool {
         let fits = Packed::new(*terms) == self.terms;
         let renewed = !self.session && self.terms.renew_after.is_some();
@@ -280,7 +284,7 @@ impl Lease {
         self.phase == Phase::Held && fits && renewed && !about_to_end
     }
 
-    /// The holder gives the lease up. True if it was held until now.
+    /// Releases the lease. Returns true if it was held until now.
     pub fn release(&mut self, now: Now) -> bool {
         let held = self.phase == Phase::Held && !self.has_ended(now);
         self.given_back = true;
@@ -290,13 +294,14 @@ impl Lease {
         held
     }
 
-    /// True while the lease is held and its deadline lies ahead.
+    /// Returns true while the lease is held and its deadline is in the future.
     pub fn is_valid(&self, now: Now) -> bool {
         self.phase == Phase::Held && !self.has_ended(now)
     }
 
-    /// Time until nobody may rely on the lease: zero when it is not ours, `Duration::MAX` for a
-    /// session without an end. A lease whose loss was told in advance still counts down.
+    /// Returns the time until the program must stop relying on the lease. It is zero if the lease
+    /// is not held, and `Duration::MAX` for a session without an end. After an early loss report it
+    /// still counts down.
     pub fn remaining(&self, now: Now) -> Duration {
         match self.phase {
             Phase::Held | Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
@@ -306,19 +311,19 @@ impl Lease {
         }
     }
 
-    /// The moment from which the lease is not valid any more, if there is one.
+    /// Returns when the lease stops being valid, if it has a deadline.
     pub fn deadline(&self) -> Option<Deadline> {
         earlier(self.granted(), self.hard_end())
     }
 
-    /// When the loss will be told, unless a renewal comes through first.
+    /// Returns when the loss will be reported, unless a renewal succeeds first.
     pub fn alarm(&self) -> Option<Deadline> {
         let Some(bound) = &self.bound else { return self.granted_alarm() };
         let margin = loss_margin(self.ttl(), bound.max_hold);
         earlier(self.granted_alarm(), Some(bound.end().earlier(margin)))
     }
 
-    /// Why the lease was lost, if it was.
+    /// Returns why the lease was lost, if it was.
     pub fn loss(&self) -> Option<LossReason> {
         match self.phase {
             Phase::Lost(reason) => Some(reason),
@@ -326,7 +331,7 @@ impl Lease {
         }
     }
 
-    /// What was agreed, a ttl to the millisecond.
+    /// Returns the times that the lease was asked for with; the ttl to the millisecond.
     pub fn terms(&self) -> Terms {
         Terms {
             ttl: self.ttl(),
@@ -340,32 +345,32 @@ impl Lease {
         Duration::from_millis(self.terms.ttl_ms.into())
     }
 
-    /// How long a grant is valid from the time of asking.
+    /// Returns how long a grant is valid from the time of the request.
     fn validity(&self) -> Duration {
         self.ttl().saturating_sub(drift(self.ttl()))
     }
 
-    /// As far as the backend's word goes; `None` as long as the session lives, and before it is said.
+    /// Returns the end that the backend confirmed; `None` in a session, and before the grant.
     fn granted(&self) -> Option<Deadline> {
         (!self.session && self.phase != Phase::Asked).then_some(self.mark)
     }
 
-    /// Bound that no renewal moves.
+    /// Returns the end that no renewal moves.
     fn hard_end(&self) -> Option<Deadline> {
         self.bound.as_ref().map(|bound| bound.end())
     }
 
-    /// When the end of what is granted is told as a loss, unless a renewal moves it.
+    /// Returns when the end of the grant is reported as a loss, unless a renewal moves it.
     fn granted_alarm(&self) -> Option<Deadline> {
         let margin = self.margin.map_or(Duration::ZERO, Tick::time);
         self.granted().map(|end| end.earlier(margin))
     }
 
-    /// When a renewal is sent.
+    /// Returns when a renewal is sent.
     fn renewal(&self) -> Option<Deadline> {
         let before = self.renew?.time();
         let at = if self.session { self.mark } else { self.mark.earlier(before) };
-        // The mark has the wall clock as it was when it was granted.
+        // The mark contains the wall clock as it was at the grant.
         Some(if self.again { at.by_steady() } else { at })
     }
 
@@ -386,8 +391,8 @@ impl Lease {
         self.margin = Some(Tick::at_least(loss_margin(self.ttl(), left)));
     }
 
-    /// How long an unanswered renewal is waited for before it is sent again: a sixth of the ttl,
-    /// and a third of what is left of an offer.
+    /// Returns how long to wait for the answer to a renewal before sending it again: a sixth of the
+    /// ttl, or a third of what is left of an offer.
     fn patience(&self, now: Now) -> Duration {
         let left = self.deadline().map_or(Duration::MAX, |deadline| deadline.remaining(now));
         (self.ttl() / 6).min(left / 3).max(Duration::from_millis(1))
@@ -440,7 +445,8 @@ fn earlier(a: Option<Deadline>, b: Option<Deadline>) -> Option<Deadline> {
     }
 }
 
-/// Between nine tenths and all of `pause`, so that leases taken together do not stay together.
+/// Returns between nine tenths and all of `pause`, so that leases acquired together are not all
+/// renewed together.
 fn jittered(pause: Duration, bits: u64) -> Duration {
     pause - pause / 10 * (bits >> 56) as u32 / 256
 }

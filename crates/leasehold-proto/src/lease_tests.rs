@@ -1,4 +1,4 @@
-//! What the lease machine promises, by example and by random histories.
+//! Tests of the lease machine, by example and by random histories.
 
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn a_step_of_the_wall_clock_is_heeded_once() {
     assert_eq!(lease.handle_timeout(stepped(at(2_000))), Step::Renew, "as much may have passed");
     assert_eq!(lease.handle_timeout(stepped(at(2_000))), Step::Wait);
     assert_eq!(lease.handle_timeout(stepped(at(6_000))), Step::Wait);
-    assert_eq!(lease.handle_timeout(stepped(at(7_000))), Step::Renew, "nobody has answered");
+    assert_eq!(lease.handle_timeout(stepped(at(7_000))), Step::Renew, "no answer has arrived");
     lease.handle_renewed(stepped(at(7_000)), stepped(at(7_010)), 0);
     assert_eq!(lease.handle_timeout(stepped(at(16_999))), Step::Wait);
     assert_eq!(lease.handle_timeout(stepped(at(17_001))), Step::Renew);
@@ -104,7 +104,7 @@ fn max_hold_ends_it_however_often_it_is_renewed() {
     assert!(lease.is_valid(at(4_999)) && !lease.is_valid(at(5_000)));
     assert_eq!(lease.handle_timeout(at(4_900)), Step::Lost(LossReason::MaxHold));
     assert_eq!(lease.handle_timeout(at(4_999)), Step::Wait, "time to wind down");
-    assert_eq!(lease.handle_timeout(at(5_000)), Step::End, "a forgotten guard is given back");
+    assert_eq!(lease.handle_timeout(at(5_000)), Step::End, "a forgotten guard is released");
     assert_eq!(lease.next_timeout(), None);
 }
 
@@ -122,7 +122,7 @@ fn an_offer_of_a_fixed_lease_is_confirmed_once_and_then_not_renewed() {
     lease.handle_granted(at(5_000), Some(until), true, 0).unwrap();
     assert_eq!(lease.handle_timeout(at(5_050)), Step::Renew);
     lease.handle_renewed(at(5_051), at(5_052), 0);
-    lease.handle_renewal_failed(at(5_053), 0); // An earlier confirmation that fails late.
+    lease.handle_renewal_failed(at(5_053), 0); // An earlier confirmation fails late.
     assert!(lease.is_valid(at(34_000)));
     assert_eq!(lease.handle_timeout(at(25_000)), Step::Wait);
     assert_eq!(lease.handle_timeout(at(34_000)), Step::Lost(LossReason::MaxHold));
@@ -173,8 +173,8 @@ fn a_released_lease_asks_for_nothing() {
 }
 
 proptest! {
-    /// Whatever order things happen in: validity never reaches past the last renewal that came
-    /// through, what was lost or released stays so, and a driver that looks in time is told in time.
+    /// In every order of events: validity never exceeds the last renewal that succeeded, a lost or
+    /// released lease stays so, and a driver that looks in time gets the loss in time.
     #[test]
     fn no_history_makes_a_lease_valid_for_too_long(
         ttl in 10u64..5_000,

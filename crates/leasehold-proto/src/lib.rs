@@ -1,7 +1,7 @@
-//! The pure half of Leasehold: state machines that are given time and randomness as arguments.
+//! The pure half of Leasehold: state machines that take time and randomness as arguments.
 //!
-//! Nothing in here does I/O, reads a clock or draws a random number, so that the client, a
-//! simulator and a model checker can drive the same code.
+//! This crate does no I/O, reads no clock and draws no random number. The client, a simulator and a
+//! model checker can therefore drive the same code.
 
 mod attempt;
 pub mod handoff;

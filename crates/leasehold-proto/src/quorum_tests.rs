@@ -1,4 +1,4 @@
-//! The quorum machine: majorities, validity, tokens, late replies, renewal and release.
+//! Tests of the quorum machine: majorities, validity, tokens, late replies, renewal and release.
 
 use super::*;
 use crate::{AttemptId, ClientId, Deadline, Now, Token, drift};
@@ -40,7 +40,7 @@ impl Cluster {
         Self { nodes: (0..nodes).map(node).collect(), down: Vec::new(), sent: Vec::new() }
     }
 
-    /// Carries out what was asked; a node that is down never answers.
+    /// Carries out the requests; a node that is down never answers.
     fn run(&mut self, now: Now, attempt: &mut Attempt) -> Vec<Event> {
         while let Some(request) = attempt.poll_request() {
             self.sent.push(request);
@@ -59,7 +59,7 @@ impl Cluster {
         (attempt, events)
     }
 
-    /// Time limits pass.
+    /// Lets time limits pass.
     fn settle(&mut self, now: Now, attempt: &mut Attempt) -> Vec<Event> {
         attempt.handle_timeout(now);
         self.run(now, attempt)
@@ -102,7 +102,7 @@ fn an_uncontended_lock_takes_one_round_trip() {
     assert_eq!(five.run(ms(1001), &mut attempt), [Event::Released { held: Some(true) }]);
     assert!(attempt.is_done());
     assert_eq!(five.holders(ms(1001), 1), 0);
-    // By a client whose clock is behind.
+    // A client whose clock is behind.
     assert_eq!(held(&five.acquire(ms(3), 2, 0).1), Some((1_000_002, true)));
 }
 
@@ -130,7 +130,7 @@ fn a_held_lock_is_busy_though_some_nodes_are_down() {
     let (mut second, mut events) = five.acquire(ms(1), 2, 0);
     events.extend(five.settle(ms(60), &mut second));
     assert_eq!(denied(&events), Some(Why::Busy));
-    // With too few left to grant it to anybody, that is the reason.
+    // If too few nodes are left to grant it to any client, that is the reason.
     five.down = vec![0, 1, 2];
     let (mut third, mut events) = five.acquire(ms(2), 3, 0);
     events.extend(five.settle(ms(60), &mut third));
@@ -167,7 +167,7 @@ fn a_commit_that_is_too_late_is_no_token() {
     );
     attempt.handle_reply(ms(2), 0, commit.round, Reply::Moved);
     assert_eq!(attempt.poll_event(), None);
-    // One that granted more counts for the lock, not for the token.
+    // A node that granted a higher value counts for the lock, not for the token.
     attempt.handle_reply(ms(2), 2, asks[2].round, Reply::Granted(token(11)));
     assert_eq!(denied(&[attempt.poll_event().unwrap()]), Some(Why::Contended));
     let released = std::iter::from_fn(|| attempt.poll_request()).count();
@@ -199,7 +199,7 @@ fn a_straggler_is_released_when_it_answers() {
     };
     assert_eq!(free_in, Some(Duration::from_secs(3)));
     assert_eq!((tally.busy, tally.unknown), (2, 1));
-    // Those that refused have nothing; the one that has not answered may have.
+    // Nodes that refused have no lease; the node that has not answered may have.
     assert_eq!(attempt.poll_request(), None);
     assert!(!attempt.is_done());
     let release = Op::Release { attempt: id(1) };
@@ -209,7 +209,7 @@ fn a_straggler_is_released_when_it_answers() {
     assert_eq!((last.node, last.op), (2, release));
     attempt.handle_reply(ms(3), 2, last.round, Reply::Released);
     assert!(attempt.is_done());
-    // When its time is up, and again when it answers after all.
+    // When it times out, and again when it answers late.
     silent.handle_timeout(ms(50));
     let last = silent.poll_request().unwrap();
     assert_eq!((last.node, last.op), (2, release));

@@ -1,9 +1,9 @@
-//! The retry schedule: exponential back-off with full jitter, random bits as input.
+//! The retry schedule: exponential back-off with full jitter; random bits are arguments.
 
 use core::time::Duration;
 
-/// Exponential back-off with "full jitter": each pause is drawn evenly between zero and a bound
-/// that doubles from `base` to `cap`.
+/// Computes exponential back-off with "full jitter": each pause is drawn evenly between zero and a
+/// bound that doubles from `base` to `cap`.
 ///
 /// Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 #[derive(Clone, Copy, Debug)]
@@ -14,12 +14,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A schedule whose first pause is at most `base` and whose later ones are at most `cap`.
+    /// Creates a schedule whose first pause is at most `base` and whose later pauses are at most
+    /// `cap`.
     pub fn new(base: Duration, cap: Duration) -> Self {
         Self { base: base.min(cap), cap, round: 0 }
     }
 
-    /// The next pause, chosen by `bits` (64 random bits) between zero and the round's bound.
+    /// Returns the next pause. `bits` (64 random bits) choose it between zero and the bound of the
+    /// round.
     pub fn next(&mut self, bits: u64) -> Duration {
         let bound = self.bound();
         self.round = self.round.saturating_add(1);
@@ -27,21 +29,21 @@ impl Backoff {
         Duration::from_nanos(((u128::from(ns) * u128::from(bits)) >> 64) as u64)
     }
 
-    /// The most that the next pause can be.
+    /// Returns the longest possible next pause.
     pub fn bound(&self) -> Duration {
         let factor = 1u32.checked_shl(self.round).unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// What these pauses stand between was up for `time`. It has proven itself if that is as long as
-    /// the longest pause: only then do they start again from the first.
+    /// Records that the connection, which these pauses separate, was up for `time`. The pauses
+    /// start again from the first only if that is at least the longest pause.
     pub fn lasted(&mut self, time: Duration) {
         if time >= self.cap {
             self.reset();
         }
     }
 
-    /// Starts again from the first pause, after something was heard.
+    /// Starts again from the first pause, after a success.
     pub fn reset(&mut self) {
         self.round = 0;
     }

@@ -4,95 +4,95 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-/// One reading of the clock: a steady one that counts suspend, and the wall clock beside it.
+/// One reading of two clocks: a steady clock that counts suspend, and the wall clock.
 ///
-/// Both are nanoseconds. The origin of the steady clock is arbitrary and differs between
-/// machines and boots; the wall clock counts from the Unix epoch.
+/// Both are in nanoseconds. The origin of the steady clock is arbitrary and differs between
+/// machines and boots. The wall clock counts from the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
-    /// Steady clock, in nanoseconds since an arbitrary point; counts time spent in suspend.
+    /// The steady clock, in nanoseconds since an arbitrary point; it counts time spent in suspend.
     pub steady_ns: u64,
-    /// Wall clock, in nanoseconds since the Unix epoch; may jump.
+    /// The wall clock, in nanoseconds since the Unix epoch; it may jump.
     pub wall_ns: u64,
 }
 
-/// A moment in the future (or past) on both clocks; it has passed as soon as one of them says so.
+/// A moment on both clocks. It has passed as soon as one of the clocks has reached it.
 ///
-/// A wall clock that jumps back therefore changes nothing, and one that jumps forward costs at
-/// worst an early loss. The steady clock alone would miss time on machines where it stops in a
-/// virtual machine's snapshot.
+/// A wall clock that jumps back therefore changes nothing, and a wall clock that jumps forward
+/// causes at worst an early loss. The steady clock alone would miss time on machines where it stops
+/// during a snapshot of the virtual machine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Deadline {
-    /// From the point on the steady clock to the clock's last: never zero, so that an
-    /// `Option<Deadline>` takes no more room.
+    /// The time from this point to the last point of the steady clock. It is never zero, so that an
+    /// `Option<Deadline>` takes no more space.
     steady_left: NonZeroU64,
     wall_ns: u64,
 }
 
 impl Now {
-    /// The wall clock in whole milliseconds since the Unix epoch.
+    /// Returns the wall clock in whole milliseconds since the Unix epoch.
     pub fn unix_ms(self) -> u64 {
         self.wall_ns / 1_000_000
     }
 
-    /// The wall clock in whole microseconds since the Unix epoch.
+    /// Returns the wall clock in whole microseconds since the Unix epoch.
     pub fn unix_us(self) -> u64 {
         self.wall_ns / 1_000
     }
 }
 
 impl Deadline {
-    /// The moment `after` later than `now`.
+    /// Returns the moment `after` later than `now`.
     pub fn after(now: Now, after: Duration) -> Self {
         let ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         Self::at(now.steady_ns.saturating_add(ns), now.wall_ns.saturating_add(ns))
     }
 
-    /// The same moment moved towards the future.
+    /// Returns the moment `by` later.
     pub fn later(self, by: Duration) -> Self {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         Self::at(self.steady_ns().saturating_add(ns), self.wall_ns.saturating_add(ns))
     }
 
-    /// The same moment moved towards the past.
+    /// Returns the moment `by` earlier.
     pub fn earlier(self, by: Duration) -> Self {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         Self::at(self.steady_ns().saturating_sub(ns), self.wall_ns.saturating_sub(ns))
     }
 
-    /// The same by the steady clock alone: no step of the wall clock brings it nearer.
+    /// Returns the same moment on the steady clock alone: no step of the wall clock affects it.
     pub(crate) fn by_steady(self) -> Self {
         Self { wall_ns: u64::MAX, ..self }
     }
 
-    /// Time left by the clock that is further ahead; zero once the deadline has passed.
+    /// Returns the time left by the clock that is further ahead; zero once the deadline has passed.
     pub fn remaining(self, now: Now) -> Duration {
         let steady = self.steady_ns().saturating_sub(now.steady_ns);
         let wall = self.wall_ns.saturating_sub(now.wall_ns);
         Duration::from_nanos(steady.min(wall))
     }
 
-    /// True when either clock has reached the deadline.
+    /// Returns true if either clock has reached the deadline.
     pub fn has_passed(self, now: Now) -> bool {
         now.steady_ns >= self.steady_ns() || now.wall_ns >= self.wall_ns
     }
 
-    /// The earlier of two, clock by clock.
+    /// Returns the earlier of two deadlines, clock by clock.
     pub fn min(self, other: Self) -> Self {
         Self::at(self.steady_ns().min(other.steady_ns()), self.wall_ns.min(other.wall_ns))
     }
 
-    /// The later of two, clock by clock.
+    /// Returns the later of two deadlines, clock by clock.
     pub fn max(self, other: Self) -> Self {
         Self::at(self.steady_ns().max(other.steady_ns()), self.wall_ns.max(other.wall_ns))
     }
 
-    /// Position on the steady clock, for ordering timers.
+    /// Returns the position on the steady clock, for ordering timers.
     pub fn steady_ns(self) -> u64 {
         u64::MAX - self.steady_left.get()
     }
 
-    /// Position on the wall clock in whole milliseconds since the Unix epoch.
+    /// Returns the position on the wall clock in whole milliseconds since the Unix epoch.
     pub fn unix_ms(self) -> u64 {
         self.wall_ns / 1_000_000
     }

@@ -1,49 +1,49 @@
-//! The fencing token, and the block of tokens that one grant reserves.
+//! Fencing tokens, and the block of tokens that one grant reserves.
 
 use core::fmt;
 
-/// A fencing token: it is larger for every later holder of the same lock.
+/// A fencing token: every later holder of the same lock has a larger one.
 ///
-/// Between 1 and 2^53-1, so that it survives engines and languages whose numbers are doubles.
-/// How tokens are used is described by Martin Kleppmann, "How to do distributed locking" (2016).
+/// A token is between 1 and 2^53-1, so that engines and languages whose numbers are doubles can
+/// hold it. Martin Kleppmann, "How to do distributed locking" (2016), describes how to use tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {
-    /// The largest token there can be: 2^53-1.
+    /// The largest possible token: 2^53-1.
     pub const MAX: Token = Token((1 << 53) - 1);
 
-    /// A token of this value, or `None` outside 1..=2^53-1.
+    /// Creates a token of this value; `None` outside 1..=2^53-1.
     pub fn new(value: u64) -> Option<Self> {
         (1..=Self::MAX.0).contains(&value).then_some(Self(value))
     }
 
-    /// The number itself.
+    /// Returns the number.
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// A number that is no [`Token`].
+/// The error for a number that is not a [`Token`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAToken(i64);
 
 impl fmt::Display for NotAToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "token: {}; 1 to {} is allowed", self.0, Token::MAX)
+        write!(f, "{} is not a fencing token: it must be between 1 and {}", self.0, Token::MAX)
     }
 }
 
 impl core::error::Error for NotAToken {}
 
-/// For columns of type `BIGINT`.
+/// Converts the token for columns of type `BIGINT`.
 impl From<Token> for i64 {
     fn from(token: Token) -> Self {
         token.0 as i64 // At most 2^53-1.
     }
 }
 
-/// For columns of type `BIGINT`.
+/// Converts a value of a column of type `BIGINT`.
 impl TryFrom<i64> for Token {
     type Error = NotAToken;
 
@@ -58,7 +58,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Consecutive tokens reserved by one grant: `base`, `base + 1`, and so on, `count` of them.
+/// Consecutive tokens that one grant reserves: `base`, `base + 1`, and so on, `count` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenBlock {
     base: Token,
@@ -66,28 +66,29 @@ pub struct TokenBlock {
 }
 
 impl TokenBlock {
-    /// A block of `count` tokens from `base` on; `None` when it is empty or passes [`Token::MAX`].
+    /// Creates a block of `count` tokens from `base` on; `None` if it is empty or exceeds
+    /// [`Token::MAX`].
     pub fn new(base: Token, count: u32) -> Option<Self> {
         let last = base.get().checked_add(u64::from(count.checked_sub(1)?))?;
         Token::new(last).map(|_| Self { base, count })
     }
 
-    /// A block of one.
+    /// Creates a block of one token.
     pub fn single(token: Token) -> Self {
         Self { base: token, count: 1 }
     }
 
-    /// The first token, which names the lease in every later call.
+    /// Returns the first token, which names the lease in every later call.
     pub fn base(self) -> Token {
         self.base
     }
 
-    /// The last token that the block reserves.
+    /// Returns the last token of the block.
     pub fn top(self) -> Token {
         Token(self.base.0 + u64::from(self.count) - 1)
     }
 
-    /// True when `token` is one of the block's.
+    /// Returns true if the block contains `token`.
     pub fn contains(self, token: Token) -> bool {
         (self.base..=self.top()).contains(&token)
     }
@@ -111,7 +112,12 @@ mod tests {
         }
         for value in [i64::MIN, -1, 0, 1 << 53, i64::MAX] {
             let error = Token::try_from(value).unwrap_err().to_string();
-            assert_eq!(error, format!("token: {value}; 1 to 9007199254740991 is allowed"));
+            assert_eq!(
+                error,
+                format!(
+                    "{value} is not a fencing token: it must be between 1 and 9007199254740991"
+                )
+            );
         }
     }
 

@@ -1,24 +1,23 @@
-//! From a store URL to where and as whom to connect.
+//! Parses a store URL: where to connect, and with which credentials.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::{Error, Result, StoreUrl};
 use redis::io::tcp::{TcpSettings, socket2};
-use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, TlsCertificates,
-};
+use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
-/// Options that a URL may have.
+use crate::tls::Certificates;
+
+/// The options that a URL may have.
 pub(crate) const OPTIONS: &[&str] =
     &["db", "password-file", "prefix", "tls-ca", "tls-cert", "tls-key", "user"];
 
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Unacknowledged data for this long means that the other side is gone.
+/// If sent data is not acknowledged for this long, the kernel closes the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where to connect, and what the keys begin with.
+/// Where to connect, and the prefix of the keys.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) client: Client,
@@ -27,20 +26,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Understands `redis://[user[:password]@]host[:port][/db]`, `rediss://` and
-    /// `redis+unix:/path`.
+    /// Parses `redis://[user[:password]@]host[:port][/db]`, `rediss://` and `redis+unix:/path`.
     pub(crate) fn parse(url: StoreUrl) -> Result<Self> {
         Self::parse_with(url, &["admission"])
     }
 
-    /// The same, when somebody else has taken further options, that are named here.
+    /// Does the same after the caller took further options, which are named here.
     pub(crate) fn parse_with(mut url: StoreUrl, options: &[&str]) -> Result<Self> {
         let common = Common::take(&mut url)?;
         url.finish(&[OPTIONS, options].concat())?;
         let place = url.to_string();
         match url.scheme() {
             "redis+unix" => {
-                let addr = ConnectionAddr::Unix(PathBuf::from(url.path()?));
+                let addr = ConnectionAddr::Unix(PathBuf::from(
+                    url.absolute_path("redis+unix:/run/redis.sock")?,
+                ));
                 common.address(addr, Login::default(), place)
             }
             scheme => {
@@ -50,8 +50,8 @@ impl Address {
         }
     }
 
-    /// Understands `redlock://[user[:password]@]host[:port],host[:port],...[/db]`, and `redlocks://`
-    /// for TLS. A user and password before the first stand for all that have none of their own.
+    /// Parses `redlock://[user[:password]@]host[:port],host[:port],...[/db]`, and `redlocks://` for
+    /// TLS. A user and password before the first host apply to all hosts without their own.
     pub(crate) fn parse_all(mut url: StoreUrl, options: &[&str]) -> Result<Vec<Self>> {
         let common = Common::take(&mut url)?;
         url.finish(&[OPTIONS, options].concat())?;
@@ -63,18 +63,33 @@ impl Address {
         let mut nodes: Vec<(String, ConnectionAddr, Login)> = Vec::new();
         for (at, text) in places.split(',').enumerate() {
             if text.is_empty() {
-                return Err(invalid(format!("host number {} is empty; a comma too many?", at + 1)));
+                return Err(invalid(format!(
+                    "host number {} is empty; remove the extra comma",
+                    at + 1
+                )));
             }
             let (addr, mut login) = network(tls, &format!("//{text}"))?;
             if login.db.is_some() {
-                return Err(invalid("a database stands after the last host, for all".into()));
+                return Err(invalid(
+                    "a database after a host in the middle; write it once, after the last host"
+                        .into(),
+                ));
+            }
+            let first_has_password =
+                nodes.first().is_some_and(|(.., first)| first.password.is_some());
+            if first_has_password && login.user.is_some() && login.password.is_none() {
+                return Err(invalid(format!(
+                    "host number {} has a user without a password; in a password write @ as %40 and \
+                     a comma as %2C",
+                    at + 1
+                )));
             }
             let place = shown(&addr);
             if let Some(at) = nodes.iter().position(|(known, ..)| *known == place) {
                 let (at, again) = (at + 1, nodes.len() + 1);
                 return Err(invalid(format!(
-                    "host number {again} is the same as number {at}, {place}; each node must be a \
-                     server of its own"
+                    "host number {again} is the same as number {at}, {place}; each node must be an \
+                     independent server"
                 )));
             }
             if let (None, None, Some((.., first))) = (&login.user, &login.password, nodes.first()) {
@@ -87,12 +102,12 @@ impl Address {
     }
 }
 
-/// Whether connections of this scheme use TLS.
+/// Returns whether connections of this scheme use TLS.
 pub(crate) fn is_tls(scheme: &str) -> bool {
     scheme.starts_with("rediss") || scheme == "redlocks"
 }
 
-/// A host and port in one way of writing.
+/// Writes a host and port in one normal form.
 fn shown(addr: &ConnectionAddr) -> String {
     match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -103,7 +118,7 @@ fn shown(addr: &ConnectionAddr) -> String {
     }
 }
 
-/// The database after the last host, if there is one.
+/// Splits off the database after the last host, if there is one.
 pub(crate) fn split_db(place: &str) -> (&str, Option<&str>) {
     let from = place.rfind('@').map_or(2, |at| at + 1);
     match place.get(from..).and_then(|last| last.find('/')) {
@@ -115,33 +130,25 @@ pub(crate) fn split_db(place: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What the options say, for each server that a URL names.
+/// The options that apply to each server that a URL names.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) prefix: String,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<String>,
     pub(crate) db: Option<String>,
-    pub(crate) certificates: Option<TlsCertificates>,
+    pub(crate) certificates: Option<Certificates>,
 }
 
 impl Common {
     pub(crate) fn take(url: &mut StoreUrl) -> Result<Self> {
         let prefix = url.take("prefix").unwrap_or_else(|| "leasehold".to_owned());
         if prefix.is_empty() || prefix.contains(['{', '}']) {
-            return Err(invalid(format!("prefix {prefix:?}; braces and nothing are not allowed")));
+            return Err(invalid(format!(
+                "prefix {prefix:?}; it must not be empty or contain braces"
+            )));
         }
-        let certificates = certificates(url)?;
-        let tls = is_tls(url.scheme());
-        if tls {
-            // With two providers in a build, as other engines bring them, none is the default.
-            rustls::crypto::ring::default_provider().install_default().ok();
-        }
-        if certificates.is_some() && !tls {
-            return Err(invalid(
-                "tls-ca, tls-cert and tls-key go with rediss: and redlocks:".into(),
-            ));
-        }
+        let certificates = Certificates::take(url)?;
         let (user, db) = (url.take("user"), url.take("db"));
         let password_file = url.take("password-file");
         Ok(Self { prefix, user, password_file, db, certificates })
@@ -157,10 +164,14 @@ impl Common {
             .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
             .set_db(database(login.db.as_ref().or(self.db.as_ref()))?);
-        if let Some(user) = self.user.as_ref().or(login.user.as_ref()) {
+        let user = self.user.as_ref().or(login.user.as_ref());
+        if let Some(user) = user {
             redis = redis.set_username(user);
         }
-        if let Some(password) = StoreUrl::password(self.password_file.as_deref(), login.password)? {
+        let password = StoreUrl::password(self.password_file.as_deref(), login.password)?;
+        // Without a password the client sends no AUTH, and the server treats it as the default
+        // user. A user without a password (`nopass`) may send any.
+        if let Some(password) = password.or_else(|| user.map(|_| String::new())) {
             redis = redis.set_password(password);
         }
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
@@ -169,11 +180,11 @@ impl Common {
         let tcp = tcp.set_user_timeout(USER_TIMEOUT);
         let info = addr
             .into_connection_info()
-            .map_err(|error| invalid("cannot be understood".into()).with_source(error))?
+            .map_err(|error| invalid("cannot be parsed".into()).with_source(error))?
             .set_tcp_settings(tcp)
             .set_redis_settings(redis);
         let client = match &self.certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+            Some(certificates) => certificates.client(info),
             None => Client::open(info),
         };
         let client = client.map_err(|error| {
@@ -191,14 +202,14 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// `user[:password]`.
+    /// Parses `user[:password]`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (user, password) = StoreUrl::login(text)?;
         Ok(Self { user, password, db: None })
     }
 }
 
-/// `//[user[:password]@]host[:port][/db]`.
+/// Parses `//[user[:password]@]host[:port][/db]`.
 fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
     let rest = place
         .strip_prefix("//")
@@ -217,7 +228,7 @@ fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
     Ok((addr, Login { db: (!db.is_empty()).then(|| db.to_owned()), ..login }))
 }
 
-/// `host`, `host:port`, `[::1]:port`.
+/// Parses `host`, `host:port`, `[::1]:port`.
 pub(crate) fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
     match StoreUrl::host_and_port(text)? {
         (host, _) if host.is_empty() => Err(invalid("no host; write redis://host:6379".into())),
@@ -234,22 +245,6 @@ fn database(db: Option<&String>) -> Result<i64> {
             .filter(|db| (0..=i64::from(u16::MAX)).contains(db))
             .ok_or_else(|| invalid(format!("database {db:?}; a number from 0 is allowed"))),
     }
-}
-
-fn certificates(url: &mut StoreUrl) -> Result<Option<TlsCertificates>> {
-    let files = url.take_tls()?;
-    if files.is_empty() {
-        return Ok(None);
-    }
-    let root_cert = files.authority.map(|ca| StoreUrl::read("tls-ca", &ca)).transpose()?;
-    let client_tls = match files.client {
-        None => None,
-        Some((cert, key)) => Some(ClientTlsConfig {
-            client_cert: StoreUrl::read("tls-cert", &cert)?,
-            client_key: StoreUrl::read("tls-key", &key)?,
-        }),
-    };
-    Ok(Some(TlsCertificates { client_tls, root_cert }))
 }
 
 pub(crate) fn invalid(what: String) -> Error {
@@ -280,6 +275,11 @@ mod tests {
         let redis = address.client.get_connection_info().redis_settings().clone();
         assert_eq!((redis.username(), redis.password()), (Some("u"), Some("p@s:s/")));
         assert_eq!((redis.db(), address.prefix.as_str()), (3, "app"));
+        for named in ["redis://u@h", "redis://h?user=u", "redis+unix:/run/redis.sock?user=u"] {
+            let address = parse(named).unwrap();
+            let redis = address.client.get_connection_info().redis_settings().clone();
+            assert_eq!((redis.username(), redis.password()), (Some("u"), Some("")), "{named}");
+        }
     }
 
     #[test]
@@ -289,6 +289,7 @@ mod tests {
             ("redis://", "no host"),
             ("redis://h:port", "port"),
             ("redis://h/x", "database"),
+            ("redis+unix:redis.sock", "/redis.sock"),
             ("redis://h?prefix={", "prefix"),
             ("redis://h?tls-ca=/nope", "tls-ca"),
             ("rediss://h?tls-cert=/dev/null", "tls-cert and tls-key"),

@@ -23,12 +23,12 @@ use crate::status::status;
 use crate::topology::Route;
 use crate::waiters::Waiters;
 
-/// Bounds of the time that one request may take; within them it is a third of the ttl.
+/// The bounds of the time limit of one request, which is a third of the ttl within them.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Records read by one script: a server does nothing else meanwhile.
+/// How many records one script reads: the server does nothing else meanwhile.
 const READ: usize = 250;
 
-/// One client's connection to a Redis server.
+/// The connection of one client to a Redis server.
 #[derive(Debug)]
 pub struct RedisBackend {
     route: Route,
@@ -58,15 +58,15 @@ impl RedisBackend {
         capability.keep = true;
         capability.list = true;
         capability.force_release = true;
-        // As long to be sent, and as long again to be answered; a grant that replicas do not have is
-        // given back besides.
+        // Each call may take the limit to be sent, and again to be answered. A grant that replicas
+        // do not have is released too.
         let calls = if replicas.is_some() { 5 } else { 2 };
         capability.answers_within = Some(calls * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
         Self { route, replicas, keys, place, clock, capability, waiters, client }
     }
 
-    /// Waits until our channel is subscribed; what is left of the limit.
+    /// Waits until the channel of this client is subscribed; returns the rest of the limit.
     async fn subscribed(&self, limit: Duration) -> Result<Duration> {
         if self.route.is_subscribed() {
             return Ok(limit);
@@ -99,9 +99,9 @@ impl RedisBackend {
                 }
                 Ok(answer)
             }
-            Ok(Reply { answer: None, .. }) => Err(strange("no answer to an ask")),
+            Ok(Reply { answer: None, .. }) => Err(strange("no answer to an acquire")),
             Err(error) => {
-                // Certainly not queued, and nobody will end it.
+                // It is certainly not queued, and no task will end it.
                 if new && error.kind().is_certain() {
                     self.waiters.leave(attempt);
                 }
@@ -110,7 +110,7 @@ impl RedisBackend {
         }
     }
 
-    /// An answer to an ask, with its consequences for pushes.
+    /// Records the answer to an acquire for later pushes.
     fn note(
         &self,
         attempt: AttemptId,
@@ -119,12 +119,14 @@ impl RedisBackend {
         (answer, server_us): (Answer, Option<u64>),
     ) -> Answer {
         let answer = match answer {
-            // By the client's own schedule: nobody says when the lease has been let go.
-            Answer::Busy { .. } if !self.is_heard() => Answer::Busy { ask_again: None },
+            // Use the client's own schedule: no push reports the release of the lease.
+            Answer::Busy { ask_again } if ask_again != Some(Duration::ZERO) && !self.is_heard() => {
+                Answer::Busy { ask_again: None }
+            }
             answer => answer,
         };
         match server_us {
-            // Where replicas must have it, whoever is pushed to, asks.
+            // If replicas must have the grant, a waiter asks again after a push.
             Some(server_us) if self.replicas.is_none() => {
                 self.waiters.refer(attempt, sent, server_us);
             }
@@ -135,7 +137,7 @@ impl RedisBackend {
         answer
     }
 
-    /// Has a grant acknowledged by replicas, or gives it back.
+    /// Waits until replicas have acknowledged a grant, or releases it.
     async fn secure(
         &self,
         replicas: &Replicas,
@@ -151,14 +153,15 @@ impl RedisBackend {
         let request = Request { what: What::End(end, None), limit: LIMITS.1 };
         match self.route.send(&self.keys, request).await {
             Ok(_) => Err(error),
-            // Then it is the caller's to end.
+            // The caller ends it then.
             Err(unknown) => {
                 Err(Error::new(ErrorKind::Unavailable, error.to_string()).with_source(unknown))
             }
         }
     }
 
-    /// Whether we are pushed to. If not, nobody may wait in the queue: the client asks again.
+    /// Returns whether pushes arrive. If not, waiters must not join the queue: the client asks
+    /// again.
     fn is_heard(&self) -> bool {
         self.capability.push && !self.route.is_mute()
     }
@@ -174,9 +177,9 @@ impl RedisBackend {
         request::fits("keep", end.keep.unwrap_or_default())?;
         then.map_or(Ok(()), request::ask_fits)?;
         let ended = end.attempt;
-        // A lease that was granted does not stand in the queue, unless an ask is still on its way.
+        // A granted lease is not in the queue, unless a request is still on its way.
         let queued = (end.base.is_none() || end.suspect).then_some(ended);
-        // From now on it neither waits nor holds, also if this is not answered.
+        // From now on it neither waits nor holds, even if no answer arrives.
         let member = queued.and_then(|attempt| self.waiters.end(attempt, self.clock.now()));
         if let Some(replicas) = &self.replicas {
             replicas.forget(ended);
@@ -192,7 +195,7 @@ impl RedisBackend {
         let name = end.name.clone();
         let request = Request { what: What::End(end, member), limit };
         let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
-            // Certainly not queued, and nobody will end it.
+            // It is certainly not queued, and no task will end it.
             if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
                 self.waiters.leave(attempt);
             }
@@ -211,7 +214,7 @@ impl RedisBackend {
             && let Answer::Granted(grant) = *answer
         {
             match self.secure(replicas, name, *attempt, grant, ttl).await {
-                // Another attempt is to be made: it hears the reason itself.
+                // The caller makes another attempt, which gets the reason itself.
                 Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
                 secured => secured?,
             }
@@ -219,12 +222,12 @@ impl RedisBackend {
         Ok(Ended { verdict: reply.verdict, then: then.map(|(_, answer)| answer) })
     }
 
-    /// Has the server go on with a free lock whose line has more dead waiters than one call removes.
-    /// Should this end early, the timers of those who wait go on.
+    /// Lets the server continue with a free lock whose queue has more dead waiters than one call
+    /// removes. If this ends early, the timers of the waiters continue.
     fn clear_line(&self, name: Name) {
         let Some(client) = self.client.get() else { return };
         let (route, keys) = (self.route.clone(), self.keys.clone());
-        // Of no attempt: it ends nothing.
+        // No attempt has this id, so the call ends nothing.
         let attempt = AttemptId::new(*client, 0, 0);
         let (base, last, suspect, keep, then) = (None, None, false, None, None);
         let end = End { name, attempt, base, last, suspect, keep, then };
@@ -235,7 +238,7 @@ impl RedisBackend {
                     Ok(Reply { more: true, .. }) => {}
                     Ok(_) => return,
                     Err(error) => {
-                        tracing::debug!(name = %end.name, %error, "dead waiters are left in line");
+                        tracing::debug!(name = %end.name, %error, "dead waiters are left in the queue");
                         return;
                     }
                 }
@@ -243,7 +246,7 @@ impl RedisBackend {
         });
     }
 
-    /// Renews those that may stand in one call.
+    /// Renews leases that fit into one call.
     async fn renew_batch(&self, leases: &[Renewal]) -> Result<Vec<Result<Renewed>>> {
         leases.iter().try_for_each(|lease| request::fits("ttl", lease.ttl))?;
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
@@ -265,7 +268,7 @@ impl RedisBackend {
         }
     }
 
-    /// Renews leases that are not kept together, each group of them on its own.
+    /// Renews leases of different servers, one group after the other.
     async fn renew_apart(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
         let groups = self.route.together(&self.keys, leases.iter().map(|lease| &lease.name));
         let renewing = groups.iter().map(|group| async move {
@@ -283,7 +286,7 @@ impl RedisBackend {
         answers
     }
 
-    /// Reads the records of those that may stand in one call.
+    /// Reads records that fit into one call.
     async fn statuses(&self, names: &[Name]) -> Result<Vec<Result<Status>>> {
         let keys: Vec<String> = names.iter().map(|name| self.keys.of(name)).collect();
         let Some(first) = keys.first() else { return Ok(Vec::new()) };
@@ -377,7 +380,7 @@ impl Backend for RedisBackend {
                 };
                 let groups: Vec<Vec<Name>> = groups.iter().map(names).collect();
                 for statuses in join_all(groups.iter().map(|group| self.statuses(group))).await {
-                    // Keys of somebody else under our prefix are no locks.
+                    // Keys of other programs under this prefix are not locks.
                     listed.extend(statuses?.into_iter().filter_map(Result::ok));
                 }
             }

@@ -1,4 +1,4 @@
-//! Connecting: what is wrong is said at once, and with a next step.
+//! Connects to a server, and reports errors at once, with a next step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::script::Scripts;
 use crate::supervisor::Supervisor;
 use crate::topology::{Cluster, Route, Store, What};
 
-/// How long the first look at the server may take.
+/// How long the first check of the server may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Connects to the server that a URL names.
@@ -29,27 +29,29 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// | `redis+cluster://[user[:password]@]host[:port],...`, `rediss+cluster://` | the masters of a cluster, found by asking any of its nodes |
 /// | `redis+sentinel://[user[:password]@]host[:port],.../NAME`, `rediss+sentinel://` | the master that sentinels name; `sentinel-user`, `sentinel-password-file`, `sentinel-tls=off` |
 ///
-/// With `password-file=FILE` the password does not stand in the URL; `prefix=TEXT` is what keys
-/// begin with (default `leasehold`). With `replicas=K` or `replicas=majority` so many replicas must
-/// have acknowledged a grant, or the acquire is refused.
+/// `password-file=FILE` keeps the password out of the URL. `prefix=TEXT` is the prefix of the keys
+/// (default `leasehold`). With `replicas=K` or `replicas=majority`, that many replicas must
+/// acknowledge a grant, or the acquire fails.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when the
-/// server cannot be reached; [`ErrorKind::Refused`] for credentials and permissions;
-/// and for a replica; [`ErrorKind::Unsupported`] for a server older than 7.0, a node of a cluster
-/// and a Sentinel.
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the server
+/// cannot be reached; [`ErrorKind::Refused`] for credentials, permissions, and a replica;
+/// [`ErrorKind::Unsupported`] for a server older than 7.0, a node of a cluster, and a Sentinel.
 pub async fn connect(url: StoreUrl) -> Result<RedisBackend> {
     connect_with(url, Clock::system()).await
 }
 
-/// The same by another clock.
+/// Does the same with another clock.
 pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBackend> {
     let store = Store::parse(url.clone())?;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: connect inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: connect inside a runtime",
+        ));
     }
     let keys = Keys::new(&store.prefix);
-    // Who reads the error may know several servers.
+    // The reader of the error may use several servers.
     let named = |error: Error| {
         let message = format!("server {}: {}", store.place, error.message());
         Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)
@@ -65,7 +67,7 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     };
     let mut push = true;
     for link in route.all()? {
-        // One that is away is no reason to do without; those that are there say the same.
+        // A node that is down does not matter; the others report the same.
         if let Ok(mut live) = link.live() {
             let trying = mute::may_subscribe(&mut live.connection);
             push &= tokio::time::timeout(LIMIT, trying).await.unwrap_or(Ok(true))?;
@@ -92,8 +94,8 @@ async fn open(what: What, keys: &Keys, clock: &Clock) -> Result<Route> {
     Ok(Route::One(link, sentinels))
 }
 
-/// The right to push is needed only when somebody waits; better to hear of it now. A proxy that does
-/// not know the command is none of its business: scripts publish behind it.
+/// Checks the right to push. Only waiters need it, but an early error is better. A proxy that does
+/// not know the command is fine: scripts publish on the server behind it.
 pub(crate) async fn look(link: &Link) -> Result<()> {
     let mut publish = redis::cmd("PUBLISH");
     publish.arg("leasehold:c:0000000000000000").arg("");

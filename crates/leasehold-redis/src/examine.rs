@@ -1,5 +1,5 @@
-//! What can hurt locks on Redis: one server, one that sentinels watch, a cluster, or the nodes of a
-//! quorum.
+//! Examines what can hurt locks on Redis: one server, a server that sentinels watch, a cluster, or
+//! the nodes of a quorum.
 
 mod cluster;
 mod doors;
@@ -18,7 +18,7 @@ use crate::quorum::parse;
 use crate::topology::{Source, Store, What};
 use patient::{Found, Patient};
 
-/// What a server is for, which decides what matters.
+/// The role of a server, which decides what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// It keeps the locks alone.
@@ -27,19 +27,22 @@ enum Part {
     Watched,
     /// A master of a cluster.
     Cluster,
-    /// One of the nodes of a quorum, which has no vote after it may have forgotten leases.
+    /// One node of a quorum, which cannot vote after it may have lost leases.
     Node,
 }
 
-/// Looks at the servers that a URL names, as far as its user may. Nothing is locked, and no key is
-/// changed: rights to write are tried on a key that is not there.
+/// Examines the servers that a URL names, as far as its user may. It locks nothing and changes no
+/// key: it tries rights to write on a key that does not exist.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when nobody
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if no server
 /// answers.
 pub async fn examine(mut url: StoreUrl) -> Result<Examined> {
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: examine inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: examine inside a runtime",
+        ));
     }
     if let Some((addresses, _, limit)) = parse(&mut url)? {
         return quorum::examine(&addresses, limit).await;
@@ -57,10 +60,10 @@ pub async fn examine(mut url: StoreUrl) -> Result<Examined> {
     }
 }
 
-/// One server.
+/// Examines one server.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] when nobody answers; one who refuses is a finding.
+/// [`ErrorKind::Unavailable`] if it does not answer; a refusal is a finding.
 async fn examine_server(client: &Client, place: &str, prefix: &str, part: Part) -> Result<Found> {
     let mut patient = match Patient::reach(client, place).await {
         Ok(patient) => patient,
@@ -74,7 +77,7 @@ async fn examine_server(client: &Client, place: &str, prefix: &str, part: Part) 
     Ok(patient.into_found())
 }
 
-/// Who is refused has found something; nobody there is an error.
+/// Turns a refusal into a finding; a server that does not answer is an error.
 fn refused(place: &str, error: Error) -> Result<Found> {
     if error.kind() == ErrorKind::Unavailable {
         return Err(error);
@@ -84,10 +87,10 @@ fn refused(place: &str, error: Error) -> Result<Found> {
     Ok(Found { examined, ..Found::default() })
 }
 
-/// What a failover costs where one is meant to happen.
+/// Adds the cost of a failover, if one can happen.
 fn failover(examined: &mut Examined, acknowledged: bool) {
-    let why = "replication is asynchronous: a replica that is promoted may not have heard of the last \
-               grants, and lets in a second holder";
+    let why = "replication is asynchronous: a promoted replica may not have received the last \
+               grants, and then grants the lock to a second holder";
     match acknowledged {
         false => examined.note(
             "failover",
@@ -98,8 +101,8 @@ fn failover(examined: &mut Examined, acknowledged: bool) {
         true => examined.note(
             "failover",
             "a grant counts when replicas have acknowledged it",
-            "fewer grants are lost in a failover, not none: the replica that is promoted need not be \
-             one of those",
+            "a failover loses fewer grants, but may lose some: the promoted replica need not be \
+             one of these replicas",
             "fence the resource",
         ),
     }

@@ -1,4 +1,4 @@
-//! Removing the records of locks that nobody will want again.
+//! Removes the records of locks that are not needed any more.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::quorum;
 use crate::replication::Policy;
 use crate::topology::Store;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Keys in one step.
+/// How many keys one step removes.
 const STEP: usize = 500;
 
-/// The record of a lock: removed when the lock is free, has no waiter, and the clock has passed its
-/// tokens, or it would give lower ones next. Its tombstones stay: they refuse late requests, also
-/// without a record, and end by themselves. What a node of a quorum gave is remembered by the node itself.
+/// Removes the record of a free lock without waiters, if the clock has passed its tokens; otherwise
+/// the next tokens would be lower. Its tombstones stay: they refuse late requests, even without a
+/// record, and expire by themselves. A quorum node remembers its grants itself.
 const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
     local clock = redis.call('TIME')
     local now = string.format('%010d%06d', clock[1], clock[2])
@@ -29,19 +29,19 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
 
-/// Removes the records of the free locks whose names start with `names`, and says how many. They
-/// would go by themselves 1 to 2 hours after their last use.
+/// Removes the records of the free locks whose names start with `names`, and returns how many.
+/// Without this call they expire 1 to 2 hours after their last use.
 ///
-/// A record holds the tokens that have been given; without it only the server's clock keeps the
-/// next above them. So a record stays while its tokens are ahead of that clock, which has been set
-/// back then. After an acquire that was never answered the lock's tombstones (`PREFIX:{NAME}:t`) stay
-/// for a minute, and refuse that acquire if it arrives late. Of the nodes of a quorum all must answer;
-/// the number is that of the node where there were most.
+/// A record holds the tokens that were granted; without it, only the server's clock keeps the next
+/// tokens above them. A record therefore stays while its tokens are ahead of that clock, which then
+/// was set back. After an acquire that was never answered, the tombstones of the lock
+/// (`PREFIX:{NAME}:t`) stay for a minute, and refuse that acquire if it arrives late. All nodes of
+/// a quorum must answer; the result is the highest number of a node.
 ///
 /// # Errors
-/// As [`connect`](crate::connect); what was removed before stays so.
+/// As [`connect`](crate::connect); records that were removed before the error stay removed.
 pub async fn forget(mut url: StoreUrl, names: &str) -> Result<u64> {
-    // Of no meaning here.
+    // It has no meaning here.
     Policy::take(&mut url)?;
     let mut removed = 0;
     if matches!(url.scheme().split_once('+'), Some((_, "sentinel" | "cluster"))) {

@@ -1,11 +1,11 @@
-//! From a lock's name to its Redis key, and back.
+//! Converts a lock name to its Redis key, and back.
 
 use std::sync::Arc;
 
 use leasehold_core::Name;
 
-/// `PREFIX{NAME}`: the braces keep everything of one lock in one slot of a cluster. Braces and
-/// percent signs of the name are escaped, so that no two names meet.
+/// Builds `PREFIX{NAME}`: the braces keep all keys of one lock in one slot of a cluster. Braces and
+/// percent signs of the name are escaped, so that different names have different keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     start: Arc<str>,
@@ -29,12 +29,12 @@ impl Keys {
         text.push('}');
     }
 
-    /// The key of what a node of a quorum keeps of itself. No lock's: it has no braces.
+    /// Returns the key of a quorum node's own data. It is not a lock key: it has no braces.
     pub(crate) fn node(&self) -> String {
         format!("{}node", self.start.trim_end_matches('{'))
     }
 
-    /// The name of a key, or `None` for one that is not a lock's record.
+    /// Returns the name of a key, or `None` if the key is not a lock record.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let escaped = key.strip_prefix(&*self.start)?.strip_suffix('}')?;
         if escaped.contains('}') {
@@ -44,7 +44,7 @@ impl Keys {
         Name::new(name).ok().filter(|name| self.of(name) == key)
     }
 
-    /// A pattern for SCAN that matches the keys of all names with this prefix.
+    /// Returns a pattern for SCAN that matches the keys of all names with this prefix.
     pub(crate) fn pattern(&self, prefix: &str) -> String {
         let mut escaped = String::new();
         escape(prefix, &mut escaped);

@@ -1,5 +1,5 @@
-//! The fan-in before the one connection: requests of all tasks go out in batches of one script
-//! call each, and directly when nothing else is under way.
+//! Batches the requests of all tasks before the one connection: one script call for each batch, and
+//! a direct call if no other request is outstanding.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::request::{Kind, Request, command};
 use crate::script::{Script, Scripts};
 use crate::supervisor::{Line, Live, Order, load, send};
 
-/// Requests in one script call at the most.
+/// The most requests in one script call.
 const BATCH: usize = 64;
-/// While a batch is under way, the next one goes out when this many wait.
+/// While a batch is outstanding, the next batch is sent when this many requests wait.
 const EAGER: usize = 16;
-/// Requests taken from the channel in one turn.
+/// How many requests are taken from the channel in one turn.
 const ARRIVALS: usize = 1024;
-/// Batches under way at the most.
+/// The most outstanding batches.
 const IN_FLIGHT: usize = 4;
-/// Batches that go out before one of another kind that waits.
+/// How many batches of other kinds may be sent before a waiting batch.
 const PASSED_OVER: u8 = 2;
 
-/// Nothing heard for this long, with a request under way, means that the connection is broken.
+/// If a request is outstanding and no answer arrives for this long, the connection is broken.
 const BROKEN_AFTER: Duration = Duration::from_secs(1);
 
-/// A request with who waits for its reply, and until when.
+/// A request, with the caller that waits for its reply, and until when.
 #[derive(Debug)]
 struct Queued {
     request: Request,
@@ -43,14 +43,14 @@ struct Queued {
     until: Option<Deadline>,
 }
 
-/// The way to the server. Cheap to clone.
+/// The connection to the server. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     requests: mpsc::UnboundedSender<Queued>,
     wire: Wire,
 }
 
-/// What direct calls and batches share.
+/// The state that direct calls and batches share.
 #[derive(Clone, Debug)]
 struct Wire {
     line: watch::Receiver<Line>,
@@ -59,11 +59,11 @@ struct Wire {
     keys: Keys,
     under_way: Arc<AtomicUsize>,
     clock: Clock,
-    /// Steady time of the last answer.
+    /// The steady time of the last answer.
     heard_ns: Arc<AtomicU64>,
 }
 
-/// Counts a call as under way for as long as it lives.
+/// Counts a call as outstanding while this value exists.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl Drop for UnderWay<'_> {
@@ -91,7 +91,7 @@ impl Link {
         &self.wire.scripts
     }
 
-    /// Gives the supervisor an order.
+    /// Sends an order to the supervisor.
     pub(crate) fn order(&self, order: Order) {
         self.wire.orders.send(order).ok();
     }
@@ -100,7 +100,7 @@ impl Link {
         self.wire.line.borrow().is_subscribed()
     }
 
-    /// Waits until our channel is subscribed: a waiter must not be queued before.
+    /// Waits until the channel of this client is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
         let mut line = self.wire.line.clone();
         let subscribed = line.wait_for(Line::is_subscribed);
@@ -110,7 +110,7 @@ impl Link {
         }
     }
 
-    /// Whoever waits must ask again: the server cannot push.
+    /// Returns true if waiters must ask again, because the server cannot push.
     pub(crate) fn is_mute(&self) -> bool {
         self.wire.line.borrow().is_mute()
     }
@@ -133,13 +133,13 @@ impl Link {
         }
     }
 
-    /// Sends one request: directly when nothing else is under way (a hop costs a fifth), else with
-    /// others.
+    /// Sends one request: directly if no other request is outstanding (a task switch costs a
+    /// fifth), otherwise in a batch.
     pub(crate) async fn send(&self, request: Request) -> Result<Reply> {
         let free = self.wire.under_way.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             let _under_way = UnderWay(&self.wire.under_way);
-            // In a box: it is large, and rarely what a busy client does.
+            // In a box: the future is large, and busy clients rarely use it.
             return Box::pin(self.wire.call_one(&request)).await;
         }
         let (asker, answered) = oneshot::channel();
@@ -154,8 +154,8 @@ impl Link {
         self.wire.run(command, limit).await
     }
 
-    /// The same with commands right before and right after it on the same connection. The answer is
-    /// that of the command, in an array with that of the one after it if there is one.
+    /// Runs a command with other commands right before and after it on the same connection. Returns
+    /// the answer of the command, in an array with the answer of the last command if there is one.
     pub(crate) async fn run_between(
         &self,
         before: Option<&redis::Cmd>,
@@ -184,7 +184,7 @@ impl Wire {
         let mut connection = live.connection.clone();
         let calling = async {
             match send(&mut connection, command).await {
-                // The server has restarted or was told to forget: nothing was executed.
+                // The server restarted or dropped its scripts: nothing was executed.
                 Err(error) if is_no_script(&error) => {
                     load(&mut connection, &self.scripts.all()).await?;
                     send(&mut connection, command).await.map_err(from_redis)
@@ -243,13 +243,13 @@ impl Wire {
         self.limited(calling, limit, live.epoch).await
     }
 
-    /// How long nothing was heard on any connection.
+    /// Returns how long no answer has arrived on any connection.
     fn silent_for(&self) -> Duration {
         let now = self.clock.now().steady_ns;
         Duration::from_nanos(now.saturating_sub(self.heard_ns.load(Ordering::Relaxed)))
     }
 
-    /// A connection that does not answer in time is given up, and made anew.
+    /// Limits a call. A connection that does not answer in time is closed and re-established.
     async fn limited<T>(
         &self,
         calling: impl Future<Output = Result<T>>,
@@ -265,7 +265,7 @@ impl Wire {
                 answer
             }
             Err(_elapsed) => {
-                // A server that stalls for the length of a short limit is no broken connection.
+                // A server that stalls for a short limit is not a broken connection.
                 if limit >= BROKEN_AFTER || self.silent_for() >= BROKEN_AFTER {
                     self.orders.send(Order::Broken(epoch)).ok();
                 }
@@ -277,7 +277,7 @@ impl Wire {
         }
     }
 
-    /// One batch of one kind, answered to each who asked.
+    /// Sends one batch of one kind, and answers each caller.
     async fn answer_batch(&self, kind: Kind, batch: Vec<Queued>) {
         let _under_way = UnderWay(&self.under_way);
         let now = self.clock.now();
@@ -309,13 +309,13 @@ fn script(scripts: &Scripts, kind: Kind) -> &Script {
     }
 }
 
-/// The call of a script for one request.
+/// Builds the script call for one request.
 pub(crate) fn alone(scripts: &Scripts, request: &Request, keys: &Keys) -> redis::Cmd {
     let kind = request.kind();
     command(script(scripts, kind), kind, keys, [request].into_iter())
 }
 
-/// What the answer to such a call means.
+/// Reads the answer to such a call.
 pub(crate) fn answered(request: &Request, answer: Value, keys: &Keys) -> Result<Reply> {
     reply(request, &text(answer)?, keys)
 }
@@ -333,11 +333,11 @@ fn text(value: Value) -> Result<String> {
     }
 }
 
-/// What waits to be sent, by kind.
+/// The requests that wait to be sent, by kind.
 #[derive(Debug, Default)]
 struct Pending {
     waiting: [VecDeque<Queued>; Kind::ALL.len()],
-    /// How many batches of others have gone out since each of them waits.
+    /// For each kind: how many batches of other kinds were sent while it waited.
     passed_over: [u8; Kind::ALL.len()],
 }
 
@@ -351,13 +351,14 @@ impl Pending {
         self.waiting.iter().all(VecDeque::is_empty)
     }
 
-    /// After a rush: room for one batch of each kind is enough.
+    /// Shrinks the lists after a burst: space for one batch of each kind is enough.
     fn give_room_back(&mut self) {
         self.waiting.iter_mut().for_each(|waiting| waiting.shrink_to(BATCH));
     }
 
-    /// The longest list, if it has as many as this, or one that was passed over often enough: a
-    /// batch of them that are still waited for. One release may be what all who ask wait for.
+    /// Returns a batch whose callers still wait: from the longest list that has at least this many
+    /// requests, or from a list that was passed over often enough. All acquiring clients may wait
+    /// for one release.
     fn take(&mut self, at_least: usize, now: Now) -> Option<(Kind, Vec<Queued>)> {
         let overdue = |kind: Kind| self.passed_over[kind as usize] >= PASSED_OVER;
         let length = |kind: Kind| self.waiting[kind as usize].len();
@@ -374,12 +375,15 @@ impl Pending {
         batch.retain(|queued| !queued.asker.is_closed());
         let is_late = |queued: &mut Queued| queued.until.is_some_and(|until| until.has_passed(now));
         let late = batch.extract_if(.., is_late).collect();
-        tell_all(late, &Error::new(ErrorKind::Unavailable, "there was no time left to send it"));
+        tell_all(
+            late,
+            &Error::new(ErrorKind::Unavailable, "the time limit ended before the request was sent"),
+        );
         Some((kind, batch))
     }
 }
 
-/// Gathers requests into batches until every handle of the link has gone.
+/// Collects requests into batches until every handle of the link is dropped.
 async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
     let mut arrived = Vec::with_capacity(BATCH);
     let mut pending = Pending::default();

@@ -1,4 +1,4 @@
-//! What goes into a batch.
+//! Tests of how requests are batched.
 
 use leasehold_core::backend::{Ask, End, Mode, Origin};
 use leasehold_core::clock::ManualClock;
@@ -52,7 +52,7 @@ fn a_lone_release_does_not_wait_for_a_stream_of_asks_to_end() {
             pending.add(ask, now);
             answers.push(answered);
         }
-        // Others are under way all the time.
+        // Other requests are always outstanding.
         while let Some((kind, batch)) = pending.take(EAGER, now) {
             kinds.push((kind, batch.len()));
         }
@@ -61,7 +61,7 @@ fn a_lone_release_does_not_wait_for_a_stream_of_asks_to_end() {
     assert_eq!(kinds, [asks, asks, (Kind::End, 1), asks]);
     let (release, _answered) = queued(0, Duration::from_secs(5));
     pending.add(release, now);
-    assert!(pending.take(EAGER, now).is_none(), "nobody was let pass: it waits for company");
+    assert!(pending.take(EAGER, now).is_none(), "no other kind went first: it waits for more");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Servers, or proxies before them, that cannot push: no RESP3, or no SUBSCRIBE. Waiters then ask
-//! again and again.
+//! Servers, or proxies in front of them, that cannot push: no RESP3, or no SUBSCRIBE. Waiters then
+//! ask again and again.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
@@ -7,10 +7,10 @@ use redis::{Client, ProtocolVersion, RedisError};
 
 use crate::supervisor::send;
 
-/// A channel that nobody publishes to, for trying.
+/// A channel that no client publishes to, for a test subscription.
 const NOBODY: &str = "leasehold:c:0000000000000000";
 
-/// True for an error which says that RESP3 is not spoken there.
+/// Returns true for an error that means that the server does not speak RESP3.
 pub(crate) fn has_no_resp3(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     let Some(answer) = source.and_then(|source| source.downcast_ref::<RedisError>()) else {
@@ -22,14 +22,14 @@ pub(crate) fn has_no_resp3(error: &Error) -> bool {
         || text.contains("unknown command") && text.contains("hello")
 }
 
-/// A client of the same server that speaks RESP2.
+/// Returns a client of the same server that speaks RESP2.
 pub(crate) fn speaking_resp2(client: &Client) -> Result<Client> {
     let info = client.get_connection_info().clone();
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
     Client::open(info.set_redis_settings(redis)).map_err(crate::error::from_redis)
 }
 
-/// What a server without HELLO says of itself, as far as it may be asked.
+/// What a server without HELLO reports about itself, as far as the user may ask.
 #[derive(Debug, Default)]
 pub(crate) struct Info {
     pub(crate) version: Option<String>,
@@ -52,12 +52,12 @@ impl Info {
     }
 }
 
-/// Whether a connection may subscribe: an answer that refuses it is no, anything else is an error.
+/// Returns whether a connection may subscribe. A refusal means no; any other failure is an error.
 pub(crate) async fn may_subscribe(connection: &mut MultiplexedConnection) -> Result<bool> {
     let subscribed = connection.subscribe(NOBODY).await;
     match subscribed {
         Ok(()) => {
-            // One channel more does no harm.
+            // An additional channel does no harm.
             connection.unsubscribe(NOBODY).await.ok();
             Ok(true)
         }
@@ -69,7 +69,7 @@ pub(crate) async fn may_subscribe(connection: &mut MultiplexedConnection) -> Res
     }
 }
 
-/// True when the server (or the client library, with RESP2) has said no.
+/// Returns true if the server (or the client library, with RESP2) refused.
 pub(crate) fn is_refusal(error: &RedisError) -> bool {
     let denied = crate::error::from_redis(error.clone()).kind() == ErrorKind::Refused;
     let text = error.to_string().to_lowercase();

@@ -26,28 +26,28 @@ use crate::supervisor::{Line, Listener, Live, Order};
 use fitness::Verdict;
 use wire::{Failure, Wire};
 
-/// How long a task may take; whoever gave it waits for a second.
+/// How long a task may take; its caller waits for one second.
 const TASK_LIMIT: Duration = Duration::from_millis(900);
-/// How long a question for people may take.
+/// How long a question for display may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What is said of a node where a key of ours holds something else.
-const FOREIGN: &str = "refused: a key of ours holds something else there, or a newer record";
-/// Records read by one script.
+/// What is reported about a node if a lock key has an unknown value.
+const FOREIGN: &str = "refused: a lock key there has another value, or a newer record";
+/// How many records one script reads.
 const READ: usize = 250;
 
-/// One independent Redis server, with a connection that is made when it can be.
+/// An independent Redis server, with a connection that is made when possible.
 #[derive(Debug)]
 pub struct RedisNode {
     wire: Wire,
     keys: Keys,
-    /// Of its marker and its high-water mark.
+    /// The key of its marker and its high-water mark.
     key: String,
     place: String,
-    /// Those of the process that was spoken to last.
+    /// The scripts of the process that answered last.
     scripts: Mutex<Option<Arc<NodeScripts>>>,
-    /// Reads records; any process may.
+    /// The script that reads records; any process may run it.
     leases: Script,
-    /// Why the server refused what was last asked in vain, as the rest of a sentence about it.
+    /// Why the server refused the last failed request, as the rest of a sentence about it.
     refused: Mutex<Option<String>>,
 }
 
@@ -69,8 +69,9 @@ impl RedisNode {
         }
     }
 
-    /// Calls a script of one process. Another one does not know it, and is not told: that is for
-    /// the admission to look at. The same one may have been told to forget its scripts.
+    /// Calls a script of one process. Another process does not know the script, and does not get
+    /// it: the admission must look at that process first. The same process may have dropped its
+    /// scripts.
     async fn call(
         &self,
         live: &Live,
@@ -91,7 +92,7 @@ impl RedisNode {
         }
     }
 
-    /// Which process answers on this connection.
+    /// Returns which process answers on this connection.
     async fn process(&self, live: &Live, until: Deadline) -> Result<ProcessId, Failure> {
         let mut info = redis::cmd("INFO");
         info.arg("server");
@@ -120,7 +121,7 @@ impl RedisNode {
         match self.call_steps(&scripts, script, &all, until).await {
             Err(failure) if failure.is_full() => {
                 self.note_refused(failure.refusal());
-                // Nothing was done; what needs no room is done all the same.
+                // Nothing was done; steps that need no memory are done anyway.
                 let rest: Vec<&Step> = all.iter().copied().filter(|step| !grants(step)).collect();
                 let mut kept = match rest.is_empty() {
                     true => Vec::new(),
@@ -149,7 +150,7 @@ impl RedisNode {
         }
     }
 
-    /// Forgets the reason before: where there is no answer now, that is not why.
+    /// Sets the reason of the last refusal. `None` clears it: a missing answer has another reason.
     fn note_refused(&self, why: Option<String>) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
@@ -173,10 +174,16 @@ impl RedisNode {
         let (process, argument) = match task {
             Task::Look => return self.look(&live, until).await.map(TaskReply::Look),
             Task::Survey => return self.survey(&live, until).await.map(TaskReply::Survey),
-            Task::Propose { process, nonce, max_ttl } => (process, words::propose(nonce, max_ttl)),
+            Task::Propose { process, nonce, max_ttl, first } => {
+                (process, words::propose(nonce, max_ttl, first))
+            }
             Task::High { process } => (process, "H".to_owned()),
             Task::Admit { process, nonce, floor } => (process, words::admit(nonce, floor)),
         };
+        // It may have waited for long since the last check.
+        if matches!(task, Task::Admit { .. }) {
+            self.fit_process(&live, until).await?;
+        }
         let scripts = self.scripts(process);
         let mut command = redis::cmd("EVALSHA");
         command.arg(scripts.task.hash()).arg(1).arg(&self.key).arg(argument);
@@ -192,9 +199,20 @@ impl RedisNode {
         }
     }
 
-    /// Asks which process answers, and for its marker; makes the scripts known to it.
+    /// Returns which process answers, if its settings allow it to vote. An operator may have
+    /// changed them since the client connected.
+    async fn fit_process(&self, live: &Live, until: Deadline) -> Result<ProcessId, Failure> {
+        let info = text(self.wire.send(live, info().into(), until).await?)?;
+        if let Some(refusal) = fitness::refusal(&info) {
+            return Err(Failure::Unfit(refusal));
+        }
+        let id = fitness::field(&info, "run_id").and_then(ProcessId::parse);
+        id.ok_or_else(|| Failure::Unknown(strange("INFO server has no run_id")))
+    }
+
+    /// Returns which process answers, and its marker; loads the scripts.
     async fn look(&self, live: &Live, until: Deadline) -> Result<Look, Failure> {
-        let process = self.process(live, until).await?;
+        let process = self.fit_process(live, until).await?;
         let mut get = redis::cmd("GET");
         get.arg(&self.key);
         let (marker, high) = match self.wire.send(live, get.into(), until).await? {
@@ -209,14 +227,15 @@ impl RedisNode {
         Ok(Look { process, marker, voted })
     }
 
-    /// Whether the node has ever voted. Where its own key does not say so, a record of a lock may.
+    /// Returns whether the node has ever voted. If its own key does not show that, a lock record
+    /// may.
     async fn survey(&self, live: &Live, until: Deadline) -> Result<Survey, Failure> {
         let look = self.look(live, until).await?;
         let voted = look.voted || self.knows_a_lock(live).await?;
         Ok(Survey { look, voted })
     }
 
-    /// Whether any lock of a quorum is known here. Goes through all keys, page by page.
+    /// Returns whether the server knows a lock of a quorum. It scans all keys, page by page.
     async fn knows_a_lock(&self, live: &Live) -> Result<bool, Failure> {
         let mut scan = Scan::new(&self.keys, "");
         while let Some(command) = scan.next() {
@@ -242,12 +261,10 @@ impl RedisNode {
         if let Line::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
             return Verdict::of_no_connection(cause);
         }
-        let mut info = redis::cmd("INFO");
-        info.arg("server").arg("memory").arg("replication");
         let asked = self.wire.now();
         let until = Deadline::after(asked, TASK_LIMIT);
         let answer = match self.wire.live() {
-            Ok(live) => self.wire.send(&live, info.into(), until).await.and_then(text),
+            Ok(live) => self.wire.send(&live, info().into(), until).await.and_then(text),
             Err(failure) => Err(failure),
         };
         match answer {
@@ -322,6 +339,10 @@ impl QuorumNode for RedisNode {
             match self.carry_out_task(task).await {
                 Ok(reply) => reply,
                 Err(Failure::Stranger) => TaskReply::Refused(Refusal::Stranger),
+                Err(failure @ Failure::Unfit(_)) => {
+                    self.note_refused(failure.refusal());
+                    TaskReply::Refused(Refusal::Unfit)
+                }
                 Err(failure) => {
                     self.note_refused(failure.refusal());
                     tracing::debug!(place = %self.place, error = %failure.error(), "no answer");
@@ -346,6 +367,10 @@ impl QuorumNode for RedisNode {
         })
     }
 
+    fn marker_key(&self) -> String {
+        self.key.clone()
+    }
+
     fn trouble(&self) -> Option<String> {
         let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.wire.down().or_else(refused)
@@ -356,12 +381,12 @@ impl QuorumNode for RedisNode {
     }
 }
 
-/// What a node's own record says of who may vote there; `None` for something else.
+/// Reads the marker from a node's own record; `None` for any other value.
 pub(crate) fn marker(record: &str) -> Option<Marker> {
     words::record(record).map(|(marker, _)| marker)
 }
 
-/// Understands what the node's server pushes.
+/// Parses the pushes of the node's server.
 #[derive(Debug)]
 struct Hints {
     keys: Keys,
@@ -381,6 +406,13 @@ impl Listener for Hints {
     }
 
     fn broken(&self) {}
+}
+
+/// Builds the INFO command that shows whether a server may vote.
+fn info() -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg("server").arg("memory").arg("replication");
+    info
 }
 
 fn text(value: Value) -> Result<String, Failure> {

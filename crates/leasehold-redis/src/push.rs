@@ -1,4 +1,4 @@
-//! What the server pushes to this client, and how long a pushed lease may be relied on.
+//! The pushes of the server to this client, and how long a pushed lease is valid.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::reply;
 use crate::supervisor::Listener;
 use crate::waiters::Waiters;
 
-/// The channel on which a client is pushed to.
+/// Returns the channel on which a client receives pushes.
 pub(crate) fn channel(client: ClientId) -> String {
     format!("leasehold:c:{client}")
 }
 
-/// Understands pushes.
+/// Parses pushes.
 #[derive(Debug)]
 pub(crate) struct Pushes {
     pub(crate) waiters: Waiters,
@@ -33,11 +33,11 @@ impl Listener for Pushes {
         match event.and_then(|text| self.event(text)) {
             Ok(Some(event)) => drop(self.events.send(event)),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "a push was not understood"),
+            Err(error) => tracing::warn!(%error, "the server sent an unexpected push"),
         }
     }
 
-    /// Whoever waits then asks again, since pushes may have been missed.
+    /// Makes waiters ask again, since pushes may have been missed.
     fn subscribed(&self) {
         self.events.send(Event::Reset);
     }
@@ -77,7 +77,7 @@ impl Pushes {
         }
     }
 
-    /// `base(16) top(16) now_us(16) offer_ms(8) wanted(1) key`.
+    /// Parses `base(16) top(16) now_us(16) offer_ms(8) wanted(1) key`.
     fn granted(&self, attempt: AttemptId, rest: &str) -> Result<Option<Event>> {
         let field = |from: usize, to: usize| rest.get(from..to).ok_or_else(|| strange(rest));
         let server_us = reply::number(field(32, 48)?)?;
@@ -90,9 +90,9 @@ impl Pushes {
         let now = self.clock.now();
         let reference = match self.waiters.reference(attempt) {
             Some(Some(reference)) => reference,
-            // Asking tells for how long it is good.
+            // The answer to a request tells how long it is valid.
             Some(None) => return Ok(Some(Event::Freed { name })),
-            // Given up (the client ends it) or held already (the client knows): good for nothing.
+            // Abandoned (the client ends it) or held already (the client knows): no effect.
             None => {
                 let grant = grant(Term::Offer(Deadline::after(now, Duration::ZERO)))?;
                 return Ok(Some(Event::Granted { name, attempt, grant }));
@@ -103,7 +103,7 @@ impl Pushes {
         let by_server = Deadline::after(reference.sent, passed - passed / 100 + valid);
         let until = by_server.min(Deadline::after(now, valid));
         if until.has_passed(now) {
-            // Too late to be relied on; asking grants it again if nobody else has it.
+            // Too late to be used; asking grants it again if no other client holds it.
             return Ok(Some(Event::Freed { name }));
         }
         let grant = grant(Term::Offer(until))?;

@@ -1,4 +1,4 @@
-//! From a store URL to the nodes of a quorum.
+//! Creates the nodes of a quorum from a store URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,43 +12,43 @@ use crate::address::{Address, invalid};
 use crate::node::RedisNode;
 
 const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit"];
-/// What `max-ttl` may be: as a ttl.
+/// The bounds of `max-ttl`: those of a ttl.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
 const LIMITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
 
-/// The nodes that a URL names, and what it says of them. Connections are made in the background.
+/// The nodes and settings of a URL. Connections are made in the background.
 #[derive(Debug)]
 pub struct Nodes {
-    /// In the order of the URL.
+    /// The nodes, in the order of the URL.
     pub nodes: Vec<Arc<dyn QuorumNode>>,
-    /// The longest ttl that nodes are set up with, and how long one stays out that may have
-    /// forgotten (`max-ttl`, default 60 s).
+    /// The longest ttl that nodes are set up with, and how long a node that may have lost leases
+    /// cannot vote (`max-ttl`, default 60 s).
     pub max_ttl: Duration,
-    /// What the URL says of `max-ttl`.
+    /// The `max-ttl` of the URL, if it has one.
     pub named_max_ttl: Option<Duration>,
-    /// How long one node is waited for (`node-limit`; by default it depends on the ttl).
+    /// How long to wait for one node (`node-limit`; the default depends on the ttl).
     pub node_limit: Option<Duration>,
 }
 
-/// The nodes of a quorum, if the URL names one; `None` for a single server without admission, which
-/// [`connect`](crate::connect) is for.
+/// Returns the nodes of a quorum, if the URL names one. Returns `None` for a single server without
+/// admission; use [`connect`](crate::connect) for it.
 ///
 /// | URL | nodes |
 /// |---|---|
 /// | `redlock://[user[:password]@]host[:port],host[:port],...[/db]` | independent servers |
 /// | `redlocks://...` | the same over TLS |
-/// | `redis://...?admission=strict` (`rediss:`, `redis+unix:`) | one server, that stays out for a while when it may have forgotten leases |
+/// | `redis://...?admission=strict` (`rediss:`, `redis+unix:`) | one server, which cannot vote for a while after it may have lost leases |
 ///
-/// A user and password before the first host are those of all hosts that have none of their own.
-/// Options are those of a single server, `max-ttl=60s` and `node-limit=50ms`.
+/// A user and password before the first host apply to all hosts without their own. The options are
+/// those of a single server, `max-ttl=60s` and `node-limit=50ms`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that is not understood, one that names a node twice, and
-/// without a tokio runtime.
+/// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that cannot be parsed, a
+/// URL that names a node twice, and without a tokio runtime.
 pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
     let Some((addresses, named_max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(invalid("no tokio runtime here: connect inside one".into()));
+        return Err(invalid("no tokio runtime is running here: connect inside a runtime".into()));
     }
     let node = |address| {
         let node: Arc<dyn QuorumNode> = Arc::new(RedisNode::start(address, Clock::system()));
@@ -59,7 +59,7 @@ pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
     Ok(Some(Nodes { nodes, max_ttl, named_max_ttl, node_limit }))
 }
 
-/// All servers that a URL names, whatever for.
+/// Returns all servers that a URL names, for any purpose.
 pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
     match parse(&mut url)? {
         Some((addresses, ..)) => Ok(addresses),
@@ -69,7 +69,8 @@ pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
 
 pub(crate) type Parsed = (Vec<Address>, Option<Duration>, Option<Duration>);
 
-/// The nodes' addresses, the longest ttl where the URL names one, and the time limit of a node.
+/// Returns the addresses of the nodes, the longest ttl if the URL names one, and the time limit of
+/// a node.
 pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
     if url.scheme().contains("+sentinel") || url.scheme().contains("+cluster") {
         return Ok(None);
@@ -79,7 +80,7 @@ pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
         (true, None) | (_, Some("strict")) => {}
         (false, None | Some("off")) => {
             return match url.take("max-ttl").or_else(|| url.take("node-limit")) {
-                Some(_) => Err(invalid("max-ttl and node-limit go with admission=strict".into())),
+                Some(_) => Err(invalid("max-ttl and node-limit need admission=strict".into())),
                 None => Ok(None),
             };
         }
@@ -134,10 +135,12 @@ mod tests {
             ("redlock://one,u:s3cret@One:6379,two", "number 2 is the same as number 1"),
             ("redlock://one/2,two,three", "database"),
             ("redlock://u:s3cret@one/2,v:s3cret@two", "after the last host"),
+            ("redlock://u:s3cret@s3cret,s3cret@one", "host number 2 has a user without a password"),
+            ("redlock://u:s3cret,s3cret@one", "port is not a number"),
             ("redlock://one,two?max-ttl=5", "max-ttl \"5\""),
             ("redlock://one,two?node-limit=1h", "node-limit"),
             ("redlock://one,two?admission=off", "admission \"off\""),
-            ("redlock://one,two?ttl=5s", "knows"),
+            ("redlock://one,two?ttl=5s", "the options are"),
             ("redlock://one,two?tls-ca=/dev/null", "redlocks:"),
             ("redis://h?admission=yes", "strict or off"),
             ("redis://h?max-ttl=5s", "admission=strict"),

@@ -1,4 +1,4 @@
-//! The replication policy: a grant counts when so many replicas have it.
+//! The replication policy: a grant counts only if enough replicas have acknowledged it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use crate::key::Keys;
 use crate::request::renewals;
 use crate::topology::Route;
 
-/// How long replicas are waited for; a third of the ttl, if that is less.
+/// How long to wait for replicas; a third of the ttl, if that is less.
 const LIMIT: Duration = Duration::from_secs(1);
-/// More replicas than that nobody has.
+/// The largest number of replicas that an option may name.
 const MOST: usize = 100;
 
-/// How many replicas must have acknowledged a grant.
+/// How many replicas must acknowledge a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Count(usize),
-    /// So many that with the master they are more than half of the servers.
+    /// Enough that with the master they are more than half of the servers.
     Majority,
 }
 
@@ -43,27 +43,27 @@ impl Policy {
         }
     }
 
-    /// The number, where so many replicas are known.
+    /// Returns the number, if this many replicas are known.
     pub(crate) fn needs(self, known: usize) -> Result<usize> {
         match (self, known) {
             (Self::Count(count), _) => Ok(count),
             (Self::Majority, 0) => Err(Error::new(
                 ErrorKind::Refused,
-                "replicas=majority, but the master has no replicas that are known",
+                "replicas=majority, but the master has no known replicas",
             )),
             (Self::Majority, known) => Ok(known.div_ceil(2)),
         }
     }
 }
 
-/// Has grants acknowledged, on connections of its own: WAIT keeps all others on its connection
-/// waiting too.
+/// Waits for acknowledgements on separate connections, since WAIT blocks all other commands of its
+/// connection.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     policy: Policy,
     route: Route,
     keys: Keys,
-    /// How many had each grant that is held.
+    /// The number of replicas that had each held grant.
     held: Mutex<HashMap<AttemptId, usize>>,
 }
 
@@ -72,8 +72,9 @@ impl Replicas {
         Self { policy, route, keys, held: Mutex::default() }
     }
 
-    /// Has a lease acknowledged. It is renewed for that, since WAIT concerns what was written on its
-    /// own connection; the lease's record is older than that write, and so is known where that is.
+    /// Waits until replicas have acknowledged a lease. It renews the lease for that, since WAIT
+    /// covers only writes of its own connection. The record of the lease is older than that write,
+    /// so a replica that has the write has the record.
     pub(crate) async fn secure(
         &self,
         name: &Name,
@@ -93,14 +94,14 @@ impl Replicas {
             return Err(strange(answers));
         };
         if renewed.as_slice() != b"R" {
-            let what = "the lease was gone before replicas had it; has another server taken over?";
+            let what = "the lease was lost before replicas acknowledged it; check whether another server took over";
             return Err(Error::new(ErrorKind::Unavailable, what));
         }
         let count = usize::try_from(*count).unwrap_or_default();
         if count < needed {
             let what = format!(
-                "{count} replicas have acknowledged the grant in {within:?}, {needed} are asked \
-                 for (replicas); look whether they follow (INFO replication)"
+                "{count} replicas have acknowledged the grant in {within:?}, {needed} are required \
+                 (option replicas); check that they follow (INFO replication)"
             );
             return Err(Error::new(ErrorKind::Refused, what).with_retry(Retry::Useful));
         }
@@ -108,12 +109,12 @@ impl Replicas {
         Ok(())
     }
 
-    /// How many had the grant of an attempt that holds.
+    /// Returns how many replicas had the grant of an attempt that holds.
     pub(crate) fn of(&self, attempt: AttemptId) -> Option<usize> {
         self.held().get(&attempt).copied()
     }
 
-    /// An attempt is being ended, or is over.
+    /// Forgets an attempt that is being ended, or has ended.
     pub(crate) fn forget(&self, attempt: AttemptId) {
         let mut held = self.held();
         held.remove(&attempt);

@@ -1,4 +1,4 @@
-//! What comes out of the scripts, byte by byte.
+//! Decodes the replies of the scripts, byte by byte.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::error::{foreign, strange};
 use crate::key::Keys;
 use crate::request::{Kind, Request};
 
-/// Bytes of a record before its tail.
+/// The length of a record before its tail, in bytes.
 pub(crate) const FIXED: usize = 136;
 
-/// What a script says about one request.
+/// The reply of a script to one request.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// What became of the attempt that was to end; nothing when none was.
+    /// How the attempt that the request ended was ended; `Gone` if there was none.
     pub(crate) verdict: Verdict,
-    /// The lock is free, and its line goes on after more dead waiters than one call removes.
+    /// The lock is free, and its queue continues after more dead waiters than one call removes.
     pub(crate) more: bool,
-    /// The answer to an ask, with the server's time in microseconds where it is told.
+    /// The answer to an acquire, with the server's time in microseconds if the reply contains it.
     pub(crate) answer: Option<(Answer, Option<u64>)>,
 }
 
-/// The replies of a script to so many requests: a line each, or one for all. Nothing when it is
-/// neither.
+/// Splits the answer of a script into the replies to this many requests: one line each, or one line
+/// for all. Returns `None` for any other answer.
 pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &str>> {
     let for_all = text.starts_with('A') || text == "R";
     let lines = text.split('\n').count();
@@ -34,8 +34,8 @@ pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &st
         .then(|| std::iter::repeat_n(text, times).flat_map(|text| text.split('\n')))
 }
 
-/// The reply to one request: the answer to an ask, or a verdict with the answer to an ask right
-/// after it.
+/// Parses the reply to one request: the answer to an acquire, or a verdict with the answer to an
+/// acquire right after it.
 pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply> {
     let key = || keys.of(request.name());
     let (verdict, more, rest) = match request.kind() {
@@ -77,7 +77,7 @@ fn answer(ask: &Ask, text: &str, key: impl Fn() -> String) -> Result<(Answer, Op
     }
 }
 
-/// `base(16) top(16)`.
+/// Parses `base(16) top(16)`.
 pub(crate) fn grant(text: &str, term: Term) -> Result<Grant> {
     let (base, top) = text.split_at_checked(16).ok_or_else(|| strange(text))?;
     let top = top.get(..16).ok_or_else(|| strange(text))?;
@@ -98,7 +98,7 @@ fn verdict(text: &str, key: impl Fn() -> String) -> Result<Verdict> {
     }
 }
 
-/// A tail as it stands in a record or in the queue.
+/// Parses a tail as it is stored in a record or in the queue.
 pub(crate) fn holder(attempt: AttemptId, tail: &str) -> Holder {
     #[derive(Deserialize)]
     struct Tail {

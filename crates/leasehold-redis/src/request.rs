@@ -1,4 +1,4 @@
-//! What goes into the scripts, byte by byte.
+//! Encodes the requests to the scripts, byte by byte.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use serde::Serialize;
 use crate::key::Keys;
 use crate::script::Script;
 
-/// What a request is for. Those of one kind may stand in one call of a script.
+/// The purpose of a request. Requests of one kind may share one script call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// To ask.
+    /// To acquire.
     Acquire,
-    /// To let go of a lease of which all is known, which is nearly every end.
+    /// To release a lease whose state is fully known, which is nearly every end.
     Release,
-    /// To end an attempt, whatever became of it.
+    /// To end an attempt in any state.
     End,
-    /// To end an attempt, and to ask then.
+    /// To end an attempt, and to acquire in the same step.
     Rotate,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct Request {
     pub(crate) limit: Duration,
 }
 
-/// What is requested.
+/// What a request asks for.
 #[derive(Debug)]
 pub(crate) enum What {
     Ask(Ask),
-    /// With how the attempt stands in the queue, if it may.
+    /// With the attempt's entry in the queue, if it may have one.
     End(End, Option<String>),
 }
 
-/// What the fields of an ask have room for.
+/// The longest time that the fields of an acquire can hold.
 const LONGEST: Duration = Duration::from_millis(99_999_999);
 const TOKENS: u32 = 99_999_999;
 pub(crate) const TAIL: usize = 9_999;
 
-/// Refuses a time that does not fit into its field; a client allows 24 h anyway.
+/// Refuses a time that does not fit into its field; a client allows at most 24 h anyway.
 pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
     match time > LONGEST {
         true => Err(invalid(format!("{what}: {time:?}; at most {LONGEST:?} is allowed"))),
@@ -57,7 +57,7 @@ pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
     }
 }
 
-/// Refuses an ask that does not fit into its fields.
+/// Refuses an acquire that does not fit into its fields.
 pub(crate) fn ask_fits(ask: &Ask) -> Result<()> {
     fits("ttl", ask.ttl)?;
     if ask.tokens > TOKENS {
@@ -76,7 +76,7 @@ fn invalid(what: String) -> Error {
     Error::new(ErrorKind::Invalid, what)
 }
 
-/// How an attempt stands in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`.
+/// The entry of an attempt in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) ttl: Duration,
@@ -84,7 +84,7 @@ pub(crate) struct Member<'a> {
     pub(crate) origin: &'a Origin,
 }
 
-/// What a record says of its holder, for people.
+/// The holder in a record, for display.
 #[derive(Serialize)]
 struct Tail<'a> {
     h: &'a str,
@@ -112,7 +112,7 @@ impl Request {
         }
     }
 
-    /// The ask that is in it.
+    /// Returns the acquire that the request contains.
     pub(crate) fn ask(&self) -> Option<&Ask> {
         match &self.what {
             What::Ask(ask) => Some(ask),
@@ -121,7 +121,7 @@ impl Request {
     }
 }
 
-/// The call of a script for requests of one kind: keys first, then what is said about each.
+/// Builds the script call for requests of one kind: first the keys, then the data of each request.
 pub(crate) fn command<'a>(
     script: &Script,
     kind: Kind,
@@ -181,13 +181,13 @@ pub(crate) fn command<'a>(
     command
 }
 
-/// True when no key comes twice.
+/// Returns true if no key occurs twice.
 fn all_differ<'a>(mut batch: impl ExactSizeIterator<Item = &'a Request>) -> bool {
     let mut names = HashSet::with_capacity_and_hasher(batch.len(), RandomState::default());
     batch.len() == 1 || batch.all(|request| names.insert(request.name()))
 }
 
-/// True when two asks say the same.
+/// Returns true if two acquires have the same data.
 fn alike(one: &Ask, other: &Ask) -> bool {
     let said = |ask: &Ask| (ask.wait, ask.fair, ask.ttl, ask.tokens);
     said(one) == said(other)
@@ -203,21 +203,21 @@ impl Member<'_> {
     }
 }
 
-/// `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
+/// Appends `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
 fn push_says(text: &mut String, ask: &Ask) {
     push_number(text, u64::from(ask.wait) + 2 * u64::from(ask.fair), 1);
     push_terms(text, ask.ttl, ask.tokens, &ask.origin);
 }
 
-/// `ttl_ms(8) tokens(8) length(4) tail`.
+/// Appends `ttl_ms(8) tokens(8) length(4) tail`.
 fn push_terms(text: &mut String, ttl: Duration, tokens: u32, origin: &Origin) {
     push_number(text, ttl.as_millis() as u64, 8);
     push_number(text, tokens.max(1).into(), 8);
     text.push_str(origin.written(tail));
 }
 
-/// What the record holds of a lease that nobody waits for: state, flags, owner, base, and its last
-/// used token as the last reserved one.
+/// Appends the record of a lease without waiters: state, flags, owner, base, and its last used
+/// token as the last reserved token.
 fn push_held(text: &mut String, end: &End) {
     text.push_str("H0");
     push_attempt(text, end.attempt);
@@ -225,7 +225,7 @@ fn push_held(text: &mut String, end: &End) {
     push_number(text, number(end.last), 16);
 }
 
-/// `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and how it stands in the queue.
+/// Appends `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and the entry in the queue.
 fn push_end(text: &mut String, end: &End, member: Option<&str>) {
     let flags = u64::from(end.base.is_some())
         + 2 * u64::from(end.last.is_some())
@@ -242,7 +242,7 @@ fn number(token: Option<Token>) -> u64 {
     token.map_or(0, Token::get)
 }
 
-/// The call of the script that renews.
+/// Builds the script call that renews.
 pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cmd {
     let mut command = redis::Cmd::with_capacity(5 + 2 * leases.len(), 64 + 128 * leases.len());
     command.arg("EVALSHA").arg(hash).arg(leases.len());
@@ -267,7 +267,7 @@ pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cm
     command
 }
 
-/// What is shown of the holder, its length before it.
+/// Returns the holder for display, with its length in front.
 pub(crate) fn tail(h: &str, p: u32, m: Option<&str>) -> String {
     let tail = serde_json::to_string(&Tail { h, p, m }).unwrap_or_default();
     format!("{:04}{tail}", tail.len())
@@ -277,7 +277,7 @@ pub(crate) fn push_attempt(text: &mut String, attempt: AttemptId) {
     text.push_str(std::str::from_utf8(&attempt.to_hex()).unwrap_or_default());
 }
 
-/// A number of at least `width` digits.
+/// Appends a number with at least `width` digits.
 pub(crate) fn push_number(text: &mut String, number: u64, width: usize) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut at) = (number, digits.len());

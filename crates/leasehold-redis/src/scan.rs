@@ -1,4 +1,4 @@
-//! The names of all locks with a prefix, step by step.
+//! Lists the names of all locks with a prefix, step by step.
 
 use leasehold_core::{Name, Result};
 use redis::{Cmd, Value};
@@ -6,10 +6,10 @@ use redis::{Cmd, Value};
 use crate::error::strange;
 use crate::key::Keys;
 
-/// Keys looked at by one SCAN: a server does nothing else meanwhile.
+/// How many keys one SCAN examines: the server does nothing else meanwhile.
 const SCAN: usize = 1000;
 
-/// A walk over the keys. Each command's answer is given back before the next.
+/// A walk over the keys. Pass the answer of each command before the next command.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
     keys: &'a Keys,
@@ -29,7 +29,7 @@ impl<'a> Scan<'a> {
         self.cursor = Some("0".to_owned());
     }
 
-    /// The next command, if the walk is not over.
+    /// Returns the next command, unless the walk has ended.
     pub(crate) fn next(&self) -> Option<Cmd> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(self.cursor.as_ref()?).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(SCAN);
@@ -46,12 +46,12 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Those that were found since this was called last.
+    /// Returns the names found since the last call.
     pub(crate) fn take_names(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.names)
     }
 
-    /// In order, each once.
+    /// Returns all names in order, each once.
     pub(crate) fn names(self) -> Vec<Name> {
         let mut names = self.names;
         names.sort();

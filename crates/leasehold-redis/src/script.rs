@@ -1,4 +1,4 @@
-//! The Lua scripts, put together from what they share.
+//! The Lua scripts, assembled from their shared parts.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ impl Script {
         Self { hashed: Hashed::new(&code), code }
     }
 
-    /// Reads records of a node.
+    /// The script that reads records of a node.
     pub(crate) fn node_leases() -> Self {
         Self::new(NODE_LEASES)
     }
@@ -52,7 +52,7 @@ const ACQUIRE: &str = concat!(
     include_str!("lua/acquire_main.lua"),
 );
 
-/// A full server must still let go of locks.
+/// A full server must still release locks.
 const RELEASE: &str = concat!(
     "#!lua flags=allow-oom\n",
     include_str!("lua/time.lua"),
@@ -110,14 +110,14 @@ impl Scripts {
     }
 }
 
-/// The scripts of a node of a quorum, made for one process: it stands in their text, so that any
-/// other process does not know them.
+/// The scripts of a quorum node, made for one process: the text contains its id, so that no other
+/// process knows the scripts.
 #[derive(Debug)]
 pub(crate) struct NodeScripts {
     pub(crate) process: ProcessId,
     /// Steps of any kind.
     pub(crate) steps: Script,
-    /// Steps that grant nothing: a full server must still let go, and keep what it has.
+    /// Steps that grant nothing: a full server must still release, and keep its leases.
     pub(crate) keeping: Script,
     pub(crate) task: Script,
 }

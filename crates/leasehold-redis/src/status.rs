@@ -1,4 +1,4 @@
-//! A record as people see it.
+//! Reads a record for display.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use redis::Value;
 use crate::error::{foreign, strange};
 use crate::reply::{self, FIXED};
 
-/// One lock's status from the four answers of the script: record, server time, the first in the
-/// queue, the number of all in it.
+/// Builds the status of one lock from the four answers of the script: the record, the server time,
+/// the first entries of the queue, and the length of the queue.
 pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let [record, now, queue, all] = answers else { return Err(strange(answers)) };
     let now = match now {
@@ -63,8 +63,8 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         status.remaining = Some(remaining);
         if remaining > leasehold_core::proto::drift(Duration::from_secs(24 * 3600)) * 100 {
             status.note = Some(
-                "its end lies more than a day ahead: the server's clock has gone back; \
-                 force-release ends it"
+                "its lease ends more than a day from now: the server's clock was set back; \
+                 use force-release to end it"
                     .to_owned(),
             );
         }
@@ -72,7 +72,8 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
     Ok(status)
 }
 
-/// Members and tickets, in turn; a ticket is the time in microseconds at which somebody came.
+/// Parses members and tickets, in turn. A ticket is the time in microseconds at which the waiter
+/// joined.
 fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
     let Value::Array(queue) = queue else { return Err(strange(queue)) };
     let mut waiters = Vec::new();
@@ -81,7 +82,7 @@ fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
         match value {
             Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(bytes).into_owned()),
             Value::Double(ticket) => texts.push(format!("{ticket:.0}")),
-            // RESP3 may give pairs.
+            // RESP3 may return pairs.
             Value::Array(pair) => {
                 for value in pair {
                     match value {

@@ -1,4 +1,5 @@
-//! The one connection: made, watched, made anew with back-off, and subscribed to our channel.
+//! Keeps the one connection: connects, watches, reconnects with back-off, and subscribes to the
+//! channel of the client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,35 +19,35 @@ use crate::topology::Source;
 
 /// How long making a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long a command of the supervisor's own may take.
+/// How long a command of the supervisor may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-/// Pauses between two attempts to connect: the first, the longest. A connection that lasts as long as
-/// the longest has proven itself.
+/// The first and the longest pause between two attempts to connect. After a connection has lasted
+/// as long as the longest pause, the pauses start again from the first.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// A connection that can be used now.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     pub(crate) connection: MultiplexedConnection,
-    /// Which connection it is: one more for each.
+    /// The number of the connection, which grows with each connection.
     pub(crate) epoch: u64,
-    /// Our channel is subscribed on it.
+    /// The channel of the client is subscribed on it.
     pub(crate) subscribed: bool,
-    /// It cannot be.
+    /// It cannot subscribe.
     pub(crate) mute: bool,
 }
 
-/// How things stand with the connection.
+/// The state of the connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
-    /// There is one.
+    /// There is a connection.
     Up(Live),
-    /// There is none at the moment, and why it could not be made anew, if that was tried.
+    /// There is no connection at the moment, with the reason if a reconnect has failed.
     Down(Option<Error>),
 }
 
 impl Line {
-    /// The connection, or an error that says why there is none.
+    /// Returns the connection, or an error that explains why there is none.
     pub(crate) fn live(&self) -> Result<Live> {
         match self {
             Self::Up(live) => Ok(live.clone()),
@@ -63,22 +64,23 @@ impl Line {
     }
 }
 
-/// Hears what a connection brings without being asked.
+/// Receives what a connection brings without a request.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// The payload of one message on our channel.
+    /// Handles the payload of one message on the channel of the client.
     fn message(&self, payload: &[u8]);
-    /// The channel is subscribed, at first or again: messages may have been missed.
+    /// Records that the channel is subscribed, for the first time or again: messages may have been
+    /// missed.
     fn subscribed(&self);
-    /// The connection has ended.
+    /// Records that the connection has ended.
     fn broken(&self);
-    /// Another server may push from now on, by another clock.
+    /// Records that another server, with another clock, may push from now on.
     fn moved(&self) {}
 }
 
-/// What the supervisor is told.
+/// An order to the supervisor.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Where pushes go: the channel and who listens. Once.
+    /// Where pushes go: the channel and the listener. Sent once.
     Subscribe(String, Arc<dyn Listener>),
     /// The connection of this epoch does not answer.
     Broken(u64),
@@ -87,7 +89,7 @@ pub(crate) enum Order {
 /// Makes connections and keeps one alive.
 pub(crate) struct Supervisor {
     source: Source,
-    /// Loaded on each connection.
+    /// The scripts to load on each connection.
     scripts: Option<Arc<Scripts>>,
     clock: Clock,
     line: watch::Sender<Line>,
@@ -97,23 +99,23 @@ pub(crate) struct Supervisor {
     pauses: Backoff,
 }
 
-/// A connection with what it pushes.
+/// A connection with its pushes.
 struct Fresh {
     connection: MultiplexedConnection,
     pushed: mpsc::UnboundedReceiver<PushInfo>,
-    /// It speaks RESP2. Nothing comes, but the end of pushes is no end of the connection.
+    /// It speaks RESP2. No push arrives, but the end of pushes is not the end of the connection.
     mute: Option<mpsc::UnboundedSender<PushInfo>>,
 }
 
 /// Why a connection is not used any more.
 enum Over {
     Broken,
-    /// Nobody needs one.
+    /// No handle needs it.
     Closed,
 }
 
 impl Supervisor {
-    /// Connects for the first time, so that a caller hears what is wrong at once.
+    /// Connects for the first time, so that the caller gets an error at once.
     pub(crate) async fn start(
         source: Source,
         scripts: Arc<Scripts>,
@@ -197,7 +199,7 @@ impl Supervisor {
         self.line.send_replace(Line::Up(live));
     }
 
-    /// Subscribes, hands the connection out, and follows it until it breaks.
+    /// Subscribes, publishes the connection, and follows it until it breaks.
     async fn look_after(&mut self, fresh: Fresh) -> Over {
         let Fresh { connection, mut pushed, mute: _kept } = fresh;
         if !self.subscribe(&connection).await {
@@ -229,8 +231,8 @@ impl Supervisor {
         }
     }
 
-    /// Subscribes if there is a channel, and hands the connection out. Whoever waits then asks
-    /// again, since pushes may have been missed.
+    /// Subscribes if there is a channel, and publishes the connection. Waiters then ask again,
+    /// since pushes may have been missed.
     async fn subscribe(&self, connection: &MultiplexedConnection) -> bool {
         let Some((channel, listener)) = &self.subscription else {
             self.publish(connection, false, false);
@@ -244,7 +246,7 @@ impl Supervisor {
                 listener.subscribed();
                 true
             }
-            // It was told at connect.
+            // The log got it at connect.
             Ok(Err(error)) if mute::is_refusal(&error) => {
                 tracing::debug!(%error, "no pushes from this server");
                 self.publish(connection, false, true);
@@ -268,8 +270,8 @@ impl Supervisor {
         }
     }
 
-    /// Connects anew after a pause, for as long as it takes; `None` when nobody needs a connection any
-    /// more.
+    /// Reconnects after a pause, for as long as it takes; returns `None` when no handle needs a
+    /// connection any more.
     async fn reconnect(&mut self, mut pause: Duration) -> Option<Fresh> {
         let mut said = String::new();
         loop {
@@ -283,13 +285,13 @@ impl Supervisor {
             }
             match connect(&self.source, self.scripts.as_deref()).await {
                 Ok(fresh) => {
-                    tracing::info!(epoch = self.epoch, "connected again");
+                    tracing::info!(epoch = self.epoch, "reconnected");
                     return Some(fresh);
                 }
                 Err(error) => {
                     let cause = error.to_string();
                     if cause != said {
-                        tracing::warn!(%error, "cannot connect again; trying on");
+                        tracing::warn!(%error, "cannot reconnect; trying again");
                         said = cause;
                     }
                     self.line.send_replace(Line::Down(Some(error)));
@@ -303,7 +305,7 @@ impl Supervisor {
         self.pauses.next(fastrand::u64(..)).max(PAUSES.0)
     }
 
-    /// Takes orders while there is no connection; returns when nobody is left to give any.
+    /// Takes orders while there is no connection; returns when no handle is left.
     async fn closed(&mut self) {
         while let Some(order) = self.orders.recv().await {
             if let Order::Subscribe(channel, listener) = order {
@@ -313,7 +315,7 @@ impl Supervisor {
     }
 }
 
-/// One connection, with the scripts known to the server.
+/// Makes one connection, with the scripts loaded.
 async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     let client = source.client().await?;
     let (sender, pushed) = mpsc::unbounded_channel();
@@ -344,7 +346,7 @@ async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     Ok(Fresh { connection, pushed, mute })
 }
 
-/// Refuses a server that cannot keep locks: too old, a replica, a part of something larger.
+/// Refuses a server that cannot keep locks: too old, a replica, or a part of a larger system.
 async fn check_server(connection: &mut MultiplexedConnection, source: &Source) -> Result<()> {
     let hello = within(COMMAND_LIMIT, send(connection, &redis::cmd("HELLO"))).await?;
     let said = |field: &str| {
@@ -365,7 +367,7 @@ fn check_version(version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the scripts known to the server.
+/// Loads the scripts on the server.
 pub(crate) async fn load(
     connection: &mut MultiplexedConnection,
     scripts: &[&Script],
@@ -378,7 +380,7 @@ pub(crate) async fn load(
     Ok(())
 }
 
-/// Sends one command; an error that the server answers is an error.
+/// Sends one command; an error answer of the server is an error.
 pub(crate) async fn send(
     connection: &mut MultiplexedConnection,
     command: &redis::Cmd,
@@ -386,7 +388,7 @@ pub(crate) async fn send(
     connection.send_packed_command(command).await?.extract_error()
 }
 
-/// A request with a time limit.
+/// Sends a request with a time limit.
 pub(crate) async fn within<T>(
     limit: Duration,
     request: impl Future<Output = redis::RedisResult<T>>,

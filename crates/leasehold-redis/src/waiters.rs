@@ -10,24 +10,25 @@ use leasehold_core::{AttemptId, Now};
 
 use crate::request::Member;
 
-/// Waiters that room is kept for when there are none, and attempts before old endings are looked for.
+/// How many waiters an empty table keeps space for, and how many attempts it holds before it
+/// removes old endings.
 const ROOM: usize = 128;
-/// An ending that is not answered is asked again much sooner than this, or not at all: so long its
-/// place in the queue is remembered after the last time.
+/// How long the queue entry of an attempt is remembered after the last request to end it. An end
+/// without an answer is repeated much sooner than this, or not at all.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// The attempts that wait, or may wait, at the server. Cheap to clone.
+/// The attempts that wait, or may wait, at the server. It is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
     all: HashMap<AttemptId, Waiting, RandomState>,
-    /// So many may be there before old endings go.
+    /// How many entries are allowed before old endings are removed.
     room: usize,
 }
 
-/// How an attempt stands in the queue.
+/// The queue entry of an attempt.
 #[derive(Clone, Debug)]
 struct Waiting {
     ttl: Duration,
@@ -38,13 +39,13 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// It waits; what a push about it is measured against, if anything.
+    /// It waits; with the reference time for pushes, if there is one.
     Waits(Option<Reference>),
-    /// Its end was asked for, at this moment for the last time.
+    /// A release was sent, the last time at this moment.
     Ends(Now),
 }
 
-/// An ask that was answered `Queued`: when it was sent, and the server's time in its answer.
+/// An acquire that was answered `Queued`: when it was sent, and the server's time in its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reference {
     pub(crate) sent: Now,
@@ -52,7 +53,7 @@ pub(crate) struct Reference {
 }
 
 impl Waiters {
-    /// An attempt is about to wait; nothing to measure against yet. True if it is new here.
+    /// Adds an attempt that is about to wait, without a reference time. Returns true if it is new.
     pub(crate) fn enter(&self, ask: &Ask) -> bool {
         let mut table = self.lock();
         let new = !table.all.contains_key(&ask.attempt);
@@ -64,7 +65,7 @@ impl Waiters {
         new
     }
 
-    /// Its ask was answered `Queued`.
+    /// Records that its acquire was answered `Queued`.
     pub(crate) fn refer(&self, attempt: AttemptId, sent: Now, server_us: u64) {
         if let Some(Waiting { state: State::Waits(reference), .. }) =
             self.lock().all.get_mut(&attempt)
@@ -73,8 +74,8 @@ impl Waiters {
         }
     }
 
-    /// It is being ended, and waits no more, whatever becomes of that. How it stands in the queue, if
-    /// it may.
+    /// Records that the attempt is being ended and does not wait any more. Returns its queue entry,
+    /// if it may have one.
     pub(crate) fn end(&self, attempt: AttemptId, now: Now) -> Option<String> {
         let mut table = self.lock();
         if table.all.len() > table.room {
@@ -87,7 +88,7 @@ impl Waiters {
         Some(Member { ttl: *ttl, tokens: *tokens, origin }.text(attempt))
     }
 
-    /// It waits no more: it has the lease, or its end was answered.
+    /// Removes an attempt that does not wait any more: it holds the lease, or its end was answered.
     pub(crate) fn leave(&self, attempt: AttemptId) {
         let mut table = self.lock();
         table.all.remove(&attempt);
@@ -97,7 +98,7 @@ impl Waiters {
         }
     }
 
-    /// After a reconnect there is nothing to measure against: a waiter that is pushed to, asks.
+    /// Drops all reference times after a reconnect: a waiter that gets a push then asks.
     pub(crate) fn forget_references(&self) {
         for waiting in self.lock().all.values_mut() {
             if let State::Waits(reference) = &mut waiting.state {
@@ -106,7 +107,7 @@ impl Waiters {
         }
     }
 
-    /// What a push is measured against; `None` for an attempt that does not wait.
+    /// Returns the reference time for a push; `None` for an attempt that does not wait.
     pub(crate) fn reference(&self, attempt: AttemptId) -> Option<Option<Reference>> {
         match self.lock().all.get(&attempt)?.state {
             State::Waits(reference) => Some(reference),
@@ -120,7 +121,7 @@ impl Waiters {
 }
 
 impl Waiting {
-    /// Its end was asked for so long ago that nobody asks again.
+    /// Returns true if its end was sent so long ago that no task repeats it.
     fn is_forgotten(&self, now: Now) -> bool {
         let State::Ends(asked) = self.state else { return false };
         now.steady_ns.saturating_sub(asked.steady_ns) >= ENDING.as_nanos() as u64
@@ -157,8 +158,8 @@ mod tests {
         waiters.refer(ask.attempt, now, 7);
         assert!(waiters.reference(ask.attempt).flatten().is_some());
         let member = waiters.end(ask.attempt, now).unwrap();
-        assert!(waiters.reference(ask.attempt).is_none(), "a push would be for nobody");
-        assert_eq!(waiters.end(ask.attempt, now), Some(member), "asked again, it is the same");
+        assert!(waiters.reference(ask.attempt).is_none(), "a push would have no receiver");
+        assert_eq!(waiters.end(ask.attempt, now), Some(member), "a repeated call returns the same");
         waiters.leave(ask.attempt);
         assert_eq!(waiters.end(ask.attempt, now), None);
     }

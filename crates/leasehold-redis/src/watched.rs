@@ -1,4 +1,4 @@
-//! The master that sentinels name, for who keeps something else than locks there.
+//! The master that sentinels name, for programs that store other data than locks on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use redis::Client;
 
 use crate::topology::{Sentinels, sentinels};
 
-/// The master that sentinels watch. Clones ask the same sentinels, and share what they have said.
+/// The master that sentinels watch. Clones share the same sentinels and their answers.
 #[derive(Clone)]
 pub struct WatchedMaster(Arc<Sentinels>);
 
 impl WatchedMaster {
-    /// Understands `redis+sentinel://[user[:password]@]host[:port],.../NAME` and
-    /// `rediss+sentinel://`, with the options of [`connect`](crate::connect()) that are not about
-    /// locks. Asks nobody yet.
+    /// Parses `redis+sentinel://[user[:password]@]host[:port],.../NAME` and `rediss+sentinel://`,
+    /// with the options of [`connect`](crate::connect()) that do not concern locks. It sends
+    /// nothing yet.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for any other URL, a missing name,
@@ -24,30 +24,28 @@ impl WatchedMaster {
         let mut url = StoreUrl::parse(url)?;
         if !matches!(url.scheme(), "redis+sentinel" | "rediss+sentinel") {
             return Err(StoreUrl::invalid(
-                "sentinels are named by redis+sentinel://one,two,three/NAME",
+                "not a URL of sentinels; write redis+sentinel://one,two,three/NAME",
             ));
         }
         if url.take("prefix").is_some() {
-            return Err(StoreUrl::invalid(
-                "prefix is an option for locks, which are not kept here",
-            ));
+            return Err(StoreUrl::invalid("the option prefix is for locks only; remove it"));
         }
         Ok(Self(Arc::new(sentinels(url)?)))
     }
 
-    /// Asks all sentinels at once, each for a second at most, and listens to them from then on. Not
-    /// connected yet; speaks RESP3.
+    /// Asks all sentinels at once, for at most 1 s each, and listens to them from then on. Returns
+    /// a client that is not connected yet and speaks RESP3.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](leasehold_core::ErrorKind::Unavailable) when none answers, or they
-    /// do not agree: ask again. Other kinds for what has to be put right, such as a name that they do
-    /// not know.
+    /// [`ErrorKind::Unavailable`](leasehold_core::ErrorKind::Unavailable) if no sentinel answers,
+    /// or if they do not agree: ask again. Other kinds for errors that an operator must fix, such
+    /// as a name that they do not know.
     pub async fn client(&self) -> Result<Client, Error> {
         self.0.master().await
     }
 
-    /// Waits until a sentinel says that another server than that of the last
-    /// [`client`](Self::client) is the master; not again for one that was asked for in vain.
+    /// Waits until a sentinel reports another master than that of the last
+    /// [`client`](Self::client), but not again for a master that failed.
     pub async fn moved(&self) {
         self.0.moved().await;
     }

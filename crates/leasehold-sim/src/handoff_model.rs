@@ -28,7 +28,7 @@ pub use client::{Client, Ending, Phase};
 pub use history::{Broken, Fate, History};
 pub use network::{Answered, Call, Message};
 pub use properties::{GOOD_TIMING_ONLY, NAMES};
-pub use server::Server;
+pub use server::{Record, Server};
 pub use state::State;
 pub use upkeep::{Operation, Upkeep};
 
@@ -61,8 +61,8 @@ pub struct Setup {
     pub gives_up: bool,
     /// Holders may exchange their lease for a new attempt.
     pub rotate: bool,
-    /// They do it for the next in line of their process: the exchange goes on in the background, and
-    /// whoever it asks for may leave its attempt to another task, both counted as attempts.
+    /// They do it for the next waiter of their process: the exchange continues in the background,
+    /// and the task that it asks for may leave its attempt to another task. Both count as attempts.
     pub line: bool,
     /// Nothing is delayed, and the second client's leases last one tick only: the run is about
     /// when waiters ask again by themselves.

@@ -1,6 +1,5 @@
-//! What is done to the protocols of `leasehold-proto` to see whether they hold: every order of events
-//! within a bound, random scripts that several engines are compared by, seeded runs with faults, and
-//! the stories that are told with them.
+//! Tests the protocols of `leasehold-proto`: every order of events within a bound, random scripts
+//! that compare several engines, seeded runs with faults, and the stories that are built on them.
 
 mod dice;
 #[cfg(feature = "model")]

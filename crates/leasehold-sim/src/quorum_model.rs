@@ -2,9 +2,9 @@
 //! that delays, loses and repeats.
 //!
 //! Nodes, attempts and admission are the real ones, `leasehold_proto::quorum`. A message that is
-//! never delivered is lost, and a client's time limit may be over at any moment. Time is counted
-//! in ticks of one second, by clients and nodes alike; the wall clock stands still, since the floor
-//! that it gives to tokens would hide errors.
+//! never delivered is lost, and a client's time limit may end at any moment. Clients and nodes
+//! count time in ticks of one second. The wall clock does not advance, since the floor that it
+//! gives to tokens would hide errors.
 
 mod actions;
 mod bugs;

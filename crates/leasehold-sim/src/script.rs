@@ -166,8 +166,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The request that an operation stands for; `None` for those that ask nothing, or speak of a
-    /// lease that nobody was told of.
+    /// Returns the request of an operation; `None` for operations that ask nothing, or that concern
+    /// a lease that no client received.
     pub fn request(&self, op: &Op) -> Option<Request> {
         Some(match *op {
             Op::Pass(_) | Op::Listen(..) | Op::Forget(_) => return None,

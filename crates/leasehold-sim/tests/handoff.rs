@@ -11,9 +11,9 @@ const EXCLUSION: &str = "at most one valid guard";
 const UNIQUE: &str = "no token is used twice";
 const ORDER: &str = "tokens grow";
 const ENDED: &str = "an ended attempt owns nothing";
-const ORPHAN: &str = "no lease without somebody behind it";
-const VERDICT: &str = "a release is told the truth";
-const QUEUE: &str = "nobody stands in line without a client behind it";
+const ORPHAN: &str = "no lease without a client behind it";
+const VERDICT: &str = "a release returns the true verdict";
+const QUEUE: &str = "no waiter without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
@@ -203,6 +203,13 @@ fn a_forget_that_removes_ended_attempts_lets_a_late_request_own_the_lock() {
 }
 
 #[test]
+fn a_late_release_after_a_clean_up_is_not_told_released_for_a_lost_lease() {
+    let upkeep = Upkeep { times: 1, forget: true, ..Upkeep::NONE };
+    let setup = Setup { ticks: 3, prompt: true, gives_up: false, upkeep, ..SMALLEST };
+    found(Bug::BlankRecordKnowsTheEnds, VERDICT, setup);
+}
+
+#[test]
 fn a_forced_release_that_ignores_the_token_ends_another_lease() {
     let upkeep = Upkeep { times: 1, force: true, ..Upkeep::NONE };
     found(
@@ -212,7 +219,21 @@ fn a_forced_release_that_ignores_the_token_ends_another_lease() {
     );
 }
 
-/// One client that reserves whole blocks of tokens and ends its attempts before it hears of them.
+/// Two of three clients die in line, and one step removes one dead waiter.
+const CAP: Setup =
+    Setup { clients: 3, attempts: 2, faults: 2, prompt: true, gives_up: false, ..SMALLEST };
+
+#[test]
+fn dead_waiters_that_no_later_step_removes_keep_the_lock_from_the_living() {
+    found(Bug::RestIsNeverRemoved, WAITER, CAP);
+}
+
+#[test]
+fn a_waiter_behind_more_dead_ones_than_a_step_removes_asks_again_at_once() {
+    found(Bug::CapTellsNobody, WAITER, Setup { rotate: true, ..CAP });
+}
+
+/// One client that reserves whole blocks of tokens and ends its attempts before it receives them.
 const BURNS: Setup = Setup {
     clients: 1,
     attempts: 4,

@@ -1,4 +1,4 @@
-//! From a store URL to where and as whom to connect.
+//! Parses a store URL: where to connect, and with which credentials.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
@@ -16,15 +16,16 @@ use crate::tables::Tables;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use server::{Server, at, wrong_tls};
 
-/// Where to connect, and which tables are ours.
+/// Where to connect, and the names of the tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) target: Target,
+    #[cfg(feature = "postgres")]
     pub(crate) listen: Listen,
     pub(crate) tables: Tables,
-    /// How many connections at most.
+    /// The most connections.
     pub(crate) pool: usize,
-    /// The first use may make the tables.
+    /// The first use may create the tables.
     pub(crate) create: bool,
     pub(crate) place: String,
 }
@@ -40,47 +41,56 @@ pub(crate) enum Target {
     Sqlite(Box<sqlx::sqlite::SqliteConnectOptions>),
 }
 
-/// A file, whatever its name is: device and number.
+/// Identifies a file under any name: device and inode number.
 pub(crate) type FileId = (u64, u64);
 
 impl Target {
-    /// The file that the name leads to now, for engines that have one: another, once it was replaced.
-    /// SQLite itself notices that only where it makes a journal for each change.
+    /// Returns the file that the name leads to now, for engines with a file; it differs after the
+    /// file was replaced. SQLite detects that only in a journal mode that creates a journal for
+    /// each change.
     pub(crate) fn file(&self) -> Option<FileId> {
-        #[cfg(all(unix, feature = "sqlite"))]
-        if let Self::Sqlite(options) = self {
-            use std::os::unix::fs::MetadataExt;
-            let found = std::fs::metadata(options.get_filename()).ok()?;
-            return Some((found.dev(), found.ino()));
+        match self {
+            #[cfg(all(unix, feature = "sqlite"))]
+            Self::Sqlite(options) => {
+                use std::os::unix::fs::MetadataExt;
+                let found = std::fs::metadata(options.get_filename()).ok()?;
+                Some((found.dev(), found.ino()))
+            }
+            #[cfg(any(not(unix), feature = "mysql", feature = "postgres"))]
+            _ => None,
         }
-        None
     }
 }
 
 #[cfg(all(unix, feature = "sqlite"))]
 impl Target {
-    /// Makes the file of SQLite, if it is absent, for this user alone; SQLite itself would let everybody
-    /// read it. Where that fails, SQLite fails next, and says why.
+    /// Creates the file of SQLite, if it does not exist, for this user alone; SQLite would let
+    /// every user read it. If this fails, SQLite fails next, and returns the reason.
     pub(crate) fn make_file(&self) {
         use std::os::unix::fs::OpenOptionsExt;
-        if let Self::Sqlite(options) = self {
-            let mut new = std::fs::File::options();
-            let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
+        match self {
+            Self::Sqlite(options) => {
+                let mut new = std::fs::File::options();
+                let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
+            }
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            _ => {}
         }
     }
 }
 
 impl fmt::Debug for Target {
-    /// It may hold a password.
+    /// Hides a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Target")
     }
 }
 
-/// How waiters are woken by the server.
+/// How the server wakes waiters.
+#[cfg(feature = "postgres")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// Not at all: we look.
+    /// Not at all: the client polls.
     Off,
     /// Over a connection to the same place.
     Here,
@@ -88,15 +98,17 @@ pub(crate) enum Listen {
     At(String, u16),
 }
 
-/// Each connection to MySQL begins with this. A transaction that we are cut off from ends with its
-/// connection, and that ends by itself. One assignment of a statement sees those before it: MariaDB can
-/// be told otherwise for all sessions, and then a taken lock would look free.
+/// The first statement of each MySQL connection. After a lost connection, its transaction ends with
+/// the connection, which ends by its time limit. Each assignment of a statement must see the
+/// assignments before it: a global setting of MariaDB can change that, and then a taken lock would
+/// look free.
 #[cfg(feature = "mysql")]
 pub(crate) const MYSQL_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION innodb_lock_wait_timeout = 2, SESSION lock_wait_timeout = 2, SESSION wait_timeout = 120, \
     SESSION autocommit = 1, SESSION sql_mode = REPLACE(@@sql_mode, 'SIMULTANEOUS_ASSIGNMENT', '')";
 
-const NETWORK: &[&str] = &[
+#[cfg(feature = "postgres")]
+const POSTGRES: &[&str] = &[
     "create",
     "listen",
     "password-file",
@@ -112,47 +124,61 @@ const NETWORK: &[&str] = &[
     "tls-key",
     "user",
 ];
+#[cfg(feature = "mysql")]
+const MYSQL: &[&str] = &[
+    "create",
+    "password-file",
+    "pool",
+    "prefix",
+    "socket",
+    "sslmode",
+    "sslrootcert",
+    "tls",
+    "tls-ca",
+    "tls-cert",
+    "tls-key",
+    "user",
+];
 const FILE: &[&str] = &["create", "pool", "prefix"];
 
-/// Connections at most, unless the URL says otherwise.
+/// The default limit of connections.
 const POOL: usize = 8;
-/// The same for files, where one at a time writes.
+/// The same for files, where one connection at a time writes.
 const FILE_POOL: usize = 3;
-/// How long a file that somebody else has locked is waited for.
+/// How long to wait for a file that another process has locked.
 #[cfg(feature = "sqlite")]
 const BUSY: Duration = crate::dialect::LOCK;
 
 impl Address {
-    /// Understands `postgres://[user[:password]@]host[:port]/database`, `mysql://` (`mariadb://`)
-    /// alike, and `sqlite:/path/to/file`.
-    pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
+    /// Parses `postgres://[user[:password]@]host[:port]/database`, `mysql://` (`mariadb://`) in the
+    /// same form, and `sqlite:/path/to/file`.
+    pub(crate) fn parse(url: StoreUrl) -> Result<Self> {
         match url.scheme() {
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
+                let mut url = url;
                 let (target, listen) = postgres(&mut url)?;
-                Self::new(url, Dialect::Postgres, target, listen, NETWORK)
+                let address = Self::new(url, Dialect::Postgres, target, POSTGRES)?;
+                Ok(Self { listen, ..address })
             }
             #[cfg(feature = "mysql")]
             "mysql" | "mariadb" => {
+                let mut url = url;
                 let target = mysql(&mut url)?;
-                Self::new(url, Dialect::MySql, target, Listen::Off, NETWORK)
+                Self::new(url, Dialect::MySql, target, MYSQL)
             }
             #[cfg(feature = "sqlite")]
             "sqlite" => {
                 let target = sqlite(&url)?;
-                Self::new(url, Dialect::Sqlite, target, Listen::Off, FILE)
+                Self::new(url, Dialect::Sqlite, target, FILE)
             }
-            scheme => Err(invalid(format!("{scheme}: is not built in"))),
+            scheme => Err(invalid(format!(
+                "{scheme}: is not built in; enable the feature of this database"
+            ))),
         }
     }
 
-    fn new(
-        mut url: StoreUrl,
-        dialect: Dialect,
-        target: Target,
-        listen: Listen,
-        known: &[&str],
-    ) -> Result<Self> {
+    fn new(mut url: StoreUrl, dialect: Dialect, target: Target, known: &[&str]) -> Result<Self> {
         let prefix = url.take("prefix").unwrap_or_else(|| "leasehold".to_owned());
         let schema = match dialect.notifies() {
             true => url.take("schema"),
@@ -173,7 +199,15 @@ impl Address {
             }
         };
         url.finish(known)?;
-        Ok(Self { target, listen, tables, pool, create, place: url.to_string() })
+        Ok(Self {
+            target,
+            #[cfg(feature = "postgres")]
+            listen: Listen::Off,
+            tables,
+            pool,
+            create,
+            place: url.to_string(),
+        })
     }
 }
 
@@ -189,7 +223,7 @@ fn postgres(url: &mut StoreUrl) -> Result<(Target, Listen)> {
         "verify" => PgSslMode::VerifyFull,
         other => return Err(wrong_tls(other)),
     };
-    // Poolers refuse settings that they do not know, so there are none.
+    // Poolers refuse settings that they do not know, so the client sends none.
     let options = PgConnectOptions::new_without_pgpass()
         .port(server.port.unwrap_or(5432))
         .extra_float_digits(None)
@@ -233,11 +267,12 @@ fn mysql(url: &mut StoreUrl) -> Result<Target> {
 #[cfg(feature = "sqlite")]
 fn sqlite(url: &StoreUrl) -> Result<Target> {
     use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
-    let path = url.path()?;
-    if path.is_empty() || path.contains(":memory:") {
-        return Err(invalid("no file; write sqlite:/var/lib/my-service/locks.db".into()));
+    let example = "sqlite:/var/lib/my-service/locks.db";
+    if url.path()? == ":memory:" {
+        return Err(invalid(format!("sqlite::memory: is not a file; write memory: or {example}")));
     }
-    // After a loss of power no holder is alive, and the clock keeps tokens from going back.
+    let path = url.absolute_path(example)?;
+    // After a loss of power no holder runs, and the clock keeps tokens from going back.
     let options = SqliteConnectOptions::new()
         .filename(Path::new(&path))
         .create_if_missing(true)
@@ -270,7 +305,7 @@ mod tests {
             "mysql://u:p@[::1]:3307/app?tls=require",
             "mariadb://u@db/app?pool=20",
             "sqlite:/var/lib/x.db",
-            "sqlite:rel.db?create=no",
+            "sqlite:/var/lib/y.db?create=no",
         ] {
             parse(url).unwrap();
         }
@@ -296,13 +331,28 @@ mod tests {
             ("postgres://u:s3cret@h/app?x=1", "\"x\""),
             ("postgres://u:s3cret@h/app?pool=0", "pool"),
             ("postgres://h/app?create=maybe", "create"),
-            ("sqlite:", "no file"),
+            ("sqlite:", "needs a path"),
+            ("sqlite::memory:", "not a file"),
+            ("sqlite:locks.db", "/locks.db"),
             ("sqlite:/x?schema=x", "\"schema\""),
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
             assert!(error.to_string().contains(part), "{url}: {error}");
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn the_error_for_an_unknown_option_names_those_of_this_engine_alone() {
+        let said = |url: &str| parse(url).unwrap_err().to_string();
+        assert!(
+            said("postgres://h/app?x=1").contains("listen, password-file, pool, prefix, schema")
+        );
+        for option in ["schema", "listen"] {
+            let error = said(&format!("mysql://h/app?{option}=x"));
+            let (_, knows) = error.split_once("the options are").unwrap();
+            assert!(knows.contains("prefix") && !knows.contains(option), "{error}");
         }
     }
 

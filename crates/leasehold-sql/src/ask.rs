@@ -1,4 +1,4 @@
-//! Acquiring: one statement for a lock that nobody has or waits for, a step of the record else.
+//! Acquires: one statement for a free lock without waiters, otherwise a step of the record.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::store::{Done, Store};
 use crate::take::{take, taken};
 use crate::told::Told;
 
-/// The longest ttl and keep that the columns are asked to hold.
+/// The longest ttl and keep that the columns store.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Bytes of host, process and metadata together.
+/// The most bytes of host, process and metadata together.
 const PERSON: usize = 8_000;
 
-/// Who an attempt belongs to, as it is written.
+/// The process that an attempt belongs to, as it is stored.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Person {
     pub(crate) host: String,
@@ -33,7 +33,7 @@ pub(crate) fn person(origin: &Origin) -> &str {
     })
 }
 
-/// Refuses what cannot be written.
+/// Refuses values that cannot be stored.
 pub(crate) fn fits(engine: &str, ask: &Ask) -> Result<()> {
     if ask.mode != Mode::Exclusive {
         let message = format!("{engine}: shared mode is not supported");
@@ -59,14 +59,14 @@ pub(crate) fn time_fits(what: &str, time: Duration) -> Result<()> {
     }
 }
 
-/// The ask in the words of the record.
+/// Converts a request to the type of the record.
 pub(crate) fn question(ask: &Ask, asked_us: u64) -> handoff::Ask<Tag> {
     let Ask { attempt, ttl, wait, fair, tokens, .. } = *ask;
     let tag = Tag { person: person(&ask.origin).as_bytes().to_vec(), asked_us };
     handoff::Ask { attempt, ttl, wait, fair, tokens, tag }
 }
 
-/// The record's answer in the words of the trait.
+/// Converts the answer of the record to the type of the trait.
 pub(crate) fn answered(answer: handoff::Answer, ask: &Ask, record: &Record) -> Result<Answer> {
     Ok(match answer {
         handoff::Answer::Granted(tokens) => {
@@ -81,15 +81,15 @@ pub(crate) fn answered(answer: handoff::Answer, ask: &Ask, record: &Record) -> R
         handoff::Answer::Busy(remaining) => Answer::Busy { ask_again: Some(remaining) },
         handoff::Answer::Ended => Answer::Ended,
         handoff::Answer::UsedUp => {
-            let message = "the lock's tokens are used up (2^53-1)";
+            let message = "the lock has no token left (2^53-1 was reached); use another lock name";
             return Err(Error::new(ErrorKind::Foreign, message));
         }
     })
 }
 
 impl Store {
-    /// Asks for a lease; the answer, and whom it concerns besides. One that is known to wait is not
-    /// tried with one statement first.
+    /// Asks for a lease; returns the answer, and which other clients it concerns. An attempt that
+    /// is known to wait skips the single statement.
     pub(crate) async fn ask(
         &self,
         ask: &Ask,

@@ -15,10 +15,10 @@ use crate::store::Store;
 use crate::told::Told;
 use crate::watch::Watch;
 
-/// Bounds of the time that one call may take; within them it is a third of the ttl.
+/// The bounds of the time limit of one call, which is a third of the ttl within them.
 const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// One client's connections to a database.
+/// The connections of one client to a database.
 #[derive(Debug)]
 pub struct SqlBackend {
     store: Arc<Store>,
@@ -44,6 +44,11 @@ impl SqlBackend {
         Self { store, watch, tasks, place, capability }
     }
 
+    #[cfg(all(test, feature = "sqlite"))]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     async fn ask(&self, ask: &Ask) -> Result<Answer> {
         ask::fits(self.capability.engine, ask)?;
         let waits = self.watch.waits(ask.attempt);
@@ -54,7 +59,7 @@ impl SqlBackend {
         Ok(answer)
     }
 
-    /// What follows from an answer for those who look.
+    /// Records what an answer means for the polling.
     fn note(&self, ask: &Ask, answer: &Answer) {
         match answer {
             Answer::Queued { .. } => self.watch.enter(ask),
@@ -73,7 +78,7 @@ impl SqlBackend {
         }
     }
 
-    /// This client needs no message from the server.
+    /// Handles what concerns this client without a message of the server.
     fn tell(&self, told: &Told) {
         let Some(client) = self.watch.client().filter(|client| told.concerns(*client)) else {
             return;

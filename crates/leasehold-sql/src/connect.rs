@@ -1,4 +1,4 @@
-//! Connecting: what is wrong is said at once, and with a next step.
+//! Connects to a database, and reports errors at once, with a next step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::backend::SqlBackend;
 use crate::store::Store;
 use crate::watch::Watch;
 
-/// How often rows that nobody needs any more are removed.
+/// How often rows that are not needed any more are removed.
 const SWEEP: Duration = Duration::from_secs(3600);
 
-/// Connects to the database that a URL names, and makes the tables if they are not there.
+/// Connects to the database that a URL names, and creates the tables if they do not exist.
 ///
 /// | URL | database |
 /// |---|---|
@@ -23,16 +23,19 @@ const SWEEP: Duration = Duration::from_secs(3600);
 /// | `mysql://[user[:password]@]host[:port]/database` (or `mariadb:`) | MySQL 8.0, MariaDB 10.6, or newer |
 /// | `sqlite:/path/to/file` | a SQLite file on this machine |
 ///
-/// Options, with their defaults: see the repository's `docs/sql.md`.
+/// The repository's `docs/sql.md` lists the options with their defaults.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when the
-/// database cannot be reached; [`ErrorKind::Refused`] for credentials, rights, replicas, and tables
-/// that are missing and may not be made; [`ErrorKind::Foreign`] for tables of another version.
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the
+/// database cannot be reached; [`ErrorKind::Refused`] for credentials, rights, replicas, and
+/// missing tables that may not be created; [`ErrorKind::Foreign`] for tables of another version.
 pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: connect inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: connect inside a runtime",
+        ));
     }
     let store = Arc::new(Store::new(&address, Clock::system()));
     store.prepare().await?;
@@ -45,7 +48,7 @@ pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
     Ok(SqlBackend::new(watch, tasks, address.place))
 }
 
-/// Has the server tell those who wait, where it can and is wished to.
+/// Makes the server notify waiters, if it can and the URL allows it.
 #[cfg(feature = "postgres")]
 fn listening(watch: &Arc<Watch>, address: &Address) -> Option<AbortHandle> {
     use crate::address::{Listen, Target};
@@ -64,9 +67,9 @@ fn listening(_: &Arc<Watch>, _: &Address) -> Option<AbortHandle> {
     None
 }
 
-/// Removes what nobody needs any more, now and then.
+/// Removes rows that are not needed any more, at intervals.
 async fn sweep(store: Arc<Store>) {
-    // Many may have started together.
+    // Many clients may have started together.
     let first = store.stamp().unsigned_abs() % SWEEP.as_secs();
     store.clock.sleep(Duration::from_secs(first)).await;
     loop {
@@ -77,16 +80,16 @@ async fn sweep(store: Arc<Store>) {
     }
 }
 
-/// The statements that make the tables which a URL names, in order; nothing is connected to.
+/// Returns the statements that create the tables of a URL, in order. It connects to nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood.
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed.
 pub fn statements(url: StoreUrl) -> Result<Vec<String>> {
     let tables = Address::parse(url)?.tables;
     Ok([tables.create(), tables.routines()].concat())
 }
 
-/// Makes the tables that are missing; it may be done again at any time.
+/// Creates the missing tables. It may be called again at any time.
 ///
 /// # Errors
 /// As [`connect`].
@@ -95,11 +98,15 @@ pub async fn init(url: StoreUrl) -> Result<()> {
     store.make(store.within(Duration::from_secs(30))).await
 }
 
-/// Removes the rows of the free locks whose names start with `names`, and says how many. They
-/// would go by themselves one to two hours after their last use, while some client is connected.
+/// Removes the rows of the free locks whose names start with `names`, and returns how many. Without
+/// this call they are removed one to two hours after their last use, while a client is connected.
 ///
-/// A row holds the last token; without it the database's clock alone keeps the next token above it. So a
-/// row stays until that clock has passed its last token. For names that are never used again.
+/// A row holds the last token; without it only the database's clock keeps the next token above it.
+/// A row therefore stays until that clock has passed its last token. Use this for names that are
+/// never used again.
+///
+/// It works in batches of up to 1,000 rows, each in its own transaction. If it fails or is dropped,
+/// the rows of finished batches stay removed, and the next call removes the rest.
 ///
 /// # Errors
 /// As [`connect`].

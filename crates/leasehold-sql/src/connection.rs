@@ -1,11 +1,11 @@
-//! One connection to a database: a packet of statements goes out, replies come back.
+//! One connection to a database: it sends a packet of statements, and reads the replies.
 
 use futures_util::StreamExt;
 use sqlx::{ColumnIndex, Decode, Either, Row, Type, TypeInfo, ValueRef};
 
 use crate::address::Target;
 
-/// A field of a row: our tables have no others.
+/// A field of a row; the tables have no other types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Null,
@@ -13,12 +13,12 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// What one statement of a packet gave.
+/// The reply to one statement of a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) rows: Vec<Vec<Value>>,
     pub(crate) affected: u64,
-    /// The number that a statement has left to be told, on MySQL.
+    /// The number that a statement returned on MySQL.
     pub(crate) id: u64,
 }
 
@@ -71,8 +71,8 @@ impl Connection {
         })
     }
 
-    /// Sends a packet of statements and reads what each of them gave. When one fails, those after
-    /// it were not done.
+    /// Sends a packet of statements and reads the reply to each. If a statement fails, the later
+    /// ones were not done.
     pub(crate) async fn run(&mut self, packet: &str) -> Result<Vec<Reply>, sqlx::Error> {
         match self {
             #[cfg(feature = "postgres")]
@@ -86,15 +86,15 @@ impl Connection {
         }
     }
 
-    /// Ends what a packet that failed has begun.
+    /// Ends what a failed packet has begun.
     pub(crate) async fn roll_back(&mut self) -> Result<(), sqlx::Error> {
         match self {
-            // It has ended the packet's transaction itself.
+            // The server has ended the packet's transaction itself.
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => Ok(()),
             #[cfg(feature = "mysql")]
             Self::MySql(_) => self.run("ROLLBACK").await.map(drop),
-            // There may be none, and that is an error there.
+            // There may be no transaction, which is an error there.
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => match self.run("ROLLBACK").await {
                 Err(sqlx::Error::Database(_)) | Ok(_) => Ok(()),
@@ -104,8 +104,8 @@ impl Connection {
     }
 }
 
-/// The same options, with no word of statements in the log: they hold names and metadata, and a slow
-/// one is told of by its error.
+/// Returns the same options without logging of statements: they contain names and metadata, and an
+/// error reports a slow statement.
 fn quiet<O: sqlx::ConnectOptions>(options: &O) -> O {
     options.clone().disable_statement_logging()
 }
@@ -131,7 +131,7 @@ where
 }
 
 impl Value {
-    /// The number that must be here.
+    /// Returns the number that this field must contain.
     pub(crate) fn number(&self) -> leasehold_core::Result<i64> {
         match self {
             Self::Number(number) => Ok(*number),
@@ -139,13 +139,13 @@ impl Value {
         }
     }
 
-    /// The number that must be here, and is not below zero.
+    /// Returns the number that this field must contain, which is not below zero.
     pub(crate) fn unsigned(&self) -> leasehold_core::Result<u64> {
         let number = self.number()?;
         u64::try_from(number).map_err(|_| crate::error::strange(&format!("{number} is negative")))
     }
 
-    /// The bytes that must be here.
+    /// Returns the bytes that this field must contain.
     pub(crate) fn bytes(&self) -> leasehold_core::Result<&[u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),

@@ -1,7 +1,7 @@
-//! What the three engines write differently; everything else is one SQL for all of them.
+//! What the three engines write differently; all other SQL is the same for all of them.
 //!
-//! Statements hold no parameters: every value in them is a number or bytes in hexadecimal, written
-//! here. So a packet of several statements is one message and one round trip, and nothing is
+//! Statements contain no parameters: each value is a number or bytes in hexadecimal, written here.
+//! A packet of several statements is therefore one message and one round trip, and nothing is
 //! prepared that a pooler would lose.
 
 use std::fmt::Write;
@@ -24,7 +24,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The engine's name, as in its URL scheme.
+    /// Returns the engine's name, as in its URL scheme.
     pub(crate) fn engine(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
@@ -36,7 +36,8 @@ impl Dialect {
         }
     }
 
-    /// The database's clock: microseconds since the Unix epoch, the same throughout a statement.
+    /// Returns the database's clock: microseconds since the Unix epoch, the same throughout a
+    /// statement.
     pub(crate) fn now(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
@@ -48,7 +49,7 @@ impl Dialect {
         }
     }
 
-    /// Bytes as a value.
+    /// Writes bytes as a value.
     pub(crate) fn bytes(self, bytes: &[u8]) -> String {
         let mut hex = String::with_capacity(2 * bytes.len() + 16);
         let (before, after) = match self {
@@ -67,7 +68,7 @@ impl Dialect {
         hex
     }
 
-    /// The larger of two values.
+    /// Returns the function for the larger of two values.
     pub(crate) fn greatest(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
@@ -79,17 +80,20 @@ impl Dialect {
         }
     }
 
-    /// What the row that is there is called in a statement that makes one if there is none.
+    /// Returns the name of the existing row in a statement that inserts one if there is none.
     pub(crate) fn old_row(self, table: &str) -> &str {
         match self {
             #[cfg(feature = "mysql")]
             Self::MySql => table,
             #[allow(unreachable_patterns, reason = "there may be one engine only")]
-            _ => "l",
+            _ => {
+                let _ = table;
+                "l"
+            }
         }
     }
 
-    /// Gives a table that name in a statement.
+    /// Names a table in a statement.
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn called(self, name: &str) -> String {
         match self {
@@ -100,7 +104,7 @@ impl Dialect {
         }
     }
 
-    /// The value that a column would have in a new row, where there is one already.
+    /// Returns the value that a column would have in a new row, if a row exists already.
     pub(crate) fn new_value(self, column: &str) -> String {
         match self {
             #[cfg(feature = "mysql")]
@@ -110,7 +114,7 @@ impl Dialect {
         }
     }
 
-    /// A number that the reply to the statement is to say, where it cannot be asked to return it.
+    /// Makes the reply to a statement contain a number, if the statement cannot return it.
     pub(crate) fn told(self, value: &str) -> String {
         match self {
             #[cfg(feature = "mysql")]
@@ -120,8 +124,8 @@ impl Dialect {
         }
     }
 
-    /// Removes the rows of a table that the condition is true for, those with the lowest `order` first, `most`
-    /// of them at most; `key` is the table's key.
+    /// Builds a statement that removes the rows of a table that match the condition: at most
+    /// `most`, those with the lowest `order` first. `key` is the key of the table.
     pub(crate) fn delete_some(
         self,
         table: &str,
@@ -134,7 +138,7 @@ impl Dialect {
         match self {
             #[cfg(feature = "mysql")]
             Self::MySql => format!("DELETE FROM {table} WHERE {few}"),
-            // The others know no limit here. The condition stands twice: a row may change in between.
+            // The others have no limit here. The condition occurs twice: a row may change in between.
             #[allow(unreachable_patterns, reason = "there may be one engine only")]
             _ => format!(
                 "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {few}) \
@@ -143,16 +147,17 @@ impl Dialect {
         }
     }
 
-    /// Statements that are done as a whole or not at all. The transaction begins and ends within
-    /// the packet: none stays open while nobody hears of us.
+    /// Builds statements that are done completely or not at all. The transaction begins and ends
+    /// within the packet: none stays open if the client disappears.
     ///
-    /// PostgreSQL takes a packet for one transaction by itself, and is told here how long to wait
-    /// for a row that somebody else has locked; the others know it from their connection.
+    /// PostgreSQL treats a packet as one transaction, and this sets how long it waits for a row
+    /// that another transaction has locked. The other engines have that limit from their
+    /// connection.
     pub(crate) fn atomic(self, statements: &[String]) -> Packet {
         self.atomic_within(statements, LOCK)
     }
 
-    /// The same, with a time of its own for rows that are locked, where it can be told.
+    /// Does the same with its own limit for locked rows, if the engine supports it.
     pub(crate) fn atomic_within(self, statements: &[String], lock: Duration) -> Packet {
         let joined = statements.join(";\n");
         match self {
@@ -177,7 +182,7 @@ impl Dialect {
         }
     }
 
-    /// Statements of which one writes at most.
+    /// Builds statements of which at most one writes.
     pub(crate) fn plain(self, statements: &[String]) -> Packet {
         match self {
             #[cfg(feature = "postgres")]
@@ -187,7 +192,7 @@ impl Dialect {
         }
     }
 
-    /// The type of short byte strings that may be keys, and of longer ones.
+    /// Returns the type of short byte strings that may be keys, and of longer ones.
     pub(crate) fn bytes_types(self) -> (&'static str, &'static str) {
         match self {
             #[cfg(feature = "postgres")]
@@ -199,10 +204,10 @@ impl Dialect {
         }
     }
 
-    /// What stands after the columns of a table.
+    /// Returns the options after the columns of a table.
     pub(crate) fn table_options(self) -> &'static str {
         match self {
-            // Room on each page for the next version of a row, so that no index is touched.
+            // Leave space on each page for the next version of a row, so that no index changes.
             #[cfg(feature = "postgres")]
             Self::Postgres => " WITH (fillfactor = 50)",
             #[cfg(feature = "mysql")]
@@ -212,13 +217,13 @@ impl Dialect {
         }
     }
 
-    /// True where a statement that comes as text is planned anew each time, at some cost.
+    /// Returns true if the engine plans a text statement each time, at some cost.
     pub(crate) fn plans_anew(self) -> bool {
-        // The same engine as the one that tells.
+        // It is the same engine as the one that notifies.
         self.notifies()
     }
 
-    /// True where waiters are told by the server.
+    /// Returns true if the server notifies waiters.
     pub(crate) fn notifies(self) -> bool {
         match self {
             #[cfg(feature = "postgres")]
@@ -235,11 +240,11 @@ impl Dialect {
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) text: String,
-    /// Replies before the one to the first of the statements that were given.
+    /// The number of replies before the reply to the first given statement.
     pub(crate) skip: usize,
-    /// Done a second time, it does something: it is never sent again by itself.
+    /// A repetition would have an effect: the packet is never sent again automatically.
     pub(crate) once: bool,
 }
 
-/// How long somebody else's lock on a row of ours is waited for.
+/// How long to wait for another transaction's lock on a row.
 pub(crate) const LOCK: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Ending an attempt: one statement for a lease that nobody waits for, a step of the record else.
+//! Ends an attempt: one statement for a lease without waiters, otherwise a step of the record.
 
 use leasehold_core::backend::{Answer, End, Ended, Forced, Verdict};
 use leasehold_core::proto::handoff;
@@ -12,8 +12,8 @@ use crate::tables::Tables;
 use crate::told::Told;
 
 impl Store {
-    /// Ends an attempt, and asks anew for another if that is wished; what came of it, and whom it
-    /// concerns besides. Where others are known to wait, one statement will not do.
+    /// Ends an attempt, and acquires for another one if requested. Returns the results, and which
+    /// other clients they concern. If clients are known to wait, it uses a step.
     pub(crate) async fn end(
         &self,
         end: &End,
@@ -21,7 +21,7 @@ impl Store {
         until: Deadline,
     ) -> Result<(Ended, Told)> {
         if end.then.as_ref().is_some_and(|ask| ask.name != end.name) {
-            let message = "a lock can be exchanged for itself only";
+            let message = "a lock can only be exchanged for the same lock";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut open = false;
@@ -59,8 +59,8 @@ impl Store {
         Ok((Ended { verdict, then }, told))
     }
 
-    /// Frees a living lease that nobody waits for; false when it is not so simple, or when it was
-    /// done by a request that is `open`.
+    /// Releases a live lease without waiters. Returns false if a step is needed, or if a request
+    /// that is `open` may have done it.
     pub(crate) async fn let_go(&self, end: &End, until: Deadline, open: &mut bool) -> Result<bool> {
         let (Some(base), false, None, None) = (end.base, end.suspect, end.keep, &end.then) else {
             return Ok(false);
@@ -93,7 +93,7 @@ impl Store {
         }
     }
 
-    /// Ends the lease that a token belongs to, if it is the current one.
+    /// Ends the lease that a token belongs to, if it is the current lease.
     pub(crate) async fn force(
         &self,
         name: &Name,

@@ -1,28 +1,31 @@
-//! What an error of a database means for a lock: certainly not done, or unknown; and what to do.
+//! Maps an error of a database to its meaning for a lock: certainly not done, or unknown; and what
+//! to do.
 
 use leasehold_core::{Error, ErrorKind, Retry};
 
-/// What went wrong with a packet.
+/// Why a packet failed.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) what: What,
     pub(crate) error: Error,
 }
 
-/// What is to be done about it.
+/// How to handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Somebody was quicker, or a transaction was chosen to give way: nothing was done, again.
+    /// Another transaction was faster, or the database chose this one to abort: nothing was done;
+    /// try again.
     Conflict,
-    /// Nothing was done: our tables are not there.
+    /// Nothing was done: the tables do not exist.
     NoTable,
-    /// Nothing was done: somebody else's transaction has locked what we need.
+    /// Nothing was done: another transaction has locked a needed row.
     Locked,
-    /// The connection is of no use any more; whether it was done is known if the error's kind says so.
+    /// The connection cannot be used any more; the kind of the error tells whether the packet was
+    /// done.
     Broken,
-    /// Nothing was done: there is no such function, or the user may not do something.
+    /// Nothing was done: the function does not exist, or the user lacks a right.
     NoRoutine,
-    /// Nothing was done; the connection lives.
+    /// Nothing was done; the connection still works.
     Refused,
 }
 
@@ -31,7 +34,7 @@ impl Fault {
         Self { what, error: Error::new(kind, message) }
     }
 
-    /// The time is up, with a request under way or none.
+    /// The error at the time limit, with or without an outstanding request.
     pub(crate) fn late() -> Self {
         let message = "the database did not answer in time";
         Self::new(What::Broken, ErrorKind::Unavailable, message)
@@ -43,7 +46,7 @@ impl Fault {
     }
 }
 
-/// The same error where something may have been done before it.
+/// Returns the same error if something may have been done before it.
 pub(crate) fn uncertain(error: Error) -> Error {
     if !error.kind().is_certain() {
         return error;
@@ -58,41 +61,48 @@ impl From<Fault> for Error {
     }
 }
 
-const RIGHTS: &str = "the user may not do this; the rights that are needed stand in docs/sql.md, \
-                      and `leasehold init` makes the tables as a user who may";
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+const RIGHTS: &str = "the user may not do this; docs/sql.md lists the rights needed, \
+                      and `leasehold init` creates the tables as a user with the right";
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 const READ_ONLY: &str = "the database is read-only: a replica, or default_transaction_read_only \
                          is set; name the primary";
-const FULL: &str = "the database has no room left; give it room";
-const LOGIN: &str = "wrong user or password";
-const NO_TLS: &str = "no TLS with this server; see tls, tls-ca, tls-cert and tls-key in the URL";
-#[cfg(feature = "mysql")]
-const TLS_ONLY: &str = "the server takes no connection without TLS; see tls in the URL";
+const FULL: &str = "the database has no space left; free some space";
 #[cfg(feature = "postgres")]
-const UNLISTED: &str = "the server lets this user in from here over TLS alone, or not at all; see tls \
-                        in the URL, and pg_hba.conf there";
+const LOGIN: &str = "wrong user or password";
+const NO_TLS: &str = "no TLS with this server; check tls, tls-ca, tls-cert and tls-key in the URL";
 #[cfg(feature = "mysql")]
-const MYSQL_LOGIN: &str = "wrong user or password, or one who must come over TLS, with a certificate; \
-                           see tls and tls-cert in the URL";
-const CONFLICT: &str = "the database has chosen this transaction to give way";
-const LOCKED: &str = "somebody's transaction keeps the lock's row or the database locked; end it";
+const TLS_ONLY: &str = "the server accepts no connection without TLS; set tls in the URL";
+#[cfg(feature = "postgres")]
+const UNLISTED: &str = "the server accepts this user from here only over TLS, or not at all; check tls \
+                        in the URL, and pg_hba.conf on the server";
+#[cfg(feature = "mysql")]
+const MYSQL_LOGIN: &str = "wrong user or password, or the user must connect over TLS, with a certificate; \
+                           check tls and tls-cert in the URL";
+const CONFLICT: &str = "the database aborted this transaction because of a conflict";
+const LOCKED: &str = "another transaction keeps the lock's row or the database locked; end it";
 pub(crate) const NO_TABLE: &str =
-    "the tables are not there; make them with `leasehold init --store URL`";
-const OTHER_TABLE: &str = "the tables are not as this program makes them; use another prefix=NAME";
+    "the tables do not exist; create them with `leasehold init --store URL`";
+#[cfg(feature = "postgres")]
+const NO_SCHEMA: &str =
+    "there is no such schema; create it (CREATE SCHEMA), or name another schema";
+const OTHER_TABLE: &str =
+    "the tables do not have the columns of this program; use another prefix=NAME";
 
-/// Sorts an error of connecting, when nothing has been asked yet.
+/// Classifies an error of connecting, before any request.
 pub(crate) fn sort_connecting(error: sqlx::Error) -> Fault {
     match error {
-        // What is wrong with a certificate comes as data that are not valid.
+        // A bad certificate is reported as invalid data.
         sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
             let Fault { what, error } = sort(sqlx::Error::Tls(Box::new(io)));
-            // It may be put right while a lease lasts: a release is not given up for it.
+            // An operator may fix it while a lease lasts: keep retrying a release.
             Fault { what, error: error.with_retry(Retry::Useful) }
         }
         error => sort(error),
     }
 }
 
-/// Sorts an error by what is known of the request.
+/// Classifies an error by what is known of the request.
 pub(crate) fn sort(error: sqlx::Error) -> Fault {
     let (what, kind, message, passes) = match &error {
         sqlx::Error::Database(said) => {
@@ -114,7 +124,7 @@ pub(crate) fn sort(error: sqlx::Error) -> Fault {
 fn io(error: &sqlx::Error) -> &'static str {
     match error {
         sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
-            "nobody listens there; is the database running?"
+            "no database listens there; is the database running?"
         }
         sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => {
             "there is no such socket; is the database running?"
@@ -148,7 +158,8 @@ fn postgres(code: &str, message: &str) -> Option<Sorted> {
     use ErrorKind::{Foreign, Refused, Unavailable};
     Some(match code {
         "40001" | "40P01" | "23505" | "42P07" => (What::Conflict, Unavailable, CONFLICT, true),
-        "42P01" | "3F000" => (What::NoTable, Refused, NO_TABLE, false),
+        "42P01" => (What::NoTable, Refused, NO_TABLE, false),
+        "3F000" => (What::NoTable, Refused, NO_SCHEMA, false),
         "42703" | "42804" => (What::Refused, Foreign, OTHER_TABLE, false),
         "42883" => (What::NoRoutine, Foreign, OTHER_TABLE, false),
         "42501" => (What::NoRoutine, Refused, RIGHTS, false),
@@ -158,15 +169,20 @@ fn postgres(code: &str, message: &str) -> Option<Sorted> {
         "28P01" | "28000" => (What::Refused, Refused, LOGIN, false),
         "3D000" => (What::Refused, Refused, "there is no such database; create it", false),
         "53100" | "53200" => (What::Refused, Refused, FULL, true),
-        "53300" => (What::Broken, Unavailable, "the database has no connection left for us", true),
+        "53300" => (
+            What::Broken,
+            Unavailable,
+            "the database has no connection left; raise max_connections or lower pool",
+            true,
+        ),
         "55P03" => (What::Locked, Unavailable, LOCKED, true),
         "57P01" | "57P02" | "57P05" => {
-            (What::Broken, Unavailable, "the database has ended the connection", true)
+            (What::Broken, Unavailable, "the database closed the connection", true)
         }
-        "57P03" => (What::Broken, Unavailable, "the database is starting or ending", true),
-        // What a pooler says in the database's name.
+        "57P03" => (What::Broken, Unavailable, "the database is starting or shutting down", true),
+        // A pooler answers for the database.
         "08P01" if message.contains("no such") || message.contains("auth") => {
-            (What::Broken, Refused, "the pooler refuses: wrong user, password or database", false)
+            (What::Broken, Refused, "the pooler refused: wrong user, password or database", false)
         }
         _ if code.starts_with("08") => (What::Broken, Unavailable, "the connection failed", true),
         _ => return None,
@@ -182,7 +198,7 @@ fn mysql(number: u16) -> Option<Sorted> {
         1146 => (What::NoTable, Refused, NO_TABLE, false),
         1054 | 1136 => (What::Refused, Foreign, OTHER_TABLE, false),
         1142 | 1143 | 1044 | 1227 | 1370 => (What::Refused, Refused, RIGHTS, false),
-        // MariaDB also says so to a user who must come over TLS.
+        // MariaDB also sends this to a user that must connect over TLS.
         1045 | 1698 => (What::Refused, Refused, MYSQL_LOGIN, false),
         1046 | 1049 => (
             What::Refused,
@@ -197,14 +213,17 @@ fn mysql(number: u16) -> Option<Sorted> {
         1665 => (
             What::Refused,
             Refused,
-            "binlog_format = STATEMENT does not go with READ COMMITTED; set it to ROW or MIXED",
+            "binlog_format = STATEMENT does not work with READ COMMITTED; set it to ROW or MIXED",
             false,
         ),
-        1040 | 1203 | 1226 => {
-            (What::Broken, Unavailable, "the database has no connection left for us", true)
-        }
+        1040 | 1203 | 1226 => (
+            What::Broken,
+            Unavailable,
+            "the database has no connection left; raise max_connections or lower pool",
+            true,
+        ),
         1053 | 1077 | 1079 | 1317 | 1927 | 4031 => {
-            (What::Broken, Unavailable, "the database has ended the connection", true)
+            (What::Broken, Unavailable, "the database closed the connection", true)
         }
         _ => return None,
     })
@@ -213,12 +232,17 @@ fn mysql(number: u16) -> Option<Sorted> {
 #[cfg(feature = "sqlite")]
 fn sqlite(code: u32, message: &str) -> Option<Sorted> {
     use ErrorKind::{Foreign, Refused, Unavailable};
-    // The lowest byte is the kind, what is above it says more: here, that such a row is there.
+    // The lowest byte is the kind; the higher bytes say more: here, that the row exists.
     if matches!(code, 1555 | 2067) {
         return Some((What::Conflict, Unavailable, CONFLICT, true));
     }
     if code == 1032 {
-        return Some((What::Broken, Unavailable, "the file was moved or replaced", true));
+        return Some((
+            What::Broken,
+            Unavailable,
+            "the file was moved or replaced; reconnecting",
+            true,
+        ));
     }
     Some(match code & 0xff {
         5 | 6 => (What::Locked, Unavailable, LOCKED, true),
@@ -232,13 +256,13 @@ fn sqlite(code: u32, message: &str) -> Option<Sorted> {
         14 => (
             What::Refused,
             Refused,
-            "the database file cannot be opened or made; look at the path and at the rights",
+            "the database file cannot be opened or created; check the path and the rights",
             false,
         ),
         11 | 26 => (
             What::Refused,
             Foreign,
-            "the file is not a SQLite database, or is damaged; it was left as it is",
+            "the file is not a SQLite database, or is damaged; it was not changed",
             false,
         ),
         10 => (What::Broken, Unavailable, "the file cannot be read or written", true),
@@ -250,7 +274,10 @@ fn sqlite(code: u32, message: &str) -> Option<Sorted> {
     })
 }
 
-/// The database has answered something that our statements never ask for.
+/// The error for an answer that the statements never ask for.
 pub(crate) fn strange(what: &str) -> Error {
-    Error::new(ErrorKind::Foreign, format!("the tables hold what is not ours: {what}"))
+    Error::new(
+        ErrorKind::Foreign,
+        format!("the tables contain unknown data ({what}); use another prefix=NAME"),
+    )
 }

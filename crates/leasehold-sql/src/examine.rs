@@ -1,4 +1,4 @@
-//! What can hurt locks in a database.
+//! Examines what can hurt locks in a database.
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -15,18 +15,22 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use crate::address::{Address, Target};
 use patient::Patient;
 
-/// Looks at the database that a URL names, as far as its user may. Nothing is locked, and nothing is
-/// changed: rights to write are tried by statements that match no row.
+/// Examines the database that a URL names, as far as its user may. It locks and changes nothing: it
+/// tries rights to write with statements that match no row.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when nobody
-/// answers.
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the
+/// database does not answer.
 pub async fn examine(url: StoreUrl) -> Result<Examined> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: examine inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: examine inside a runtime",
+        ));
     }
     #[cfg(feature = "sqlite")]
+    #[allow(irrefutable_let_patterns, reason = "there may be one engine only")]
     if let Target::Sqlite(options) = &address.target {
         return sqlite::examine(&address, options).await;
     }
@@ -39,15 +43,24 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
             return Ok(examined);
         }
     };
+    look(&mut patient, &address).await;
+    Ok(patient.examined)
+}
+
+async fn look(patient: &mut Patient, address: &Address) {
     patient.measure().await;
     match &address.target {
         #[cfg(feature = "postgres")]
-        Target::Postgres(options) => postgres::look(&mut patient, &address, options).await,
+        Target::Postgres(options) => postgres::look(patient, address, options).await,
         #[cfg(feature = "mysql")]
-        Target::MySql(_) => mysql::look(&mut patient, &address).await,
+        Target::MySql(_) => mysql::look(patient, address).await,
         #[cfg(feature = "sqlite")]
         Target::Sqlite(_) => {}
     }
-    tables::look(&mut patient, &address).await;
-    Ok(patient.examined)
+    tables::look(patient, address).await;
 }
+
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[path = "examine_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests;

@@ -1,6 +1,6 @@
-//! The connection on which PostgreSQL tells us to look: made when a task of this client waits, closed
-//! when none has waited for a while, made anew when it breaks, and done without where a pooler keeps the
-//! messages from us.
+//! The connection on which PostgreSQL notifies this client. It is opened when a local task waits,
+//! closed when no task has waited for a while, re-established when it breaks, and abandoned if a
+//! pooler keeps back the messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +14,32 @@ use crate::error::{sort, sort_connecting};
 use crate::pool::Lane;
 use crate::watch::Watch;
 
-/// How long connecting, and a word from ourselves, may take.
+/// How long connecting, and a message to this client itself, may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// After so much silence we look whether the connection lives.
+/// After this much silence, the client checks whether the connection works.
 const SILENCE: Duration = Duration::from_secs(15);
-/// It is closed when no task has waited for so long: each commit that notifies wakes all that listen.
+/// After how long without a waiting task the connection is closed: each commit that notifies wakes
+/// all listeners.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often it is looked whether one waits.
+/// How often the client checks whether a task waits.
 const CHECK: Duration = Duration::from_secs(1);
-/// First and longest pause before it is made anew. One that lasts as long as the longest has proven
-/// itself, and the pauses start again.
+/// The first and longest pause before a reconnect. After a connection has lasted as long as the
+/// longest pause, the pauses start again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// So often we try to hear ourselves before we believe that a pooler lies between.
+/// How often the client tries to receive its own message before it assumes a pooler.
 const TRIES: u32 = 3;
 
 /// Why the connection has ended.
 enum Ended {
     /// It broke.
     Broken(Error),
-    /// We do not hear what we say ourselves.
+    /// The client does not receive its own messages.
     Deaf,
     /// No task waits any more.
     Idle,
 }
 
-/// Listens for as long as it is of use.
+/// Listens as long as it is useful.
 pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
     let clock = watch.store.clock.clone();
     let (mut pauses, mut deaf) = (Backoff::new(PAUSES.0, PAUSES.1), 0);
@@ -64,12 +65,12 @@ pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
         clock.sleep(pauses.next(random::fresh()).max(PAUSES.0)).await;
     }
     tracing::warn!(
-        "LISTEN does not reach us, as behind a pooler in transaction mode: those who wait look \
-         by themselves; name the database's own place with listen=HOST:PORT, or say listen=off"
+        "LISTEN does not reach this client, as behind a pooler in transaction mode: waiters poll; \
+         name the database's own address with listen=HOST:PORT, or set listen=off"
     );
 }
 
-/// Listens until it does not work any more; `well` becomes true when it has.
+/// Listens until it fails; sets `well` once it has worked.
 async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool) -> Ended {
     let clock = &watch.store.clock;
     let Some(client) = watch.client() else { return Ended::Deaf };
@@ -87,7 +88,7 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
         Some(Err(error)) => return Ended::Broken(sort(error).error),
         None => return Ended::Broken(silent()),
     }
-    // What we say to ourselves goes the way of all others.
+    // A message to itself takes the same path as all others.
     let word = format!("SELECT pg_notify('{channel}', '')");
     let packet = watch.store.tables.dialect.plain(&[word]);
     let until = Deadline::after(clock.now(), LIMIT);
@@ -95,7 +96,7 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
         return Ended::Broken(fault.error);
     }
     match clock.within(Some(until), listener.try_recv()).await {
-        // Ours, or one that came before it.
+        // The own message, or one that arrived before it.
         Some(Ok(Some(message))) => watch.hear(message.payload()),
         None => return Ended::Deaf,
         Some(Ok(None)) => return Ended::Broken(silent()),
@@ -132,9 +133,9 @@ async fn listen(watch: &Arc<Watch>, options: &PgConnectOptions, well: &mut bool)
     }
 }
 
-/// A connection of our own; none when a pooler has given us somebody's: LISTEN would then stay with
-/// it, and others would get what is meant for us. One of our own knows what we said when we asked for
-/// it, and was begun while we were connecting.
+/// Opens an own connection. Returns `None` if a pooler returned a shared connection: LISTEN would
+/// stay with it, and other clients would get this client's messages. An own connection knows the
+/// mark of the request, and was started while this client was connecting.
 async fn connect(
     watch: &Watch,
     options: &PgConnectOptions,
@@ -153,7 +154,7 @@ async fn connect(
     let said = |error| sort(error).error;
     let mut listener = match PgListener::connect_with(&pool).await {
         Ok(listener) => listener,
-        // A pooler that does not take what it cannot pass on.
+        // A pooler that refuses parameters that it does not forward.
         Err(error) if code(&error).as_deref() == Some(UNKNOWN_PARAMETER) => return Ok(None),
         Err(error) => return Err(sort_connecting(error).error),
     };
@@ -171,7 +172,7 @@ const BEGUN: &str = "SELECT (EXTRACT(EPOCH FROM backend_start) * 1000000)::BIGIN
                      current_setting('leasehold.listener', true) \
                      FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
-/// What poolers answer to a start-up parameter that they do not pass on (protocol violation).
+/// The answer of poolers to a start-up parameter that they do not forward (protocol violation).
 const UNKNOWN_PARAMETER: &str = "08P01";
 
 fn code(error: &sqlx::Error) -> Option<String> {

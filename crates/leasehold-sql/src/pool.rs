@@ -1,7 +1,7 @@
-//! The connections: each serves one packet at a time, and none is kept between two.
+//! The connections: each serves one packet at a time, and none is reserved between two packets.
 //!
-//! A packet may be sent again on another connection when its own breaks, if it does nothing when it
-//! is done a second time. What the second says is then no word about the first.
+//! If a connection breaks, its packet may be sent again on another connection, if a repetition has
+//! no effect. The second reply then says nothing about the first.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,22 +16,22 @@ use crate::connection::{Connection, Reply};
 use crate::dialect::Packet;
 use crate::error::{Fault, What, sort, sort_connecting};
 
-/// A connection that has not been used for so long is made anew: what lies between may have
-/// forgotten it without a word.
+/// A connection that was not used for this long is re-established: a device in between may have
+/// dropped it silently.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// No connection is kept for longer: what its name stands for may have moved.
+/// No connection is kept longer than this: its name may lead to another server by now.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// New connections that may break under a packet before it is given up.
+/// How many new connections may break under a packet before it fails.
 const AGAIN: u32 = 1;
 
-/// Who may use how many connections.
+/// Which requests may use how many connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// All but the few that are kept for what must not wait.
+    /// All but the few that are reserved for requests that must not wait.
     Usual,
-    /// Renewals: they never wait for those who ask.
+    /// Renewals: they never wait for acquires.
     Renewal,
 }
 
@@ -41,23 +41,25 @@ pub(crate) struct Pool {
     usual: Semaphore,
     renewals: Semaphore,
     clock: Clock,
+    #[cfg(test)]
+    pub(crate) packets: std::sync::atomic::AtomicU64,
 }
 
-/// A connection that nobody uses.
+/// A connection that is not in use.
 struct Idle {
     connection: Connection,
     made: Made,
     since: Now,
 }
 
-/// When a connection was made, and to which file, where it is one.
+/// When a connection was made, and to which file, if it is a file.
 #[derive(Clone, Copy)]
 struct Made {
     at: Now,
     file: Option<FileId>,
 }
 
-/// Connections for renewals.
+/// The connections that are reserved for renewals.
 const RENEWALS: usize = 2;
 
 impl Pool {
@@ -68,13 +70,15 @@ impl Pool {
             usual: Semaphore::new(size.saturating_sub(RENEWALS).max(1)),
             renewals: Semaphore::new(RENEWALS),
             clock,
+            #[cfg(test)]
+            packets: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
-    /// Sends a packet and gives its replies; within the limit, whatever happens.
+    /// Sends a packet and returns its replies, always within the limit.
     ///
-    /// `open` becomes true when it may have been carried out without a word of it; then no error is
-    /// a certain one.
+    /// Sets `open` if the packet may have been carried out without a reply; then no error is
+    /// certain.
     pub(crate) async fn run(
         &self,
         lane: Lane,
@@ -82,6 +86,8 @@ impl Pool {
         until: Deadline,
         open: &mut bool,
     ) -> Result<Vec<Reply>, Fault> {
+        #[cfg(test)]
+        self.packets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let run = self.run_on_any(lane, packet, open);
         let ran = match self.clock.within(Some(until), run).await {
             Some(ran) => ran,
@@ -116,11 +122,11 @@ impl Pool {
                     self.target.make_file();
                     let opened = Connection::open(&self.target).await.map_err(sort_connecting)?;
                     let at = self.clock.now();
-                    // One that was not there before is not another.
+                    // A file that did not exist before is not a replacement.
                     (opened, Made { at, file: file.or_else(|| self.target.file()) })
                 }
             };
-            // Dropped in the middle, the connection is closed, and the database ends what it began.
+            // If this is dropped, the connection closes, and the database rolls back.
             match connection.run(&packet.text).await {
                 Ok(mut replies) => {
                     self.give(connection, made);
@@ -135,12 +141,12 @@ impl Pool {
                         }
                         return Err(fault);
                     }
-                    // It may have died while it was not used, and the others with it.
+                    // It may have broken while it was idle, and the others with it.
                     self.lock().clear();
                     let certain = fault.error.kind().is_certain();
                     *open |= !certain;
                     failed += u32::from(!old);
-                    // What a new connection says for certain, another one would say too.
+                    // Another connection would report the same certain error as a new one.
                     if failed > AGAIN || (certain && !old) || (packet.once && *open) {
                         return Err(fault);
                     }
@@ -188,7 +194,7 @@ mod tests {
     use crate::address::Address;
     use crate::dialect::Dialect;
 
-    /// When the connection was made that a packet went over, after each of some pauses.
+    /// Returns when the connection of a packet was made, after each of some pauses.
     async fn made_after(pause: Duration, times: usize) -> Vec<Now> {
         let place = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", place.path().join("locks.db").display());
@@ -214,6 +220,6 @@ mod tests {
         assert!(used[..12].iter().all(|made| *made == used[0]), "{used:?}");
         assert_ne!(used[12], used[0], "a name may have moved to another server");
         let idle = made_after(Duration::from_secs(60), 2).await;
-        assert_ne!(idle[0], idle[1], "what was not used may have died without a word");
+        assert_ne!(idle[0], idle[1], "an idle connection may have broken silently");
     }
 }

@@ -1,4 +1,4 @@
-//! One lock as the tables keep it, and how it is read.
+//! One lock as the tables store it, and how it is read.
 
 mod write;
 
@@ -12,36 +12,36 @@ use crate::dialect::{Dialect, Packet};
 use crate::error::strange;
 use crate::tables::Tables;
 
-/// A waiter whose client has not been heard of for so long waits no more.
+/// A waiter whose client has been silent for this long does not count any more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
-/// The first in line that a step may concern.
+/// How many of the first waiters a step may concern.
 const HEADS: usize = 3;
 
-/// What stays with an attempt, for people.
+/// Data that stays with an attempt, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) person: Vec<u8>,
     pub(crate) asked_us: u64,
 }
 
-/// What the tables say of one lock, as far as a step of some attempts needs it.
+/// What the tables contain about one lock, as far as a step of some attempts needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) now: Now,
-    /// What the last writer has left; `None` when there is no row.
+    /// The stamp of the last writer; `None` if there is no row.
     pub(crate) stamp: Option<i64>,
     pub(crate) parts: Parts<Tag>,
     pub(crate) since_us: u64,
-    /// Somebody may wait.
+    /// True if a client may wait.
     pub(crate) line: bool,
     /// Until when ended attempts are remembered.
     pub(crate) ended_us: u64,
     /// The last ticket that was given.
     ticket: u64,
-    /// How many wait, and how many entries have been left behind.
+    /// How many clients wait, and how many dead entries are left.
     waiting: u64,
     stale: u64,
-    /// The places of the step's own attempts, if they wait.
+    /// The queue places of the step's own attempts, if they wait.
     places: Vec<(AttemptId, u64)>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a client is called in a column.
+/// Returns the number of a client in a column.
 pub(crate) fn client_number(client: ClientId) -> i64 {
     let bytes = AttemptId::new(client, 0, 0).to_bytes();
     let mut first = [0; 8];
@@ -65,7 +65,7 @@ pub(crate) fn client_number(client: ClientId) -> i64 {
 pub(crate) const COLUMNS: &str = "l.stamp, l.state, l.attempt, l.person, l.base, l.top, l.lost, \
                                   l.until_us, l.since_us, l.confirmed, l.line, l.ended_us, l.ticket";
 
-/// Asks for the row of a lock; there is always one answer.
+/// Reads the row of a lock; there is always one answer.
 pub(crate) fn ask_row(tables: &Tables, name: &Name) -> String {
     let (dialect, locks) = (tables.dialect, &tables.locks);
     let (now, name) = (dialect.now(), dialect.bytes(name.as_str().as_bytes()));
@@ -75,11 +75,11 @@ pub(crate) fn ask_row(tables: &Tables, name: &Name) -> String {
     )
 }
 
-/// Asks for all that a step of these attempts needs. The row is read first, and its stamp again at
-/// the end: if it is the same, the rest belongs to it.
+/// Reads everything that a step of these attempts needs. It reads the row first and its stamp again
+/// at the end: if the stamp is the same, all parts belong together.
 ///
-/// `close` first has the row say that somebody waits, as somebody is about to: then no single statement
-/// takes or frees the lock any more, until a step has written whether it is so.
+/// With `close`, it first marks the row as having waiters, since a client is about to wait. No
+/// single statement takes or frees the lock then, until a step has written whether clients wait.
 pub(crate) fn ask(tables: &Tables, name: &Name, attempts: &[AttemptId], close: bool) -> Packet {
     let Tables { dialect, locks, waiters, ended, .. } = tables;
     let own = list(*dialect, attempts);
@@ -116,7 +116,7 @@ pub(crate) fn ask(tables: &Tables, name: &Name, attempts: &[AttemptId], close: b
     packet
 }
 
-/// Attempts as a list of values; none is a list of nothing.
+/// Writes attempts as a list of values; no attempt is a list of nothing.
 pub(crate) fn list(dialect: Dialect, attempts: &[AttemptId]) -> String {
     if attempts.is_empty() {
         return "NULL".to_owned();
@@ -127,7 +127,7 @@ pub(crate) fn list(dialect: Dialect, attempts: &[AttemptId]) -> String {
 }
 
 impl Record {
-    /// Understands the replies to [`ask`]; `None` when somebody has written between them.
+    /// Parses the replies to [`ask`]; `None` if another client wrote in between.
     pub(crate) fn read(replies: &[Reply]) -> Result<Option<Self>> {
         let [row, heads, own, counts, ended, last] = replies else {
             return Err(strange("replies are missing"));
@@ -160,7 +160,7 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Understands the reply to [`ask_row`]: nothing of the line is known then.
+    /// Parses the reply to [`ask_row`]; it contains no queue.
     pub(crate) fn of_row(row: &[Value]) -> Result<Self> {
         let [clock, stamp, fields @ ..] = row else { return Err(strange("a short row")) };
         let mut record = Self {
@@ -208,19 +208,19 @@ impl Record {
         Ok(record)
     }
 
-    /// How many wait.
+    /// Returns how many clients wait.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// How many stand before one who waits; one who has just come is the last.
+    /// Returns how many waiters precede an attempt; a new attempt is the last.
     pub(crate) fn place(&self, attempt: AttemptId) -> u64 {
         let known = self.places.iter().find(|(known, _)| *known == attempt);
         known.map_or(self.waiting.saturating_sub(1), |(_, place)| *place)
     }
 }
 
-/// An attempt in a column.
+/// Parses an attempt in a column.
 pub(crate) fn attempt(value: &Value) -> Result<AttemptId> {
     let bytes = <[u8; 16]>::try_from(value.bytes()?);
     bytes.map(AttemptId::from_bytes).map_err(|_| strange("an attempt of another length"))

@@ -1,4 +1,4 @@
-//! Renewing a batch of leases: one statement, and one each for those that something is in the way of.
+//! Renews a batch of leases: one statement, and one for each lease that it could not renew.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::store::Store;
 use crate::tables::Tables;
 
 impl Store {
-    /// Renews leases within a time limit; the answers stand in their order.
+    /// Renews leases within a time limit; the answers are in their order.
     pub(crate) async fn renew(&self, leases: &[Renewal], limit: Duration) -> Vec<Result<Renewed>> {
-        // A row that somebody keeps locked leaves time for the others.
+        // A row that another transaction keeps locked leaves time for the others.
         let (lock, until) = (LOCK.min(limit / 4), self.within(limit));
         let together = self.renew_together(leases, lock, until).await;
         match together {
             Ok(answers) => answers,
-            // One row that somebody keeps locked must not end the other leases.
+            // One row that another transaction keeps locked must not end the other leases.
             Err(fault) if fault.what == What::Locked && leases.len() > 1 => {
                 let each = leases.iter().map(|lease| async {
                     let lease = std::slice::from_ref(lease);
@@ -76,7 +76,7 @@ impl Store {
         ));
         let packet = dialect.atomic_within(&statements, lock);
         let replies = self.run(Lane::Renewal, &packet, until).await?;
-        // Nothing but the question gives rows.
+        // Only the SELECT returns rows.
         let mut renewed = Vec::new();
         for row in replies.iter().flat_map(|reply| &reply.rows) {
             let [owner, base] = row.as_slice() else { continue };

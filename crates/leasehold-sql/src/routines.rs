@@ -1,15 +1,15 @@
-//! Taking and freeing a lock as functions in the database. PostgreSQL plans a statement anew each time
-//! that it comes as text, which costs several times what carrying it out does; what a function does is
-//! planned for a connection and kept there, also behind a pooler.
+//! Acquires and releases with functions in the database. PostgreSQL plans a text statement each
+//! time, which costs several times its execution. It plans the statements of a function once for
+//! each connection, also behind a pooler.
 //!
-//! They do what [`take`](crate::take::take) and the statement of a release do, which stand in where
-//! they are missing: in tables that an older program has made, or where a user may not make them.
+//! They do the same as [`take`](crate::take::take) and the statement of a release, which replace
+//! missing functions: in tables of an older program, or if a user may not create functions.
 
 use leasehold_core::proto::handoff::TOKEN_LEAD;
 
 use crate::tables::Tables;
 
-/// What a lock is taken with.
+/// The parameters of taking a lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Take<'a> {
     pub(crate) name: &'a str,
@@ -21,7 +21,7 @@ pub(crate) struct Take<'a> {
     pub(crate) most: u64,
 }
 
-/// What a lock is freed with.
+/// The parameters of freeing a lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Free<'a> {
     pub(crate) name: &'a str,
@@ -32,7 +32,7 @@ pub(crate) struct Free<'a> {
 }
 
 impl Tables {
-    /// The statements that make the functions.
+    /// Returns the statements that create the functions.
     pub(crate) fn routines(&self) -> Vec<String> {
         let (Some(take), Some(free)) = (self.routine("take"), self.routine("free")) else {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Tables {
                      IF token IS NULL AND clock_us < most THEN\n    \
                      INSERT INTO {locks} (name, stamp, state, attempt, person, base, top, lost, \
                      until_us,\n      since_us, confirmed, line, ended_us, ticket)\n      \
-                     VALUES (a_name, a_stamp, 1, an_attempt, a_person, clock_us, clock_us + more, 0, \
+                     VALUES (a_name, a_stamp, 1, an_attempt, a_person, clock_us, clock_us + more, clock_us - 1, \
                      clock_us + ttl_us,\n      clock_us, 1, 0, 0, 0)\n      \
                      ON CONFLICT DO NOTHING RETURNING base INTO token;\n  \
                      END IF;\n  RETURN token;\n"
@@ -83,7 +83,7 @@ impl Tables {
         ]
     }
 
-    /// Takes a lock; the token, or nothing.
+    /// Calls the function that takes a lock; it returns the token, or nothing.
     pub(crate) fn call_take(&self, take: &Take<'_>) -> Option<String> {
         let Take { name, stamp, attempt, person, ttl_us, more, most } = take;
         let call = self.routine("take")?;
@@ -92,7 +92,7 @@ impl Tables {
         ))
     }
 
-    /// Frees a lock: 1, or 0 when it was not so simple.
+    /// Calls the function that frees a lock; it returns 1, or 0 if a step is needed.
     pub(crate) fn call_free(&self, free: &Free<'_>) -> Option<String> {
         let Free { name, stamp, attempt, base, last } = free;
         let call = self.routine("free")?;

@@ -1,4 +1,4 @@
-//! Locks as people see them.
+//! Reads locks for display.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::record::{self, COLUMNS, PATIENCE, Record, us};
 use crate::store::Store;
 use crate::tables::Tables;
 
-/// Waiters of one lock that are named.
+/// How many waiters of one lock are listed.
 const NAMED: usize = 100;
-/// Locks of which the waiters are asked for in one packet.
+/// For how many locks one packet reads the waiters.
 const TOGETHER: usize = 200;
 
-/// A lock's line: the first in it, and how many all are.
+/// The queue of a lock: the first waiters, and the number of all.
 type Line = (Vec<Waiter>, usize);
 
 impl Store {
-    /// Who holds a lock, and who waits.
+    /// Returns the holder and the waiters of a lock.
     pub(crate) async fn status(&self, name: &Name, until: Deadline) -> Result<Status> {
         let packet = self.tables.dialect.plain(&[record::ask_row(&self.tables, name)]);
         let replies = self.run(Lane::Usual, &packet, until).await?;
@@ -35,7 +35,7 @@ impl Store {
         statuses.pop().ok_or_else(|| strange("no status"))
     }
 
-    /// The locks whose names begin so.
+    /// Returns the locks whose names start with a prefix.
     pub(crate) async fn list(
         &self,
         prefix: &str,
@@ -123,8 +123,8 @@ fn status(name: Name, record: &Record, (waiters, all): Line) -> Status {
     let owner = parts.owner.as_ref();
     let far = remaining > drift(Duration::from_secs(24 * 3600)) * 100;
     let note = (state != State::Free && far).then(|| {
-        "its end lies more than a day ahead: the database's clock has gone back; force-release \
-         ends it"
+        "its lease ends more than a day from now: the database's clock was set back; use force-release \
+         to end it"
             .to_owned()
     });
     Status {
@@ -149,8 +149,8 @@ pub(crate) fn name_of(value: &Value) -> Result<Name> {
     Name::new(String::from_utf8_lossy(value.bytes()?)).map_err(|_| strange("a name"))
 }
 
-/// The condition that a column of names begins so. In bytes, the order of names is that of their
-/// letters, and no byte of theirs is the last.
+/// Returns the condition that a column of names starts with a prefix. The byte order of names is
+/// the order of their letters, and no byte of a name is the last one.
 pub(crate) fn begins(tables: &Tables, column: &str, prefix: &str) -> String {
     let dialect = tables.dialect;
     let mut end = prefix.as_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! The tables as the operations use them: single statements, and steps of the hand-off record that
-//! are done again when somebody else was quicker.
+//! The tables as the operations use them: single statements, and steps of the hand-off record,
+//! which are repeated if another client was faster.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::told::Told;
 /// The longest pause before a step is tried again.
 const LONGEST_PAUSE_US: u64 = 30_000;
 
-/// Functions that were missing are done without for so long.
+/// How long missing functions are not used.
 const ROUTINES_AGAIN_NS: u64 = 300_000_000_000;
 
 /// The database, by its tables.
@@ -31,22 +31,22 @@ pub(crate) struct Store {
     pub(crate) pool: Pool,
     prefix: String,
     pub(crate) create: bool,
-    /// Until when (of the steady clock) the database's functions are done without.
+    /// Until when (on the steady clock) the functions of the database are not used.
     pub(crate) no_routines_until: AtomicU64,
 }
 
-/// Two packets that do the same: one by a function of the database, where there is one.
+/// Two packets with the same effect: one calls a function of the database, if there is one.
 pub(crate) struct Ways {
     pub(crate) routine: Option<Packet>,
     pub(crate) plain: Packet,
 }
 
-/// A step that was done.
+/// A completed step.
 #[derive(Debug)]
 pub(crate) struct Done<A> {
     pub(crate) answer: A,
     pub(crate) record: Record,
-    /// Clients that the step has something to say to.
+    /// The clients that the step must notify.
     pub(crate) told: Told,
 }
 
@@ -64,22 +64,22 @@ impl Store {
         }
     }
 
-    /// The end of a time limit that begins now.
+    /// Returns the end of a time limit that begins now.
     pub(crate) fn within(&self, limit: Duration) -> Deadline {
         Deadline::after(self.clock.now(), limit)
     }
 
-    /// A number that no other process writes, a copy of this one included.
+    /// Returns a number that no other process writes, not even a copy of this process.
     pub(crate) fn stamp(&self) -> i64 {
         (random::fresh() >> 1) as i64
     }
 
-    /// The channel on which a client is told to look.
+    /// Returns the channel on which a client is notified.
     pub(crate) fn channel(&self, client: ClientId) -> String {
         format!("{}_{client}", self.prefix)
     }
 
-    /// Sends a packet until the database is not in its own way any more.
+    /// Sends a packet until no conflict in the database stops it.
     pub(crate) async fn run(
         &self,
         lane: Lane,
@@ -89,7 +89,7 @@ impl Store {
         self.run_open(lane, packet, until, &mut false).await
     }
 
-    /// The same; `open` becomes true when it may have been carried out without a word of it.
+    /// Does the same; sets `open` if the packet may have been carried out without a reply.
     pub(crate) async fn run_open(
         &self,
         lane: Lane,
@@ -108,8 +108,8 @@ impl Store {
         Err(Fault::late())
     }
 
-    /// Sends one of two packets: the plain one where the function is missing or may not be called, and
-    /// for a while after.
+    /// Sends one of two packets: the plain packet if the function is missing or not allowed, and
+    /// for a while after that.
     pub(crate) async fn run_either(
         &self,
         ways: &Ways,
@@ -124,7 +124,7 @@ impl Store {
             Err(fault) if fault.what == What::NoRoutine => fault,
             done => return done,
         };
-        // Nothing was done; if this one is refused as well, it was not for the function.
+        // Nothing was done; if this is refused too, the function was not the cause.
         let done = self.run_open(Lane::Usual, &ways.plain, until, open).await;
         if done.is_ok() {
             let made = self.create && self.make_routines(until).await;
@@ -132,20 +132,20 @@ impl Store {
                 let again = (self.clock.now().steady_ns).saturating_add(ROUTINES_AGAIN_NS);
                 if self.no_routines_until.swap(again, Ordering::Relaxed) == 0 {
                     let error = fault.error;
-                    tracing::info!(%error, "functions are missing; make them with `leasehold init`");
+                    tracing::info!(%error, "functions are missing; create them with `leasehold init`");
                 }
             }
         }
         done
     }
 
-    /// False for a while after a function was found to be missing.
+    /// Returns false for a while after a function was missing.
     pub(crate) fn uses_routines(&self) -> bool {
         self.no_routines_until.load(Ordering::Relaxed) <= self.clock.now().steady_ns
     }
 
-    /// Does a step of some attempts on the record of one lock. When a request before it is `open`, no
-    /// error is a certain one.
+    /// Does a step of some attempts on the record of one lock. If an earlier request is `open`, no
+    /// error is certain.
     pub(crate) async fn step<A>(
         &self,
         name: &Name,
@@ -158,8 +158,7 @@ impl Store {
         done.map_err(|error| if open { uncertain(error) } else { error })
     }
 
-    /// The rounds of a step; `open` becomes true when one of them may have been written without a
-    /// word of it.
+    /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
     async fn rounds<A>(
         &self,
         name: &Name,
@@ -169,12 +168,12 @@ impl Store {
         open: &mut bool,
     ) -> Result<Done<A>> {
         for round in 0.. {
-            // Who has lost once stops those who need one statement only: they would win each time.
+            // After one lost round, stop single statements: they would win each time.
             let question = record::ask(&self.tables, name, attempts, round > 0);
             let replies = self.run(Lane::Usual, &question, until).await?;
             let before = match Record::read(&replies)? {
                 Some(record) => record,
-                // It was written while it was read.
+                // Another client wrote while this one was reading.
                 None if self.is_over(until) => break,
                 None => {
                     self.pause(round).await;
@@ -208,7 +207,7 @@ impl Store {
         }
         Err(Error::new(
             ErrorKind::Unavailable,
-            "others were quicker each time: too many work on this lock at once",
+            "other clients were faster each time: too many use this lock at once; try again",
         ))
     }
 
@@ -216,8 +215,8 @@ impl Store {
         until.has_passed(self.clock.now())
     }
 
-    /// Waits a random while that grows with the rounds; not after the first, which one other may have
-    /// been quicker in.
+    /// Waits for a random time that grows with the rounds. There is no pause after the first round,
+    /// which a single other client may have won.
     pub(crate) async fn pause(&self, round: u32) {
         let Some(before) = round.checked_sub(1) else { return };
         let longest = (500_u64 << before.min(10)).min(LONGEST_PAUSE_US);

@@ -1,4 +1,4 @@
-//! The tables: their names, how they are made, and which version of them this program knows.
+//! The tables: their names, how they are created, and which version of them this program supports.
 
 use leasehold_core::{Error, ErrorKind, Result};
 
@@ -6,32 +6,32 @@ use crate::dialect::{Dialect, Packet};
 
 /// The version of the tables.
 pub(crate) const VERSION: i64 = 1;
-/// The version of what the functions do; those of another one have other names.
-const ROUTINES: u32 = 2;
+/// The version of the functions; functions of another version have other names.
+const ROUTINES: u32 = 3;
 
-/// The tables' names as they stand in statements.
+/// The names of the tables in statements.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     pub(crate) dialect: Dialect,
-    /// One row a lock: who holds, the tokens.
+    /// One row for each lock: its holder and its tokens.
     pub(crate) locks: String,
     /// One row for each attempt that waits.
     pub(crate) waiters: String,
-    /// Attempts that were ended while a request of theirs may have been on its way.
+    /// Attempts that ended while a request of them may have been on its way.
     pub(crate) ended: String,
     /// One row: the version.
     pub(crate) version: String,
-    /// What the names of functions begin with, where there are any.
+    /// The prefix of function names, if the engine has functions.
     routines: Option<String>,
-    /// What the names of indexes begin with.
+    /// The prefix of index names.
     prefix: String,
 }
 
 impl Tables {
-    /// Those whose names begin with `prefix`, in a schema or where the connection looks.
+    /// Creates the names with `prefix`, in a schema or in the connection's default.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for letters that a name may not have.
+    /// [`ErrorKind::Invalid`] for letters that a name may not contain.
     pub(crate) fn new(dialect: Dialect, schema: Option<&str>, prefix: &str) -> Result<Self> {
         for (option, name) in [("prefix", Some(prefix)), ("schema", schema)] {
             let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -42,7 +42,7 @@ impl Tables {
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
-        // A channel's name, at most 63 bytes, has both, what follows them, and a client.
+        // A channel name, at most 63 bytes, contains both, a suffix, and a client.
         if let Some(schema) = schema.filter(|schema| schema.len() + prefix.len() > 39) {
             let message = format!(
                 "store URL: schema {schema:?} and prefix {prefix:?}; 39 letters are allowed for both"
@@ -62,7 +62,7 @@ impl Tables {
         })
     }
 
-    /// The statements that make what is missing. They may be run again at any time.
+    /// Returns the statements that create what is missing. They may be run again at any time.
     pub(crate) fn create(&self) -> Vec<String> {
         let Self { dialect, locks, waiters, ended, version, prefix, .. } = self;
         let (key, text) = dialect.bytes_types();
@@ -100,7 +100,7 @@ impl Tables {
              until_us BIGINT NOT NULL"
         );
         let by_name = ("ended_name", "name, until_us");
-        // MySQL knows no CREATE INDEX IF NOT EXISTS.
+        // MySQL has no CREATE INDEX IF NOT EXISTS.
         let inside = dialect.engine() == "mysql";
         if inside {
             for (what, columns) in indexes {
@@ -124,30 +124,30 @@ impl Tables {
         made
     }
 
-    /// All of them as one packet.
+    /// Returns all of them as one packet.
     pub(crate) fn making(&self) -> Packet {
         self.dialect.atomic(&self.create())
     }
 
-    /// What a function of the database is called, where there are any.
+    /// Returns the name of a function of the database, if the engine has functions.
     pub(crate) fn routine(&self, what: &str) -> Option<String> {
         self.routines.as_ref().map(|before| format!("{before}{what}_{ROUTINES}"))
     }
 
-    /// Asks for the version.
+    /// Returns the statement that reads the version.
     pub(crate) fn ask_version(&self) -> String {
         format!("SELECT MAX(version) FROM {}", self.version)
     }
 
-    /// Refuses tables that a newer program has made.
+    /// Refuses tables of a newer program.
     pub(crate) fn check(&self, version: i64) -> Result<()> {
         match version == VERSION {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
-                    "the tables are of version {version} (see {}), this program knows version \
-                     {VERSION}; use a program that knows it, or another prefix=NAME",
+                    "the tables are of version {version} (see {}), this program supports version \
+                     {VERSION}; use a newer program, or another prefix=NAME",
                     self.version
                 ),
             )),

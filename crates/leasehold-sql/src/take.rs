@@ -1,4 +1,4 @@
-//! The one statement that takes a lock which nobody has or waits for, and says its token.
+//! The single statement that takes a free lock without waiters, and returns its token.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::routines::Take;
 use crate::store::Ways;
 use crate::tables::Tables;
 
-/// Takes a lock that has no row yet, or whose row says that it is free and nobody waits, and that this
-/// attempt has nothing to do with. Who does not want to wait is told of the row besides.
+/// Takes a lock that has no row yet, or whose row is free, without waiters, and without relation to
+/// this attempt. An attempt that does not wait also reads the row.
 pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
     let dialect = tables.dialect;
     let (ttl_us, more) = (us(ask.ttl), u64::from(block(ask)) - 1);
@@ -34,35 +34,35 @@ pub(crate) fn take(tables: &Tables, ask: &Ask, stamp: i64) -> Ways {
         if !ask.wait {
             statements.push(record::ask_row(tables, &ask.name));
         }
-        // A second time, it would take the lock again for an attempt that has ended since.
+        // A repetition could take the lock again for an attempt that has ended since.
         Packet { once: true, ..dialect.plain(&statements) }
     };
     Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
 }
 
-/// How many tokens one statement takes at most.
+/// Returns how many tokens one statement takes at most.
 fn block(ask: &Ask) -> u32 {
     ask.tokens.clamp(1, TOKEN_LEAD)
 }
 
-/// Changes the row if it is free, and makes it if there is none (but on PostgreSQL); either way it has the
-/// stamp then.
+/// Changes the row if it is free, and inserts it if there is none (except on PostgreSQL). In both
+/// cases it then has the stamp.
 fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     let Tables { dialect, locks, .. } = tables;
     let Take { name, stamp, attempt, person, ttl_us, more, most } = *take;
     let (clock, greatest) = (dialect.now(), dialect.greatest());
-    // The row that is there; the values of the new one are shorter to name, and reckoned already.
+    // The existing row; the values of the new row are shorter to name, and computed already.
     let (l, new) = (dialect.old_row(locks), |column: &str| dialect.new_value(column));
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     let insert = format!(
         "INSERT INTO {locks}{called} (name, stamp, lost, base, top, state, attempt, person, until_us, \
-         since_us, confirmed, line, ended_us, ticket) VALUES ({name}, {stamp}, 0, {told}, \
+         since_us, confirmed, line, ended_us, ticket) VALUES ({name}, {stamp}, {clock} - 1, {told}, \
          {clock} + {more}, 1, {attempt}, {person}, {clock} + {ttl_us}, {clock}, 1, 0, 0, 0)",
         called = dialect.called(l),
         told = dialect.told(clock)
     );
     let (now, asking) = (new("since_us"), new("attempt"));
-    // Where a whole block would reach too far beyond the clock, the record cuts it.
+    // If a whole block would reach too far beyond the clock, the record shortens it.
     let room = match more {
         0 => String::new(),
         _ => format!(" AND {l}.top < {now} + {}", u64::from(TOKEN_LEAD) - 1 - more),
@@ -71,7 +71,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
         "({l}.state = 0 OR {l}.until_us <= {now}) AND {l}.line = 0 AND {l}.ended_us <= {now} \
          AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}{room}"
     );
-    // Each is reckoned from the old row in this order too: MySQL assigns one after the other.
+    // Each uses the old row in this order too: MySQL assigns one after the other.
     let lost = format!("CASE WHEN {l}.state = 1 THEN {l}.base ELSE {l}.lost END");
     let base = format!("{greatest}({l}.top + 1, {now})");
     let mut changes =
@@ -87,7 +87,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     match dialect {
         #[cfg(feature = "mysql")]
         Dialect::MySql => {
-            // There is no condition for the whole: the stamp, which nobody else writes, stands for it.
+            // There is no condition for the whole: the stamp, which is unique, replaces it.
             let none = dialect.told("0");
             let set = set(&|column, value| {
                 format!("{column} = CASE WHEN stamp = {stamp} THEN {value} ELSE {column} END")
@@ -97,8 +97,8 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
                  stamp = CASE WHEN {free} THEN {stamp} ELSE stamp + {none} END, {set}"
             )
         }
-        // Stands in for the function. A row that is not free would be written to the log as well, if
-        // one were made where there is none.
+        // It replaces the function. A row that is not free would be written to the log as well, if
+        // this inserted a missing row.
         #[cfg(feature = "postgres")]
         Dialect::Postgres => {
             let set = set(&|column, value| format!("{column} = {value}"));
@@ -119,7 +119,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     }
 }
 
-/// The answer, if that statement was enough for it.
+/// Returns the answer, if that statement was enough.
 pub(crate) fn taken(replies: &[Reply], ask: &Ask) -> Result<Option<Answer>> {
     let (reply, rest) = replies.split_first().ok_or_else(|| strange("replies are missing"))?;
     let told = match reply.rows.first().and_then(|row| row.first()) {

@@ -1,4 +1,4 @@
-//! The statement that takes a lock, and what stops it, on each engine.
+//! Tests of the statement that takes a lock, and what stops it, on each engine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ async fn store_at(url: &str) -> Store {
     store
 }
 
-/// Runs the same on SQLite, PostgreSQL and MariaDB.
+/// Runs a test on SQLite, PostgreSQL and MariaDB.
 async fn on_each(mut test: impl AsyncFnMut(Store)) {
     let place = tempfile::tempdir().unwrap();
     test(store_at(&format!("sqlite:{}", place.path().join("locks.db").display())).await).await;
@@ -76,7 +76,7 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
     on_each(async |store| {
         let until = store.within(LIMIT);
         let mut token = 0;
-        // New, then free: with the tokens that were asked for, above those before.
+        // New, then free: with the requested tokens, above the earlier ones.
         for tokens in [3, 1, 2] {
             let ask = ask("a", tokens, tokens);
             let (answer, _) = store.ask(&ask, false, until).await.unwrap();
@@ -88,22 +88,22 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
             let (ended, _) = store.end(&end(&ask, &answer), false, until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Released);
         }
-        // Held: who does not want to wait hears for how long, and the holder keeps it.
+        // Held: an attempt that does not wait gets the time left, and the holder keeps it.
         let holder = ask("a", 9, 1);
         let (held, _) = store.ask(&holder, false, until).await.unwrap();
         let other = Ask { wait: false, ..ask("a", 10, 1) };
         let (busy, _) = store.ask(&other, false, until).await.unwrap();
         assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
-        // Whoever else says that it is free has not looked at the whole row.
+        // Another statement that finds it free did not check the whole row.
         let packet = take(&store.tables, &ask("a", 13, 1), store.stamp());
         let replies = store.run_either(&packet, until, &mut false).await.unwrap();
         assert_eq!(taken(&replies, &ask("a", 13, 1)).unwrap(), None);
         let status = store.status(&holder.name, until).await.unwrap();
         assert_eq!(status.token, end(&holder, &held).base, "{status:?}");
-        // The same attempt once more: the same lease.
+        // The same attempt again: the same lease.
         let (again, _) = store.ask(&holder, false, until).await.unwrap();
         assert_eq!(again, held);
-        // Over: its time has come.
+        // Expired: its ttl has ended.
         let short = Ask { ttl: Duration::from_millis(20), ..ask("b", 11, 1) };
         let (first, _) = store.ask(&short, false, until).await.unwrap();
         let (mut next, asking) = (Answer::Ended, ask("b", 12, 1));
@@ -126,8 +126,8 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
         let question = record::ask(&store.tables, &late.name, &[late.attempt], true);
         let replies = store.run(Lane::Usual, &question, until).await.unwrap();
         let read = Record::read(&replies).unwrap().unwrap();
-        assert!(read.line, "the row does not say that somebody may wait");
-        // The holder's release and another's ask now take a step each, and leave the line open.
+        assert!(read.line, "the row is not marked as having waiters");
+        // The holder's release and another acquire now take a step each, and unmark the row.
         let mut open = false;
         assert!(!store.let_go(&end(&quick, &held), until, &mut open).await.unwrap());
         let (ended, _) = store.end(&end(&quick, &held), false, until).await.unwrap();
@@ -136,7 +136,7 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
             let question = record::ask(&store.tables, &late.name, &[], false);
             store.run(Lane::Usual, &question, until).await.unwrap()
         };
-        assert!(!Record::read(&replies).unwrap().unwrap().line, "nobody waits");
+        assert!(!Record::read(&replies).unwrap().unwrap().line, "no client waits");
     })
     .await;
 }
@@ -164,11 +164,11 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
             server.sql(&format!("DROP FUNCTION {name}")).unwrap();
         }
     };
-    // Who may make them does, and goes on with them.
+    // A user with the right creates them, and uses them.
     drop_all();
     pair(&with).await;
     assert!(with.uses_routines());
-    // Who may not does without.
+    // A user without the right works without them.
     drop_all();
     let without = store_at(&format!("{}?create=no", server.url())).await;
     pair(&without).await;
@@ -177,7 +177,7 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
     crate::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
     let again = store_at(&format!("{}?create=no", server.url())).await;
     pair(&again).await;
-    assert!(again.uses_routines(), "init has not made them again");
+    assert!(again.uses_routines(), "init has not created them again");
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
             let clock_us = Clock::system().now().unix_us();
             let bound = clock_us + u64::from(TOKEN_LEAD);
             assert!(top <= bound.max(base), "round {round}: {} us ahead", top - clock_us);
-            // Nothing is said of which were used, so that the whole block stays reserved.
+            // The end names no used token, so the whole block stays reserved.
             store.end(&end(&ask, &answer), false, until).await.unwrap();
         }
     })
@@ -229,13 +229,13 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
             format!("UPDATE {locks} SET ticket = {DEAD}, line = 1 WHERE name = {name}"),
         ]);
         store.run(Lane::Usual, &fill, until).await.unwrap();
-        // The one that lives stands behind them all, and first.
+        // The live waiter is behind all dead ones, and therefore first.
         let live = ask("a", 2, 1);
         let (queued, _) = store.ask(&live, false, until).await.unwrap();
         assert!(matches!(queued, Answer::Queued { place: Some(0), .. }), "{queued:?}");
         let mut left = rows().await;
         assert!((DEAD + 1 - PER_STEP..=DEAD).contains(&left), "{left} of {DEAD} are left");
-        // One that was taken for dead asks again while its row is still there.
+        // A waiter that counted as dead asks again while its row still exists.
         let late = Ask { attempt: dead(DEAD), ..ask("a", 0, 1) };
         let (queued, _) = store.ask(&late, false, until).await.unwrap();
         assert!(matches!(queued, Answer::Queued { place: Some(1), .. }), "{queued:?}");
@@ -260,6 +260,28 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         let other = ask("a", 0, 1);
         let (answer, _) = store.ask(&other, false, until).await.unwrap();
         assert!(store.let_go(&end(&other, &answer), until, &mut false).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_release_is_not_told_released_once_the_row_was_removed() {
+    on_each(async |store| {
+        let until = store.within(3 * LIMIT);
+        // The plain statement first, then the function, if there is one.
+        for (name, no_routines_until) in [("a", u64::MAX), ("b", 0)] {
+            store.no_routines_until.store(no_routines_until, Ordering::Relaxed);
+            let first = Ask { ttl: Duration::from_millis(100), ..ask(name, 1, 1) };
+            let (answer, _) = store.ask(&first, false, until).await.unwrap();
+            let late = end(&first, &answer);
+            while store.forget(name).await.unwrap() == 0 {
+                assert!(!store.is_over(until), "the lease does not end");
+            }
+            let (answer, _) = store.ask(&ask(name, 2, 1), false, until).await.unwrap();
+            assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+            let (ended, _) = store.end(&late, false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Unknown, "{name}: the lease was lost");
+        }
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! What a step says to clients besides its answer: to look again, or that a lease has ended.
+//! What a step tells other clients besides its answer: to poll, or that a lease has ended.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use leasehold_core::proto::handoff::Push;
 use leasehold_core::{AttemptId, ClientId, Token};
 
-/// What a step has to say besides its answer.
+/// The messages of a step besides its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Clients that have something to look at.
+    /// The clients that must poll.
     clients: BTreeSet<ClientId>,
-    /// A lease that an operator has ended.
+    /// The lease that an operator has ended.
     lost: Option<Lost>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Told {
 pub(crate) struct Lost {
     /// The attempt that held it.
     pub(crate) attempt: AttemptId,
-    /// Its first token.
+    /// The first token of the lease.
     pub(crate) base: Option<Token>,
 }
 
@@ -32,17 +32,17 @@ impl Told {
         }
     }
 
-    /// True when this client has something to look at.
+    /// Returns true if this client must poll.
     pub(crate) fn concerns(&self, client: ClientId) -> bool {
         self.clients.contains(&client)
     }
 
-    /// The lease that an operator has ended, if it was this client's.
+    /// Returns the lease that an operator has ended, if this client held it.
     pub(crate) fn lost_by(&self, client: ClientId) -> Option<Lost> {
         self.lost.filter(|lost| lost.attempt.client() == client)
     }
 
-    /// What is sent to each client on its channel.
+    /// Iterates over the messages, with the client whose channel each is for.
     pub(crate) fn words(&self) -> impl Iterator<Item = (ClientId, String)> {
         self.clients.iter().map(|client| {
             (*client, self.lost_by(*client).map_or_else(String::new, |lost| lost.to_string()))
@@ -57,7 +57,7 @@ impl fmt::Display for Lost {
 }
 
 impl Lost {
-    /// What `Display` wrote.
+    /// Parses what `Display` wrote.
     #[cfg(any(feature = "postgres", test))]
     pub(crate) fn parse(word: &str) -> Option<Self> {
         let (attempt, base) = word.strip_prefix('L')?.split_at_checked(32)?;

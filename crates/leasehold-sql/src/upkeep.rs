@@ -1,4 +1,4 @@
-//! The tables themselves: looked at, made, and rid of what nobody needs any more.
+//! Checks, creates and cleans up the tables.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::record;
 use crate::store::Store;
 use crate::tables::Tables;
 
-/// How long the making of the tables may take.
-const MAKING: Duration = Duration::from_secs(30);
-/// A free lock is remembered for so long at least.
+/// How long creating the tables may take.
+pub(crate) const MAKING: Duration = Duration::from_secs(30);
+/// How long a free lock is remembered at least.
 const RETENTION: Duration = Duration::from_secs(3600);
-/// How many rows one statement of a sweep removes at most, and how many such statements a table gets in one
-/// sweep; the next sweep goes on.
-const SWEPT: u64 = 1000;
+/// How many rows one statement of a sweep or of `forget` removes at most, and how many such
+/// statements a table gets in one sweep; the next sweep continues.
+pub(crate) const SWEPT: u64 = 1000;
 const STATEMENTS: usize = 100;
 
 impl Store {
-    /// The database's time, in microseconds since the Unix epoch.
+    /// Returns the database's time, in microseconds since the Unix epoch.
     #[cfg(feature = "postgres")]
     pub(crate) async fn time(&self) -> Result<u64> {
         let dialect = self.tables.dialect;
@@ -32,7 +32,7 @@ impl Store {
         time.unwrap_or_else(|| Err(crate::error::strange("no time")))
     }
 
-    /// Looks whether the tables are there and ours; makes them when that is allowed.
+    /// Checks that the tables exist and belong to this program; creates them if that is allowed.
     pub(crate) async fn prepare(&self) -> Result<()> {
         let until = self.within(MAKING);
         match self.version(until).await {
@@ -42,10 +42,10 @@ impl Store {
         }
     }
 
-    /// Makes the tables that are missing, unless they are of another version: that is asked first, so
-    /// that nothing of theirs is changed. The tables are made in one transaction, the one that says their
-    /// version last. MySQL commits each on its own: after a crash in between there is no version, and the
-    /// next call makes the rest.
+    /// Creates the missing tables, unless they have another version. It reads the version first, so
+    /// that it changes no table of another version. It creates the tables in one transaction, and
+    /// writes the version last. MySQL commits each statement on its own: after a crash in between
+    /// there is no version, and the next call creates the rest.
     pub(crate) async fn make(&self, until: Deadline) -> Result<()> {
         let packet = self.tables.making();
         loop {
@@ -61,7 +61,7 @@ impl Store {
                     self.make_routines(until).await;
                     return Ok(());
                 }
-                // Two that make them at once are in each other's way.
+                // Two clients that create them at once conflict.
                 (Err(_), Err(fault)) if fault.what == What::Conflict && !self.is_over(until) => {
                     self.pause(10).await;
                 }
@@ -70,8 +70,8 @@ impl Store {
         }
     }
 
-    /// Makes the functions, where there are any; without them it goes more slowly. True when they
-    /// are there.
+    /// Creates the functions, if the engine has any; without them locks are slower. Returns true if
+    /// they exist.
     pub(crate) async fn make_routines(&self, until: Deadline) -> bool {
         let routines = self.tables.routines();
         if routines.is_empty() {
@@ -81,7 +81,7 @@ impl Store {
         match self.pool.run(Lane::Usual, &packet, until, &mut false).await {
             Ok(_) => true,
             Err(fault) => {
-                tracing::warn!(error = %fault.error, "functions were not made: locks cost more");
+                tracing::warn!(error = %fault.error, "functions were not created: locks cost more");
                 false
             }
         }
@@ -97,8 +97,9 @@ impl Store {
         }
     }
 
-    /// Removes what nobody will ask for any more. A lock's row stays until the clock, from which the next
-    /// token would come without it, has passed its last token: clocks go back.
+    /// Removes rows that are not needed any more. A lock's row stays until the clock has passed its
+    /// last token: without the row, the next token would start at the clock, and clocks may go
+    /// back.
     pub(crate) async fn sweep(&self) -> Result<()> {
         let until = self.within(MAKING);
         for packet in self.sweeping() {
@@ -112,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// The statements of a sweep, one for each table.
+    /// Returns the statements of a sweep, one for each table.
     fn sweeping(&self) -> [Packet; 3] {
         let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
         let (clock, retention) = (dialect.now(), record::us(RETENTION));
@@ -128,23 +129,6 @@ impl Store {
                 dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
             },
         )
-    }
-
-    /// Removes the rows of free locks whose names begin so, and says how many. A row whose last token the
-    /// clock has not passed stays, as in [`sweep`](Self::sweep).
-    pub(crate) async fn forget(&self, names: &str) -> Result<u64> {
-        let Tables { dialect, locks, ended, .. } = &self.tables;
-        let clock = dialect.now();
-        let theirs = crate::status::begins(&self.tables, "name", names);
-        let packet = dialect.atomic(&[
-            format!(
-                "DELETE FROM {locks} WHERE {theirs} AND line = 0 AND ended_us < {clock} \
-                 AND top < {clock} AND (state = 0 OR until_us <= {clock})"
-            ),
-            format!("DELETE FROM {ended} WHERE {theirs} AND until_us < {clock}"),
-        ]);
-        let replies = self.run(Lane::Usual, &packet, self.within(MAKING)).await?;
-        Ok(replies.first().map_or(0, |reply| reply.affected))
     }
 }
 
@@ -195,7 +179,7 @@ mod tests {
         assert_eq!(removed, [SWEPT, SWEPT]);
         store.sweep().await.unwrap();
         let replies = store.run(Lane::Usual, &packets[0], until).await.unwrap();
-        assert_eq!(replies.first().unwrap().affected, 0, "the sweep has left some");
+        assert_eq!(replies.first().unwrap().affected, 0, "the sweep left some rows");
     }
 
     #[tokio::test]

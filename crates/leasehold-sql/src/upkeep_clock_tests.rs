@@ -1,4 +1,4 @@
-//! Tokens grow over clean-up, also when the database's clock has gone back.
+//! Tests that tokens grow over clean-up, also after the database's clock went back.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use leasehold_core::{Client, StoreUrl};
 use crate::address::Address;
 use crate::store::Store;
 
-/// The step of a process of its own, and the store.
+/// The step of a separate process, and the store.
 const STEP: &str = "LEASEHOLD_SQL_UPKEEP_STEP";
 
-/// Does one step on the lock `a`: `use` acquires and releases it and gives the token, `sweep` and
-/// `forget` give how many rows there are afterwards.
+/// Does one step on the lock `a`: `use` acquires and releases it and returns the token; `sweep` and
+/// `forget` return how many rows are left.
 async fn step(step: &str, url: &str) -> u64 {
     let parsed = || StoreUrl::parse(url).unwrap();
     let client = Client::new(Arc::new(crate::connect(parsed()).await.unwrap())).unwrap();
@@ -32,7 +32,7 @@ async fn step(step: &str, url: &str) -> u64 {
     client.list("", 10).await.unwrap().len() as u64
 }
 
-/// A database whose clock was two hours ahead for a while.
+/// Tests a database whose clock was two hours ahead for a while.
 async fn clock_goes_back(clock: &ClockShim, step: impl AsyncFn(&str) -> u64) {
     for removal in ["sweep", "forget"] {
         clock.set_offset(7200.0).unwrap();
@@ -45,7 +45,7 @@ async fn clock_goes_back(clock: &ClockShim, step: impl AsyncFn(&str) -> u64) {
         let next = step("use").await;
         assert!(next > back, "{removal}: token {next} after {back}");
         clock.set_offset(11_000.0).unwrap();
-        assert_eq!(step(removal).await, 0, "{removal}: it has by now");
+        assert_eq!(step(removal).await, 0, "{removal}: it has passed the token");
         assert!(step("use").await > next, "{removal}");
         // The next round begins without a row.
         clock.set_offset(15_000.0).unwrap();
@@ -75,7 +75,7 @@ async fn tokens_grow_over_clean_up_when_the_clock_of_mysql_went_back() {
     clock_goes_back(&clock, async |what: &str| step(what, &url).await).await;
 }
 
-/// Its clock is that of the process.
+/// The clock of SQLite is that of the process.
 #[tokio::test]
 async fn tokens_grow_over_clean_up_when_the_clock_of_sqlite_went_back() {
     if let Ok(role) = std::env::var(STEP) {

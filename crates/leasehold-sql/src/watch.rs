@@ -1,5 +1,5 @@
-//! Looks for those who wait: whether their turn has come, and whether somebody waits for what this
-//! client holds. One packet for all of them, when the server has told us to look or the time has come.
+//! Polls for waiters: whether their turn has come, and whether clients wait for what this client
+//! holds. One packet serves all of them, after a message of the server or after a pause.
 
 mod see;
 
@@ -9,44 +9,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::backend::{Ask, Event, EventSink};
+use leasehold_core::proto::handoff::OFFER;
 use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
 use crate::store::Store;
 use crate::told::Lost;
 
-/// How long one look may take.
+/// How long one poll may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Where nobody tells us: the shortest and longest pause between two looks of one who waits. The
-/// pause grows with the time waited, and stays well below the time of an offer.
+/// Without messages of the server: the shortest and longest pause between two polls of a waiter.
+/// The pause grows with the time waited, and stays well below the time of an offer.
 const WAITING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(400));
-/// A database that is slow to answer is looked at less often: the pause is so many times what the
-/// look took, as long as that is below [`UNHURRIED`].
+/// A slow database is polled less often: the pause is this many times the duration of the poll, as
+/// long as that is below [`UNHURRIED`].
 const REST: u32 = 8;
-/// No pause has to be longer than this for the database's sake.
+/// No pause must be longer than this to protect the database.
 const UNHURRIED: Duration = Duration::from_millis(10);
-/// The same for one who holds.
+/// The same for a holder.
 const HOLDING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// The pause is this part of the time waited.
 const GROWTH: u64 = 8;
-/// Where the server tells us: a look in spite of it.
-const SLOW: Duration = Duration::from_secs(5);
-/// First and longest pause after an error.
+/// The pause between polls if the server also notifies waiters. The database cannot detect that a
+/// waiter has died, so it may offer the lease to a dead waiter, and it notifies only the next
+/// waiter of an offer. A later waiter detects the end of that offer by polling.
+const SLOW: Duration = OFFER;
+/// The first and longest pause after an error.
 const ERRORS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How often those who wait are said to be alive.
+/// How often waiters are marked as alive.
 const REFRESH: Duration = Duration::from_secs(10);
-/// Names in one statement.
+/// How many names one statement contains.
 const NAMES: usize = 250;
 
-/// What is looked after.
+/// The state that the polling needs.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) store: Arc<Store>,
     state: Mutex<State>,
     bell: Notify,
-    /// The server tells us.
+    /// The server notifies this client.
     listening: AtomicBool,
-    /// A task of this client waits: it is worth listening.
+    /// A local task waits: listening is useful.
     pub(crate) wanted: Notify,
 }
 
@@ -54,20 +57,20 @@ pub(crate) struct Watch {
 struct State {
     client: Option<(ClientId, EventSink)>,
     waiting: HashMap<AttemptId, Name>,
-    /// Attempts of ours for whose lease others are known to wait.
+    /// Local attempts for whose lease other clients are known to wait.
     waited_for: HashSet<AttemptId>,
-    /// When the last one began to wait.
+    /// When the last waiter began to wait.
     waits_since: Now,
-    /// This client holds something, since and until when.
+    /// This client holds something: since when and until when.
     holds: Option<(Now, Deadline)>,
-    /// Tasks of this client waited for what it holds when that was looked at last.
+    /// At the last check, local tasks waited for what this client holds.
     crowded: bool,
-    /// When those who wait were last said to be alive.
+    /// When the waiters were last marked as alive.
     refreshed: Option<Now>,
     broken: bool,
 }
 
-/// What a look is for.
+/// What a poll must find.
 struct Look {
     client: ClientId,
     events: EventSink,
@@ -95,12 +98,12 @@ impl Watch {
         self.lock().client.as_ref().map(|(client, _)| *client)
     }
 
-    /// True when it waits, as far as is known here.
+    /// Returns true if the attempt waits, as far as this client knows.
     pub(crate) fn waits(&self, attempt: AttemptId) -> bool {
         self.lock().waiting.contains_key(&attempt)
     }
 
-    /// An attempt waits from now on.
+    /// Adds an attempt that waits from now on.
     pub(crate) fn enter(&self, ask: &Ask) {
         let now = self.store.clock.now();
         let mut state = self.lock();
@@ -108,28 +111,29 @@ impl Watch {
             state.waits_since = now;
             drop(state);
             self.wanted.notify_one();
-            self.look();
         }
+        // The answer may have handed the lease to an earlier waiter: poll for its end.
+        self.look();
     }
 
-    /// An attempt waits no more.
+    /// Removes an attempt that does not wait any more.
     pub(crate) fn leave(&self, attempt: AttemptId) {
         self.lock().waiting.remove(&attempt);
     }
 
-    /// Others wait for the lease of this attempt.
+    /// Records that other clients wait for the lease of this attempt.
     pub(crate) fn note_waited_for(&self, attempt: AttemptId) {
         self.lock().waited_for.insert(attempt);
     }
 
-    /// An attempt ends: true when others are known to wait for its lease.
+    /// Removes an attempt that ends. Returns true if other clients are known to wait for its lease.
     pub(crate) fn end(&self, attempt: AttemptId) -> bool {
         let mut state = self.lock();
         state.waiting.remove(&attempt);
         state.waited_for.remove(&attempt)
     }
 
-    /// This client has a lease for so long, and others may wait for it.
+    /// Records that this client holds a lease for this long, for which others may wait.
     pub(crate) fn hold(&self, ttl: Duration) {
         let now = self.store.clock.now();
         let until = Deadline::after(now, ttl);
@@ -145,14 +149,14 @@ impl Watch {
         }
     }
 
-    /// An operator has ended a lease of this client.
+    /// Reports that an operator has ended a lease of this client.
     pub(crate) fn lose(&self, Lost { attempt, base }: Lost) {
         if let Some((_, events)) = &self.lock().client {
             events.send(Event::Lost { attempt, base });
         }
     }
 
-    /// The server has sent a message: `word` may say more than that there is something to see.
+    /// Handles a message of the server: `word` may contain more than a request to poll.
     #[cfg(feature = "postgres")]
     pub(crate) fn hear(&self, word: &str) {
         if let Some(lost) = Lost::parse(word) {
@@ -161,19 +165,20 @@ impl Watch {
         self.look();
     }
 
-    /// There may be something to see.
+    /// Polls soon.
     pub(crate) fn look(&self) {
         self.bell.notify_one();
     }
 
-    /// The server tells us from now on, or does not any more.
+    /// Records whether the server notifies this client.
+    #[cfg(feature = "postgres")]
     pub(crate) fn listens(&self, listening: bool) {
         self.listening.store(listening, Ordering::Relaxed);
         self.look();
     }
 
-    /// True while a task of this client waits, at the database or for what the client holds: then the
-    /// server's word is worth a connection.
+    /// Returns true while a local task waits, at the database or for what this client holds: then a
+    /// listening connection is useful.
     #[cfg(feature = "postgres")]
     pub(crate) fn is_worth_listening(&self) -> bool {
         let now = self.store.clock.now();
@@ -181,7 +186,7 @@ impl Watch {
         !state.waiting.is_empty() || state.is_crowded(now)
     }
 
-    /// Looks until nobody needs it any more.
+    /// Polls until no task needs it any more.
     pub(crate) async fn run(self: Arc<Self>) {
         let clock = self.store.clock.clone();
         let mut failed = ERRORS.0;
@@ -211,7 +216,7 @@ impl Watch {
                     self.pause(now, Duration::from_nanos(took), next_end)
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "cannot look after those who wait");
+                    tracing::debug!(%error, "cannot poll for the waiters");
                     self.broken(&look);
                     failed = (failed * 2).min(ERRORS.1);
                     Some(failed)
@@ -221,15 +226,15 @@ impl Watch {
         }
     }
 
-    /// When to see whether tasks of this client have begun to wait for what it holds; the database is
-    /// not asked for that.
+    /// Returns when to check whether local tasks wait for what this client holds; that needs no
+    /// packet.
     fn next_check(&self, now: Now) -> Option<Duration> {
         let state = self.lock();
         let (since, _) = state.holds.filter(|(_, until)| !until.has_passed(now))?;
         (!state.crowded).then(|| self.adaptive(now, since, HOLDING, Duration::ZERO))
     }
 
-    /// True when tasks of this client wait for what it holds, and did not when this was asked last.
+    /// Returns true if local tasks wait for what this client holds, and did not at the last check.
     fn is_crowded_anew(&self) -> bool {
         let now = self.store.clock.now();
         let mut state = self.lock();
@@ -276,8 +281,8 @@ impl Watch {
         Some(Look { client, events, waiting, holds, refresh })
     }
 
-    /// How long to wait for the bell, after a look that took so long. Clients that look by themselves
-    /// do not do so in step.
+    /// Returns how long to wait for the bell, after a poll of this duration. The pauses of clients
+    /// that poll differ at random.
     fn pause(&self, now: Now, took: Duration, next_end: Option<Duration>) -> Option<Duration> {
         let state = self.lock();
         let listening = self.listening.load(Ordering::Relaxed);
@@ -292,7 +297,7 @@ impl Watch {
         waits.into_iter().chain(holds).chain(next_end).min()
     }
 
-    /// A pause that grows with the time since then, after a look that took so long.
+    /// Returns a pause that grows with the time since then, after a poll of this duration.
     fn adaptive(
         &self,
         now: Now,
@@ -324,8 +329,8 @@ impl Watch {
 }
 
 impl State {
-    /// The client holds something, and tasks of its own wait for it. Only then may it pass a lease on
-    /// without asking the database, and has to know of others' waiters.
+    /// Returns true if this client holds something that local tasks wait for. Only then may it hand
+    /// a lease on without the database, and must know other clients' waiters.
     fn is_crowded(&self, now: Now) -> bool {
         let lasts = self.holds.is_some_and(|(_, until)| !until.has_passed(now));
         lasts && self.client.as_ref().is_some_and(|(_, events)| events.local_waiters())
@@ -335,3 +340,8 @@ impl State {
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+#[path = "watch/idle_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod idle_tests;

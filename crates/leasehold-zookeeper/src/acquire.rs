@@ -1,4 +1,4 @@
-//! Acquiring: a seat in the line, and the lock for whoever has the first.
+//! Acquires a lock: creates a node in the lock's queue; the first node of the queue holds the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::{card, ending};
 
-/// Rounds in which others are faster before it is called an error.
+/// The number of rounds in which the queue may change before the acquire fails.
 const ROUNDS: usize = 32;
-/// A waiter asks again after this long: watches are kept over reconnects, so it is told otherwise.
-/// That costs the server nothing while the watch is there.
+/// A waiter sends its request again after this time. Usually its watch fires earlier, because
+/// watches survive reconnects. While the watch exists, the repeated request does not reach the server.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// One ask under way.
+/// An acquire request in progress.
 struct Asking<'a> {
     store: &'a Arc<Store>,
     ask: &'a Ask,
@@ -29,14 +29,14 @@ struct Asking<'a> {
     lock: String,
 }
 
-/// What one look at the line comes to.
+/// The result of one read of the queue.
 enum Look {
     Answer(Answer),
-    /// Things have changed: look again.
+    /// The queue has changed: read it again.
     Again,
 }
 
-/// Answers an ask.
+/// Processes one acquire request.
 pub(crate) async fn acquire(store: &Arc<Store>, ask: &Ask) -> Result<Answer> {
     for _ in 0..ROUNDS {
         let session = store.session()?;
@@ -60,12 +60,12 @@ pub(crate) async fn acquire(store: &Arc<Store>, ask: &Ask) -> Result<Answer> {
     }
     Err(Error::new(
         ErrorKind::Unavailable,
-        format!("the line of the lock changed {ROUNDS} times while it was looked at"),
+        format!("the queue of the lock changed {ROUNDS} times while it was read"),
     ))
 }
 
 impl Asking<'_> {
-    /// Finds the node of a creation whose answer was lost; one of an earlier session is removed.
+    /// Finds the node of a creation whose answer was lost; removes a node of an earlier session.
     async fn search(&self) -> Result<Look> {
         let nodes = self.session.list_now(&self.lock).await.map_err(|error| self.failed(error))?;
         let prefix = path::prefix(self.ask.attempt);
@@ -84,8 +84,8 @@ impl Asking<'_> {
         Ok(Look::Again)
     }
 
-    /// Takes a seat. Who does not want to wait looks first whether it is of any use, by what the
-    /// leader knows.
+    /// Creates a node. An attempt that does not wait first reads the leader's state to see whether the
+    /// lock is free.
     async fn create(&self) -> Result<Look> {
         let attempt = self.ask.attempt;
         if !self.ask.wait {
@@ -106,7 +106,7 @@ impl Asking<'_> {
         match self.session.answer(created).await {
             Ok(((stat, path), nodes)) => {
                 if stat.ephemeral_owner != self.session.id() {
-                    return Ok(Look::Again); // Found again, and looked at.
+                    return Ok(Look::Again); // The next round finds the node.
                 }
                 self.session.note_verified(sent);
                 let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
@@ -135,7 +135,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What the line means for the one that has this seat. `sent` when it was taken just now.
+    /// Evaluates the queue for the attempt with this node. `sent` is set if the node was just created.
     async fn look(&self, seat: Seated, nodes: Vec<String>, sent: Option<Now>) -> Result<Look> {
         let line = match self.line(nodes) {
             Ok(line) => line,
@@ -175,7 +175,7 @@ impl Asking<'_> {
         let task = tokio::spawn(async move {
             let event = watcher.changed().await;
             if event.event_type == EventType::Session {
-                return; // The session is over: all are told to ask again.
+                return; // The session has ended: all waiters are notified to ask again.
             }
             if let Some(store) = store.upgrade() {
                 store.fired(attempt, number);
@@ -184,7 +184,7 @@ impl Asking<'_> {
         task.abort_handle()
     }
 
-    /// The first in line has the lock, for as long as its session is known to go on.
+    /// Grants the lock to the first in the queue, for as long as its session is known to last.
     async fn claim(&self, seat: Seated, sent: Option<Now>, wanted: bool) -> Result<Look> {
         let (session, clock) = (&self.session, &self.store.clock);
         let Some(token) = u64::try_from(seat.czxid).ok().and_then(Token::new) else {
@@ -195,7 +195,7 @@ impl Asking<'_> {
         let ttl = self.ask.ttl.min(session.term());
         let (until, from, offer) = match (sent, session.verified_until(now)) {
             (Some(sent), _) => (session.valid_until(sent, ttl), sent, false),
-            // Whoever holds for a moment only needs no more; others renew at once.
+            // A short hold needs no more; longer holds renew immediately.
             (None, Some(verified)) => (verified.min(session.valid_until(now, ttl)), now, true),
             (None, None) => {
                 let gone = session.check(&[&seat.path]).await;
@@ -215,20 +215,20 @@ impl Asking<'_> {
         Ok(Look::Answer(granted(&lease, term, wanted)))
     }
 
-    /// Gives up the seat of an attempt that is not to wait, and forgets the attempt.
+    /// Deletes the node of an attempt that does not wait, and forgets the attempt.
     async fn leave(&self) {
         ending::leave(self.store, &self.ask.name, self.ask.attempt).await;
     }
 
     fn line(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {
-        path::line(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "is there"))
+        path::line(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "exists"))
     }
 
     fn failed(&self, error: ZkError) -> Error {
         self.store.failed(&self.ask.name, error)
     }
 
-    /// The error of a request that has created no node, if that is certain.
+    /// Converts the error of a creation; records that no node was created if that is certain.
     fn refused(&self, error: ZkError) -> Error {
         let error = self.failed(error);
         if error.kind().is_certain() {

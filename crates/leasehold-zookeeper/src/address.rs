@@ -1,51 +1,40 @@
-//! From a store URL to where and as whom to connect.
+//! Parses a store URL into servers, credentials and root node.
 
 use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{Error, Result, StoreUrl};
-use rustls::pki_types::ServerName;
-use zookeeper_client::{Client, Connector, TlsOptions};
+use zookeeper_client::{Client, Connector};
 
 use crate::path::Root;
+use crate::tls::Tls;
 
-/// Options that a URL may have.
+/// The options that a URL may have.
 const OPTIONS: &[&str] =
     &["acl", "password-file", "session", "tls-ca", "tls-cert", "tls-key", "user"];
 
 const PORT: u16 = 2181;
-/// What `session` may be, and what it is by default.
+/// The range and default of the option `session`.
 const SESSIONS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 const SESSION: Duration = Duration::from_secs(30);
-/// How long a server may be silent at least and at most, in long sessions.
+/// The limits of the time for which a server may be silent.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 
-/// Where to connect, under which node the locks are, and whom their nodes belong to.
+/// The servers, the root node of the locks, and the access rights of new nodes.
 #[derive(Clone)]
 pub(crate) struct Address {
     /// Host and port of each server.
     pub(crate) hosts: Vec<(String, u16)>,
     pub(crate) root: Root,
-    /// Nodes belong to the user that makes them, and to nobody else.
+    /// True if only the user that creates a node has access to it.
     pub(crate) own: bool,
-    /// For people; without credentials.
+    /// The address for messages, without credentials.
     pub(crate) place: String,
-    tls: Option<TlsOptions>,
-    /// What TLS is made of, for a look of our own at a server.
-    pub(crate) pem: Option<Pem>,
-    /// What is asked for as the session's time limit.
+    pub(crate) tls: Option<Tls>,
+    /// The requested session timeout.
     pub(crate) session: Duration,
     /// `user:password`.
     login: Option<String>,
-}
-
-/// The PEM files of a URL, with TLS.
-#[derive(Clone)]
-pub(crate) struct Pem {
-    /// The certificates of the authority that servers' certificates are of.
-    pub(crate) authority: String,
-    /// The client's certificate and key.
-    pub(crate) client: Option<(String, String)>,
 }
 
 impl fmt::Debug for Address {
@@ -55,13 +44,13 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Understands `zookeeper://[user:password@]host[:port],host[:port],...[/chroot]`, and
-    /// `zookeepers://` for TLS.
+    /// Parses `zookeeper://[user:password@]host[:port],host[:port],...[/chroot]`, or `zookeepers://`
+    /// for TLS.
     pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
         let login = login(&mut url)?;
         let session = url.take_duration("session", SESSIONS)?.unwrap_or(SESSION);
         let acl = url.take("acl");
-        let tls = tls(&mut url)?;
+        let tls = Tls::take(&mut url)?;
         url.finish(OPTIONS)?;
         let place = url.place().strip_prefix("//").unwrap_or_default();
         let rest = place.rsplit_once('@').map_or(place, |(_, rest)| rest);
@@ -71,23 +60,22 @@ impl Address {
         };
         let hosts: Vec<(String, u16)> =
             hosts.split(',').map(host_and_port).collect::<Result<_>>()?;
-        if tls.is_some() && hosts.iter().any(|(host, _)| ServerName::try_from(&**host).is_err()) {
-            return Err(invalid("a host that no certificate can name"));
+        if let Some(tls) = &tls {
+            hosts.iter().try_for_each(|(host, _)| tls.check_host(host))?;
         }
         let own = match acl.as_deref() {
             None => login.is_some(),
             Some("creator") => true,
             Some("open") => false,
             Some(other) => {
-                return Err(invalid(format!("acl {other:?}; creator or open is allowed")));
+                return Err(invalid(format!("acl {other:?}; allowed are creator and open")));
             }
         };
         let place = url.to_string();
-        let (tls, pem) = tls.unzip();
-        Ok(Self { hosts, root: root(chroot)?, own, place, tls, pem, session, login })
+        Ok(Self { hosts, root: root(chroot)?, own, place, tls, session, login })
     }
 
-    /// A connection to be made, with a session of this time limit.
+    /// Returns the connector for a session with this timeout.
     pub(crate) fn connector(&self, session: Duration) -> Connector {
         let mut connector = Client::connector()
             .with_session_timeout(session)
@@ -96,12 +84,12 @@ impl Address {
             connector = connector.with_auth("digest", login.as_bytes());
         }
         if let Some(tls) = &self.tls {
-            connector = connector.with_tls(tls.clone());
+            connector = tls.secure(connector);
         }
         connector
     }
 
-    /// The servers as the client library reads them.
+    /// Returns the servers in the format of the client library.
     pub(crate) fn servers(&self) -> String {
         let scheme = if self.tls.is_some() { "tcp+tls" } else { "tcp" };
         let servers = self.hosts.iter().map(|(host, port)| match host.contains(':') {
@@ -112,14 +100,14 @@ impl Address {
     }
 }
 
-/// How long a server may be silent, at connecting too, before another is asked: early enough for
-/// leases to be renewed there, and for [`keeper::LIMIT`](crate::keeper::LIMIT). The client library
-/// pings after 3/8 of it, which is never more than 3/20 of the session.
+/// Returns how long a server may be silent, also while connecting, before the client switches to
+/// another: early enough to renew leases there, and for [`keeper::LIMIT`](crate::keeper::LIMIT).
+/// The client library pings after 3/8 of it, which is at most 3/20 of the session.
 pub(crate) fn silence(session: Duration) -> Duration {
     (session / 10).clamp(SILENCE.0, SILENCE.1).min(session * 2 / 5)
 }
 
-/// `host`, `host:port`, `[::1]:port`.
+/// Parses `host`, `host:port` or `[::1]:port`.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
     match StoreUrl::host_and_port(text)? {
         (host, _) if host.is_empty() => {
@@ -129,7 +117,7 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
     }
 }
 
-/// The node under which the locks are; `/leasehold` if the URL names none.
+/// Parses the root node of the locks; `/leasehold` if the URL names none.
 fn root(chroot: &str) -> Result<Root> {
     let chroot = match chroot {
         "" => "/leasehold",
@@ -153,42 +141,14 @@ fn login(url: &mut StoreUrl) -> Result<Option<String>> {
     let place = url.place().to_owned();
     let text = place.strip_prefix("//").and_then(|place| place.rsplit_once('@'));
     match url.take_login(text.map(|(login, _)| login))? {
-        Some((user, _)) if user.contains(':') => Err(invalid("the user has a colon")),
+        Some((user, _)) if user.contains(':') => {
+            Err(invalid("the user name must not contain a colon"))
+        }
         login => Ok(login.map(|(user, password)| format!("{user}:{password}"))),
     }
 }
 
-fn tls(url: &mut StoreUrl) -> Result<Option<(TlsOptions, Pem)>> {
-    let files = url.take_tls()?;
-    if url.scheme() != "zookeepers" {
-        return match files.is_empty() {
-            false => Err(invalid("tls-ca, tls-cert and tls-key go with zookeepers:")),
-            true => Ok(None),
-        };
-    }
-    // With two providers in a build, as other engines bring them, none is the default.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let ca = files.authority.ok_or_else(|| {
-        invalid("zookeepers: needs tls-ca=FILE, the certificate of the servers' authority")
-    })?;
-    let unusable =
-        |option: &str, file: &str| invalid(format!("{option} {file:?} is no such PEM file"));
-    let read = |option, file: &str| {
-        String::from_utf8(StoreUrl::read(option, file)?).map_err(|_| unusable(option, file))
-    };
-    let authority = read("tls-ca", &ca)?;
-    let options = TlsOptions::new().with_pem_ca(&authority);
-    let options = options.map_err(|_| unusable("tls-ca", &ca))?;
-    let Some((cert, key)) = files.client else {
-        return Ok(Some((options, Pem { authority, client: None })));
-    };
-    let client = (read("tls-cert", &cert)?, read("tls-key", &key)?);
-    let options = options.with_pem_identity(&client.0, &client.1);
-    let options = options.map_err(|_| unusable("tls-cert or tls-key", &cert))?;
-    Ok(Some((options, Pem { authority, client: Some(client) })))
-}
-
-fn invalid(what: impl fmt::Display) -> Error {
+pub(crate) fn invalid(what: impl fmt::Display) -> Error {
     StoreUrl::invalid(what)
 }
 

@@ -14,14 +14,14 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::{acquire, ending, keeper, renew, status};
 
-/// Locks in a ZooKeeper ensemble, by one session.
+/// Locks in a ZooKeeper ensemble, with one session.
 ///
-/// A lease lasts for its ttl, and no longer than half of the session's time limit without a word
-/// from the ensemble; the nodes of a process that has died go with its session. Waiters stand in
-/// line in order of arrival, and each is told when the one before it has gone. The token is the
-/// number of the transaction that created the holder's node.
+/// A lease lasts for its ttl, but without an answer from the ensemble at most for half of the
+/// session timeout. If a process crashes, the servers delete its nodes when its session expires.
+/// Waiters queue in the order of arrival, and each is notified when the one before it leaves. The
+/// token is the id of the transaction that created the holder's node.
 ///
-/// Calls end within the session's time limit.
+/// Calls end within the session timeout.
 #[derive(Debug)]
 pub struct ZooKeeperBackend {
     store: Arc<Store>,
@@ -29,7 +29,7 @@ pub struct ZooKeeperBackend {
 }
 
 impl ZooKeeperBackend {
-    /// Runs in the runtime of the moment.
+    /// Starts the tasks in the current runtime.
     pub(crate) fn start(address: Address, clock: Clock, session: Session) -> Self {
         let mut capability = Capability::new("zookeeper", LeaseKind::Ttl);
         capability.ordered = true;
@@ -121,5 +121,5 @@ impl Backend for ZooKeeperBackend {
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("the zookeeper backend has no {what}"))
+    Error::new(ErrorKind::Unsupported, format!("the zookeeper backend does not support {what}"))
 }

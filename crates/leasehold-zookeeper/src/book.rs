@@ -1,4 +1,4 @@
-//! What became of each attempt of this process: the one place where an acquire meets its release.
+//! The state of each attempt of this process. Acquire and release synchronize only here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use leasehold_core::backend::{End, Verdict};
 use leasehold_core::{AttemptId, Deadline, Name, Now, Token};
 use tokio::task::AbortHandle;
 
-/// How long the end of an attempt is remembered, for an acquire that arrives late and for a
-/// release that is repeated; and how many ends are.
+/// How long, and for how many attempts, the result of a release is kept: for an acquire that
+/// arrives late and for a repeated release.
 const REMEMBER: Duration = Duration::from_secs(300);
 const REMEMBER_COUNT: usize = 16_384;
 
@@ -16,13 +16,13 @@ const REMEMBER_COUNT: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     known: HashMap<AttemptId, Entry>,
-    /// When the leases end that nobody renews.
+    /// When each lease expires without renewal.
     ends: BTreeSet<(u64, AttemptId)>,
-    /// What is still to be removed at the server, and since when.
+    /// The attempts whose nodes must still be removed at the server, and since when.
     left: BTreeMap<AttemptId, Now>,
-    /// Those that are over, oldest first.
+    /// The attempts that have ended, oldest first.
     over: VecDeque<(Deadline, AttemptId)>,
-    /// The last watch that was given a number.
+    /// The number of the last watch.
     watches: u64,
 }
 
@@ -34,24 +34,24 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    /// It asks, or waits.
+    /// The attempt asks or waits.
     Open(Open),
     Held(Lease),
-    /// It has ended, and this may be left of it at the server.
+    /// The attempt has ended; what it may have left at the server.
     Over(Verdict, Option<Left>),
 }
 
-/// An attempt that does not hold, as far as we know.
+/// An attempt that is not known to hold its lock.
 #[derive(Debug, Default)]
 struct Open {
     seat: Option<Seated>,
-    /// A creation was sent whose answer we have not heard.
+    /// A creation was sent and has not been answered.
     unanswered: bool,
-    /// The watch on the one before it.
+    /// The watch on the predecessor's node.
     watch: Option<Watch>,
 }
 
-/// The task that waits for a watch to fire; it ends when nobody cares any more.
+/// The task that waits for a watch to fire; it is aborted when no attempt needs it.
 #[derive(Debug)]
 struct Watch(u64, AbortHandle);
 
@@ -60,7 +60,7 @@ struct Watch(u64, AbortHandle);
 pub(crate) struct Seated {
     /// Its whole path.
     pub(crate) path: String,
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub(crate) czxid: i64,
     /// The session that it belongs to.
     pub(crate) session: u64,
@@ -71,9 +71,9 @@ pub(crate) struct Seated {
 pub(crate) struct Lease {
     pub(crate) seat: Seated,
     pub(crate) token: Token,
-    /// Until when its holder may rely on it.
+    /// Until when the holder may consider the lease valid.
     pub(crate) until: Deadline,
-    /// When it is over for everybody, if nobody renews it.
+    /// When the lease expires without renewal.
     pub(crate) ends: Deadline,
 }
 
@@ -81,39 +81,39 @@ pub(crate) struct Lease {
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     pub(crate) path: Option<String>,
-    /// Look for nodes with the attempt's id, too.
+    /// Also search for nodes with the attempt's id.
     pub(crate) search: bool,
-    /// A removal was sent, and not answered.
+    /// A removal was sent and has not been answered.
     pub(crate) tried: bool,
 }
 
-/// What an ask finds.
+/// The state that an acquire finds.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// Nothing is known of it.
+    /// The attempt is new.
     New,
-    /// It may have a node that we do not know of.
+    /// The attempt may have an unknown node.
     Search,
-    /// It has a node.
+    /// The attempt has a node.
     Seated(Seated),
-    /// It waits, and will be told.
+    /// The attempt waits, and its watch will notify it.
     Watching,
     Held(Lease),
     Ended,
 }
 
 impl Book {
-    /// An ask of an attempt begins, in this session.
+    /// Records that an acquire of an attempt begins in this session.
     pub(crate) fn begin(&mut self, attempt: AttemptId, name: &Name, session: u64) -> Begun {
         let new = || Entry { name: name.clone(), state: State::Open(Open::default()) };
         match &mut self.known.entry(attempt).or_insert_with(new).state {
             State::Over(..) => Begun::Ended,
-            // A session that has ended is noticed here before its leases are told that they are lost.
+            // The session has ended, but the loss of its leases has not been reported yet.
             State::Held(lease) if lease.seat.session != session => Begun::Ended,
             State::Held(lease) => Begun::Held(lease.clone()),
             State::Open(open) => {
                 if open.seat.as_ref().is_some_and(|seat| seat.session != session) {
-                    // Its session has ended, and the server may take a while to notice.
+                    // The session has ended here; the server may notice that later.
                     *open = Open { unanswered: true, ..Open::default() };
                 }
                 match &open.seat {
@@ -132,28 +132,28 @@ impl Book {
         Some(send())
     }
 
-    /// No creation of this attempt is on its way, and it has no node.
+    /// Records that the attempt has no node and no creation in flight.
     pub(crate) fn unseat(&mut self, attempt: AttemptId) {
         if let Some(open) = self.open(attempt) {
             *open = Open::default();
         }
     }
 
-    /// Its node is this; false if the attempt has ended meanwhile, and so will the node.
+    /// Sets the attempt's node; false if the attempt has ended meanwhile, and its node will be removed.
     pub(crate) fn seat(&mut self, attempt: AttemptId, seat: Seated) -> bool {
         let Some(open) = self.open(attempt) else { return false };
         *open = Open { seat: Some(seat), ..Open::default() };
         true
     }
 
-    /// Nothing is left of an attempt that has gone without a lease.
+    /// Removes an attempt that ended without a lease.
     pub(crate) fn forget(&mut self, attempt: AttemptId) {
         if self.open(attempt).is_some() {
             self.known.remove(&attempt);
         }
     }
 
-    /// Notes who watches the node before an attempt's. False if it has ended meanwhile.
+    /// Sets the watch on the node before an attempt's. False if the attempt has ended meanwhile.
     pub(crate) fn arm(
         &mut self,
         attempt: AttemptId,
@@ -166,14 +166,14 @@ impl Book {
         true
     }
 
-    /// A watch has fired: the attempt is to be told if it was its last one.
+    /// Handles a fired watch; the attempt must be notified if it was its latest one.
     pub(crate) fn fire(&mut self, attempt: AttemptId, number: u64) -> Option<Name> {
         let open = self.open(attempt)?;
         open.watch.take_if(|watch| watch.0 == number)?;
         self.known.get(&attempt).map(|entry| entry.name.clone())
     }
 
-    /// Whatever was watched is to be looked at anew.
+    /// Removes all watches, so that every waiter reads the queue again.
     pub(crate) fn disarm_all(&mut self) {
         for entry in self.known.values_mut() {
             if let State::Open(open) = &mut entry.state {
@@ -182,7 +182,7 @@ impl Book {
         }
     }
 
-    /// The attempt holds; false if it has ended meanwhile.
+    /// Records that the attempt holds its lock; false if it has ended meanwhile.
     pub(crate) fn hold(&mut self, attempt: AttemptId, lease: Lease) -> bool {
         let Some(entry) = self.known.get_mut(&attempt) else { return false };
         if !matches!(entry.state, State::Open(_)) {
@@ -193,7 +193,7 @@ impl Book {
         true
     }
 
-    /// The lease of an attempt with this token, whatever session it belongs to.
+    /// Returns the lease of an attempt with this token, of any session.
     pub(crate) fn lease(&self, attempt: AttemptId, token: Token) -> Option<&Lease> {
         match &self.known.get(&attempt)?.state {
             State::Held(lease) if lease.token == token => Some(lease),
@@ -201,7 +201,7 @@ impl Book {
         }
     }
 
-    /// Moves the end of a lease; false if it is over.
+    /// Extends a lease; false if it has ended.
     pub(crate) fn renew(&mut self, attempt: AttemptId, until: Deadline, ends: Deadline) -> bool {
         let Some(Entry { state: State::Held(lease), .. }) = self.known.get_mut(&attempt) else {
             return false;
@@ -213,7 +213,7 @@ impl Book {
         true
     }
 
-    /// A held lease is lost: its node is to be removed if it is still there.
+    /// Marks a held lease as lost: its node must be removed if it still exists.
     pub(crate) fn lose(&mut self, now: Now, attempt: AttemptId) -> bool {
         let held = self.known.get(&attempt).is_some_and(|e| matches!(e.state, State::Held(_)));
         if held {
@@ -222,7 +222,7 @@ impl Book {
         held
     }
 
-    /// The leases of a session that has ended are lost: whose.
+    /// Marks the leases of an ended session as lost; returns their attempts.
     pub(crate) fn lose_session(&mut self, now: Now, session: u64) -> Vec<AttemptId> {
         let held = self.known.iter().filter_map(|(attempt, entry)| match &entry.state {
             State::Held(lease) if lease.seat.session == session => Some(*attempt),
@@ -232,7 +232,7 @@ impl Book {
         lost.into_iter().filter(|attempt| self.lose(now, *attempt)).collect()
     }
 
-    /// An attempt is ended; the verdict, and whether something is still to be removed.
+    /// Ends an attempt; returns the verdict, and whether nodes must still be removed.
     pub(crate) fn end(&mut self, now: Now, end: &End) -> (Verdict, bool) {
         let unknown = || Entry { name: end.name.clone(), state: State::Open(Open::default()) };
         if !self.known.contains_key(&end.attempt) && end.base.is_some() {
@@ -241,7 +241,7 @@ impl Book {
         match &self.known.entry(end.attempt).or_insert_with(unknown).state {
             State::Over(verdict, left) => (*verdict, left.is_some()),
             State::Open(_) => self.close(now, end.attempt, Verdict::Gone),
-            // Its end has come, and the janitor has not.
+            // The lease has expired, but the janitor has not run yet.
             State::Held(lease) if lease.ends.has_passed(now) => {
                 self.close(now, end.attempt, Verdict::Lost)
             }
@@ -273,7 +273,7 @@ impl Book {
         (verdict, clear)
     }
 
-    /// What an ended attempt has left; a removal of it is sent now.
+    /// Returns what an ended attempt has left, and records that its removal is sent now.
     pub(crate) fn clear(&mut self, attempt: AttemptId) -> Option<(Name, Left)> {
         let entry = self.known.get_mut(&attempt)?;
         let State::Over(_, Some(left)) = &mut entry.state else { return None };
@@ -282,7 +282,7 @@ impl Book {
         Some((entry.name.clone(), before))
     }
 
-    /// Nothing is left of an ended attempt; a release of it that found nothing had lost its lease.
+    /// Records that nothing is left of an ended attempt. A release that found no node had lost its lease.
     pub(crate) fn cleared(&mut self, attempt: AttemptId, found: bool, tried: bool) -> Verdict {
         self.left.remove(&attempt);
         let Some(Entry { state: State::Over(verdict, left), .. }) = self.known.get_mut(&attempt)
@@ -295,18 +295,18 @@ impl Book {
         *verdict
     }
 
-    /// The leases whose end has come.
+    /// Returns the expired leases.
     pub(crate) fn due(&self, now: Now) -> Vec<AttemptId> {
         let due = self.ends.iter().take_while(|(ends, _)| *ends <= now.steady_ns);
         due.map(|(_, attempt)| *attempt).collect()
     }
 
-    /// When the next lease ends, by the steady clock.
+    /// Returns when the next lease expires, by the steady clock.
     pub(crate) fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// What has been left for longer than `age`; it counts as left from now on.
+    /// Returns the attempts with removals older than `age`, and restarts their age.
     pub(crate) fn left_behind(&mut self, now: Now, age: Duration) -> Vec<AttemptId> {
         let age = age.as_nanos() as u64;
         let old = |since: &Now| now.steady_ns.saturating_sub(since.steady_ns) >= age;
@@ -319,7 +319,7 @@ impl Book {
             .collect()
     }
 
-    /// True when something is to be removed.
+    /// Returns true if nodes must be removed.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
@@ -331,7 +331,7 @@ impl Book {
         }
     }
 
-    /// Forgets what has been over for long. What is left at the server is not forgotten.
+    /// Forgets attempts that ended long ago, except those with nodes left at the server.
     fn sweep(&mut self, now: Now) {
         while let Some((until, attempt)) = self.over.front().copied() {
             if self.over.len() <= REMEMBER_COUNT && !until.has_passed(now) {

@@ -1,4 +1,4 @@
-//! The book: what acquires, releases and renewals find of each other.
+//! Tests of the book: how acquires, releases and renewals of one attempt interact.
 
 use leasehold_core::ClientId;
 

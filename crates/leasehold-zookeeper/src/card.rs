@@ -1,4 +1,4 @@
-//! What stands in a lock's node, for people to read: it has no part in the protocol.
+//! The data of a lock's node, for people: it is not part of the protocol.
 
 use leasehold_core::AttemptId;
 use leasehold_core::backend::{Holder, Origin};
@@ -12,7 +12,7 @@ struct Card<'a> {
     metadata: Option<std::borrow::Cow<'a, str>>,
 }
 
-/// The node's data: a line of JSON.
+/// Returns the node's data: a line of JSON.
 pub(crate) fn write(origin: &Origin) -> &str {
     origin.written(|host, pid, metadata| {
         let card = Card { host: host.into(), pid, metadata: metadata.map(Into::into) };
@@ -20,7 +20,8 @@ pub(crate) fn write(origin: &Origin) -> &str {
     })
 }
 
-/// Whose node it is. Other programs write what they like: Curator the address of the host.
+/// Reads the holder from a node's data. Other programs write other data: Curator writes the host's
+/// address.
 pub(crate) fn read(data: &[u8], attempt: Option<AttemptId>) -> Holder {
     let attempt = attempt.unwrap_or_else(|| AttemptId::from_bytes([0; 16]));
     match serde_json::from_slice::<Card<'_>>(data) {

@@ -1,4 +1,4 @@
-//! From a `zookeeper:` URL to a backend.
+//! Connects to the ensemble of a `zookeeper:` URL.
 
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Name, Result, StoreUrl};
@@ -11,23 +11,23 @@ use crate::keeper;
 use crate::path;
 use crate::session::Session;
 
-/// Opens a session with the ensemble that a URL names.
+/// Opens a session with the ensemble of a URL.
 ///
-/// | URL | ensemble |
+/// | URL | connection |
 /// |---|---|
 /// | `zookeeper://[user:password@]host[:port],host[:port],...[/chroot]` | over TCP |
 /// | `zookeepers://...` | over TLS; `tls-ca=FILE`, for client certificates `tls-cert=FILE` and `tls-key=FILE` (PEM) |
 ///
-/// The chroot is the node under which the locks are (default `/leasehold`); what is missing of it
-/// is made. `session=30s` is the time limit that is asked for; leases are valid for half of what
-/// the servers agree to. `user=NAME` and `password-file=FILE` keep the password out of the URL.
-/// `acl=creator` has the nodes belong to that user alone, which is the default with a user;
-/// `acl=open` lets everybody at them.
+/// The chroot is the root node of the locks (default `/leasehold`); it is created if it does not
+/// exist. `session=30s` is the requested session timeout (default 30 s); leases are valid for half
+/// of the timeout that the servers grant. `user=NAME` and `password-file=FILE` keep the password
+/// out of the URL. With `acl=creator`, the default if the URL names a user, only that user has
+/// access to the nodes; with `acl=open`, every client has.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood, or without a tokio runtime;
-/// [`ErrorKind::Unavailable`] when no server gives a session, with what is wrong with each;
-/// [`ErrorKind::Refused`] for credentials and certificates.
+/// [`ErrorKind::Invalid`] for an invalid URL, or outside a tokio runtime;
+/// [`ErrorKind::Unavailable`] if no server opens a session, with the reason for each server;
+/// [`ErrorKind::Refused`] if the servers refuse the credentials or the certificate.
 pub async fn connect(url: StoreUrl) -> Result<ZooKeeperBackend> {
     let address = Address::parse(url)?;
     let clock = Clock::system();
@@ -35,11 +35,11 @@ pub async fn connect(url: StoreUrl) -> Result<ZooKeeperBackend> {
     Ok(ZooKeeperBackend::start(address, clock, session))
 }
 
-/// Removes the nodes of the free locks whose names start with `names`, and says of how many. The
-/// servers do so themselves after a while.
+/// Removes the nodes of the free locks whose names start with `names`, and returns their number.
+/// The servers also remove them after a while.
 ///
 /// # Errors
-/// As [`connect`]; what was removed before an error stays so.
+/// As [`connect`]; nodes that were removed before an error are not restored.
 pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
     let address = Address::parse(url)?;
     let session = open(&address, &Clock::system()).await?;
@@ -60,7 +60,10 @@ pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
 
 async fn open(address: &Address, clock: &Clock) -> Result<Session> {
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: connect inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "connecting needs a tokio runtime; call connect inside one",
+        ));
     }
     keeper::open(address, clock, 1).await
 }

@@ -1,4 +1,4 @@
-//! Ending attempts: their nodes are removed, however often that has to be tried.
+//! Ends attempts: removes their nodes, and retries until that succeeds.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::error::from_zk;
 use crate::path;
 use crate::store::Store;
 
-/// What was to be removed for longer than this is tried again.
+/// A removal that has not succeeded after this time is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Ends an attempt, and removes its node.
+/// Ends an attempt and removes its node.
 pub(crate) async fn release(store: &Store, end: &End) -> Result<Verdict> {
     let (verdict, left) = store.book().end(store.clock.now(), end);
     if !left {
@@ -27,13 +27,13 @@ pub(crate) async fn release(store: &Store, end: &End) -> Result<Verdict> {
             unfinished.0 = None;
             Ok(verdict)
         }
-        // That is so, whether there is a connection to tidy up by or not.
+        // The lease is lost whether or not the node can be removed now.
         Err(_) if verdict == Verdict::Lost => Ok(verdict),
         Err(error) => Err(error),
     }
 }
 
-/// A removal that fails, or is dropped half-way, is left to the janitor.
+/// Leaves a removal that fails, or whose future is dropped, to the janitor.
 struct Unfinished<'a>(Option<&'a Notify>);
 
 impl Drop for Unfinished<'_> {
@@ -44,11 +44,11 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Ends an attempt that has come to nothing by itself.
+/// Ends an attempt that was not granted.
 pub(crate) async fn leave(store: &Store, name: &Name, attempt: AttemptId) {
     let (base, last, keep, then) = (None, None, None, None);
     let end = End { name: name.clone(), attempt, base, last, suspect: false, keep, then };
-    // What fails is tried again in the background.
+    // A failed removal is retried in the background.
     release(store, &end).await.ok();
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn abandon(store: &Store, end: &End) {
     }
 }
 
-/// Removes what an ended attempt has left at the server.
+/// Removes the nodes that an ended attempt has left at the server.
 async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
     let session = store.session()?;
     let Some((name, left)) = store.book().clear(attempt) else {
@@ -85,11 +85,11 @@ async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
     Ok(store.book().cleared(attempt, found, left.tried))
 }
 
-/// Runs until the store is gone: ends leases that nobody has renewed, and removes what was left.
+/// Runs until the store is dropped: ends leases that were not renewed, and removes leftover nodes.
 pub(crate) async fn run(store: Weak<Store>, clock: Clock, bell: Arc<Notify>) {
     loop {
         let Some(strong) = store.upgrade() else { return };
-        // What becomes due while it is looked at rings.
+        // Work that becomes due meanwhile rings the bell.
         strong.note_asleep(None);
         let wake_at = tidy(&strong);
         strong.note_asleep(wake_at);
@@ -101,7 +101,7 @@ pub(crate) async fn run(store: Weak<Store>, clock: Clock, bell: Arc<Notify>) {
     }
 }
 
-/// Does what is due; when to come again.
+/// Does the work that is due; returns when to run again.
 fn tidy(store: &Arc<Store>) -> Option<Deadline> {
     let now = store.clock.now();
     let mut book = store.book();
@@ -122,7 +122,7 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
         tokio::spawn(async move {
             match clear(&store, attempt).await {
                 Err(error) if error.kind().is_certain() => {
-                    tracing::warn!(%attempt, %error, "a node may not be removed: it is left to the session's end");
+                    tracing::warn!(%attempt, %error, "no permission to remove a node; the server removes it when the session ends");
                     store.book().cleared(attempt, false, true);
                 }
                 Err(error) => {

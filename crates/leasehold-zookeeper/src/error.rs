@@ -1,9 +1,9 @@
-//! What an error of ZooKeeper means for a lock: certainly not done, or unknown.
+//! Classifies errors of ZooKeeper: the request was certainly not executed, or its result is unknown.
 
 use leasehold_core::{Error, ErrorKind};
 use zookeeper_client::Error as ZkError;
 
-/// Sorts an error by what is known of the request for the node `path`.
+/// Converts the error of a request for the node `path`.
 pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
     let (kind, what) = match &error {
         ZkError::NoAuth => (
@@ -15,11 +15,11 @@ pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
         ),
         ZkError::AuthFailed => (
             ErrorKind::Refused,
-            "the server does not accept the user, or wants another way to log in".to_owned(),
+            "the server does not accept the user, or requires another login method".to_owned(),
         ),
         ZkError::InvalidAcl => (
             ErrorKind::Refused,
-            "the server knows no user for the nodes to belong to; set user and password, or acl=open"
+            "the connection has no user that can own the nodes; set user and password, or acl=open"
                 .to_owned(),
         ),
         ZkError::QuotaExceeded => {
@@ -28,7 +28,7 @@ pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
         ZkError::NoChildrenForEphemerals => return foreign(path, "is an ephemeral node"),
         ZkError::NotReadOnly => (
             ErrorKind::Unavailable,
-            "the server has lost its ensemble and only answers reads; waiting for a majority".into(),
+            "the server has lost its ensemble and is read-only; waiting for a majority".into(),
         ),
         ZkError::BadArguments(what) => {
             (ErrorKind::Invalid, format!("the path {path} is not allowed: {what}"))
@@ -42,17 +42,17 @@ pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
     Error::new(kind, format!("{what} ({error})")).with_source(error)
 }
 
-/// There is something at `path` that is not a lock's.
+/// Returns the error for a node at `path` that does not belong to a lock.
 pub(crate) fn foreign(path: &str, what: &str) -> Error {
     Error::new(
         ErrorKind::Foreign,
         format!(
-            "the node {path} {what}, not a lock's; choose another chroot or name, or remove it"
+            "the node {path} {what} and does not belong to a lock; choose another chroot or name, or remove it"
         ),
     )
 }
 
-/// The number of a transaction is too large for a token.
+/// Returns the error for a transaction id that is too large for a token.
 pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
     Error::new(
         ErrorKind::Foreign,
@@ -64,7 +64,7 @@ pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
     )
 }
 
-/// There is no connection at the moment, and why none could be made, if that was tried.
+/// Returns the error for a missing connection, with the reason of the last failed attempt.
 pub(crate) fn no_connection(why: Option<&str>) -> Error {
     let mut what = "no connection to ZooKeeper at the moment; reconnecting".to_owned();
     if let Some(why) = why {

@@ -1,4 +1,4 @@
-//! What can hurt locks on ZooKeeper: the session that is given, the ensemble, who else may write.
+//! Checks for what can harm locks on ZooKeeper: session timeout, ensemble, other writers.
 
 mod server;
 
@@ -14,23 +14,29 @@ use crate::error::from_zk;
 use crate::keeper;
 use crate::session::Session;
 
-/// A session shorter than this ends in an ordinary pause.
+/// A session shorter than this expires in an ordinary pause.
 const SHORT: Duration = Duration::from_secs(4);
-/// Round trips longer than this, in the middle, cost locks more than they should.
+/// Median round trips above this slow down locks considerably.
 const FAR: Duration = Duration::from_millis(50);
-/// How often the way there and back is measured.
+/// An answer of a server.
+type Answer<T> = std::result::Result<T, ZkError>;
+
+/// The number of measured round trips.
 const ROUNDS: usize = 11;
 
-/// Looks at the ensemble that a URL names, as far as its user may. Nothing is locked, and nothing is
-/// changed.
+/// Checks the ensemble of a URL, as far as the user's permissions allow. Acquires no lock and
+/// changes nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; [`ErrorKind::Unavailable`] when no
-/// server gives a session.
+/// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no server opens a
+/// session.
 pub async fn examine(url: StoreUrl) -> Result<Examined> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(ErrorKind::Invalid, "no tokio runtime here: examine inside one"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "examining needs a tokio runtime; call examine inside one",
+        ));
     }
     let clock = Clock::system();
     let mut examined = Examined::at(&address.place);
@@ -43,15 +49,30 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
         }
     };
     look_at_session(&mut examined, &address, session.timeout());
-    measure(&mut examined, &session, &clock).await;
-    look_at_nodes(&mut examined, &address, &session).await;
+    look(&mut examined, &address, &session, &clock).await;
     server::look(&mut examined, &address).await;
     Ok(examined)
 }
 
+/// Asks by the session. After a missing answer it asks nothing more: each further question would wait as long.
+async fn look(examined: &mut Examined, address: &Address, session: &Session, clock: &Clock) {
+    if let Err(error) = measure(examined, session, clock).await {
+        let why = from_zk(error, address.root.path());
+        return examined.unseen("the round trip time, and the nodes", why.message());
+    }
+    if let Err(error) = look_at_nodes(examined, address, session).await {
+        examined.unseen("who may write the nodes", from_zk(error, address.root.path()).message());
+    }
+}
+
+/// Waits for an answer, 5 s at most.
+async fn within<T>(request: impl Future<Output = Answer<T>>) -> Answer<T> {
+    tokio::time::timeout(keeper::LIMIT, request).await.unwrap_or(Err(ZkError::Timeout))
+}
+
 fn look_at_session(examined: &mut Examined, address: &Address, given: Duration) {
     let asked = address.session;
-    let what = format!("the servers give sessions of {given:?}, and {asked:?} was asked for");
+    let what = format!("the servers grant sessions of {given:?}; the client requested {asked:?}");
     let why = format!(
         "a lease is valid for half of the session ({:?}), renewed well before: a longer pause of the \
          holder, or of the network, loses all its locks",
@@ -61,26 +82,24 @@ fn look_at_session(examined: &mut Examined, address: &Address, given: Duration) 
     match given {
         _ if given < SHORT && given < asked => examined.problem("session", what, why, change),
         _ if given < SHORT => {
-            examined.warning("session", what, why, "ask for more: session=30s in the URL");
+            examined.warning("session", what, why, "request a longer one: session=30s in the URL");
         }
         _ if given < asked => examined.warning("session", what, why, change),
         _ if given > asked => examined.note(
             "session",
             what,
-            "after a crash others wait for that long",
+            "after a crash of the holder, waiters wait for that long",
             "lower minSessionTimeout (by default 2 * tickTime) on all servers",
         ),
         _ => {}
     }
 }
 
-async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) {
+async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) -> Answer<()> {
     let mut trips = Vec::new();
     for _ in 0..ROUNDS {
         let asked = clock.now();
-        if session.stat("/").await.is_err() {
-            return examined.unseen("how far away the server is", "it does not answer");
-        }
+        within(session.stat("/")).await?;
         let spent = clock.now().steady_ns.saturating_sub(asked.steady_ns);
         trips.push(Duration::from_nanos(spent));
     }
@@ -89,47 +108,89 @@ async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) {
     if middle > FAR {
         examined.warning(
             "far",
-            format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
-            "each acquire waits for it several times",
-            "name servers in the same place as the clients",
+            format!("a round trip takes {middle:.1?} (median of {ROUNDS})"),
+            "each acquire needs several round trips",
+            "use servers close to the clients",
         );
     }
+    Ok(())
 }
 
-/// Whether the user may see the locks, and who else may write them.
-async fn look_at_nodes(examined: &mut Examined, address: &Address, session: &Session) {
+/// Checks whether the user may read the locks, and who else may write them.
+async fn look_at_nodes(
+    examined: &mut Examined,
+    address: &Address,
+    session: &Session,
+) -> Answer<()> {
     let root = address.root.path();
-    if let Err(error) = session.list_now(root).await
+    if let Err(error) = within(session.list_now(root)).await
         && !matches!(error, ZkError::NoNode)
     {
+        if is_silence(&error) {
+            return Err(error);
+        }
         examined.problem(
             "rights",
             from_zk(error, root).message(),
-            "locks can be neither had nor listed",
+            "locks can be neither acquired nor listed",
             "set the ACL of the node so that this user has all rights (crdwa)",
         );
     }
-    let open = match session.acl(root).await {
-        Ok(Some(acl)) => acl.iter().any(|one| {
+    let open = match within(session.acl(root)).await? {
+        Some(acl) => acl.iter().any(|one| {
             let writing =
                 [Permission::CREATE, Permission::DELETE, Permission::WRITE, Permission::ADMIN];
             one.scheme() == "world" && writing.iter().any(|right| one.permission().has(*right))
         }),
-        Ok(None) => !address.own,
-        Err(error) => {
-            return examined.unseen("who may write the nodes", from_zk(error, root).message());
-        }
+        None => !address.own,
     };
     if !open {
-        return;
+        return Ok(());
     }
-    let what = format!("everybody may write under {root}");
-    let why = "whoever reaches the servers can delete a holder's node, and let in a second one";
+    let what = format!("every client may write under {root}");
+    let why =
+        "any client that reaches the servers can delete a holder's node, so that two hold the lock";
     let change = "name a user (zookeeper://user:password@...), whose nodes then are its own; a root that \
                   is there already keeps its ACL until it is set anew";
     if server::is_here(address) {
         examined.note("open", what, why, change);
     } else {
         examined.warning("open", what, why, change);
+    }
+    Ok(())
+}
+
+/// The server did not answer, rather than refuse.
+fn is_silence(error: &ZkError) -> bool {
+    matches!(error, ZkError::Timeout | ZkError::ConnectionLoss | ZkError::SessionExpired)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests {
+    use leasehold_conformance::kit::{Needs, Proxy, ZooKeeperServer, ZooKeeperSettings};
+
+    use super::*;
+
+    /// Once the client waits for nothing but time, time passes at once, so that the time which passes is the
+    /// sum of all waits.
+    #[tokio::test]
+    async fn doctor_waits_for_a_server_that_falls_silent_once() {
+        if Needs::ZooKeeper.is_skipped() {
+            return;
+        }
+        let server = ZooKeeperServer::start(ZooKeeperSettings::new()).unwrap();
+        let proxy = Proxy::opaque(server.address()).unwrap();
+        let url = format!("zookeeper://{}", proxy.address());
+        let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+        let clock = Clock::system();
+        let session = keeper::open(&address, &clock, 1).await.unwrap();
+        let mut examined = Examined::at(&address.place);
+        proxy.cut_all();
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        look(&mut examined, &address, &session, &clock).await;
+        assert!(begun.elapsed().as_secs() <= keeper::LIMIT.as_secs(), "{examined:?}");
+        assert_eq!((examined.findings.len(), examined.unseen.len()), (0, 1), "{examined:?}");
     }
 }

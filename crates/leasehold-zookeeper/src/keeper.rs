@@ -1,4 +1,4 @@
-//! The task that keeps a session: it tells what becomes of it, and opens another when it has ended.
+//! The task that keeps a session: it reports the session's state, and opens a new one when it ends.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::diagnose;
 use crate::session::Session;
 use crate::store::Store;
 
-/// First and longest pause between two tries to open a session. One that lasts as long as the longest
-/// has proven itself.
+/// The first and the longest pause between two attempts to open a session. A session that lasts as
+/// long as the longest pause resets the pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Why no session can be had is looked at no more often: it costs each server a connection.
+/// The minimum interval between two diagnoses: each one opens a connection to every server.
 const DIAGNOSE: Duration = Duration::from_secs(60);
-/// How long one try may take.
+/// How long one attempt may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Opens a session, or says what is wrong.
+/// Opens a session, or returns an error with the diagnosis.
 pub(crate) async fn open(address: &Address, clock: &Clock, number: u64) -> Result<Session> {
     match try_open(address, clock, number).await {
         Ok(session) => Ok(session),
@@ -30,7 +30,7 @@ pub(crate) async fn open(address: &Address, clock: &Clock, number: u64) -> Resul
     }
 }
 
-/// Opens a session in time; no error of the library when the time was up.
+/// Opens a session within the time limit; the error is `None` after a timeout.
 async fn try_open(
     address: &Address,
     clock: &Clock,
@@ -41,7 +41,7 @@ async fn try_open(
     opened.ok_or(None)?.map_err(Some)
 }
 
-/// Runs until the store is gone.
+/// Runs until the store is dropped.
 pub(crate) async fn run(store: Weak<Store>, mut states: StateWatcher, mut number: u64) {
     let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
     let Some(mut opened) = store.upgrade().map(|store| store.clock.now()) else { return };
@@ -76,7 +76,7 @@ pub(crate) async fn run(store: Weak<Store>, mut states: StateWatcher, mut number
     }
 }
 
-/// A session has ended, and all that it held.
+/// Reports that a session has ended and that its leases are lost.
 fn end(store: &Store, number: u64) {
     store.replace(None);
     store.tell(Event::Broken);
@@ -86,7 +86,7 @@ fn end(store: &Store, number: u64) {
     }
 }
 
-/// What a session is opened with again.
+/// What is needed to open a session again.
 struct Again {
     address: Address,
     clock: Clock,
@@ -98,7 +98,7 @@ impl Again {
         self.clock.sleep(pauses.next(fastrand::u64(..)).max(PAUSES.0)).await;
     }
 
-    /// Opens sessions until one lasts as long as what was promised; `None` when nobody wants it.
+    /// Opens sessions until one is as long as the promised leases need; `None` if the store is dropped.
     async fn open(
         &self,
         store: &Weak<Store>,
@@ -128,10 +128,10 @@ impl Again {
                     store.bell.notify_one();
                     return Some(states);
                 }
-                // What was said last still stands.
+                // Keep the last reported reason.
                 Err(None) => {}
                 Err(Some(error)) => {
-                    tracing::debug!(place = %store.address.place, %error, "no session, trying again");
+                    tracing::debug!(place = %store.address.place, %error, "cannot open a session, trying again");
                     store.note_failure(&error);
                 }
             }
@@ -145,7 +145,7 @@ fn shorter(session: &Session, term: Duration) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(
-            "the servers now give sessions of {:?} only, too short for leases of {term:?} that were \
+            "the servers now grant sessions of only {:?}, too short for the leases of {term:?} that were \
              promised; raise maxSessionTimeout again, or start this program anew",
             session.timeout()
         ),

@@ -1,8 +1,8 @@
 //! The ZooKeeper engine: ephemeral numbered nodes in Curator's layout, a watch on the predecessor
 //! only, and tokens from the ensemble's log.
 //!
-//! ZooKeeper 3.5 or newer. What is promised and what it costs is described in the repository's
-//! `docs/zookeeper.md`.
+//! Requires ZooKeeper 3.5 or newer. The repository's `docs/zookeeper.md` describes the guarantees
+//! and the costs.
 
 mod acquire;
 mod address;
@@ -20,6 +20,8 @@ mod renew;
 mod session;
 mod status;
 mod store;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 pub use backend::ZooKeeperBackend;
 pub use connect::{connect, forget};

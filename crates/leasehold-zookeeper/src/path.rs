@@ -1,32 +1,32 @@
-//! Where a lock's nodes are: names made safe for paths, and the nodes of a lock read and written.
+//! The paths of a lock's nodes: escapes names, and formats and parses node names.
 
 use std::fmt::Write as _;
 
 use leasehold_core::{AttemptId, Name};
 
-/// What stands between the id and the number in the name of a lock's node, as Curator has it.
+/// The text between the id and the number in a node's name, as in Curator.
 const MARK: &str = "lock-";
 
-/// A node under which the locks are: absolute, without a slash at its end, empty for the top.
+/// The root node of the locks: an absolute path without a slash at its end; empty for the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root(pub(crate) String);
 
 impl Root {
-    /// The node of a lock, under which its holder and its waiters have theirs.
+    /// Returns the node of a lock, which is the parent of its holder's and its waiters' nodes.
     pub(crate) fn lock(&self, name: &Name) -> String {
         format!("{}/{}", self.0, escape(name.as_str()))
     }
 
-    /// The node itself, for requests.
+    /// Returns the path of the node itself, for requests.
     pub(crate) fn path(&self) -> &str {
         if self.0.is_empty() { "/" } else { &self.0 }
     }
 }
 
-/// A name as a part of a path. A slash and what ZooKeeper does not allow in paths is written as the
-/// percent-escapes of its UTF-8, and so is what means something there.
+/// Returns a name as a part of a path. It percent-escapes the UTF-8 of slashes, of characters that
+/// ZooKeeper does not allow in paths, and of names with a meaning there.
 pub(crate) fn escape(name: &str) -> String {
-    // `.` and `..` would lead elsewhere; `zookeeper` at the top is the server's own.
+    // `.` and `..` are relative paths; `zookeeper` at the top belongs to the server.
     let whole = matches!(name, "." | ".." | "zookeeper");
     let mut escaped = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
@@ -42,19 +42,20 @@ pub(crate) fn escape(name: &str) -> String {
     escaped
 }
 
-/// Beyond U+FFFF Java sees surrogates, which paths must not have.
+/// Returns true if a path may contain the character. Above U+FFFF, Java uses surrogates, which
+/// paths must not contain.
 fn is_plain(c: char) -> bool {
     !matches!(c, '/' | '%' | '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{d7ff}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
-/// The name that [`escape`] wrote; `None` for what it never writes.
+/// Returns the name that [`escape`] wrote; `None` for text that it never writes.
 pub(crate) fn unescape(part: &str) -> Option<Name> {
     let text = percent_encoding::percent_decode_str(part).decode_utf8().ok()?;
     Name::new(&text).ok().filter(|name| escape(name.as_str()) == part)
 }
 
-/// The beginning of the name of an attempt's node; the server adds the number. The attempt is in
-/// it as a UUID, so that it is found again when the answer to its creation was lost.
+/// Returns the beginning of the name of an attempt's node; the server adds the number. It contains
+/// the attempt as a UUID, so that the node can be found if the answer to its creation was lost.
 pub(crate) fn prefix(attempt: AttemptId) -> String {
     let hex = attempt.to_string();
     let parts =
@@ -62,36 +63,36 @@ pub(crate) fn prefix(attempt: AttemptId) -> String {
     format!("_c_{}-{MARK}", parts.join("-"))
 }
 
-/// A node of a lock: of its holder or of one who waits, in whatever program's.
+/// The node of a lock's holder or waiter, of any program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seat {
     /// The node's name.
     pub(crate) node: String,
-    /// Its number, which the server has added. It counts from 0 to 2^31-1, and goes on below 0.
+    /// The number that the server has added. It counts from 0 to 2^31-1 and continues at -2^31.
     number: i32,
 }
 
 impl Seat {
-    /// Understands a node's name; `None` for one that is not a lock's.
+    /// Parses a node's name; `None` if it does not belong to a lock.
     pub(crate) fn parse(node: &str) -> Option<Self> {
         let (_, number) = node.rsplit_once(MARK)?;
         let digits = number.strip_prefix('-').unwrap_or(number);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        // A sign that follows the mark is the number's: `lock--000000001`.
+        // A sign after the mark belongs to the number: `lock--000000001`.
         Some(Self { node: node.to_owned(), number: number.parse().ok()? })
     }
 
-    /// The attempt in its name, if it was one of ours that made it.
+    /// Returns the attempt in the name, if this engine created the node.
     pub(crate) fn attempt(&self) -> Option<AttemptId> {
         let id = self.node.strip_prefix("_c_")?.get(..36)?;
         AttemptId::parse(&id.replace('-', ""))
     }
 }
 
-/// The seats of a lock, first come first, also where the numbers have passed their largest: those
-/// of one lock are never half of all numbers apart. Or the name of a node that is not a lock's.
+/// Sorts the nodes of a lock by arrival, also across the overflow of their numbers: the numbers of
+/// one lock are never 2^31 apart. The error is the name of a node that does not belong to a lock.
 pub(crate) fn line(nodes: Vec<String>) -> Result<Vec<Seat>, String> {
     let mut seats = Vec::with_capacity(nodes.len());
     for node in nodes {

@@ -1,4 +1,4 @@
-//! Renewal: a transaction of the whole ensemble that finds the leases' nodes there.
+//! Renews leases by a transaction of the ensemble that checks that their nodes exist.
 
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{Deadline, Error, Result};
@@ -6,11 +6,11 @@ use leasehold_core::{Deadline, Error, Result};
 use crate::session::Session;
 use crate::store::Store;
 
-/// Renews a batch; the answers stand in its order.
+/// Renews a batch; returns the answers in the order of the leases.
 pub(crate) async fn renew(store: &Store, leases: &[Renewal]) -> Vec<Result<Renewed>> {
     match store.session() {
         Ok(session) => renew_in(store, &session, leases).await,
-        // A lease that is over is lost, connected or not.
+        // An ended lease is lost, with or without a connection.
         Err(error) => leases
             .iter()
             .map(|lease| match store.book().lease(lease.attempt, lease.base) {
@@ -28,7 +28,7 @@ async fn renew_in(store: &Store, session: &Session, leases: &[Renewal]) -> Vec<R
         let book = store.book();
         for (at, renewal) in leases.iter().enumerate() {
             match book.lease(renewal.attempt, renewal.base) {
-                // The node of a session that has ended may be there for a while, and goes with it.
+                // The node of an ended session may exist for a while, until the server removes it.
                 Some(lease) if lease.seat.session == session.number => {
                     asked.push((at, lease.seat.path.clone()));
                 }
@@ -51,7 +51,7 @@ async fn renew_in(store: &Store, session: &Session, leases: &[Renewal]) -> Vec<R
                 }
             }
             Ok(Some(gone)) => {
-                // The others are checked again without it.
+                // Check the others again without it.
                 let (at, _) = asked.remove(gone.min(asked.len() - 1));
                 store.book().lose(sent, leases[at].attempt);
                 answers[at] = Some(Ok(Renewed::Lost));

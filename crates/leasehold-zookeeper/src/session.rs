@@ -1,4 +1,4 @@
-//! One session with ZooKeeper: its requests, and how long it is known to go on.
+//! One session with ZooKeeper: its requests, and until when it is known to last.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -16,17 +16,17 @@ use crate::address::{Address, silence};
 
 type Result<T, E = ZkError> = std::result::Result<T, E>;
 
-/// A node that was made, and its whole path.
+/// A created node and its whole path.
 type Created = (Stat, String);
 
 /// A session. It ends when the last clone of its client is dropped.
 pub(crate) struct Session {
     client: Client,
     clock: Clock,
-    /// Which of the sessions of this backend, from 1.
+    /// The number of the session in this backend, from 1.
     pub(crate) number: u64,
     own: bool,
-    /// When the last request was sent that the ensemble has carried out in the session's name.
+    /// When the last request was sent that the ensemble has executed in this session.
     verified: Mutex<Now>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Opens one with the first server that takes it.
+    /// Opens a session with the first server that accepts it.
     pub(crate) async fn open(address: &Address, clock: Clock, number: u64) -> Result<Self> {
         let mut asked = address.session;
         let (sent, client) = loop {
@@ -45,7 +45,7 @@ impl Session {
             let connector = address.connector(asked).with_fail_eagerly();
             let client = connector.connect(&address.servers()).await?;
             let given = client.session_timeout();
-            // Where less is given, a silent server is to be given up, and pinged, that much sooner.
+            // If the servers grant less, shorten the limit for silent servers and the ping interval too.
             if silence(asked) <= silence(given) {
                 break (sent, client);
             }
@@ -54,23 +54,23 @@ impl Session {
         Ok(Self { client, clock, number, own: address.own, verified: Mutex::new(sent) })
     }
 
-    /// The server's name for it, which its nodes carry.
+    /// Returns the server's id of the session, which is also in its nodes.
     pub(crate) fn id(&self) -> i64 {
         self.client.session_id().0
     }
 
-    /// How long a grant or renewal may promise: half of the time limit that was agreed on. Why half,
-    /// see docs/decisions/zookeeper-leases.md.
+    /// Returns the longest lease of a grant or renewal: half of the negotiated timeout. For the reason,
+    /// see docs/decisions/0012-zookeeper-leases.md.
     pub(crate) fn term(&self) -> Duration {
         self.client.session_timeout() / 2
     }
 
-    /// The time limit that was agreed on.
+    /// Returns the negotiated timeout.
     pub(crate) fn timeout(&self) -> Duration {
         self.client.session_timeout()
     }
 
-    /// What becomes of it, as the client library says.
+    /// Returns a watcher of the session's state in the client library.
     pub(crate) fn states(&self) -> StateWatcher {
         self.client.state_watcher()
     }
@@ -79,7 +79,7 @@ impl Session {
         self.client.state() == SessionState::SyncConnected
     }
 
-    /// Notes that the ensemble has carried out a request of this session that was sent at `sent`.
+    /// Records that the ensemble has executed a request of this session that was sent at `sent`.
     pub(crate) fn note_verified(&self, sent: Now) {
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if sent.steady_ns > verified.steady_ns {
@@ -87,27 +87,27 @@ impl Session {
         }
     }
 
-    /// Until when the session goes on for certain, if that is no less than half a term from `now`.
+    /// Returns until when the session certainly lasts, if that is at least half a term from `now`.
     pub(crate) fn verified_until(&self, now: Now) -> Option<Deadline> {
         let verified = *self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let until = self.valid_until(verified, self.term());
         (until.remaining(now) >= self.term() / 2).then_some(until)
     }
 
-    /// Until when a lease of `ttl` is valid that a request proves which was sent at `sent`.
+    /// Returns until when a lease of `ttl` is valid that a request sent at `sent` proves.
     pub(crate) fn valid_until(&self, sent: Now, ttl: Duration) -> Deadline {
         let ttl = ttl.min(self.term());
         Deadline::after(sent, ttl.saturating_sub(drift(ttl)))
     }
 
-    /// Waits for an answer no longer than the session would last without one.
+    /// Waits for an answer at most as long as the session would last without one.
     pub(crate) async fn answer<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = Deadline::after(self.clock.now(), self.timeout());
         self.clock.within(Some(limit), request).await.unwrap_or(Err(ZkError::Timeout))
     }
 
-    /// Sends the creation of a numbered node that lasts as long as the session, and a look at all
-    /// beside it: both are on their way when this returns. The node may be there without the look.
+    /// Sends the creation of an ephemeral sequential node and a list of its siblings; both are sent
+    /// when this returns. The node may be created although the list fails.
     pub(crate) fn send_seat<'a>(
         &'a self,
         prefix: &'a str,
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Makes a node that the server removes when it has become empty, and those above it.
+    /// Creates a container, which the server removes when it becomes empty, and its parents.
     pub(crate) async fn make_container(&self, path: &str) -> Result<(), (ZkError, String)> {
         let options = CreateMode::Container.with_acls(self.acls());
         let mut missing = vec![path];
@@ -144,7 +144,7 @@ impl Session {
         Ok(())
     }
 
-    /// The nodes under `path`, no older than this call; none if there is no such node.
+    /// Lists the nodes under `path`, no older than this call; empty if `path` does not exist.
     pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>> {
         let sync = self.client.sync(path);
         let list = self.client.list_children(path);
@@ -156,12 +156,12 @@ impl Session {
         .await
     }
 
-    /// The nodes under `path`, as the server that we are connected to knows them.
+    /// Lists the nodes under `path` as the connected server knows them.
     pub(crate) async fn list(&self, path: &str) -> Result<Vec<String>> {
         none_if_absent(self.answer(self.client.list_children(path)).await)
     }
 
-    /// Whom a node belongs to, and who may do what with it; `None` where there is none.
+    /// Returns the access rights of a node; `None` if it does not exist.
     pub(crate) async fn acl(&self, path: &str) -> Result<Option<Vec<zookeeper_client::Acl>>> {
         match self.answer(self.client.get_acl(path)).await {
             Ok((acl, _)) => Ok(Some(acl)),
@@ -174,7 +174,7 @@ impl Session {
         self.answer(self.client.check_stat(path)).await
     }
 
-    /// A node's data and stat; `None` if it is not there, no data if they may not be read.
+    /// Returns a node's data and stat; `None` if it does not exist, no data if the user may not read it.
     pub(crate) async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>> {
         match self.answer(self.client.get_data(path)).await {
             Ok(read) => Ok(Some(read)),
@@ -184,13 +184,13 @@ impl Session {
         }
     }
 
-    /// Tells when a node has gone; `None` if it is not there.
+    /// Watches for the deletion of a node; `None` if it does not exist.
     pub(crate) async fn watch(&self, path: &str) -> Result<Option<OneshotWatcher>> {
         let (stat, watcher) = self.answer(self.client.check_and_watch_stat(path)).await?;
         Ok(stat.map(|_| watcher))
     }
 
-    /// Removes a node; false if it is not there. On its way when this returns.
+    /// Removes a node; false if it does not exist. The request is sent when this returns.
     pub(crate) fn delete<'a>(
         &'a self,
         path: &str,
@@ -210,8 +210,8 @@ impl Session {
         }
     }
 
-    /// Has the ensemble carry out a transaction that finds all of these nodes there; the place of
-    /// the first that is not.
+    /// Runs a transaction of the ensemble that checks that all nodes exist; returns the index of the
+    /// first one that does not.
     pub(crate) async fn check(&self, paths: &[&str]) -> Result<Option<usize>> {
         let sent = self.clock.now();
         let mut checks = self.client.new_multi_writer();

@@ -1,4 +1,4 @@
-//! Who holds a lock and who waits, and ending a lease by hand.
+//! Reads a lock's holder and waiters, and revokes a lease.
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
@@ -11,18 +11,18 @@ use crate::path::{self, Seat};
 use crate::session::Session;
 use crate::store::Store;
 
-/// Waiters that are named; of others only the number is told.
+/// The number of waiters that are named; the others are only counted.
 const SHOWN: usize = 100;
-/// Locks that are looked at side by side.
+/// The number of locks that are read concurrently.
 const TOGETHER: usize = 32;
 
-/// A seat in line and who has it.
+/// A node in the queue and its client.
 struct Seated {
     holder: Holder,
     stat: Stat,
 }
 
-/// Who holds a lock, and who waits for it.
+/// Returns the holder and the waiters of a lock.
 pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let session = store.session()?;
     let lock = store.lock_path(name);
@@ -31,7 +31,7 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let more_waiters = line.len().saturating_sub(SHOWN + 1);
     let shown = line.iter().take(SHOWN + 1);
     let seats = try_join_all(shown.map(|seat| read(&session, &lock, seat))).await?;
-    // Who has gone meanwhile is left out.
+    // Skip nodes that were removed meanwhile.
     let mut seats = seats.into_iter().flatten();
     let holder = seats.next();
     let waiters = seats.map(|seat| Waiter {
@@ -40,9 +40,9 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     });
     let waiters = waiters.collect();
     let note = match &holder {
-        None => Some("ZooKeeper does not remember who held it"),
+        None => Some("ZooKeeper keeps no record of the last holder"),
         Some(seat) if seat.stat.ephemeral_owner == 0 => {
-            Some("the holder's node is no ephemeral one: it stays until somebody removes it")
+            Some("the holder's node is not ephemeral: it remains until an operator removes it")
         }
         Some(_) => None,
     };
@@ -60,7 +60,7 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     })
 }
 
-/// The locks that somebody holds whose names start with `prefix`.
+/// Lists the held locks whose names start with `prefix`.
 pub(crate) async fn list(store: &Store, prefix: &str, limit: usize) -> Result<Vec<Status>> {
     let session = store.session()?;
     let root = store.address.root.path();
@@ -74,7 +74,7 @@ pub(crate) async fn list(store: &Store, prefix: &str, limit: usize) -> Result<Ve
             match status {
                 Ok(status) if status.state == State::Free => {}
                 Ok(status) if found.len() < limit => found.push(status),
-                // What is not a lock may well be under the same node.
+                // Other nodes than locks may be under the same root.
                 Err(error) if error.kind() == leasehold_core::ErrorKind::Foreign => {}
                 Err(error) => return Err(error),
                 Ok(_) => return Ok(found),
@@ -84,7 +84,7 @@ pub(crate) async fn list(store: &Store, prefix: &str, limit: usize) -> Result<Ve
     Ok(found)
 }
 
-/// Ends the lease that `token` belongs to, by removing its node.
+/// Revokes the lease of `token` by removing its node.
 pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> Result<Forced> {
     let session = store.session()?;
     let lock = store.lock_path(name);
@@ -97,7 +97,7 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
         match self::token(&stat) {
             None => return Err(used_up(&path, stat.czxid)),
             Some(held) if held != token => return Ok(Forced::Other(held)),
-            // A node's name never comes back: whatever else happens, this removes that lease.
+            // The server never reuses a node's name, so this removes only that lease.
             _ if session.delete(&path).await.map_err(failed)? => return Ok(Forced::Ended),
             _ => {}
         }

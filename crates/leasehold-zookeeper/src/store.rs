@@ -1,4 +1,4 @@
-//! What the operations of a backend share: the session of the moment, and the book of attempts.
+//! The state that a backend's operations share: the current session and the book of attempts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,19 +20,19 @@ use crate::session::Session;
 pub(crate) struct Store {
     pub(crate) address: Address,
     pub(crate) clock: Clock,
-    /// The longest time that a grant or renewal promises.
+    /// The longest lease of a grant or renewal.
     pub(crate) term: Duration,
     book: Mutex<Book>,
     slot: Mutex<Slot>,
     sink: OnceLock<EventSink>,
-    /// The janitor has something new to look at.
+    /// Wakes the janitor for new work.
     pub(crate) bell: Arc<Notify>,
-    /// Until when it sleeps otherwise, by the steady clock.
+    /// Until when the janitor sleeps otherwise, by the steady clock.
     asleep_until: AtomicU64,
     tasks: OnceLock<[AbortHandle; 2]>,
 }
 
-/// The session of the moment, and why there is no connection, if one was tried in vain.
+/// The current session, and the reason of the last failed attempt to connect.
 #[derive(Debug)]
 struct Slot {
     session: Option<Arc<Session>>,
@@ -54,7 +54,7 @@ impl Store {
         }
     }
 
-    /// The tasks that end with the store.
+    /// Adds the tasks that end with the store.
     pub(crate) fn keep(&self, tasks: [AbortHandle; 2]) {
         self.tasks.set(tasks).ok();
     }
@@ -69,12 +69,12 @@ impl Store {
         }
     }
 
-    /// Not to be held over an await.
+    /// Locks the book. Do not hold the guard across an await.
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of the moment, if it is connected: without, nothing new is begun.
+    /// Returns the current session if it is connected; without one, no new request begins.
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
         let slot = self.slot();
         match &slot.session {
@@ -83,40 +83,40 @@ impl Store {
         }
     }
 
-    /// Puts another session in the place of the one that has ended.
+    /// Replaces the session that has ended.
     pub(crate) fn replace(&self, session: Option<Session>) {
         *self.slot() = Slot { session: session.map(Arc::new), why: None };
     }
 
-    /// Notes why no session could be had.
+    /// Records why no session could be opened.
     pub(crate) fn note_failure(&self, why: &Error) {
         self.slot().why = Some(why.message().to_owned());
     }
 
-    /// The janitor sleeps until this moment, or without end.
+    /// Records until when the janitor sleeps; `None` means until it is woken.
     pub(crate) fn note_asleep(&self, until: Option<Deadline>) {
         let until = until.map_or(u64::MAX, Deadline::steady_ns);
         self.asleep_until.store(until, Ordering::SeqCst);
     }
 
-    /// Something is due at this moment: the janitor is woken if it would sleep for longer.
+    /// Wakes the janitor if it would sleep for longer than until `due`.
     pub(crate) fn due_at(&self, due: Deadline) {
         if due.steady_ns() < self.asleep_until.load(Ordering::SeqCst) {
             self.bell.notify_one();
         }
     }
 
-    /// The node of a lock.
+    /// Returns the node of a lock.
     pub(crate) fn lock_path(&self, name: &Name) -> String {
         self.address.root.lock(name)
     }
 
-    /// What an error of a request about a lock means.
+    /// Converts the error of a request about a lock.
     pub(crate) fn failed(&self, name: &Name, error: ZkError) -> Error {
         from_zk(error, &self.lock_path(name))
     }
 
-    /// A watch has fired: whoever waits by it is to look again.
+    /// Handles a fired watch: the attempt that waits for it reads the queue again.
     pub(crate) fn fired(&self, attempt: AttemptId, watch: u64) {
         let name = self.book().fire(attempt, watch);
         if let Some(name) = name {

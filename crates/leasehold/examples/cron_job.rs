@@ -18,7 +18,7 @@ async fn main() -> leasehold::Result<()> {
         .max_hold(Duration::from_secs(3600));
 
     let Some(guard) = lock.try_acquire().await? else {
-        println!("done, or being done, by somebody else");
+        println!("another instance has done it or is doing it");
         return Ok(());
     };
     println!("reporting, token {}", guard.token());

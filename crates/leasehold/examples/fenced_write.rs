@@ -48,7 +48,7 @@ async fn alice(holds: &Sender<()>, resume: &Receiver<()>) -> leasehold::Result<(
     let client = connect().await?;
     let guard = acquire(&client, "alice").await?;
     println!(
-        "alice: checks her guard: valid is {}. Then her whole process stands still.",
+        "alice: checks her guard: valid is {}. Then her whole process is paused.",
         guard.is_valid()
     );
     holds.send(()).ok();

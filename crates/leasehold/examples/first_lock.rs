@@ -15,7 +15,7 @@ async fn main() -> leasehold::Result<()> {
         None => {
             let status = lock.status().await?;
             let holder =
-                status.holder.map_or("somebody".into(), |h| format!("{}/{}", h.host, h.pid));
+                status.holder.map_or("another client".into(), |h| format!("{}/{}", h.host, h.pid));
             println!("held by {holder}, waiting");
             lock.acquire_within(Duration::from_secs(60)).await?
         }
@@ -23,7 +23,7 @@ async fn main() -> leasehold::Result<()> {
     println!("acquired with token {}", guard.token());
 
     // The work. The token goes along with every write, so that the other side can refuse a writer
-    // that was paused for so long that somebody else has the lock by now.
+    // that was paused for so long that another client holds the lock now.
     tokio::time::sleep(Duration::from_secs(2)).await;
     guard.ensure(Duration::ZERO)?;
 

@@ -1,4 +1,4 @@
-//! Locks for programs without an async runtime: a thin layer over the async client.
+//! Locks for programs without an async runtime: a thin wrapper around the async client.
 //!
 //! ```
 //! # fn main() -> leasehold::Result<()> {
@@ -6,25 +6,28 @@
 //! let guard = client.lock("nightly-report").acquire()?;
 //! println!("token {}", guard.token());
 //! guard.release()?;
-//! client.close()?; // the last line: what was dropped is released before the process ends
+//! client.close()?; // call it last: it waits for the releases of dropped guards
 //! # Ok(()) }
 //! ```
 //!
-//! The client brings a runtime of its own, with one thread, where leases are renewed whatever the
-//! program does. Inside an async runtime (also in its `spawn_blocking`) every call is refused with
-//! [`ErrorKind::Invalid`]: use the async client there, or a thread of your own.
+//! The client has its own runtime with one thread, which renews leases independently of the
+//! program's threads. Inside an async runtime, `spawn_blocking` included, every call returns
+//! [`ErrorKind::Invalid`]: use the async client there, or start a thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::backend::{Forced, Status};
+use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, ErrorKind, LossReason, OnLoss, Owner, Result, Token};
 use tokio::runtime::{Handle, Runtime};
 
-/// How long dropping a guard waits for its release.
+/// The time that the drop of a guard waits for its release.
 const DROP_WAITS: Duration = Duration::from_secs(1);
+/// For how long drops do not wait after a drop had no answer.
+const SILENCE: Duration = Duration::from_secs(10);
 
-/// Connects to the store that a URL names; see [`crate::connect`].
+/// Connects to the store of a URL; see [`crate::connect`].
 ///
 /// # Errors
 /// As [`crate::connect`]; [`ErrorKind::Invalid`] inside an async runtime.
@@ -34,14 +37,14 @@ pub fn connect(url: &str) -> Result<Client> {
     Ok(Client { client, runtime })
 }
 
-/// A connection to a backend, with a runtime of its own. Cheap to clone.
+/// A client of a backend, with its own runtime. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     client: crate::Client,
     runtime: Own,
 }
 
-/// A lock, not held yet; the knobs are those of [`crate::Lock`].
+/// A lock that is not held yet, with the settings of [`crate::Lock`].
 #[derive(Clone, Debug)]
 pub struct Lock {
     lock: crate::Lock,
@@ -50,26 +53,28 @@ pub struct Lock {
 
 /// A held lock; see [`crate::Guard`].
 ///
-/// Dropping it releases the lock and waits for the answer, 1 s at most; then the release goes on in the
-/// background, for as long as a handle of the client lives. Inside an async runtime the drop does not
-/// wait. [`release`](Self::release) waits as long as the client's patience and also says whether the
-/// lock was held until then.
+/// Dropping the guard releases the lock and waits up to 1 s for the answer. After that the release
+/// continues in the background, as long as a clone of the client exists. After a drop without an answer
+/// in that time, drops of the same client do not wait for 10 s, or until the client acquires a lock
+/// again. A drop also does not wait inside an async runtime, or while the client keeps the lock for its
+/// minimum hold: end the program with [`Client::close`] there. [`release`](Self::release) waits up to the
+/// client's timeout and also returns whether the lock was held until then.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]
 #[derive(Debug)]
 pub struct Guard {
-    /// `None` once it is released.
+    /// `None` after the release.
     guard: Option<crate::Guard>,
     runtime: Own,
 }
 
 impl Client {
-    /// The lock of this name; see [`crate::Client::lock`].
+    /// Returns the lock of this name, without I/O; see [`crate::Client::lock`].
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock { lock: self.client.lock(name), runtime: self.runtime.clone() }
     }
 
-    /// The known locks whose names start with `prefix`; see [`crate::Client::list`].
+    /// Lists the known locks whose names start with `prefix`; see [`crate::Client::list`].
     ///
     /// # Errors
     /// As there.
@@ -77,7 +82,8 @@ impl Client {
         self.runtime.block_on(self.client.list(prefix, limit))?
     }
 
-    /// Ends what was abandoned, and refuses to acquire from now on; see [`crate::Client::close`].
+    /// Releases what dropped guards left, and refuses to acquire from now on; see
+    /// [`crate::Client::close`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] inside an async runtime.
@@ -131,7 +137,7 @@ impl Lock {
         self.with(|lock| lock.fair(fair))
     }
 
-    /// Waits for the lock; see [`crate::Lock::acquire`].
+    /// Acquires the lock, waiting until it is available; see [`crate::Lock::acquire`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -140,7 +146,7 @@ impl Lock {
         Ok(self.guard(guard))
     }
 
-    /// Waits no longer than `wait`; see [`crate::Lock::acquire_within`].
+    /// Acquires the lock, waiting at most `wait`; see [`crate::Lock::acquire_within`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -149,11 +155,11 @@ impl Lock {
         Ok(self.guard(guard))
     }
 
-    /// Runs `work` under the lock, and releases the lock at the end. Work that blocks cannot be
-    /// cut short: it looks at the guard ([`Guard::is_valid`], [`Guard::ensure`]) where it can stop.
+    /// Acquires the lock, runs `work` and releases the lock. A loss cannot interrupt blocking work:
+    /// call [`Guard::is_valid`] or [`Guard::ensure`] where the work can stop.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lease was lost before the work was done; others as
+    /// [`ErrorKind::Lost`] if the lease was lost before the work ended; others as
     /// [`acquire`](Self::acquire).
     pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.acquire()?;
@@ -162,7 +168,7 @@ impl Lock {
         Ok(done)
     }
 
-    /// Does not wait; see [`crate::Lock::try_acquire`].
+    /// Tries to acquire the lock without waiting; see [`crate::Lock::try_acquire`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -171,7 +177,7 @@ impl Lock {
         Ok(guard.map(|guard| self.guard(guard)))
     }
 
-    /// Enters a lock that the owner may hold already; see [`crate::Lock::acquire_as`].
+    /// Acquires a lock that the owner may already hold; see [`crate::Lock::acquire_as`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -180,7 +186,7 @@ impl Lock {
         Ok(self.guard(guard))
     }
 
-    /// Who holds the lock; see [`crate::Lock::status`].
+    /// Returns the lock's holder and waiters; see [`crate::Lock::status`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -188,7 +194,7 @@ impl Lock {
         self.runtime.block_on(self.lock.status())?
     }
 
-    /// Ends the lease of a token; see [`crate::Lock::force_release`].
+    /// Revokes the lease of a token; see [`crate::Lock::force_release`].
     ///
     /// # Errors
     /// As there; [`ErrorKind::Invalid`] inside an async runtime.
@@ -197,6 +203,7 @@ impl Lock {
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
+        self.runtime.0.silent_until().take();
         Guard { guard: Some(guard), runtime: self.runtime.clone() }
     }
 }
@@ -246,7 +253,7 @@ impl Guard {
         Ok(Guard { guard: Some(self.as_async().reenter()?), runtime: self.runtime.clone() })
     }
 
-    /// The async guard, for what is not repeated here.
+    /// Returns the async guard, for the methods that this type does not have.
     pub fn as_async(&self) -> &crate::Guard {
         match &self.guard {
             Some(guard) => guard,
@@ -254,17 +261,17 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back; see [`crate::Guard::release`].
+    /// Releases the lock; see [`crate::Guard::release`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime, where the release then goes on
-    /// in the background.
+    /// As there; [`ErrorKind::Invalid`] inside an async runtime, where the release continues in the
+    /// background.
     pub fn release(mut self) -> Result<()> {
         let Some(guard) = self.guard.take() else { return Ok(()) };
         self.runtime.block_on(guard.release())?
     }
 
-    /// Gives the lock back without its minimum hold; see [`crate::Guard::release_early`].
+    /// Releases the lock without waiting for its minimum hold; see [`crate::Guard::release_early`].
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -277,13 +284,21 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(guard) = self.guard.take() else { return };
-        // Without a runtime to wait on, dropping the future releases in the background.
+        // In both cases dropping the guard releases in the background.
+        if guard.lingers() || self.runtime.0.is_silent() {
+            return;
+        }
+        // Without a runtime to wait on, dropping the future does as well.
         let release = async { tokio::time::timeout(DROP_WAITS, guard.release()).await };
-        self.runtime.block_on(release).ok();
+        if let Ok(waited) = self.runtime.block_on(release) {
+            let clock = Clock::system();
+            let silent = waited.is_err().then(|| Deadline::after(clock.now(), SILENCE));
+            *self.runtime.0.silent_until() = silent;
+        }
     }
 }
 
-/// The runtime that a blocking client brings along; ends without waiting when the last one goes.
+/// The runtime of a blocking client. Dropping the last clone shuts it down without waiting.
 #[derive(Clone, Debug)]
 struct Own(Arc<Background>);
 
@@ -297,30 +312,45 @@ impl Own {
         let runtime = runtime.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "cannot start a runtime").with_source(error)
         })?;
-        Ok(Self(Arc::new(Background(Some(runtime)))))
+        Ok(Self(Arc::new(Background { runtime: Some(runtime), silent_until: Mutex::default() })))
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        // Also not while the thread ends, when it cannot tell any more.
+        // While the thread ends, the handle is not accessible: refuse then too.
         let outside = Handle::try_current().is_err_and(|error| error.is_missing_context());
-        match &self.0.0 {
+        match &self.0.runtime {
             Some(runtime) if outside => Ok(runtime.block_on(future)),
             _ => Err(Error::new(
                 ErrorKind::Invalid,
-                "a blocking call inside an async runtime (spawn_blocking included); \
-                 use the async client there, or a thread of your own",
+                "this is a blocking call inside an async runtime (spawn_blocking included); \
+                 use the async client there, or start a thread",
             )),
         }
     }
 }
 
-/// Dropping a runtime inside another one panics; shutting it down in the background does not.
+/// What the handles of a blocking client share.
 #[derive(Debug)]
-struct Background(Option<Runtime>);
+struct Background {
+    runtime: Option<Runtime>,
+    /// Until then drops do not wait: one has waited in vain.
+    silent_until: Mutex<Option<Deadline>>,
+}
+
+impl Background {
+    fn silent_until(&self) -> MutexGuard<'_, Option<Deadline>> {
+        self.silent_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent_until().is_some_and(|until| !until.has_passed(Clock::system().now()))
+    }
+}
 
 impl Drop for Background {
+    /// Dropping a runtime inside another one panics; shutting it down in the background does not.
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }

@@ -1,6 +1,6 @@
-//! From a store URL to a client: the one place that knows the list of backends.
+//! Creates a client from a store URL. Only this module knows the list of backends.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
@@ -8,78 +8,76 @@ use leasehold_core::memory::MemoryStore;
 use leasehold_core::quorum::QuorumBackend;
 use leasehold_core::{Client, ClientBuilder, Error, ErrorKind, Result, StoreUrl};
 
-/// Schemes that this build understands.
-const SCHEMES: &[&str] = &[
+/// The features of this crate on which schemes depend, as far as this build has them.
+const ENABLED: &[&str] = &[
     #[cfg(feature = "etcd")]
     "etcd",
-    #[cfg(feature = "etcd")]
-    "etcds",
     #[cfg(feature = "file")]
     "file",
-    #[cfg(feature = "mysql")]
-    "mariadb",
-    "memory",
     #[cfg(feature = "mysql")]
     "mysql",
     #[cfg(feature = "postgres")]
     "postgres",
-    #[cfg(feature = "postgres")]
-    "postgresql",
     #[cfg(feature = "redis")]
     "redis",
-    #[cfg(feature = "redis")]
-    "redis+cluster",
-    #[cfg(feature = "redis")]
-    "redis+sentinel",
-    #[cfg(feature = "redis")]
-    "redis+unix",
-    #[cfg(feature = "redis")]
-    "rediss",
-    #[cfg(feature = "redis")]
-    "rediss+cluster",
-    #[cfg(feature = "redis")]
-    "rediss+sentinel",
-    #[cfg(feature = "redis")]
-    "redlock",
-    #[cfg(feature = "redis")]
-    "redlocks",
     #[cfg(feature = "sqlite")]
     "sqlite",
+    #[cfg(feature = "tls")]
+    "tls",
     #[cfg(feature = "zookeeper")]
     "zookeeper",
-    #[cfg(feature = "zookeeper")]
-    "zookeepers",
 ];
 
-/// Schemes of engines that are features of this crate: (scheme, feature).
-const FEATURES: &[(&str, &str)] = &[
-    ("etcd", "etcd"),
-    ("etcds", "etcd"),
-    ("file", "file"),
-    ("mariadb", "mysql"),
-    ("mysql", "mysql"),
-    ("postgres", "postgres"),
-    ("postgresql", "postgres"),
-    ("redis", "redis"),
-    ("redis+cluster", "redis"),
-    ("redis+sentinel", "redis"),
-    ("redis+unix", "redis"),
-    ("rediss", "redis"),
-    ("rediss+cluster", "redis"),
-    ("rediss+sentinel", "redis"),
-    ("redlock", "redis"),
-    ("redlocks", "redis"),
-    ("sqlite", "sqlite"),
-    ("zookeeper", "zookeeper"),
-    ("zookeepers", "zookeeper"),
+/// All schemes, in alphabetical order, with the features that each needs.
+const SCHEMES: &[(&str, &[&str])] = &[
+    ("etcd", &["etcd"]),
+    ("etcds", &["etcd", "tls"]),
+    ("file", &["file"]),
+    ("mariadb", &["mysql"]),
+    ("memory", &[]),
+    ("mysql", &["mysql"]),
+    ("postgres", &["postgres"]),
+    ("postgresql", &["postgres"]),
+    ("redis", &["redis"]),
+    ("redis+cluster", &["redis"]),
+    ("redis+sentinel", &["redis"]),
+    ("redis+unix", &["redis"]),
+    ("rediss", &["redis", "tls"]),
+    ("rediss+cluster", &["redis", "tls"]),
+    ("rediss+sentinel", &["redis", "tls"]),
+    ("redlock", &["redis"]),
+    ("redlocks", &["redis", "tls"]),
+    ("sqlite", &["sqlite"]),
+    ("zookeeper", &["zookeeper"]),
+    ("zookeepers", &["tls", "zookeeper"]),
 ];
 
-/// The URL schemes that this build understands, in alphabetical order.
+static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let known = SCHEMES.iter().filter(|(_, needs)| needs.iter().all(|one| ENABLED.contains(one)));
+    known.map(|(scheme, _)| *scheme).collect()
+});
+
+/// Returns the URL schemes that this build supports, in alphabetical order.
 pub fn schemes() -> &'static [&'static str] {
-    SCHEMES
+    &KNOWN
 }
 
-/// Connects to the store that a URL names, with default settings.
+/// Returns the features of this crate that the store of a URL needs and this build does not have.
+/// Empty if the build supports the URL's scheme, and for an unknown scheme.
+pub fn missing_features(url: &str) -> Vec<&'static str> {
+    match StoreUrl::parse(url) {
+        Ok(url) => missing(url.scheme()),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn missing(scheme: &str) -> Vec<&'static str> {
+    let needs =
+        SCHEMES.iter().find(|(known, _)| *known == scheme).map_or(&[][..], |(_, needs)| needs);
+    needs.iter().copied().filter(|feature| !ENABLED.contains(feature)).collect()
+}
+
+/// Connects to the store of a URL and returns a client with default settings.
 ///
 /// | URL | store |
 /// |---|---|
@@ -90,14 +88,15 @@ pub fn schemes() -> &'static [&'static str] {
 /// | `redlock://one:6379,two:6379,three:6379`, `redlocks://...` | a majority of independent Redis servers |
 /// | `postgres://host/database`, `mysql://host/database` (`mariadb:`) | tables in a database |
 /// | `sqlite:/var/lib/my-service/locks.db` | tables in a file on this machine |
-/// | `etcd://one,two,three/prefix`, `etcds://...` | an ensemble of etcd |
+/// | `etcd://one,two,three/prefix`, `etcds://...` | an etcd cluster |
 /// | `zookeeper://one:2181,two:2181,three:2181/locks`, `zookeepers://...` | a ZooKeeper ensemble |
 /// | `memory:` | this client's memory; `memory:NAME` is shared by the whole process |
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood; it names the schemes or options that
-/// are. [`ErrorKind::Unavailable`], [`ErrorKind::Refused`] or [`ErrorKind::Foreign`] when the
-/// store cannot be used.
+/// [`ErrorKind::Invalid`] for an invalid URL; the message names the schemes or options that are
+/// allowed. [`ErrorKind::Unavailable`] if the store cannot be reached, [`ErrorKind::Refused`] if it
+/// refuses the user or its settings are not safe for locks, and [`ErrorKind::Foreign`] if it holds
+/// data of another program under the names that this crate uses.
 pub async fn connect(url: &str) -> Result<Client> {
     let backend = open(url).await?;
     let lasts = outlives_its_process(&*backend);
@@ -112,13 +111,14 @@ pub async fn connect(url: &str) -> Result<Client> {
     builder.build().map_err(|error| error.during("connect", None))
 }
 
-/// True where a lease that nobody releases stays taken when its process ends.
+/// Returns true if an unreleased lease stays taken until it expires when its process ends.
 fn outlives_its_process(backend: &dyn Backend) -> bool {
     !matches!(backend.capability().engine, "memory" | "file")
 }
 
-/// Connects as [`connect`] does, with backend and renewal on a thread and runtime of their own:
-/// for programs whose tasks block their runtime for seconds, or whose runtime comes and goes.
+/// Connects as [`connect`] does, and runs the backend and the renewal on a separate thread with its
+/// own runtime. For programs whose tasks block their runtime for seconds, or whose runtime ends
+/// before the client does.
 ///
 /// # Errors
 /// As [`connect`].
@@ -127,7 +127,7 @@ pub async fn connect_on_own_thread(url: &str) -> Result<Client> {
     Client::on_own_thread(move || async move { open(&url).await }).await
 }
 
-/// Opens the backend that a URL names, for a client with settings of its own
+/// Opens the backend of a URL, for a client with other settings than the default
 /// ([`ClientBuilder`](crate::ClientBuilder)).
 ///
 /// # Errors
@@ -136,24 +136,27 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     open_url(url).await.map_err(|error| error.during("connect", None))
 }
 
-/// Removes what a store remembers of the free locks whose names start with `names`, and says of how
-/// many: what a benchmark or a test leaves behind.
+/// Removes the records of the free locks whose names start with `names`, and returns their number.
+/// For names that are never used again, such as those of a benchmark or a test.
 ///
-/// That is their last tokens above all; without them only a clock keeps later tokens above those that
-/// were given. On files and in SQL tables a lock stays until that clock has passed its last token. For
-/// names that are never used again. In memory nothing needs to be removed.
+/// A record holds the last token of its lock. Without it, only the clock ensures that later tokens
+/// are larger. So the file and SQL engines keep a record until that clock has passed its last token.
+/// `memory:` and `etcd:` keep no records, and 0 is returned.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when `names` is empty; others as [`connect`]. What was removed before an
-/// error stays so.
+/// [`ErrorKind::Invalid`] if `names` is empty; others as [`connect`]. Records that were removed
+/// before an error are not restored.
 pub async fn forget(url: &str, names: &str) -> Result<u64> {
     if names.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "forget: an empty start would mean all locks"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "forget: the prefix must not be empty: it would match every lock",
+        ));
     }
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
         "memory" => Ok(0),
-        // It keeps nothing of a free lock: tokens are the ensemble's revisions.
+        // etcd keeps no record of a free lock: tokens are the cluster's revisions.
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => Ok(0),
         #[cfg(feature = "file")]
@@ -188,10 +191,10 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
 
 #[cfg(feature = "redis")]
 pub(crate) fn is_redis(scheme: &str) -> bool {
-    FEATURES.iter().any(|(known, feature)| *known == scheme && *feature == "redis")
+    SCHEMES.iter().any(|(known, needs)| *known == scheme && needs.contains(&"redis"))
 }
 
-/// One server, or the nodes of a quorum.
+/// Opens a single Redis server, or the nodes of a quorum.
 #[cfg(feature = "redis")]
 async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
     let Some(quorum) = leasehold_redis::quorum(&mut url)? else {
@@ -207,26 +210,63 @@ async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(builder.connect().await?))
 }
 
-/// True for a scheme of the SQL engines that are built in.
+/// Returns true for a scheme of the SQL engines in this build.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn is_sql(scheme: &str) -> bool {
     let sql = matches!(scheme, "mariadb" | "mysql" | "postgres" | "postgresql" | "sqlite");
-    sql && SCHEMES.contains(&scheme)
+    sql && KNOWN.contains(&scheme)
 }
 
-/// Refuses a scheme that this build does not know.
+/// Refuses a scheme that this build does not support.
 pub(crate) fn known(scheme: &str) -> Result<()> {
-    if SCHEMES.contains(&scheme) { Ok(()) } else { Err(unknown(scheme)) }
+    if KNOWN.contains(&scheme) { Ok(()) } else { Err(unknown(scheme)) }
 }
 
 pub(crate) fn unknown(scheme: &str) -> Error {
-    let known = SCHEMES.join(", ");
-    let message = match FEATURES.iter().find(|(known, _)| *known == scheme) {
-        Some((_, feature)) => format!(
-            "store URL: scheme {scheme:?} needs the feature {feature:?} of crate leasehold; \
-             this build knows {known}"
-        ),
-        None => format!("store URL: unknown scheme {scheme:?}; this build knows {known}"),
+    let known = KNOWN.join(", ");
+    let what = format!("scheme {scheme:?}");
+    let message = match &*missing(scheme) {
+        [] => format!("unknown {what}"),
+        [feature] => format!("{what} needs the feature {feature:?} of crate leasehold"),
+        several => format!("{what} needs the features {several:?} of crate leasehold"),
     };
-    Error::new(ErrorKind::Invalid, message)
+    StoreUrl::invalid(format!("{message}; this build knows {known}"))
+}
+
+#[cfg(all(
+    test,
+    feature = "etcd",
+    feature = "file",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite",
+    feature = "zookeeper"
+))]
+mod tests {
+    use super::connect;
+
+    /// Each URL has a raw & in a password, so that the rest of the password looks like an option.
+    #[tokio::test]
+    async fn no_engine_shows_a_part_of_a_password_as_an_unknown_option() {
+        for store in [
+            "memory:",
+            "file:/nowhere/locks",
+            "sqlite:/nowhere/locks.db",
+            "postgres://u:p@h/app",
+            "mysql://u:p@h/app",
+            "redis://u:p@h",
+            "redis+cluster://u:p@h",
+            "redis+sentinel://u:p@h/main",
+            "redlock://u:p@h",
+            "etcd://u:p@h",
+            "zookeeper://u:p@h",
+        ] {
+            for options in ["sentinel-password=a&s3cret=1", "password=a&s3cret=1&s3cret=2"] {
+                let connected = connect(&format!("{store}?{options}")).await;
+                let Err(error) = connected else { panic!("{store} takes {options}") };
+                assert!(!format!("{error} {error:?}").contains("s3cret"), "{store}: {error}");
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Looking at a store for everything that can hurt locks: what the command `leasehold doctor` does.
+//! Checks a store for everything that can harm locks, as the command `leasehold doctor` does.
 
 use leasehold_core::{Result, StoreUrl};
 
@@ -10,10 +10,10 @@ use crate::connect::is_redis;
 use crate::connect::is_sql;
 use crate::connect::unknown;
 
-/// Looks at the store that a URL names, as far as this user may, and says what can hurt locks there,
-/// the worst first. Nothing is locked, and nothing is changed.
+/// Checks the store of a URL, as far as the user's rights allow, and returns what can harm locks
+/// there, most severe first. Acquires no lock and changes nothing.
 ///
-/// A store that [`connect`](crate::connect) refuses is examined too; the refusal is a finding.
+/// A store that [`connect`](crate::connect) refuses is checked too; the refusal is a finding.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> leasehold::Result<()> {
@@ -25,8 +25,8 @@ use crate::connect::unknown;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood;
-/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when nobody answers there.
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid URL;
+/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if no server answers there.
 pub async fn examine(url: &str) -> Result<Examined> {
     let examined = examine_url(url).await.map_err(|error| error.during("doctor", None))?;
     Ok(examined.sorted())

@@ -1,12 +1,13 @@
-//! Making ready what a store needs before locks can be had: tables, on the SQL engines.
+//! Creates what a store needs before it can be used: tables, on the SQL engines.
 
 use leasehold_core::{Result, StoreUrl};
 
-/// Makes what the store of this URL needs and is missing; it may be done again at any time. True when
-/// there is something to be made on such stores, false when they need nothing.
+/// Creates the tables that the store of this URL needs, if they are missing. Repeated calls are
+/// safe. Returns true if this kind of store needs tables, false if it needs nothing.
 ///
-/// The SQL engines need tables. Their first use makes them too, if its user may; this is for when
-/// the one who locks may not. The nodes of a quorum are set up by [`quorum::found`](crate::quorum::found).
+/// The SQL engines need tables. The first use creates them too, if the database user has the right
+/// to. Call this function as another user if the user that acquires locks has no such right. To set
+/// up the nodes of a quorum, use [`quorum::found`](crate::quorum::found).
 ///
 /// # Errors
 /// As [`connect`](crate::connect()).
@@ -14,11 +15,11 @@ pub async fn init(url: &str) -> Result<bool> {
     make(url).await.map_err(|error| error.during("init", None))
 }
 
-/// The statements by which [`init`] makes ready the store of this URL, in their order; none for
-/// stores that need nothing. Nothing is connected to.
+/// Returns the statements that [`init`] executes for the store of this URL, in order; empty for
+/// stores that need nothing. Does not connect.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood.
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid URL.
 pub fn init_statements(url: &str) -> Result<Vec<String>> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {

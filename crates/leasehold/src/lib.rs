@@ -1,37 +1,40 @@
-//! Distributed locks: of many processes that might do the same work, one does it at a time.
+//! Distributed locks with leases, fencing tokens and early notification of a lost lock.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> leasehold::Result<()> {
 //! let client = leasehold::connect("memory:").await?; // or file:/var/lib/my-service/locks
 //! let lock = client.lock("orders/555"); // no I/O yet
 //!
-//! let guard = lock.acquire().await?; // waits
-//! assert!(lock.try_acquire().await?.is_none()); // does not
+//! let guard = lock.acquire().await?; // waits until the lock is available
+//! assert!(lock.try_acquire().await?.is_none()); // does not wait
 //! assert!(guard.is_valid() && guard.token().get() > 0);
-//! guard.release().await?; // says whether it was held until here
+//! guard.release().await?; // an error if the lock was lost before this call
 //!
 //! lock.run(|guard| async move {
-//!     // The work: dropped at its next await point when the lock is lost.
+//!     // The work. If the lock is lost, this future is dropped at its next await point.
 //!     println!("holding {} with token {}", guard.name(), guard.token());
 //! })
 //! .await?;
-//! client.close().await; // the last line: what was dropped is released before the process ends
+//! client.close().await; // call it last: it waits for the releases of dropped guards
 //! # Ok(()) }
 //! ```
 //!
-//! - A [`Guard`] is valid by the clock, never by a flag; it is told of loss before its lease ends.
-//! - Every guard carries a fencing [`Token`] that grows from holder to holder; [`fence`] has the
-//!   checks for the other side.
-//! - A guard must be bound to a name: `let _ = lock.acquire().await?` drops, and so releases, it at
-//!   once.
-//! - Releasing and renewing compare the attempt that acquired, so a late release never touches
-//!   somebody else's lock.
-//! - Work that can be kept on one instance waits less: [`route`] says whose key it is.
-//! - Waiting is in order, and a waiter is woken when it is its turn.
+//! - A [`Guard`] decides its validity by the clock, not by a flag. It reports a loss before its
+//!   lease expires.
+//! - Every guard has a fencing [`Token`], which is larger for each later holder of the lock. The
+//!   module [`fence`] has the checks for the protected resource.
+//! - Bind a guard to a name: `let _ = lock.acquire().await?` drops the guard, and so releases the
+//!   lock, immediately.
+//! - Release and renewal compare the id of the attempt that acquired the lock, so a late release
+//!   does not affect a later holder.
+//! - Waiters acquire in the order in which they began to wait. The client is notified when its
+//!   turn comes, so it does not poll.
+//! - If all work for a key goes to one instance, its tasks wait in memory and send fewer requests.
+//!   The module [`route`] computes which instance that is.
 //!
-//! What each engine promises is in the repository's `docs/guarantees.md`. Programs without an
-//! async runtime use [`blocking`]. Metrics are listed in [`telemetry`]; spans and events go to
-//! `tracing` under the target `leasehold_core`.
+//! The guarantees of each engine are in the repository's `docs/guarantees.md`. Programs without an
+//! async runtime use [`blocking`]. The module [`telemetry`] lists the metrics; spans and events go
+//! to `tracing` under the target `leasehold_core`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -43,11 +46,12 @@ mod init;
 pub mod quorum;
 pub mod route;
 
-/// Rows that many tasks write. Needs one of the features `mysql`, `postgres` and `sqlite`.
+/// Updates rows that many tasks write at the same time. Needs one of the features `mysql`,
+/// `postgres` and `sqlite`.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use leasehold_sql::rows;
 
-pub use connect::{connect, connect_on_own_thread, forget, open, schemes};
+pub use connect::{connect, connect_on_own_thread, forget, missing_features, open, schemes};
 pub use init::{init, init_statements};
 pub use leasehold_core::backend::{
     Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
@@ -58,7 +62,7 @@ pub use leasehold_core::{
     telemetry,
 };
 
-/// What a program that locks needs most.
+/// The types and functions that most programs need.
 pub mod prelude {
     pub use crate::{Client, Error, ErrorKind, Guard, Lock, OnLoss, Owner, Token, connect};
 }

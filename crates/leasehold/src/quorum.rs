@@ -1,5 +1,5 @@
-//! Setting up the nodes of a quorum and looking at them: `redlock:` stores, and single servers with
-//! `?admission=strict`. What the command `leasehold quorum` does.
+//! Sets up and inspects the nodes of a quorum: `redlock:` stores, and single servers with
+//! `?admission=strict`. The command `leasehold quorum` uses this module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +9,44 @@ use leasehold_core::proto::quorum::{MAX_TTL, ProcessId, Task, TaskReply};
 use leasehold_core::quorum::{self, QuorumNode};
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
+use crate::connect::known;
+
 pub use leasehold_core::quorum::{Fitness, Founding, Member, Members, Outlook};
 
-/// What can be said of one node.
+/// The state of one node.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
-    /// Where it is.
+    /// The node's address.
     pub place: String,
-    /// What is known of it.
+    /// The node as a member of the quorum.
     pub member: Member,
-    /// The process that answers there.
+    /// The id of the server process that answers there.
     pub process: Option<ProcessId>,
-    /// The longest ttl that it grants, if it has been set up.
+    /// The longest ttl that the node grants; `None` if it has not been set up.
     pub max_ttl: Option<Duration>,
-    /// The largest token that it knows of, if it may vote.
+    /// The largest token that the node knows; `None` if it may not vote.
     pub high: Option<u64>,
-    /// Whether it can take part, and what should be known besides.
+    /// Whether the node can vote, and warnings about it.
     pub fitness: Fitness,
 }
 
-/// What can be said of all nodes.
+/// The state of all nodes.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// In the order of the URL.
+    /// The nodes in the order of the URL.
     pub nodes: Vec<NodeReport>,
     /// As a client sees them.
     pub members: Members,
-    /// What the URL says of `max-ttl`.
+    /// The option `max-ttl` of the URL.
     pub named_max_ttl: Option<Duration>,
 }
 
-/// Looks at the nodes as every client does that connects: a node without a marker begins to wait
-/// by that.
+/// Reads the state of the nodes as every connecting client does. A node without a marker starts its
+/// waiting period when it is read.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood, or names no quorum. Nodes that do not
-/// answer are no error.
+/// [`ErrorKind::Invalid`] for an invalid URL, or one that does not name a quorum. A node that does
+/// not answer is not an error.
 pub async fn report(url: &str) -> Result<Report> {
     let (nodes, named) = nodes(url).map_err(|error| error.during("quorum status", None))?;
     let members = quorum::members(nodes.clone(), named.unwrap_or(MAX_TTL), Clock::system()).await;
@@ -70,30 +72,33 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
     report
 }
 
-/// What came of setting nodes up.
+/// The result of [`found`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founded {
     /// As a client sees them.
     pub members: Members,
-    /// What the URL says has no effect, and what to do.
+    /// A warning if the nodes keep another longest ttl than the argument or the URL names, with what to do.
     pub warning: Option<String>,
 }
 
-/// Sets nodes up: a first start ([`Founding::Vouched`]: you say that nobody holds a lock), or a new
-/// one after more nodes forgot than can be made up for ([`Founding::AfterLoss`]: that takes the
-/// longest ttl). `progress` hears about once a second how it goes. Nodes that are set up stay as
-/// they are.
+/// Sets up the nodes of a quorum.
 ///
-/// `max_ttl` is the longest ttl that the nodes will grant; by default what the URL says, or 60 s. Nodes
-/// that are set up with another one keep theirs.
+/// [`Founding::Vouched`] is a first start: you assert that no client holds a lock.
+/// [`Founding::AfterLoss`] is a new start after more nodes have lost their data than the quorum
+/// tolerates; it takes as long as the longest ttl. `progress` is called about once a second. Nodes
+/// that are already set up do not change.
+///
+/// `max_ttl` is the longest ttl that the nodes will grant. Default: the option of the URL, or 60 s.
+/// Nodes that are already set up keep their own.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL that is not understood, names no quorum, or one server in two
-/// places; [`ErrorKind::Refused`] for a node that cannot take part until something is changed there, or
-/// that is set up with another `max_ttl` than the one given here;
-/// [`ErrorKind::Unavailable`] when fewer than a majority answer. At a first start
-/// [`ErrorKind::Unavailable`] when any node does not answer, and [`ErrorKind::Refused`] when one has
-/// voted before. No node has changed then.
+/// [`ErrorKind::Invalid`] for an invalid URL, one that does not name a quorum, or one that names a
+/// server twice. [`ErrorKind::Refused`] for a node that cannot vote until its settings are changed,
+/// or that is set up with another `max_ttl` than this argument. [`ErrorKind::Unavailable`] if fewer
+/// than a majority answer.
+///
+/// At a first start also [`ErrorKind::Unavailable`] if any node does not answer, and
+/// [`ErrorKind::Refused`] if a node has voted before. No node has changed then.
 pub async fn found(
     url: &str,
     max_ttl: Option<Duration>,
@@ -102,22 +107,27 @@ pub async fn found(
 ) -> Result<Founded> {
     let founding = async {
         let (nodes, named) = nodes(url)?;
-        if let Some(max_ttl) = max_ttl {
-            quorum::refuse_other_max_ttl(&nodes, max_ttl, &Clock::system()).await?;
-        }
-        let max_ttl = max_ttl.or(named).unwrap_or(MAX_TTL);
-        let members = quorum::found(nodes, max_ttl, founding, Clock::system(), progress).await?;
-        let warning = members.other_max_ttl(named);
+        let clock = Clock::system();
+        let members = match max_ttl {
+            Some(exact) => quorum::found_exactly(nodes, exact, founding, clock, progress).await?,
+            None => {
+                let max_ttl = named.unwrap_or(MAX_TTL);
+                quorum::found(nodes, max_ttl, founding, clock, progress).await?
+            }
+        };
+        // A node may keep its own though nothing was refused: its marker was not current when it was asked.
+        let warning = members.other_max_ttl(max_ttl).or_else(|| members.other_max_ttl(named));
         Ok(Founded { members, warning })
     };
     founding.await.map_err(|error: Error| error.during("quorum init", None))
 }
 
-/// The nodes, and the longest ttl that the URL names.
+/// The nodes, and the option `max-ttl` of the URL.
 type Nodes = (Vec<Arc<dyn QuorumNode>>, Option<Duration>);
 
 fn nodes(url: &str) -> Result<Nodes> {
     let url = StoreUrl::parse(url)?;
+    known(url.scheme())?;
     #[cfg(feature = "redis")]
     let mut url = url;
     #[cfg(feature = "redis")]
@@ -129,7 +139,7 @@ fn nodes(url: &str) -> Result<Nodes> {
     Err(Error::new(
         ErrorKind::Invalid,
         format!(
-            "{url} is no quorum; name several servers (redlock://one,two,three), or a single one with \
+            "{url} is not a quorum; name several servers (redlock://one,two,three), or a single one with \
              ?admission=strict"
         ),
     ))

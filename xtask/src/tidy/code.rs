@@ -2,10 +2,27 @@
 
 /// The source with comments, string and character literals replaced by blanks; lines stay.
 pub(super) fn code(source: &str) -> String {
+    let mut out = source.as_bytes().to_vec();
+    for (start, end) in blanked(source) {
+        for byte in out[start..end].iter_mut().filter(|byte| **byte != b'\n') {
+            *byte = b' ';
+        }
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Where the string literals start and end, with their quotes.
+pub(super) fn strings(source: &str) -> Vec<(usize, usize)> {
+    let mut found = blanked(source);
+    found.retain(|(start, _)| source.as_bytes()[*start] == b'"');
+    found
+}
+
+/// Where comments, string and character literals start and end.
+fn blanked(source: &str) -> Vec<(usize, usize)> {
     let bytes = source.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    while out.len() < bytes.len() {
-        let at = out.len();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
         let end = match bytes[at] {
             b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(bytes, at),
             b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment_end(bytes, at),
@@ -16,14 +33,12 @@ pub(super) fn code(source: &str) -> String {
             b'\'' => char_end(bytes, at),
             _ => at,
         };
-        if end == at {
-            out.push(bytes[at]);
-        } else {
-            let blank = |byte: &u8| if *byte == b'\n' { b'\n' } else { b' ' };
-            out.extend(bytes[at..end].iter().map(blank));
+        if end > at {
+            found.push((at, end.min(bytes.len())));
         }
+        at = end.max(at + 1);
     }
-    String::from_utf8(out).unwrap_or_default()
+    found
 }
 
 /// [`code`] with the items under `#[cfg(test)]` blanked out too.

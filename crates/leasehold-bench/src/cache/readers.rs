@@ -90,8 +90,7 @@ impl<K: Kind> Worker for Hundred<K> {
     }
 }
 
-/// [`Cache`], with its level in the process or without. A value that is written is at hand: nobody has
-/// to load it.
+/// [`Cache`], with or without its level in the process. A written value is available without a load.
 #[derive(Clone)]
 pub(super) struct Ours {
     cache: Cache<str, String>,
@@ -112,7 +111,7 @@ impl Ours {
             let now = ours.cache.stats();
             let (here, there) =
                 (now.local_hits - before.local_hits, now.remote_hits - before.remote_hits);
-            // The process keeps nothing before it hears of writes.
+            // The process keeps nothing before it receives the notifications of writes.
             if if level == Level::Process { here } else { there } == KEYS as u64 {
                 ours.before = now.misses;
                 return Ok(ours);
@@ -190,7 +189,7 @@ impl Kind for Raw {
     }
 }
 
-/// A cache of another library, in the process alone: nobody else hears of its writes.
+/// A cache of another library, in the process alone: other processes are not notified of its writes.
 pub(super) trait Plain: Send + Sync + 'static {
     fn get(&self, key: &str) -> Option<String>;
 

@@ -1,4 +1,5 @@
-//! One process of `contention`: its tasks want one lock, and it is told when that counts.
+//! One process of `contention`: its tasks compete for one lock. The benchmark tells it when the
+//! measured window starts and ends.
 //!
 //! This file is also a part of `bench/peers/rslock`; `bench/peers/README.md` has the words.
 
@@ -91,7 +92,7 @@ pub(crate) async fn contend<W: Wanted>(
 #[derive(Debug, Default)]
 struct Tally {
     count: u64,
-    /// Of hand-offs alone: whoever takes the lock again at once has not waited for anybody.
+    /// Only for hand-offs: a task that acquires the lock again immediately did not wait.
     waits_us: Vec<u128>,
     unfinished_us: Vec<u128>,
     handoffs: u64,

@@ -13,7 +13,7 @@ use super::judge::{Before, Judge, LENGTH, Visit};
 use super::report::Report;
 use crate::Result;
 
-/// Lets everybody in at once, with tokens that fall.
+/// A broken lock that grants every request at once, with decreasing tokens.
 struct Broken(Arc<AtomicU64>);
 
 impl Wanted for Broken {

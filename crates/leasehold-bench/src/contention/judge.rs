@@ -23,16 +23,16 @@ pub(crate) struct Judge {
 /// What was seen at the door.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Visit {
-    /// Nobody else was inside.
+    /// No other task was inside.
     Alone { before: Before, token_grew: bool },
-    /// Somebody was.
+    /// Another task was inside.
     Overlap,
 }
 
 /// Who was inside before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Before {
-    /// This task, or nobody yet.
+    /// This task, or no task yet.
     Same,
     /// Another task of this process.
     Local,

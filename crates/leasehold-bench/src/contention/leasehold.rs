@@ -9,7 +9,7 @@ use super::contender::{Job, Wanted, contend, orders};
 use crate::Result;
 use crate::runtime::Flavour;
 
-/// What the process is told as arguments, in this order; `bench/peers/README.md` explains them.
+/// The arguments of the process, in this order; `bench/peers/README.md` explains them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
     bench: String,

@@ -1,4 +1,4 @@
-//! One run of `contention`: starts the processes, measures a window, and hears their reports.
+//! One run of `contention`: starts the processes, measures a window, and reads their reports.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ use crate::store::Place;
 const LOOK: Duration = Duration::from_millis(300);
 const LINES: usize = 20_000;
 
-/// What we send ourselves; nobody else does.
+/// Commands that only this benchmark sends.
 const OURS: [&str; 4] = ["info", "monitor", "zcount", "auth"];
 
 /// A window that is being watched.

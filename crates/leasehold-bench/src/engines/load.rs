@@ -1,4 +1,4 @@
-//! What is measured of an engine, whoever drives it: pairs, hand-offs, and the way there and back.
+//! The measurements of an engine, for any client: pairs, hand-offs, and the round trip.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
 
 /// One task's way to one lock.
 pub(super) trait Taker: Send + 'static {
-    /// Takes it; waits while somebody else has it.
+    /// Acquires it; waits while another client holds it.
     fn acquire(&mut self) -> impl Future<Output = Result<()>> + Send;
 
     /// Gives it back.

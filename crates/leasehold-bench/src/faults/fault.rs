@@ -18,7 +18,7 @@ pub(super) enum Fault {
     Stopped,
     /// Nothing gets through to one node or from it.
     Silent,
-    /// One node hears everything late.
+    /// One node receives all requests late.
     Slow,
     /// As many nodes as there may be are killed.
     MinorityKilled,

@@ -80,7 +80,7 @@ async fn measure(mut nodes: Nodes, case: Case, times: Times) -> Result<Sample> {
     }
     sample.acquired_ns.sort_unstable();
     if case.fault.leaves_a_majority() {
-        // Whoever was still waiting when it was over counts with all its time.
+        // A client that still waited at the end counts with its whole time.
         sample.per_s = Some(sample.acquired_ns.len() as f64 / start.elapsed().as_secs_f64());
         sample.one_round = Rounds::so_far().share_of_one_since(rounds);
     } else {

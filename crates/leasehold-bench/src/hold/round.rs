@@ -55,7 +55,7 @@ impl Round {
     }
 
     /// Does it in a new process, whose memory no earlier one has used; `again` is how this program
-    /// is told to [`answer`](Self::answer).
+    /// is started to [`answer`](Self::answer).
     pub(crate) fn apart(&self, again: &[&str]) -> Result<Figures> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(again).arg("hold-round");

@@ -74,7 +74,7 @@ async fn tasks(shared: &Arc<Shared>, names: impl Iterator<Item = String>) -> Res
     }
     while shared.held.load(Ordering::Relaxed) < before + tasks.len() {
         if shared.lost.load(Ordering::Relaxed) > 0 {
-            return Err("not all locks could be had".into());
+            return Err("not all locks could be acquired".into());
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -90,7 +90,7 @@ async fn hold(shared: &Shared, name: &str) -> Result<()> {
     set.arg(name).arg(&value).arg("NX").arg("PX").arg(shared.ttl_ms);
     let set: Option<String> = set.query_async(&mut connection).await?;
     drop(turn);
-    set.ok_or("somebody else has it")?;
+    set.ok_or("another client holds it")?;
     shared.held.fetch_add(1, Ordering::Relaxed);
     loop {
         tokio::time::sleep(Duration::from_millis(shared.ttl_ms / 3)).await;

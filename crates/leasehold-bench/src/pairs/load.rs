@@ -77,7 +77,7 @@ pub(crate) async fn drive<W: Worker>(
     }
     let total = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
     tokio::time::sleep(times.warm_up).await;
-    // Everybody's first time is dearer: it makes a record, or a file.
+    // Each client's first round is slower: it creates a record or a file.
     let all_began = || counts.iter().all(|count| count.load(Ordering::Relaxed) > 0);
     while !all_began() {
         match tasks.try_join_next() {

@@ -34,7 +34,7 @@ impl Worker for Entry {
         self.held.lock().await.insert(self.name.clone(), self.token);
         match self.held.lock().await.remove(&self.name) {
             Some(token) if token == self.token => Ok(()),
-            _ => Err("somebody else has taken our name".into()),
+            _ => Err("another client has taken our name".into()),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Worker for Key {
         let deleted: u64 = release.arg(&value).invoke_async(&mut self.connection).await?;
         match (set, deleted) {
             (Some(_), 1) => Ok(()),
-            _ => Err("somebody else has taken our key".into()),
+            _ => Err("another client has taken our key".into()),
         }
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample
             for stream in &mut streams {
                 stream.read_exact(&mut replies)?;
                 if replies != expected.as_bytes() {
-                    return Err("somebody else has taken our key".into());
+                    return Err("another client has taken our key".into());
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(super) struct Aside {
 
 impl Aside {
     pub(super) fn open(url: &str, ttl: Duration) -> Result<Self> {
-        // The connection that ours has: it fails at once while nobody listens.
+        // The connection that ours has: it fails immediately while no server listens.
         let limit = Some(Duration::from_millis(500));
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(limit)

@@ -48,7 +48,7 @@ enum Phase {
     LoaderKilled,
     /// Redis is killed.
     RedisDown,
-    /// And everybody wants keys that nobody has.
+    /// Also, all processes request keys that are not cached.
     RedisDownManyKeys,
 }
 

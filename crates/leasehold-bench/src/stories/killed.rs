@@ -28,7 +28,7 @@ pub(crate) struct KilledArgs {
     pub(crate) rate: usize,
 }
 
-/// What is told apart: until Redis is killed, while it is down, and after it came back.
+/// The phases: until Redis is killed, while it is down, and after it has restarted.
 const PHASES: [&str; 3] = ["before", "during", "after"];
 
 /// How long each of them lasts, and how finely the picture shows it.

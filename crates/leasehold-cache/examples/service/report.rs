@@ -104,7 +104,7 @@ impl Report {
         }
     }
 
-    /// Prints all that was counted, and what is stale now that nobody writes any more.
+    /// Prints all counts, and what is stale now that no client writes any more.
     pub(crate) fn summary(&self, counts: Counts, stale_at_rest: usize) {
         if self.json {
             println!("{}", json!({ "total": counts.json(), "stale_at_rest": stale_at_rest }));

@@ -1,4 +1,4 @@
-//! The routes: a product is read and written, and what was counted is told.
+//! The routes: read a product, write it, and report the counts.
 
 use std::sync::Arc;
 

@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_cache::bloom;
 use leasehold_cache::outbox::{Outbox, Relay};
-use leasehold_cache::{BoxError, Cache};
+use leasehold_cache::{BoxError, Cache, Filter};
 
 use super::plain::Plain;
 use super::report::Counts;
 use super::settings::{Defence, Settings};
 use super::shop::{Product, Shop};
 
-/// More loads than anybody begins at once.
+/// More loads than the program ever begins at once.
 const UNBOUNDED: usize = 1_000_000;
 /// The shortest that there is.
 const HARDLY: Duration = Duration::from_millis(10);
@@ -26,7 +25,6 @@ const LATER: Duration = Duration::from_secs(1);
 pub(crate) struct Service {
     pub(crate) shop: Arc<Shop>,
     processes: Vec<Way>,
-    filter: Option<Arc<bloom::Local>>,
     hold: bool,
     outbox: Option<(Outbox, Relay)>,
     /// What the load has seen.
@@ -49,16 +47,7 @@ impl Service {
     ) -> Result<Self, BoxError> {
         let query = Duration::from_millis(settings.query);
         let shop = Arc::new(Shop::open(file, settings.products, query).await?);
-        let filter = match settings.has(Defence::Filter) {
-            true => Some(Arc::new(bloom::Local::new(2 * settings.products.max(1_000), 0.001)?)),
-            false => None,
-        };
-        if let Some(filter) = &filter {
-            for (id, _) in shop.versions().await? {
-                filter.add(id.to_string());
-            }
-        }
-        let open = |_| way(settings, filter.clone(), redis);
+        let open = |_| way(settings, &shop, redis);
         let processes = (0..settings.processes.max(1)).map(open).collect::<Result<_, _>>()?;
         let outbox = match settings.has(Defence::Outbox) {
             true => {
@@ -70,7 +59,7 @@ impl Service {
             false => None,
         };
         let (hold, [reads, stale, errors]) = (settings.has(Defence::Hold), Default::default());
-        Ok(Self { shop, processes, filter, hold, outbox, reads, stale, errors })
+        Ok(Self { shop, processes, hold, outbox, reads, stale, errors })
     }
 
     /// How many processes there are.
@@ -99,8 +88,6 @@ impl Service {
     /// Changes a price, or adds a product; its version after that.
     pub(crate) async fn write(&self, at: usize, id: u64, price: i64) -> Result<i64, BoxError> {
         let key = id.to_string();
-        // Before the commit: what is not in the filter is looked for nowhere.
-        self.filter.as_ref().map(|filter| filter.add(&key));
         let cache = match &self.processes[at] {
             Way::Cache(cache) => cache,
             Way::Plain(plain) => {
@@ -198,11 +185,7 @@ impl Service {
     }
 }
 
-fn way(
-    settings: &Settings,
-    filter: Option<Arc<bloom::Local>>,
-    redis: &str,
-) -> Result<Way, BoxError> {
+fn way(settings: &Settings, shop: &Arc<Shop>, redis: &str) -> Result<Way, BoxError> {
     let ttl = Duration::from_secs_f64(settings.ttl.clamp(0.01, 86_400.0));
     if settings.plain {
         return Ok(Way::Plain(Plain::open(redis, ttl)?));
@@ -230,8 +213,17 @@ fn way(
     if settings.has(Defence::Form) {
         builder = builder.only_keys(|key| key.parse::<u32>().is_ok());
     }
-    if let Some(filter) = filter {
-        builder = builder.filter(filter);
+    if settings.has(Defence::Filter) {
+        let (shop, items) = (Arc::clone(shop), 2 * settings.products.max(1_000));
+        builder = builder.filter(Filter::per_process(items, 0.001, move |filter| {
+            let shop = Arc::clone(&shop);
+            async move {
+                for (id, _) in shop.versions().await? {
+                    filter.add(id.to_string());
+                }
+                Ok::<_, BoxError>(())
+            }
+        })?);
     }
     Ok(Way::Cache(builder.open(redis)?))
 }

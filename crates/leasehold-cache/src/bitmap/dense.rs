@@ -1,10 +1,10 @@
-//! A bit for each number below a bound, in this process.
+//! A set with one bit for each number below a bound, in this process.
 
 use super::Operation;
 use crate::words::Words;
 use crate::{Error, Result};
 
-/// A set of numbers below a bound, that many threads write and read at once without waiting.
+/// A set of numbers below a bound, which many threads write and read at once without waiting.
 #[derive(Debug)]
 pub struct Dense {
     bound: u64,
@@ -12,15 +12,15 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// For numbers below `bound`, of which there is none yet. Takes `bound / 8` bytes.
+    /// Creates an empty set for numbers below `bound`. It takes `bound / 8` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when there is no memory for it.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if there is not enough memory.
     pub fn new(bound: u64) -> Result<Self> {
         Ok(Self { bound, words: Words::new(&format!("bound is {bound}"), bound)? })
     }
 
-    /// Puts a number in; false when it was there.
+    /// Inserts a number. Returns false if the set already had it.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a number that is not below the bound.
@@ -32,28 +32,28 @@ impl Dense {
         Ok(self.words.set(number))
     }
 
-    /// Takes a number out; false when it was not there.
+    /// Removes a number. Returns false if the set did not have it.
     pub fn remove(&self, number: u64) -> bool {
         number < self.bound && self.words.clear(number)
     }
 
-    /// Whether it is there.
+    /// Returns true if the set has the number.
     pub fn contains(&self, number: u64) -> bool {
         number < self.bound && self.words.get(number)
     }
 
-    /// How many there are. Reads all bits, as what follows; what others write meanwhile may be
-    /// seen or not.
+    /// Counts the numbers. This and the following methods read all bits, and may miss concurrent
+    /// changes.
     pub fn len(&self) -> u64 {
         self.words.ones()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set has no number.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| word == 0)
     }
 
-    /// All of them, the smallest first.
+    /// Returns all numbers, the smallest first.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         (0..).step_by(64).zip(self.words.iter()).flat_map(|(first, mut word)| {
             std::iter::from_fn(move || {
@@ -65,7 +65,7 @@ impl Dense {
         })
     }
 
-    /// A set of its own, with the larger bound.
+    /// Combines two sets into a new set, with the larger bound.
     ///
     /// # Errors
     /// As [`new`](Self::new).

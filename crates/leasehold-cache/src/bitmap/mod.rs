@@ -15,7 +15,7 @@
 //! assert_eq!(both.iter().collect::<Vec<_>>(), [2, 1_000_000_007]);
 //! ```
 //!
-//! A bitmap sorts distinct numbers in the time of reading and writing them once:
+//! A bitmap sorts distinct numbers in the time that it takes to write and read them once:
 //!
 //! ```
 //! use leasehold_cache::bitmap::Dense;
@@ -37,15 +37,15 @@ pub use dense::Dense;
 pub use redis::Redis;
 pub use sparse::Sparse;
 
-/// What makes one set of two.
+/// Selects how two sets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// In both.
+    /// Numbers in both sets.
     And,
-    /// In one of them at least.
+    /// Numbers in at least one of the sets.
     Or,
-    /// In exactly one of them.
+    /// Numbers in exactly one of the sets.
     Xor,
-    /// In the first, not in the second.
+    /// Numbers in the first set, but not in the second.
     AndNot,
 }

@@ -10,6 +10,7 @@ use super::{Operation, Sparse};
 use crate::Result;
 use crate::builder::word;
 use crate::link::Link;
+use crate::user::Kind;
 
 /// Numbers in one chunk: 64 KiB of bits.
 const CHUNK: u64 = 1 << 19;
@@ -30,24 +31,28 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// The set of this name (as a cache's) on the Redis server of `url`; empty until something is put
-    /// in. `redis_limit` is how long Redis may take to answer. Does not connect yet.
+    /// Opens the set of this name (in the form of a cache name) on the Redis server of `url`,
+    /// without connecting to it.
+    ///
+    /// The set is empty until a number is inserted. `redis_limit` is how long Redis may take to
+    /// answer.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name or URL that is not allowed, or
     /// outside a tokio runtime.
     pub fn open(url: &str, name: &str, redis_limit: Duration) -> Result<Self> {
         word("name", name)?;
-        let link = Link::new(url, redis_limit, Clock::system())?;
-        Ok(Self { link, stem: format!("{{{PREFIX}:{name}}}") })
+        let stem = format!("{{{PREFIX}:{name}}}");
+        let link = Link::open(url, redis_limit, Clock::system(), Kind::Bitmap, &stem)?;
+        Ok(Self { link, stem })
     }
 
-    /// Puts a number in; false when it was there.
+    /// Inserts a number. Returns false if the set already had it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable); it may be in.
-    /// [`ErrorKind::Foreign`](crate::ErrorKind::Foreign) when under the key lies another type; so for
-    /// all that follows.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): the number may be inserted.
+    /// [`ErrorKind::Foreign`](crate::ErrorKind::Foreign) if the key holds another type. The other
+    /// methods fail alike.
     pub async fn insert(&self, number: u64) -> Result<bool> {
         let (chunk, bit) = (number / CHUNK, number % CHUNK);
         let mut set = pipe();
@@ -58,7 +63,7 @@ impl Redis {
         Ok(!was)
     }
 
-    /// Puts many numbers in, by a few commands for each chunk.
+    /// Inserts many numbers, with a few commands for each chunk.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -82,7 +87,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Takes a number out; false when it was not there.
+    /// Removes a number. Returns false if the set did not have it.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -99,7 +104,7 @@ impl Redis {
         Ok(was)
     }
 
-    /// Whether it is there.
+    /// Returns true if the set has the number.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -108,7 +113,7 @@ impl Redis {
         self.link.ask(cmd("GETBIT").arg(self.key(chunk)).arg(bit)).await
     }
 
-    /// How many there are, counted by the server.
+    /// Counts the numbers, on the server.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -124,7 +129,7 @@ impl Redis {
         Ok(sum)
     }
 
-    /// All of them, as they are when each chunk is read.
+    /// Reads all numbers, each chunk as it is at the time of its read.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -147,11 +152,13 @@ impl Redis {
         Ok(all)
     }
 
-    /// Becomes what `operation` makes of two sets on the same server, of which it may be one, in one
-    /// step. The server works for about 10 µs for each chunk of both, and does nothing else meanwhile.
+    /// Replaces this set by the combination of two sets on the same server, in one step.
+    ///
+    /// This set may be one of the two. The server works for about 10 µs for each chunk of both, and
+    /// blocks other commands meanwhile.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); it may be done.
+    /// As [`insert`](Self::insert). After an error the set may be replaced.
     pub async fn set_to(&self, one: &Self, operation: Operation, other: &Self) -> Result<()> {
         let script = Script::new(include_str!("../lua/combine.lua"));
         let mut call = script.prepare_invoke();
@@ -165,7 +172,7 @@ impl Redis {
         self.link.run(&call).await
     }
 
-    /// Takes all out.
+    /// Removes all numbers.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).

@@ -1,4 +1,4 @@
-//! Any numbers, in this process, in as little memory as they need.
+//! A set of any numbers, in this process, in as little memory as they need.
 
 use std::fmt;
 
@@ -12,42 +12,42 @@ use super::Operation;
 pub struct Sparse(RoaringTreemap);
 
 impl Sparse {
-    /// No number.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a number in; false when it was there.
+    /// Inserts a number. Returns false if the set already had it.
     pub fn insert(&mut self, number: u64) -> bool {
         self.0.insert(number)
     }
 
-    /// Takes a number out; false when it was not there.
+    /// Removes a number. Returns false if the set did not have it.
     pub fn remove(&mut self, number: u64) -> bool {
         self.0.remove(number)
     }
 
-    /// Whether it is there.
+    /// Returns true if the set has the number.
     pub fn contains(&self, number: u64) -> bool {
         self.0.contains(number)
     }
 
-    /// How many there are.
+    /// Counts the numbers.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set has no number.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, the smallest first.
+    /// Returns all numbers, the smallest first.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.0.iter()
     }
 
-    /// A set of its own.
+    /// Combines two sets into a new set.
     pub fn combined(&self, operation: Operation, other: &Self) -> Self {
         let (Self(a), Self(b)) = (self, other);
         Self(match operation {

@@ -4,6 +4,7 @@ use leasehold_core::random;
 use xxhash_rust::xxh64::xxh64;
 
 use super::shape::Shape;
+use crate::run::Run;
 
 /// Before the bits of each shard.
 pub(super) const STAMP_BITS: u64 = 64;
@@ -21,6 +22,8 @@ const STATE: i64 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Generation {
     epoch: u64,
+    /// Of a window: the run of the server in which it is used. In another run it is another one.
+    run: Option<Run>,
     pub(super) shape: Shape,
 }
 
@@ -30,20 +33,30 @@ pub(super) struct Header {
     /// `None`: it was lost, and is being built anew.
     pub(super) current: Option<Generation>,
     pub(super) next: Option<Generation>,
+    /// The server's run since which the current one has taken all that was added.
+    pub(super) run: String,
 }
 
-/// The stamps that commands have seen, by shard.
+/// The stamps that commands have seen, by shard, and in which run of the server.
 #[derive(Debug)]
-pub(super) struct Stamps(pub(super) Vec<(u64, i64)>);
+pub(super) struct Stamps(pub(super) Vec<(u64, i64)>, pub(super) Run);
 
 impl Generation {
     /// Of a name that was not there before.
     pub(super) fn new(shape: Shape) -> Self {
-        Self { epoch: random::fresh(), shape }
+        Self { epoch: random::fresh(), run: None, shape }
     }
 
-    pub(super) fn of_epoch(epoch: u64, shape: Shape) -> Self {
-        Self { epoch, shape }
+    pub(super) fn of_window(window: u64, run: Run, shape: Shape) -> Self {
+        Self { epoch: window, run: Some(run), shape }
+    }
+
+    /// What its keys are named by.
+    pub(super) fn name(&self) -> String {
+        match self.run {
+            Some(run) => format!("{:016x}-{}", self.epoch, run.text()),
+            None => format!("{:016x}", self.epoch),
+        }
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -64,7 +77,7 @@ impl Generation {
         let sound = (1..=SHARD_BITS).contains(&bits)
             && (1..=MOST_SHARDS).contains(&shards)
             && (1..=64).contains(&hashes);
-        let generation = Self { epoch, shape: Shape { bits, shards, hashes } };
+        let generation = Self { epoch, run: None, shape: Shape { bits, shards, hashes } };
         (sound && generation.text() == text).then_some(generation)
     }
 

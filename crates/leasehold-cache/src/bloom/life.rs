@@ -1,4 +1,4 @@
-//! From a filling that is made to one that is used and one that is gone.
+//! Builds, publishes and removes generations of a filter.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use super::generation::{
 };
 use super::shape::Shape;
 use super::store::{STEP, Store};
+use crate::run::Run;
 use crate::{Error, ErrorKind, Result};
 
 /// How long what is being built outlives the last addition to it.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
 impl Store {
-    /// Makes the shards of a new generation, which nobody uses yet and which pass away unless they
+    /// Makes the shards of a new generation, which no process uses yet and which expire unless they
     /// are published or swapped in.
     pub(super) async fn make(
         &self,
@@ -94,23 +95,31 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the first generation the one that is used, unless somebody was faster; the one that is.
-    pub(super) async fn publish(&self, made: &Generation) -> Result<Header> {
-        // Who still uses another shall see that it is gone before anybody relies on this one.
+    /// Makes the first generation the current generation, unless another process was faster;
+    /// returns the current generation.
+    pub(super) async fn publish(&self, made: &Generation, run: Run) -> Result<Header> {
+        // A process that still uses another generation must see that it is gone before this one is
+        // used.
         self.remove_orphans().await?;
-        if !self.step("P", None, made, READY, READY).await? {
+        if !self.step("P", None, made, READY, READY, run).await? {
             self.remove(made).await?;
         }
         let header = self.header().await?;
         header.ok_or_else(|| Error::new(ErrorKind::Unavailable, "the filter is gone again"))
     }
 
-    /// False when somebody else is at it.
-    pub(super) async fn begin(&self, seen: Option<&Header>, next: &Generation) -> Result<bool> {
+    /// Returns false if another process is already rebuilding.
+    pub(super) async fn begin(
+        &self,
+        seen: Option<&Header>,
+        next: &Generation,
+        run: Run,
+    ) -> Result<bool> {
         let current = seen.and_then(|header| header.current.as_ref());
-        let begun = self.step("B", current, next, DOUBLED, BUILDING).await?;
+        let begun = self.step("B", current, next, DOUBLED, BUILDING, run).await?;
         if begun && current.is_none() {
-            // Whoever still uses one of before cannot be told by its stamp to add to both.
+            // A process that still uses an earlier generation cannot learn from its stamp to add to
+            // both.
             self.remove_orphans().await?;
         }
         Ok(begun)
@@ -142,13 +151,18 @@ impl Store {
     /// Forgets the next generation if it is gone.
     pub(super) async fn give_up(&self, seen: &Header) -> Result<bool> {
         let Some(next) = &seen.next else { return Ok(false) };
-        self.step("G", seen.current.as_ref(), next, READY, BUILDING).await
+        self.step("G", seen.current.as_ref(), next, READY, BUILDING, Run::UNKNOWN).await
     }
 
     /// False when it is not so any more.
-    pub(super) async fn swap(&self, seen: Option<&Header>, next: &Generation) -> Result<bool> {
+    pub(super) async fn swap(
+        &self,
+        seen: Option<&Header>,
+        next: &Generation,
+        run: Run,
+    ) -> Result<bool> {
         let current = seen.and_then(|header| header.current.as_ref());
-        self.step("S", current, next, READY, READY).await
+        self.step("S", current, next, READY, READY, run).await
     }
 
     async fn step(
@@ -158,6 +172,7 @@ impl Store {
         next: &Generation,
         of_current: i64,
         of_next: i64,
+        run: Run,
     ) -> Result<bool> {
         let mut call = self.life.prepare_invoke();
         call.key(&self.stem);
@@ -172,6 +187,7 @@ impl Store {
                 call.arg(&stamp);
             });
         }
+        call.arg(run.text());
         self.link.run(&call).await.map_err(|error| self.named(error))
     }
 

@@ -1,14 +1,17 @@
-//! A filter in this process.
+//! A Bloom filter in this process.
 
 use super::shape::{Hashed, Shape};
 use super::{Answer, Stats};
 use crate::Result;
 use crate::words::Words;
 
-/// A Bloom filter in this process, that many threads add to and ask at once without waiting.
+/// A Bloom filter in this process, which many threads add to and ask at once without waiting.
 ///
-/// What is added before a question begins, by this thread or one that has told it, is found. To
-/// rebuild it, fill another and put that in its place.
+/// An item is found if `add` returned before the question began, on this thread or on a thread that
+/// this thread has synchronized with. To rebuild the filter, fill another one and replace this one.
+///
+/// It does not know what other processes add: for a cache that several processes use, choose
+/// [`Filter::per_process`](crate::Filter::per_process) or a filter in Redis.
 #[derive(Debug)]
 pub struct Local {
     shape: Shape,
@@ -16,31 +19,31 @@ pub struct Local {
 }
 
 impl Local {
-    /// For so many items and this error rate (more than 0, less than 1); see the page of the module
-    /// for its size.
+    /// Creates an empty filter for this number of items and this error rate (more than 0, less than
+    /// 1); the module page has its size.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for another rate, no items, or more than
-    /// there is memory for.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for another rate, for zero items, or if
+    /// there is not enough memory.
     pub fn new(items: u64, error_rate: f64) -> Result<Self> {
         let shape = Shape::whole(items, error_rate)?;
         let words = Words::new(&format!("items is {items}"), shape.bits)?;
         Ok(Self { shape, words })
     }
 
-    /// Adds an item; true when it certainly was not there before.
+    /// Adds an item. Returns true if the item was certainly not added before.
     pub fn add(&self, item: impl AsRef<[u8]>) -> bool {
         let places = self.shape.places(Hashed::of(item.as_ref()));
         places.fold(false, |new, place| self.words.set(place) | new)
     }
 
-    /// [`Answer::Absent`] or [`Answer::Maybe`].
+    /// Returns [`Answer::Absent`] or [`Answer::Maybe`] for an item.
     pub fn check(&self, item: impl AsRef<[u8]>) -> Answer {
         let mut places = self.shape.places(Hashed::of(item.as_ref()));
         if places.all(|place| self.words.get(place)) { Answer::Maybe } else { Answer::Absent }
     }
 
-    /// How full it is. Reads all of it.
+    /// Measures how full the filter is, by reading all of it.
     pub fn stats(&self) -> Stats {
         self.shape.stats(self.words.ones())
     }

@@ -57,13 +57,14 @@ pub use redis::{Builder, Redis};
 pub use rotating::{Rotating, RotatingBuilder};
 pub use shape::Stats;
 
-/// What a filter says of an item.
+/// The answer of a filter for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It was never added.
+    /// The item was never added.
     Absent,
-    /// It was added, or looks like what was.
+    /// The item was added, or its bits are those of added items.
     Maybe,
-    /// The filter cannot be asked, or does not know all that was added. Go on as with `Maybe`.
+    /// The filter cannot be asked, or does not know all items that were added. Proceed as with
+    /// `Maybe`.
     Unavailable,
 }

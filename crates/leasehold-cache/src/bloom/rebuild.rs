@@ -1,35 +1,46 @@
-//! A filter that is built anew beside the one that is used.
+//! Builds a new filter beside the one in use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Redis;
 use super::generation::{Generation, Header};
 use super::shape::Hashed;
+use crate::run::Run;
 use crate::{Error, ErrorKind, Result};
 
-/// A filter in the making; see [`Redis::rebuild`]. Dropped before [`swap`](Self::swap), it is given
-/// up, and the old one goes on.
+/// A filter that is being built; see [`Redis::rebuild`].
+///
+/// If it is dropped before [`swap`](Self::swap), the rebuild is given up, and the old filter stays
+/// in use.
 #[derive(Debug)]
 pub struct Rebuild {
     filter: Redis,
     /// What it shall replace.
     seen: Option<Header>,
     next: Generation,
+    /// That the server was in when it was begun; in another it lacks what was lost.
+    run: Run,
     added: AtomicU64,
     items: u64,
     over: bool,
 }
 
 impl Rebuild {
-    pub(super) fn new(filter: Redis, seen: Option<Header>, next: Generation, items: u64) -> Self {
-        Self { filter, seen, next, added: AtomicU64::new(0), items, over: false }
+    pub(super) fn new(
+        filter: Redis,
+        seen: Option<Header>,
+        next: Generation,
+        items: u64,
+        run: Run,
+    ) -> Self {
+        Self { filter, seen, next, run, added: AtomicU64::new(0), items, over: false }
     }
 
-    /// Adds items that it shall have; many at once are quicker. May be called by several tasks.
+    /// Adds items to the new filter; many items per call are faster. Several tasks may call it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: Redis is not reached, and they may be added again; or what was
-    /// built is gone.
+    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the items may be added
+    /// again; or the partial rebuild was lost.
     pub async fn add_many(&self, items: &[impl AsRef<[u8]>]) -> Result<()> {
         if items.is_empty() {
             return Ok(());
@@ -41,24 +52,31 @@ impl Rebuild {
             store.discard(&self.next).await?;
             return Err(gone());
         }
+        if stamps.1 != self.run {
+            return Err(gone());
+        }
         store.touch(&self.next).await?;
         self.added.fetch_add(items.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// How many items were added, and how many it is made for.
+    /// Returns how many items were added, and for how many items the filter is made.
     pub fn progress(&self) -> (u64, u64) {
         (self.added.load(Ordering::Relaxed), self.items)
     }
 
-    /// Puts it in the old one's place, for all processes at once.
+    /// Replaces the old filter by the new one, for all processes at once.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: Redis is not reached, and perhaps it was done; or what was built
-    /// is gone, and the old one goes on.
+    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the swap may have happened;
+    /// or the partial rebuild was lost, as after every restart of Redis, and the old filter stays
+    /// in use.
     pub async fn swap(mut self) -> Result<()> {
         let inner = self.filter.inner();
-        let swapped = inner.store.swap(self.seen.as_ref(), &self.next).await?;
+        if inner.store.link.server_run().await? != self.run {
+            return Err(gone());
+        }
+        let swapped = inner.store.swap(self.seen.as_ref(), &self.next, self.run).await?;
         *inner.known() = None;
         self.over = swapped;
         if swapped { Ok(()) } else { Err(gone()) }
@@ -72,7 +90,7 @@ impl Rebuild {
         }
         store.remove(&next).await?;
         let current = seen.and_then(|header| header.current);
-        store.give_up(&Header { current, next: Some(next) }).await?;
+        store.give_up(&Header { current, next: Some(next), run: String::new() }).await?;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! A filter in Redis that all processes share.
+//! A Bloom filter in Redis that all processes share.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
@@ -12,22 +12,28 @@ use super::shape::{Hashed, Shape};
 use super::store::Store;
 use super::{Answer, Stats};
 use crate::builder::word;
+use crate::run::Run;
 use crate::{Error, ErrorKind, Result};
 
-/// A Bloom filter in Redis. A question is one `BITFIELD_RO`, what is added one `BITFIELD`, also of many
-/// items that lie in one shard; nothing runs on the server but that.
+/// A Bloom filter in Redis that all processes share.
+///
+/// A question is one `BITFIELD_RO`. An addition is one `BITFIELD`, also for many items of one
+/// shard. The server runs no other command for it.
 ///
 /// | key | what it holds |
 /// |---|---|
-/// | `{prefix:name}` | a hash: `v` (1), `current`, and while it is rebuilt `next`: `epoch bits shards hashes` |
+/// | `{prefix:name}` | a hash: `v` (1), `current` and the server's `run` for which it holds; while it is rebuilt `next` and `next_run`: `epoch bits shards hashes` |
 /// | `{prefix:name}:EPOCH:SHARD` | a stamp of 8 bytes, then the bits |
 ///
-/// Each command reads the stamp as well. So a filter that was evicted, flushed, lost in a failover or
-/// replaced by another is never taken for an empty one: the answer is [`Answer::Unavailable`] until a
-/// new one is there ([`rebuild`](Self::rebuild)). What a stamp does not show is that Redis came back with
-/// older data (a snapshot after a crash, a replica that lagged): rebuild it then too.
+/// Each command also reads the stamp. So a filter that was evicted, flushed, lost in a failover or
+/// replaced is never read as an empty filter: the answer is [`Answer::Unavailable`] until a new
+/// filter exists ([`rebuild`](Self::rebuild)).
 ///
-/// Clones share everything.
+/// After a restart of Redis, or after another server has replaced it, the latest additions may be
+/// lost. The filter then answers [`Answer::Unavailable`] in every process, with one warning, until
+/// it is rebuilt.
+///
+/// Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Redis {
     inner: Arc<Inner>,
@@ -37,6 +43,8 @@ pub(super) struct Inner {
     pub(super) store: Store,
     /// As this process knows it; the stamps tell when it is not so any more.
     header: RwLock<Option<Header>>,
+    /// The run of the server for which the filter was said to be doubtful.
+    doubted: Mutex<Option<Run>>,
 }
 
 /// Settings of a [`Redis`] filter.
@@ -51,21 +59,22 @@ pub struct Builder {
 }
 
 impl Redis {
-    /// A filter of this name (as a cache's) for so many items and this error rate (more than 0, less
-    /// than 1).
+    /// Returns the settings for a filter of this name (in the form of a cache name), this number of
+    /// items and this error rate (more than 0, less than 1).
     pub fn builder(name: &str, items: u64, error_rate: f64) -> Builder {
         let (name, prefix) = (name.to_owned(), "leasehold-bloom".to_owned());
         let redis_limit = Duration::from_millis(500);
         Builder { name, prefix, items, error_rate, create: false, redis_limit }
     }
 
-    /// What the filter says of an item.
+    /// Asks the filter about an item.
     pub async fn check(&self, item: impl AsRef<[u8]>) -> Answer {
         let answers = self.check_many(&[item]).await;
         answers.first().copied().unwrap_or(Answer::Unavailable)
     }
 
-    /// What it says of many, in their order; the commands go in one flight.
+    /// Asks the filter about many items, and returns the answers in their order; the commands share
+    /// one round trip.
     pub async fn check_many(&self, items: &[impl AsRef<[u8]>]) -> Vec<Answer> {
         if items.is_empty() {
             return Vec::new();
@@ -79,7 +88,15 @@ impl Redis {
                 self.forget(&header);
                 continue;
             };
-            match self.inner.store.check(current, &hashed).await {
+            match self.inner.is_sure(&header).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.forget(&header);
+                    continue;
+                }
+                Err(_) => break,
+            }
+            match self.inner.store.check(current, &header.run, &hashed).await {
                 Ok(Some(there)) => {
                     let answer = |there| if there { Answer::Maybe } else { Answer::Absent };
                     answers = there.into_iter().map(answer).collect();
@@ -92,16 +109,16 @@ impl Redis {
         answers
     }
 
-    /// Adds an item. Of what shall be found by a filter in front of a database: before the commit.
+    /// Adds an item. For a filter in front of a database, add the item before the commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: Redis is not reached, or the filter is gone; the item may have
-    /// been added.
+    /// [`ErrorKind::Unavailable`]: Redis cannot be reached, or the filter is gone; the item may
+    /// have been added.
     pub async fn add(&self, item: impl AsRef<[u8]>) -> Result<()> {
         self.add_many(&[item]).await
     }
 
-    /// Adds many; the commands go in one flight.
+    /// Adds many items; the commands share one round trip.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -140,33 +157,34 @@ impl Redis {
         Err(gone())
     }
 
-    /// How full it is. Counts all bits on the server, some megabytes at a time.
+    /// Measures how full the filter is: the server counts all bits, some megabytes per command.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::Unavailable`]: Redis cannot be reached, or the filter is gone.
     pub async fn stats(&self) -> Result<Stats> {
         let header = self.header().await?;
         self.inner.store.stats(header.current.as_ref().ok_or_else(gone)?).await
     }
 
-    /// Begins to build it anew, empty, for so many items and this error rate, beside the one that
-    /// is used until [`Rebuild::swap`]. From now on what is added goes into both.
+    /// Begins to build a new, empty filter for this number of items and this error rate, beside the
+    /// one in use until [`Rebuild::swap`]. From now on, additions go into both.
     ///
-    /// Read what is to be in it after this returns. What was added before, and is committed only
-    /// later, is missed: wait for the longest transaction first.
+    /// Read the items that the filter must have after this call returns. An item that was added
+    /// before, but commits later, is missed: wait for the longest transaction first.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] as [`Builder::open`]; [`ErrorKind::Unavailable`], also while
-    /// another rebuild is under way (one that is given up is forgotten after an hour).
+    /// [`ErrorKind::Invalid`] as [`Builder::open`]. [`ErrorKind::Unavailable`], also while another
+    /// rebuild is under way (an abandoned rebuild is forgotten after an hour).
     pub async fn rebuild(&self, items: u64, error_rate: f64) -> Result<Rebuild> {
         let shape = Shape::split(items, error_rate, SHARD_BITS)?;
         let inner = &self.inner;
+        let run = inner.store.link.server_run().await?;
         let next = inner.store.make(shape, items, error_rate).await?;
         let header = inner.store.header().await?;
-        match inner.store.begin(header.as_ref(), &next).await {
+        match inner.store.begin(header.as_ref(), &next, run).await {
             Ok(true) => {
                 *self.inner.known() = None;
-                Ok(Rebuild::new(self.clone(), header, next, items))
+                Ok(Rebuild::new(self.clone(), header, next, items, run))
             }
             failed => {
                 inner.store.remove(&next).await?;
@@ -198,6 +216,22 @@ impl Redis {
 }
 
 impl Inner {
+    /// Whether the filter knows all that was added: the server is in the run for which it holds.
+    async fn is_sure(&self, header: &Header) -> Result<bool> {
+        let run = self.store.link.server_run().await?;
+        let sure = header.run == run.text();
+        let doubted = (!sure).then_some(run);
+        let mut said = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sure && *said != doubted {
+            self.store.link.warn(
+                "Redis was restarted, or another server has taken its place: the filter may lack what \
+                 was added last, and answers Unavailable until it is rebuilt (Redis::rebuild)",
+            );
+        }
+        *said = doubted;
+        Ok(sure)
+    }
+
     pub(super) fn known(&self) -> std::sync::RwLockWriteGuard<'_, Option<Header>> {
         self.header.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,46 +248,48 @@ fn gone() -> Error {
 }
 
 impl Builder {
-    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
+    /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
-    /// How long Redis may take to answer. Default 500 ms.
+    /// Sets how long Redis may take to answer. Default 500 ms.
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
     }
 
-    /// Makes the filter, empty, if there is none: says that nothing exists yet that it should know.
-    /// Default false.
+    /// Creates an empty filter if there is none. Default false.
     ///
-    /// For the first start, or where nothing is lost by a wrong [`Answer::Absent`]. A program that always
-    /// asks for it takes a filter that was lost for an empty one: after a flush, or a failover to an
-    /// empty server, all that exists is absent.
+    /// An empty filter states that no item exists yet that it should know. Set this for the first
+    /// start, or if a wrong [`Answer::Absent`] does no harm. A program that always sets it replaces
+    /// a lost filter by an empty one: after a flush, or a failover to an empty server, every item
+    /// that exists is absent.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Opens the filter on the Redis server of `url`. Where there is none, it answers
-    /// [`Answer::Unavailable`] until it is [rebuilt](Redis::rebuild), unless it is to be
-    /// [created](Self::create).
+    /// Opens the filter on the Redis server of `url`.
+    ///
+    /// If there is no filter, it answers [`Answer::Unavailable`] until it is
+    /// [rebuilt](Redis::rebuild), unless [`create`](Self::create) is set.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for settings that are not allowed, and for a filter that is too large:
-    /// a shard holds 2^32 bits in one string of 512 MB, there are 64 shards at most, and the
-    /// server must have room. [`ErrorKind::Foreign`] when under the key lies what is no filter, or
-    /// one of another version or size. [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::Invalid`] for settings that are not allowed, and for a filter that is too
+    /// large: a shard holds 2^32 bits in one string of 512 MB, there are at most 64 shards, and the
+    /// server must have room. [`ErrorKind::Foreign`] if the key holds another kind of value, or a
+    /// filter of another version or size. [`ErrorKind::Unavailable`] if Redis cannot be reached.
     pub async fn open(self, url: &str) -> Result<Redis> {
         let Self { items, error_rate, create, .. } = self;
         let shape = Shape::split(items, error_rate, SHARD_BITS)?;
         let store = self.store(url)?;
         let found = match store.header().await? {
             None if create => {
+                let run = store.link.server_run().await?;
                 let made = store.make(shape, items, error_rate).await?;
-                Some(store.publish(&made).await?)
+                Some(store.publish(&made, run).await?)
             }
             None => {
                 store.fits(shape, items, error_rate).await?;
@@ -274,7 +310,8 @@ impl Builder {
             return Err(Error::new(ErrorKind::Foreign, what));
         }
         let header = RwLock::new(found);
-        Ok(Redis { inner: Arc::new(Inner { store, header }) })
+        let doubted = Mutex::default();
+        Ok(Redis { inner: Arc::new(Inner { store, header, doubted }) })
     }
 
     fn store(&self, url: &str) -> Result<Store> {

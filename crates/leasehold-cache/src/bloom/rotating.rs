@@ -1,8 +1,7 @@
-//! What was seen in a window of time.
+//! A filter for what was added in a window of time.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
@@ -12,20 +11,25 @@ use super::generation::{BUILDING, Generation, READY, SHARD_BITS, Stamps};
 use super::shape::{Hashed, Shape};
 use super::store::Store;
 use crate::builder::word;
+use crate::run::Run;
 use crate::{Error, ErrorKind, Result};
 
-/// A filter in Redis that forgets: two generations, each of one window. What was added is found for
-/// one window at least and for two at most.
+/// A filter in Redis that forgets: an item is found for at least one window and at most two after
+/// its addition.
 ///
-/// Windows begin at multiples of their length in Unix time, by each process's clock: clocks must differ
-/// by less than a window, and what is added by one that is behind is found for so much less. A
-/// generation is made in the window before its own, by whoever is first to use the filter then, and
-/// passes away by itself. Where one was made too late (the first, or after Redis has lost its data, or when nobody
-/// used the filter for a whole window), it cannot know what was added before: the answer is
-/// [`Answer::Unavailable`] in place of [`Answer::Absent`] until it has watched for a whole window.
+/// It has two generations, each of one window. Windows begin at multiples of their length in Unix
+/// time, by the clock of each process. Clocks must differ by less than a window; an item that a
+/// process with a late clock adds is found for a time that is shorter by the difference. In the
+/// window before its own, the first process that uses the filter makes a generation, which expires
+/// by itself.
 ///
-/// A question is one `BITFIELD_RO` on each generation and on the next, which somebody may be adding to
-/// whose clock is ahead; in one flight. Clones share everything.
+/// A generation may be made too late: the first generation, after Redis restarted or lost its data,
+/// or if no process used the filter for a whole window. It cannot know what was added before: the
+/// answer is [`Answer::Unavailable`] instead of [`Answer::Absent`] until the filter has watched for
+/// a whole window.
+///
+/// A question is one `BITFIELD_RO` on each generation and on the next, to which a process whose
+/// clock is ahead may add; all share one round trip. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Rotating {
     inner: Arc<Inner>,
@@ -36,8 +40,8 @@ struct Inner {
     shape: Shape,
     window_ms: u64,
     clock: Clock,
-    /// The last window whose successor was made by this process.
-    prepared: AtomicU64,
+    /// The last window whose successor was made by this process, and in which run of the server.
+    prepared: Mutex<Option<(u64, Run)>>,
 }
 
 /// Settings of a [`Rotating`] filter.
@@ -52,8 +56,8 @@ pub struct RotatingBuilder {
 }
 
 impl Rotating {
-    /// A filter of this name (as a cache's) for so many items in a window, and this error rate of each
-    /// generation (more than 0, less than 1).
+    /// Returns the settings for a filter of this name (in the form of a cache name), this number of
+    /// items in a window, and this error rate of each generation (more than 0, less than 1).
     pub fn builder(name: &str, items: u64, error_rate: f64, window: Duration) -> RotatingBuilder {
         RotatingBuilder {
             name: name.to_owned(),
@@ -65,25 +69,25 @@ impl Rotating {
         }
     }
 
-    /// Whether the item was added in the last window.
+    /// Returns whether the item was added in the last window.
     pub async fn check(&self, item: impl AsRef<[u8]>) -> Answer {
         self.ask(Hashed::of(item.as_ref())).await.unwrap_or(Answer::Unavailable)
     }
 
-    /// Adds an item: it is found for one to two windows from now.
+    /// Adds an item, which is found for one to two windows from now.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]; the item may have been added. [`ErrorKind::Foreign`] when under the
-    /// key lies what is no generation of this filter.
+    /// [`ErrorKind::Unavailable`]: the item may have been added. [`ErrorKind::Foreign`] if the key
+    /// holds another value than a generation of this filter.
     pub async fn add(&self, item: impl AsRef<[u8]>) -> Result<()> {
         let inner = &self.inner;
         for _ in 0..3 {
-            let now = inner.prepare().await?;
+            let (now, run) = inner.prepare().await?;
             let stamps = inner.store.add(&now, &[Hashed::of(item.as_ref())]).await?;
             if stamps.all(&now).is_none() {
                 inner.store.discard(&now).await?;
                 inner.lost(&now, &stamps).await?;
-            } else if inner.window() == now.epoch() {
+            } else if stamps.1 == run && inner.window() == now.epoch() {
                 return Ok(());
             }
             // It may have arrived when its window was long over.
@@ -94,9 +98,9 @@ impl Rotating {
 
     async fn ask(&self, item: Hashed) -> Result<Answer> {
         let inner = &self.inner;
-        let now = inner.prepare().await?;
-        let before = inner.generation(now.epoch().saturating_sub(1));
-        let next = inner.generation(now.epoch() + 1);
+        let (now, run) = inner.prepare().await?;
+        let before = inner.generation(now.epoch().saturating_sub(1), run);
+        let next = inner.generation(now.epoch() + 1, run);
         let item = [item];
         let looks = futures_util::future::try_join3(
             inner.store.look(&now, &item),
@@ -104,7 +108,11 @@ impl Rotating {
             inner.store.look(&next, &item),
         );
         let (of_now, of_before, of_next) = looks.await?;
-        let known = (of_now.0.used(&now), of_before.0.used(&before));
+        let in_run = |stamps: &Stamps| stamps.1 == run;
+        let known = in_run(&of_now.0)
+            && in_run(&of_before.0)
+            && of_now.0.used(&now)
+            && of_before.0.used(&before);
         if of_now.0.all(&now).is_none() {
             inner.lost(&now, &of_now.0).await?;
         }
@@ -114,15 +122,15 @@ impl Rotating {
             .any(|((stamps, there), of)| *there == [true] && stamps.all(of).is_some());
         Ok(match (maybe, known) {
             (true, _) => Answer::Maybe,
-            (false, (true, true)) => Answer::Absent,
+            (false, true) => Answer::Absent,
             _ => Answer::Unavailable,
         })
     }
 }
 
 impl Inner {
-    fn generation(&self, window: u64) -> Generation {
-        Generation::of_epoch(window, self.shape)
+    fn generation(&self, window: u64, run: Run) -> Generation {
+        Generation::of_window(window, run, self.shape)
     }
 
     /// That of now.
@@ -130,18 +138,25 @@ impl Inner {
         self.clock.now().unix_ms() / self.window_ms
     }
 
-    /// The generation of now; that of the next window is made.
-    async fn prepare(&self) -> Result<Generation> {
+    /// The generation of now, and the run of the server; that of the next window is made. What an earlier
+    /// run has left may lack what was added last: it is not looked at.
+    async fn prepare(&self) -> Result<(Generation, Run)> {
+        let run = self.store.link.server_run().await?;
         let window = self.window();
-        let prepared = self.prepared.load(Ordering::Acquire);
+        let prepared =
+            (*self.prepared()).filter(|(_, of)| *of == run).map_or(0, |(window, _)| window);
         if prepared < window {
             if prepared + 1 < window || prepared == 0 {
-                self.make(window, BUILDING).await?;
+                self.make(&self.generation(window, run), BUILDING).await?;
             }
-            self.make(window + 1, READY).await?;
-            self.prepared.fetch_max(window, Ordering::AcqRel);
+            self.make(&self.generation(window + 1, run), READY).await?;
+            *self.prepared() = Some((window, run));
         }
-        Ok(self.generation(window))
+        Ok((self.generation(window, run), run))
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Option<(u64, Run)>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Not all of it is there: it is made now, and does not know what was before. What is not ours
@@ -152,14 +167,13 @@ impl Inner {
                 format!("{}: under a key of the filter lies something else", self.store.stem());
             return Err(Error::new(ErrorKind::Foreign, what));
         }
-        self.make(generation.epoch(), BUILDING).await
+        self.make(generation, BUILDING).await
     }
 
-    async fn make(&self, window: u64, state: i64) -> Result<()> {
-        let generation = self.generation(window);
+    async fn make(&self, generation: &Generation, state: i64) -> Result<()> {
         for shard in 0..self.shape.shards {
             let ttl = Duration::from_millis(self.window_ms.saturating_mul(4));
-            self.store.make_shard(&generation, shard, state, ttl).await?;
+            self.store.make_shard(generation, shard, state, ttl).await?;
         }
         Ok(())
     }
@@ -172,23 +186,25 @@ impl fmt::Debug for Inner {
 }
 
 impl RotatingBuilder {
-    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
+    /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
-    /// How long Redis may take to answer. Default 500 ms.
+    /// Sets how long Redis may take to answer. Default 500 ms.
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
     }
 
-    /// Opens the filter on the Redis server of `url`, and makes its generations if need be.
+    /// Opens the filter on the Redis server of `url`, and makes its generations if they are
+    /// missing.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for settings that are not allowed (a window is 100 ms to 30 days; sizes
-    /// as [`Builder::open`](super::Builder::open)); [`ErrorKind::Foreign`]; [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::Invalid`] for settings that are not allowed (a window is 100 ms to 30 days;
+    /// sizes as [`Builder::open`](super::Builder::open)). [`ErrorKind::Foreign`] if a key holds
+    /// another value. [`ErrorKind::Unavailable`] if Redis cannot be reached.
     pub async fn open(self, url: &str) -> Result<Rotating> {
         word("name", &self.name)?;
         word("prefix", &self.prefix)?;
@@ -205,8 +221,8 @@ impl RotatingBuilder {
         let store = Store::new(url, stem, self.redis_limit, clock.clone())?;
         store.fits(shape, items, error_rate).await?;
         let window_ms = window.as_millis() as u64;
-        let inner = Inner { store, shape, window_ms, clock, prepared: AtomicU64::new(0) };
-        let now = inner.prepare().await?;
+        let inner = Inner { store, shape, window_ms, clock, prepared: Mutex::default() };
+        let (now, _) = inner.prepare().await?;
         let stamps = inner.store.stamps(&now).await?;
         if stamps.all(&now).is_none() {
             inner.lost(&now, &stamps).await?;

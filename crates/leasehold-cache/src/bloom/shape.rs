@@ -16,21 +16,21 @@ pub(super) struct Shape {
     pub(super) hashes: u32,
 }
 
-/// How full a filter is, and what that means.
+/// Measures how full a filter is, and its error rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// All of its bits.
+    /// The number of all bits.
     pub bits: u64,
-    /// How many bits an item has.
+    /// The number of bits of an item.
     pub hashes: u32,
-    /// The share of bits that are set: half of them when it is as full as it was made for.
+    /// The share of bits that are set: one half if the filter is as full as it was made for.
     pub fill: f64,
-    /// How many different items were added, estimated from that ("Mathematical Correction for
-    /// Fingerprint Similarity Measures", S. J. Swamidass and P. Baldi, 2007); infinite when every
-    /// bit is set.
+    /// The number of different items that were added, estimated from `fill` ("Mathematical
+    /// Correction for Fingerprint Similarity Measures", S. J. Swamidass and P. Baldi, 2007);
+    /// infinite if every bit is set.
     pub items: f64,
-    /// The error rate by now, estimated from that.
+    /// The current error rate, estimated from `fill`.
     pub error_rate: f64,
 }
 
@@ -54,7 +54,7 @@ impl Shape {
         let hashes = (-error_rate.log2()).clamp(1.0, 64.0);
         let (few, many) = (hashes.floor() as u32, hashes.ceil() as u32);
         let hashes = if bits(few) <= bits(many) { few } else { many };
-        // Beyond 2^64 it is as many as there are: too many for anybody.
+        // A larger result than 2^64 saturates, and is refused as too large.
         Ok(Self { bits: (bits(hashes) as u64).max(64), shards: 1, hashes })
     }
 

@@ -11,6 +11,8 @@ use super::Stats;
 use super::generation::{Generation, Header, STAMP_BITS, Stamps};
 use super::shape::Hashed;
 use crate::link::Link;
+use crate::run::Run;
+use crate::user::Kind;
 use crate::{Error, ErrorKind, Result};
 
 /// Items in one command at most, so that it does not keep the server from others for long.
@@ -31,7 +33,8 @@ impl Store {
         let life = Script::new(include_str!("../lua/bloom.lua"));
         let discard = Script::new(include_str!("../lua/discard.lua"));
         let orphans = Script::new(include_str!("../lua/orphans.lua"));
-        Ok(Self { link: Link::new(url, limit, clock)?, stem, life, discard, orphans })
+        let link = Link::open(url, limit, clock, Kind::Filter, &stem)?;
+        Ok(Self { link, stem, life, discard, orphans })
     }
 
     pub(super) fn stem(&self) -> &str {
@@ -39,7 +42,7 @@ impl Store {
     }
 
     pub(super) fn key(&self, of: &Generation, shard: u64) -> String {
-        format!("{}:{:016x}:{shard}", self.stem, of.epoch())
+        format!("{}:{}:{shard}", self.stem, of.name())
     }
 
     pub(super) fn keys(&self, of: &Generation) -> Vec<String> {
@@ -67,7 +70,8 @@ impl Store {
                 .ok_or_else(|| foreign(format!("{field} is {text:?}"))),
             None => Ok(None),
         };
-        Ok(Some(Header { current: generation("current")?, next: generation("next")? }))
+        let run = fields.get("run").cloned().unwrap_or_default();
+        Ok(Some(Header { current: generation("current")?, next: generation("next")?, run }))
     }
 
     /// Of all shards.
@@ -76,19 +80,20 @@ impl Store {
         for key in self.keys(of) {
             all.cmd("BITFIELD_RO").arg(key).arg("GET").arg("i64").arg(0);
         }
-        let stamps: Vec<(i64,)> =
-            self.link.ask_all(&all).await.map_err(|error| self.named(error))?;
-        Ok(Stamps((0..).zip(stamps.into_iter().map(|(stamp,)| stamp)).collect()))
+        let (stamps, run): (Vec<(i64,)>, _) =
+            self.link.ask_all_in_run(&all).await.map_err(|error| self.named(error))?;
+        Ok(Stamps((0..).zip(stamps.into_iter().map(|(stamp,)| stamp)).collect(), run))
     }
 
-    /// Which items may be there; `None` when the generation is not what is used.
+    /// Which items may be there; `None` when the generation is not what is used, or not in this run.
     pub(super) async fn check(
         &self,
         of: &Generation,
+        run: &str,
         items: &[Hashed],
     ) -> Result<Option<Vec<bool>>> {
         let (stamps, there) = self.look(of, items).await?;
-        Ok(stamps.used(of).then_some(there))
+        Ok((stamps.used(of) && stamps.1.text() == run).then_some(there))
     }
 
     /// As [`check`](Self::check), with the stamps.
@@ -104,7 +109,8 @@ impl Store {
         });
         let mut there = vec![false; items.len()];
         let mut stamps = Vec::new();
-        for (command, answer) in commands.iter().zip(self.send(&commands).await?) {
+        let (answers, run) = self.send(&commands).await?;
+        for (command, answer) in commands.iter().zip(answers) {
             stamps.push((command.shard, answer.first().copied().unwrap_or(0)));
             let mut numbers = answer.iter().skip(1);
             for at in &command.items {
@@ -114,7 +120,7 @@ impl Store {
                 });
             }
         }
-        Ok((Stamps(stamps), there))
+        Ok((Stamps(stamps, run), there))
     }
 
     /// Sets the bits of items.
@@ -124,10 +130,10 @@ impl Store {
                 command.arg("SET").arg("u1").arg(place + STAMP_BITS).arg(1);
             }
         });
-        let answers = self.send(&commands).await?;
+        let (answers, run) = self.send(&commands).await?;
         let first = |answer: Vec<i64>| answer.first().copied().unwrap_or(0);
         let shards = commands.iter().map(|command| command.shard);
-        Ok(Stamps(shards.zip(answers.into_iter().map(first)).collect()))
+        Ok(Stamps(shards.zip(answers.into_iter().map(first)).collect(), run))
     }
 
     fn commands(
@@ -153,15 +159,16 @@ impl Store {
         commands
     }
 
-    async fn send(&self, commands: &[Command]) -> Result<Vec<Vec<i64>>> {
+    async fn send(&self, commands: &[Command]) -> Result<(Vec<Vec<i64>>, Run)> {
         if let [one] = commands {
-            return Ok(vec![self.link.ask(&one.command).await?]);
+            let (answer, run) = self.link.ask_in_run(&one.command).await?;
+            return Ok((vec![answer], run));
         }
         let mut all = pipe();
         for one in commands {
             all.add_command(one.command.clone());
         }
-        self.link.ask_all(&all).await
+        self.link.ask_all_in_run(&all).await
     }
 
     pub(super) async fn stats(&self, of: &Generation) -> Result<Stats> {

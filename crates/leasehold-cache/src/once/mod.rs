@@ -1,4 +1,4 @@
-//! Once: side effects that happen once for each request id, rows that are saved once for each key.
+//! Side effects that happen once for each request id, and rows that are saved once for each key.
 
 mod marks;
 mod run;

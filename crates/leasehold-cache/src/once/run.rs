@@ -18,8 +18,8 @@ use crate::link::Link;
 use crate::write::token;
 use crate::{Error, ErrorKind, Result};
 
-/// Requests that are carried out once for each id, as `Idempotency-Key` of HTTP asks for: one process
-/// works at a time, and whoever asks later gets the result.
+/// Runs requests once for each id, as the `Idempotency-Key` header of HTTP requires: one process
+/// works at a time, and later callers get the result.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,14 +43,14 @@ use crate::{Error, ErrorKind, Result};
 /// # async fn pay(_: u64) -> std::io::Result<String> { Ok(String::new()) }
 /// ```
 ///
-/// Redis decides, so its promise is Redis': while the data is there, and from one that does not lose
-/// what it has acknowledged. Where twice is a disaster, let the database's unique key decide as well.
-/// While Redis is down nothing begins. A run has no other fence than its id: what a killed or stopped
-/// holder has begun may still arrive somewhere.
+/// The promise depends on Redis: it holds while Redis has the data, and if Redis does not lose what
+/// it has acknowledged. If a second run is a disaster, let a unique key in the database decide as
+/// well. While Redis is down no run begins. A run has no other fence than its id: what a killed or
+/// paused holder has begun may still arrive later.
 ///
 /// The record `{prefix:name:id}` is a hash: `v` (1), `state` (`running`, `completed`, `failed`), `token`
 /// of the run, `until` (Unix ms by the server's clock), `print` (SHA-256 of the payload), `tries`, `result`.
-/// Clones share everything.
+/// Clones share all state.
 #[derive(Clone)]
 pub struct RunOnce {
     inner: Arc<Inner>,
@@ -66,16 +66,17 @@ struct Inner {
 /// The first and the longest pause before a step is repeated that Redis did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What [`RunOnce::begin`] found.
+/// The result of [`RunOnce::begin`].
 #[derive(Debug)]
 pub enum Begun<R> {
-    /// The work is ours to do.
+    /// This process must do the work.
     Won(Run),
-    /// Somebody is at it, for so long at least; then he is taken for dead.
+    /// Another process does the work. Its lease lasts for at least this time; after that it counts
+    /// as dead.
     Busy(Duration),
-    /// It was done: its result.
+    /// The work was done before, with this result.
     Completed(R),
-    /// It failed for good: the reason.
+    /// The work failed for good, for this reason.
     Failed(String),
 }
 
@@ -85,20 +86,21 @@ impl RunOnce {
         Self { inner: Arc::new(Inner { link, step, settings, clock }) }
     }
 
-    /// Settings for runs of this name (as a cache's).
+    /// Returns the settings for runs of this name (in the form of a cache name).
     pub fn builder(name: &str) -> RunOnceBuilder {
         RunOnceBuilder::new(name)
     }
 
-    /// Begins the work of request `id` (1 to 512 bytes without control characters), unless it was
-    /// done or somebody is at it. `payload` is what the request asks for, in bytes that are the same
-    /// when it comes again.
+    /// Begins the work of request `id` (1 to 512 bytes without control characters), unless it is
+    /// done or another process does it.
+    ///
+    /// `payload` describes the request, in bytes that are the same when the request is repeated.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an id that is not allowed, or that came with another payload
-    /// before. [`ErrorKind::Unavailable`]: nobody knows; perhaps it has begun, and is busy for one
-    /// lease. [`ErrorKind::Foreign`] when under the key lies what is no record, or a result of
-    /// another type.
+    /// before. [`ErrorKind::Unavailable`]: the state is not known; the run may have begun, and is
+    /// then busy for one lease. [`ErrorKind::Foreign`] if the key holds another kind of value, or a
+    /// result of another type.
     pub async fn begin<R: DeserializeOwned>(&self, id: &str, payload: &[u8]) -> Result<Begun<R>> {
         let id = text(id)?;
         let RunOnceBuilder { prefix, name, lease, keep, codec, .. } = &self.inner.settings;
@@ -148,14 +150,15 @@ impl RunOnce {
     }
 }
 
-/// Work that this process is to do, until it is ended by [`complete`](Self::complete),
-/// [`fail`](Self::fail), [`leave`](Self::leave) or [`abandon`](Self::abandon).
+/// A run that this process must do, until [`complete`](Self::complete), [`fail`](Self::fail),
+/// [`leave`](Self::leave) or [`abandon`](Self::abandon) ends it.
 ///
-/// Dropped before that, it keeps its lease until the lease ends by itself: the future that did the work
-/// may have been cancelled while a request of it was on its way, and the next run must not overlap it.
+/// If a run is dropped before that, it keeps its lease until the lease expires: the future that did
+/// the work may have been cancelled while one of its requests was on its way, and the next run must
+/// not overlap it.
 ///
-/// Its lease is not renewed by itself: call [`renew`](Self::renew) from the work, which so shows that
-/// it goes on.
+/// The lease is not renewed automatically: call [`renew`](Self::renew) from the work, to show that
+/// it still progresses.
 #[must_use = "dropped, the work stays busy until the lease ends"]
 pub struct Run {
     inner: Arc<Inner>,
@@ -167,17 +170,17 @@ pub struct Run {
 }
 
 impl Run {
-    /// Which attempt this is. More than 1: an earlier run began and recorded no end, and what it
-    /// did is not known.
+    /// Returns the number of this attempt. More than 1: an earlier run began and recorded no end,
+    /// and its effects are not known.
     pub fn tries(&self) -> u64 {
         self.tries
     }
 
-    /// Renews the lease: it lasts a whole `lease` from now on.
+    /// Renews the lease, which then lasts a whole `lease` from now on.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`]: the lease ended, and another run has begun; stop the work.
-    /// [`ErrorKind::Unavailable`]: Redis did not answer; the lease is what it was, or renewed.
+    /// [`ErrorKind::Lost`]: the lease expired, and another run has begun; stop the work.
+    /// [`ErrorKind::Unavailable`]: Redis did not answer; the lease may be renewed or unchanged.
     pub async fn renew(&self) -> Result<()> {
         let mut call = self.step("renew");
         let RunOnceBuilder { lease, keep, .. } = &self.inner.settings;
@@ -190,23 +193,23 @@ impl Run {
 
     /// Records that the work is done: every later `begin` of the id gets this result.
     ///
-    /// While Redis does not answer, the call is repeated until the lease ends, at least once. It is
-    /// sent whatever failed before (past the circuit breaker). Dropping the future leaves the run as
-    /// it is; the result may be recorded then.
+    /// If Redis does not answer, the call is repeated until the lease expires, and sent at least
+    /// once. The circuit breaker does not stop it. If the future is dropped, the run is unchanged;
+    /// the result may be recorded then.
     ///
     /// # Errors
-    /// After an error the run is still there, and this may be called again.
-    /// [`ErrorKind::Lost`]: the lease ended, and another run has begun or ended the work; its
-    /// record stands. [`ErrorKind::Invalid`] for a result that cannot be encoded: nothing was sent.
-    /// [`ErrorKind::Unavailable`]: no answer until the lease ended; the result may be recorded. If it
-    /// is not, the next run begins the work again.
+    /// After an error the run still exists, and this may be called again. [`ErrorKind::Lost`]: the
+    /// lease expired, and another run has begun or ended the work; its record is valid.
+    /// [`ErrorKind::Invalid`] for a result that cannot be encoded: no command was sent.
+    /// [`ErrorKind::Unavailable`]: no answer until the lease expired; the result may be recorded.
+    /// If it is not, the next run begins the work again.
     pub async fn complete<R: Serialize + ?Sized>(&mut self, result: &R) -> Result<()> {
         let bytes = self.inner.settings.codec.encode(&result)?;
         self.finish("complete", &bytes).await
     }
 
-    /// Records that the work failed for good: every later `begin` of the id gets this reason.
-    /// Repeated as [`complete`](Self::complete) is.
+    /// Records that the work failed for good: every later `begin` of the id gets this reason. It is
+    /// repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
@@ -214,8 +217,8 @@ impl Run {
         self.finish("fail", reason.as_bytes()).await
     }
 
-    /// Removes the record: nothing was done, or all of it was undone, and it may be tried again.
-    /// Repeated as [`complete`](Self::complete) is.
+    /// Removes the record: no work was done, or all of it was undone, and it may be tried again. It
+    /// is repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
@@ -223,9 +226,10 @@ impl Run {
         self.repeat(&self.step("leave")).await
     }
 
-    /// Ends the lease and keeps the record: the work has stopped, and what it did is not known. The
-    /// next run may begin at once, and its [`tries`](Self::tries) are above 1. Repeated as
-    /// [`complete`](Self::complete) is.
+    /// Ends the lease and keeps the record: the work has stopped, and its effects are not known.
+    ///
+    /// The next run may begin at once, and its [`tries`](Self::tries) are above 1. The call is
+    /// repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).

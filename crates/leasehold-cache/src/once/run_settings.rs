@@ -1,4 +1,4 @@
-//! Settings of runs, checked before anything is done with them.
+//! Checks the settings of runs before they are used.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use leasehold_core::clock::Clock;
 use super::run::RunOnce;
 use crate::builder::word;
 use crate::link::Link;
+use crate::user::Kind;
 use crate::{Codec, Error, Result};
 
-/// Settings of a [`RunOnce`].
+/// Configures a [`RunOnce`].
 #[derive(Clone, Debug)]
 pub struct RunOnceBuilder {
     pub(super) name: String,
@@ -32,40 +33,40 @@ impl RunOnceBuilder {
         }
     }
 
-    /// What keys begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-once`.
+    /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-once`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
-    /// How long the work may go on without [`Run::renew`](super::Run::renew) before another run may begin
-    /// it, and how long the end of a run is repeated while Redis does not answer; 10 ms to a day,
-    /// default 30 seconds.
+    /// Sets how long the work may go on without [`Run::renew`](super::Run::renew) before another
+    /// run may begin it. It is also how long the end of a run is repeated if Redis does not answer.
+    /// 10 ms to a day, default 30 seconds.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a result is remembered, and a holder who has died, after his lease; longer than any
-    /// request comes again. A second to 365 days, default a day.
+    /// Sets how long a result is remembered, and a dead holder after its lease. It must be longer
+    /// than the time in which a request may be repeated. A second to 365 days, default a day.
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
         self
     }
 
-    /// How long Redis may take to answer. Default 500 ms.
+    /// Sets how long Redis may take to answer. Default 500 ms.
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
     }
 
-    /// How results are written. Default [`Codec::Postcard`].
+    /// Sets how results are encoded. Default [`Codec::Postcard`].
     pub fn codec(mut self, codec: Codec) -> Self {
         self.codec = codec;
         self
     }
 
-    /// Opens it on the Redis server of `url`. Does not connect yet.
+    /// Opens the runs on the Redis server of `url`, without connecting to it.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or outside a tokio runtime.
@@ -84,7 +85,8 @@ impl RunOnceBuilder {
             }
         }
         let clock = Clock::system();
-        let link = Link::new(url, self.redis_limit, clock.clone())?;
+        let stem = format!("{}:{}", self.prefix, self.name);
+        let link = Link::open(url, self.redis_limit, clock.clone(), Kind::RunOnce, &stem)?;
         Ok(RunOnce::new(link, self, clock))
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that are saved once for each key, some hundred thousand a second.
+//! Saves rows once for each key, at a rate of some hundred thousand a second.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -14,42 +14,43 @@ use super::worker::{Call, work};
 use crate::cache::text;
 use crate::{BoxError, Error, ErrorKind, Result};
 
-/// Where rows are saved, and the judge of which were: something with a unique key.
+/// A store with a unique key: it saves rows, and decides which rows are new.
 pub trait Store: Send + Sync + 'static {
-    /// What is saved under a key.
+    /// The value that is saved under a key.
     type Row: Send + Sync + 'static;
 
-    /// How many bytes a row adds to a statement beside its key; a statement has 1 MiB, or one row.
-    /// Default 0: only their number counts ([`SaveOnceBuilder::batch`](super::SaveOnceBuilder::batch)).
+    /// Returns how many bytes a row adds to a statement beside its key; a statement has up to 1
+    /// MiB, or one row. Default 0: only the number of rows counts
+    /// ([`SaveOnceBuilder::batch`](super::SaveOnceBuilder::batch)).
     fn size(_row: &Self::Row) -> usize {
         0
     }
 
-    /// Saves all of these rows or none; one whose key is there stays as it is. The keys are
-    /// different and sorted. May be asked again for rows that it has saved.
+    /// Saves all of these rows or none; a row whose key exists is unchanged. The keys are different
+    /// and sorted. It may be called again with rows that it has saved.
     fn insert(
         &self,
         rows: &[(&str, &Self::Row)],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// Why rows were not saved.
+/// The reason why rows were not saved.
 #[derive(Debug)]
 pub enum StoreError {
-    /// Nothing was saved, for something is wrong with one of the rows: they are tried in halves. Not
-    /// when no row would be taken, such as by a table that is missing.
+    /// No row was saved, since one of the rows is not acceptable: the batch is tried in halves. Do
+    /// not return it if every row would be refused, such as for a missing table.
     Row(BoxError),
-    /// Perhaps they were saved: the callers are told.
+    /// The rows may have been saved: the callers get this error.
     Unavailable(BoxError),
 }
 
-/// Saves rows once for each key, however often and from however many processes they come: the
-/// database's unique key decides, and is asked as seldom as can be.
+/// Saves rows once for each key, however often and from however many processes they come.
 ///
-/// A row goes by the keys that this process has saved, by the marks that processes leave in Redis
-/// after a commit, and the rest into the database, many in one statement. Both are only ever exact: what
-/// a Bloom filter takes for known would be a row lost. While Redis is down, rows go straight to the
-/// database, in the same batches and no more of them at a time.
+/// The unique key of the database decides, and is asked as rarely as possible. A row is skipped if
+/// this process has saved its key, or if a process has left a mark in Redis after a commit. The
+/// other rows go into the database, many in one statement. Both checks are exact: a false positive,
+/// as from a Bloom filter, would lose a row. While Redis is down, rows go straight to the database,
+/// in the same batches and with the same number of batches at a time.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -60,12 +61,12 @@ pub enum StoreError {
 /// table.create().await?; // once; does nothing when it is there
 /// let events = SaveOnceBuilder::new("events").open("redis://127.0.0.1:6379", table)?;
 ///
-/// // As they came from a queue, which is told of them after this.
+/// // The rows came from a queue; acknowledge them there after this call.
 /// events.save_many(vec![("event 1".into(), b"...".to_vec())]).await?;
 /// # Ok(()) }
 /// ```
 ///
-/// Clones share everything. When all are dropped, what was handed over is still saved.
+/// Clones share all state. When all clones are dropped, accepted rows are still saved.
 pub struct SaveOnce<S: Store> {
     workers: Arc<[mpsc::Sender<Call<S::Row>>]>,
     shared: Arc<Shared>,
@@ -91,7 +92,7 @@ impl<S: Store> SaveOnce<S> {
         Self { workers: workers.collect(), shared }
     }
 
-    /// Saves one row; as [`save_many`](Self::save_many).
+    /// Saves one row, as [`save_many`](Self::save_many) does.
     ///
     /// # Errors
     /// As [`save_many`](Self::save_many).
@@ -99,16 +100,16 @@ impl<S: Store> SaveOnce<S> {
         self.save_many(vec![(key, row)]).await
     }
 
-    /// Returns when a row of each key (1 to 512 bytes without control characters) is saved: this one,
-    /// or one that came before. May be called again after any error, in any process.
+    /// Returns when a row of each key (1 to 512 bytes without control characters) is saved: this
+    /// row, or an earlier row of the key. It may be called again after any error, in any process.
     ///
-    /// Many at a time are quicker: who hands over one and waits for its commit is as slow as the
-    /// commit. Dropped, what was handed over is still saved.
+    /// Many rows per call are faster: a caller with one row waits for its commit. If the future is
+    /// dropped, accepted rows are still saved.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key that is not allowed: nothing was saved; or when the database
-    /// does not take some of the rows: the others are saved. [`ErrorKind::Unavailable`]: perhaps some
-    /// are saved; also when so many of them are not taken that the rest was not tried.
+    /// [`ErrorKind::Invalid`] for a key that is not allowed: no row was saved; or if the database
+    /// refuses some of the rows: the others are saved. [`ErrorKind::Unavailable`]: some rows may be
+    /// saved; also if the database refuses so many rows that the rest was not tried.
     pub async fn save_many(&self, rows: Vec<(String, S::Row)>) -> Result<()> {
         for (key, _) in &rows {
             text(key)?;
@@ -128,7 +129,7 @@ impl<S: Store> SaveOnce<S> {
         }
         counters.local.fetch_add((asked - left) as u64, Ordering::Relaxed);
         if left == 0 {
-            // Who asks in a loop lets others run.
+            // A caller in a loop yields to other tasks.
             tokio::task::consume_budget().await;
             return Ok(());
         }
@@ -150,7 +151,7 @@ impl<S: Store> SaveOnce<S> {
         outcome
     }
 
-    /// What it has done so far.
+    /// Returns the counts since it was opened.
     pub fn stats(&self) -> SaveStats {
         self.shared.counters.stats()
     }

@@ -1,4 +1,4 @@
-//! Settings of saving, checked before anything is done with them.
+//! Checks the settings of saving before they are used.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use super::save::{SaveOnce, Shared, Store};
 use super::save_stats::Counters;
 use crate::builder::word;
 use crate::link::Link;
+use crate::user::Kind;
 use crate::{Error, Result};
 
-/// Settings of a [`SaveOnce`].
+/// Configures a [`SaveOnce`].
 #[derive(Clone, Debug)]
 pub struct SaveOnceBuilder {
     name: String,
@@ -24,7 +25,7 @@ pub struct SaveOnceBuilder {
 }
 
 impl SaveOnceBuilder {
-    /// Settings for rows of this name (as a cache's).
+    /// Creates the settings for rows of this name (in the form of a cache name).
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -37,52 +38,54 @@ impl SaveOnceBuilder {
         }
     }
 
-    /// What keys in Redis begin with; letters, digits, `_`, `.`, `-`. Default `leasehold-saved`.
+    /// Sets the prefix of the keys in Redis; letters, digits, `_`, `.`, `-`. Default
+    /// `leasehold-saved`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
-    /// Batches under way at a time, each with its own share of the keys: as many connections of the
-    /// database are used. 1 to 64, default 2.
+    /// Sets how many batches may be under way at a time, each with its own share of the keys and
+    /// its own database connection. 1 to 64, default 2.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Rows in one statement at most, within 1 MiB ([`Store::size`]); 1 to 10,000, default 2,000.
+    /// Sets how many rows a statement may have, within 1 MiB ([`Store::size`]); 1 to 10,000,
+    /// default 2,000.
     pub fn batch(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Keys that are remembered in the process; zero for none. Default 1,000,000.
+    /// Sets how many keys the process remembers; zero for none. Default 1,000,000.
     ///
-    /// They are remembered until it ends: where the database has lost what it had acknowledged, restart
-    /// the process after the marks are deleted.
+    /// The process remembers them until it ends. If the database has lost rows that it had
+    /// acknowledged, delete the marks, then restart the process.
     pub fn local_size(mut self, local_size: usize) -> Self {
         self.local_size = local_size;
         self
     }
 
-    /// How long a mark in Redis says that a key is saved: as long as rows are usual to come again. Up to
-    /// 30 days, zero for no marks. Default a day.
+    /// Sets how long a mark in Redis states that a key is saved: as long as rows are usually
+    /// repeated. Up to 30 days, zero for no marks. Default a day.
     ///
-    /// A mark is as good as the commit before it: where a failover of the database can lose what it has
-    /// acknowledged, its rows are lost while marks say they are there; delete the marks then, and restart
-    /// the processes, which remember them ([`local_size`](Self::local_size)).
+    /// A mark is as reliable as the commit before it. A failover of the database may lose rows that
+    /// it had acknowledged, while marks state that they exist. Then delete the marks, and restart
+    /// the processes, which remember the keys ([`local_size`](Self::local_size)).
     pub fn mark_ttl(mut self, mark_ttl: Duration) -> Self {
         self.mark_ttl = mark_ttl;
         self
     }
 
-    /// How long Redis may take to answer. Default 500 ms.
+    /// Sets how long Redis may take to answer. Default 500 ms.
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
     }
 
-    /// Opens it on the Redis server of `url`, which need not be up.
+    /// Opens the row store `store` with marks on the Redis server of `url`, which may be down.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or outside a tokio runtime.
@@ -103,8 +106,9 @@ impl SaveOnceBuilder {
                 "mark_ttl is {mark_ttl:?}; allowed is up to 30 days"
             )));
         }
-        let link = Link::new(url, self.redis_limit, Clock::system())?;
-        let marks = Marks::new(link, format!("{}:{}", self.prefix, self.name), mark_ttl);
+        let stem = format!("{}:{}", self.prefix, self.name);
+        let link = Link::open(url, self.redis_limit, Clock::system(), Kind::SaveOnce, &stem)?;
+        let marks = Marks::new(link, stem, mark_ttl);
         let local = quick_cache::sync::Cache::new(self.local_size);
         let shared = Shared { local, marks, batch: self.batch, counters: Counters::default() };
         Ok(SaveOnce::new(shared, store, self.workers))

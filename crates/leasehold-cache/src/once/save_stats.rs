@@ -1,4 +1,4 @@
-//! What was saved, and by what it was known.
+//! Counts the rows that were saved, and how known rows were found.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,16 +21,16 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Handed over.
+    /// Rows that callers asked to save.
     asked,
-    /// Of them known in this process.
+    /// Rows whose key this process knew.
     local,
-    /// Known by a mark in Redis.
+    /// Rows whose key had a mark in Redis.
     marked,
-    /// Sent to the database.
+    /// Rows that were sent to the database.
     attempts,
-    /// Statements that they were sent by.
+    /// Statements that sent these rows.
     batches,
-    /// That the database did not take.
+    /// Rows that the database refused.
     failed,
 }

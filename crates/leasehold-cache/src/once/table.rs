@@ -1,4 +1,4 @@
-//! A table of PostgreSQL, MySQL, MariaDB or SQLite as what rows are saved in.
+//! A table of PostgreSQL, MySQL, MariaDB or SQLite in which rows are saved.
 
 use std::error::Error as _;
 
@@ -18,19 +18,19 @@ pub struct Table<E: Engine> {
 }
 
 impl<E: Engine> Table<E> {
-    /// The table of this name, in the database of `pool`.
+    /// Names the table in the database of `pool`; [`create`](Self::create) creates it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for a name that is not allowed.
     pub fn new(table: &str, pool: Pool<E>) -> Result<Self> {
         let table = OnceTable::new(table).map_err(|error| Error::invalid(error.to_string()))?;
         Ok(Self { table, pool })
     }
 
-    /// Makes it unless it is there.
+    /// Creates the table unless it exists.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] with what the database says.
+    /// [`ErrorKind::Unavailable`] with the error of the database.
     pub async fn create(&self) -> Result<()> {
         let made = self.table.create(&self.pool).await;
         made.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))

@@ -18,7 +18,7 @@ const MOST_WRONG: usize = 16;
 /// is much larger (MySQL from 16 MB, by default).
 const MOST_BYTES: usize = 1 << 20;
 
-/// Rows that somebody waits for.
+/// Rows that a caller waits for.
 pub(super) struct Call<R> {
     pub(super) rows: Vec<(String, R)>,
     pub(super) answer: oneshot::Sender<Result<()>>,
@@ -61,7 +61,7 @@ pub(super) async fn work<S: Store>(
             // That all but some are saved is said only where it is so.
             let of = |failed: &Keys| failed.of(call.rows.iter().map(|(key, _)| key.as_str()));
             let error = of(&failed.away).or_else(|| of(&failed.wrong));
-            // Whoever has gone does not want to know.
+            // A caller that is gone needs no answer.
             let _ = call.answer.send(error.map_or(Ok(()), Err));
         }
         // One at a time, so that a slow Redis holds no more than one batch of them.

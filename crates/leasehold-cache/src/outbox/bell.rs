@@ -25,7 +25,7 @@ pub(super) async fn listen<E: Engine>(pool: &Pool<E>, clock: &Clock, woken: &Not
     if let Some(pool) = (pool as &dyn Any).downcast_ref::<sqlx::PgPool>() {
         loop {
             let error = hear(pool, woken).await;
-            tracing::debug!(?error, "the relay does not hear of commits, and looks by itself");
+            tracing::debug!(?error, "the relay receives no notice of commits, and looks by itself");
             clock.sleep(PAUSE).await;
         }
     }
@@ -39,7 +39,8 @@ async fn hear(pool: &sqlx::PgPool, woken: &Notify) -> Option<sqlx::Error> {
         let mut listener = sqlx::postgres::PgListener::connect_with(pool).await?;
         listener.listen(CHANNEL).await?;
         loop {
-            // Before it listened, and after a lost connection, there may be rows that nobody told of.
+            // Before it listened, and after a lost connection, there may be rows without a
+            // notification.
             woken.notify_one();
             listener.try_recv().await?;
         }

@@ -1,4 +1,4 @@
-//! The outbox of a database that is known by its URL.
+//! The outbox of a database that is given by its URL.
 
 use futures_util::future::BoxFuture;
 use leasehold::rows::{self, Engine, Visit};
@@ -9,35 +9,35 @@ use super::settings::RelayBuilder;
 use super::table::Outbox;
 use crate::{Error, Result};
 
-/// A database by its URL: `postgres://…`, `mysql://…` or `sqlite:/path`, with the options that the
-/// URLs of stores have for the connection.
+/// A database, given by its URL: `postgres://…`, `mysql://…` or `sqlite:/path`, with the connection
+/// options that store URLs have.
 #[derive(Clone, Debug)]
 pub struct Database(rows::Database);
 
 impl Database {
-    /// Nothing is connected to yet.
+    /// Opens the database of `url`, without connecting to it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood, or whose
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or whose
     /// database is not built in.
     pub fn open(url: &str) -> Result<Self> {
         rows::Database::open(url).map(Self).map_err(Error::database)
     }
 
-    /// As [`Relay::builder`].
+    /// Returns the settings for a relay of this table, as [`Relay::builder`] does.
     pub fn relay(&self, outbox: &Outbox) -> RelayBuilder {
         self.0.clone().visit(Builder(outbox))
     }
 
-    /// As [`Outbox::create`].
+    /// Creates the table and its index unless they exist, as [`Outbox::create`] does.
     ///
     /// # Errors
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says.
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
     pub async fn create(&self, outbox: &Outbox) -> Result<()> {
         self.0.clone().visit(Create(outbox)).await
     }
 
-    /// As [`Outbox::statements`].
+    /// Returns the statements that create the table, as [`Outbox::statements`] does.
     pub fn statements(&self, outbox: &Outbox) -> Vec<String> {
         self.0.clone().visit(Statements(outbox))
     }

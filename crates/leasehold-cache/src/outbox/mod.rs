@@ -1,4 +1,4 @@
-//! Invalidations that are committed with what they belong to, and cannot be lost after that.
+//! Invalidations that are committed with their change, and cannot be lost after that.
 //!
 //! A process that dies between its commit and [`Cache::invalidate`](crate::Cache::invalidate) leaves
 //! an old value behind. [`Cache::invalidate_in_tx`](crate::Cache::invalidate_in_tx) writes a row into
@@ -6,7 +6,7 @@
 //! change is. A [`Relay`] reads the rows, invalidates in Redis, and then deletes them; so each
 //! invalidation is made at least once, and a second time does no harm.
 //!
-//! Needs the feature `outbox`, which `mysql`, `postgres`, `sqlite` and `nats` bring.
+//! Needs one of the features `mysql`, `postgres` and `sqlite`; with `outbox` or `nats` alone it is not there.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sqlite")]
@@ -29,10 +29,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With the feature `nats`, a relay puts them into a stream of NATS JetStream, and a `Receiver`
-//! invalidates on the other side of it.
+//! With the feature `nats`, a relay puts the changes into a stream of NATS JetStream, and a
+//! `Receiver` applies them on the other side of it.
 //!
-//! The table, the bounds and the figures stand in the repository's `docs/cache-outbox.md`.
+//! `docs/cache-outbox.md` in the repository has the table, the bounds and the figures.
 
 mod batch;
 mod bell;
@@ -48,6 +48,7 @@ mod rows;
 mod settings;
 mod stats;
 mod table;
+mod transact;
 mod transport;
 
 pub use connect::Database;

@@ -15,19 +15,21 @@ use crate::{Error, Result};
 const PAGE: usize = 1_000;
 
 impl<K: Key + ?Sized, V> Cache<K, V> {
-    /// Has the values of `keys` removed once this transaction has committed: by a row for each in the
-    /// outbox, which a [`Relay`](super::Relay) works off, also when this process has died by then. A
-    /// transaction that is rolled back leaves nothing. Redis is not asked, and need not be up.
+    /// Invalidates the values of `keys` after this transaction has committed.
     ///
-    /// Readers see the change once the relay has come by, usually within milliseconds; to be faster,
-    /// call [`invalidate`](Cache::invalidate) after the commit too. As with that, a reader that has
-    /// loaded before the change may fill until then; [`begin_write`](Cache::begin_write) before
-    /// the transaction keeps it from that.
+    /// It inserts a row for each key into the outbox, which a [`Relay`](super::Relay) delivers,
+    /// also if this process has died by then. A transaction that is rolled back leaves no row.
+    /// Redis is not used, and may be down.
+    ///
+    /// Readers see the change after the relay has delivered it, usually within milliseconds. To be
+    /// faster, also call [`invalidate`](Cache::invalidate) after the commit. As with `invalidate`,
+    /// a reader that has loaded before the change may fill until then;
+    /// [`begin_write`](Cache::begin_write) before the transaction prevents that.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a key that is not allowed;
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says, such as that
-    /// there is no such table. Roll the transaction back then.
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database, such as
+    /// a missing table. Roll the transaction back then.
     pub fn invalidate_in_tx<'a, 't, E: Engine>(
         &self,
         outbox: &'a Outbox,

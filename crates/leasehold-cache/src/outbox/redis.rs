@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -12,13 +12,15 @@ use redis::RedisError;
 use tokio::sync::watch;
 
 use super::transport::{Change, Refused, Transport};
+use crate::Result;
+use crate::lag::{LOST, Lags, end_as_they_are_over};
 use crate::listen::{Listener, listen};
 use crate::redrive::{PAGE, PAUSES, Recent};
 use crate::remote::{Step, WriteScript};
 use crate::server::Server;
+use crate::user::{Kind, User};
 use crate::wire::Wire;
 use crate::write::token;
-use crate::{Error, Result};
 
 /// How long Redis may take for a change, among a batch of others.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -29,10 +31,11 @@ const RECENT: Duration = Duration::from_secs(60);
 /// Where this listens; no cache does, since it has two colons there.
 const STEM: &str = "leasehold-cache.relay";
 
-/// Invalidates in Redis, and tells the processes that keep values themselves.
+/// Invalidates in Redis, and notifies the processes that keep values themselves.
 ///
-/// A server that takes over may not know of what the one before it had taken. All that was delivered in
-/// the minute before that one last answered (10,000 changes at most) is delivered again.
+/// A server that takes over may not know what the previous server had accepted. All changes that
+/// were delivered in the minute before the previous server last answered (10,000 changes at most)
+/// are delivered again.
 #[derive(Clone)]
 pub struct RedisTransport {
     inner: Arc<Inner>,
@@ -40,15 +43,21 @@ pub struct RedisTransport {
 
 struct Inner {
     wire: Wire,
+    user: Arc<User>,
     script: WriteScript,
     recent: Recent<Change>,
+    /// Changes whose holds are to be ended, with their tokens.
+    lags: Lags<(Change, String)>,
+    /// Of a hold that Redis had lost.
+    lost: Once,
     /// How often the connection was made, or the server was another one.
     connects: watch::Sender<u64>,
     clock: Clock,
 }
 
 impl RedisTransport {
-    /// To the server of `url`, as [`Builder::open`](crate::Builder::open) takes it. Redis need not be up.
+    /// Opens the transport to the server of `url`, as [`Builder::open`](crate::Builder::open) takes
+    /// it. Redis may be down.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not allowed, or outside a
@@ -71,10 +80,14 @@ impl Transport for RedisTransport {
 
 impl Inner {
     fn new(server: Server, clock: Clock) -> Self {
+        let user = Arc::new(User::new(Kind::Relay, STEM, &server));
         Self {
-            wire: Wire::new(server, LIMIT, clock.clone()),
+            wire: Wire::new(server, LIMIT, clock.clone(), Arc::clone(&user)),
+            user,
+            lost: Once::new(),
             script: WriteScript::new(),
             recent: Recent::default(),
+            lags: Lags::default(),
             connects: watch::Sender::new(0),
             clock,
         }
@@ -86,42 +99,66 @@ impl Inner {
         unsure.into_iter().collect()
     }
 
-    async fn deliver(&self, changes: &[Change]) -> Result<Vec<Refused>> {
+    async fn deliver(self: &Arc<Self>, changes: &[Change]) -> Result<Vec<Refused>> {
         let before = *self.connects.borrow();
         let refused = self.send(changes).await?;
         // Of those that are the same, however they came, one is enough.
         let recent: Vec<_> = changes.iter().map(|one| Change { id: 0, ..one.clone() }).collect();
         self.recent.note(&self.clock, RECENT, &recent);
-        // Whoever took the recent ones meanwhile did not see these.
+        // A task that took the recent changes meanwhile did not see these.
         if *self.connects.borrow() != before {
             self.connects.send_modify(|_| ());
         }
         Ok(refused)
     }
 
-    async fn send(&self, changes: &[Change]) -> Result<Vec<Refused>> {
+    async fn send(self: &Arc<Self>, changes: &[Change]) -> Result<Vec<Refused>> {
         let token = token();
         let calls = changes.iter().map(|change| {
             let (step, token) = (Step::Committed(change.hold), token.as_str());
-            let (connection, script) = (&self.wire, &self.script);
-            async move { script.call(connection, &change.cache, &change.key, token, &step).await }
+            let (wire, script) = (&self.wire, &self.script);
+            async move { script.call(wire, &change.cache, &change.key, token, &step).await }
         });
         let (mut refused, mut down) = (Vec::new(), None);
         for (at, done) in join_all(calls).await.into_iter().enumerate() {
             match done {
-                Ok(_) => {}
+                Ok(_) => self.hold_for_lag(&changes[at], &token),
                 Err(error) if is_about_the_key(&error) => {
                     refused.push(Refused { at, reason: error.to_string() });
                 }
                 Err(error) => {
-                    if self.wire.failed(&error) {
-                        self.connects.send_modify(|connects| *connects += 1);
-                    }
                     down = Some(error);
                 }
             }
         }
-        down.map_or(Ok(refused), |error| Err(Error::redis(error)))
+        down.map_or(Ok(refused), |error| Err(self.user.error(error)))
+    }
+
+    /// Ends the hold of a change when replicas have caught up.
+    fn hold_for_lag(self: &Arc<Self>, change: &Change, token: &str) {
+        let (now, hold) = (self.clock.now(), std::iter::once((change.clone(), token.to_owned())));
+        if !change.hold.is_zero() && self.lags.add(now, change.hold, hold) {
+            let (this, clock) = (Arc::downgrade(self), self.clock.clone());
+            tokio::spawn(end_as_they_are_over(this, clock, |inner| &inner.lags, Self::end_lags));
+        }
+    }
+
+    /// Where a hold was lost, removes what was filled meanwhile. What fails is among the recent ones, which
+    /// are delivered again.
+    async fn end_lags(self: Arc<Self>, holds: Vec<(Change, String)>) {
+        let (wire, script) = (&self.wire, &self.script);
+        let ends = holds.iter().map(|(change, token)| async move {
+            script.call(wire, &change.cache, &change.key, token, &Step::Settled).await
+        });
+        for ended in join_all(ends).await {
+            match ended {
+                Ok(false) => {}
+                Ok(true) => self.lost.call_once(|| self.user.warn(LOST)),
+                Err(error) => {
+                    tracing::debug!(%error, "a hold of the relay is left to end by itself");
+                }
+            }
+        }
     }
 }
 
@@ -134,6 +171,10 @@ impl Listener for Inner {
         if hears {
             self.connects.send_modify(|connects| *connects += 1);
         }
+    }
+
+    fn cannot_listen(&self, error: Option<RedisError>) {
+        tracing::debug!(?error, "the relay receives no invalidations");
     }
 
     fn answered(&self, asked: Now) {
@@ -156,8 +197,8 @@ async fn redrive(mut connects: watch::Receiver<u64>, inner: Weak<Inner>) {
     }
 }
 
-/// What another key would not have been answered: somebody else's value lies there, or this user may
-/// not write it. What a user may not do at all is nothing that a key is parked for.
+/// Whether another key would not have got this error: the key holds a foreign value, or this user
+/// may not write it. A command that the user may never run parks no key.
 fn is_about_the_key(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     match error.code() {

@@ -1,4 +1,4 @@
-//! The relay: works until it is told to end, and rests where it cannot.
+//! The relay: delivers rows until it is stopped, and pauses after a failure.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,16 +25,17 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// How often the age of the oldest row is measured.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Works off an [`Outbox`]. Any number of them may run at once, in one process or in several: each
-/// takes rows that no other has.
+/// Delivers the rows of an [`Outbox`]. Any number of relays may run at once, in one process or in
+/// several: each takes rows that no other relay has.
 ///
-/// Every change is delivered at least once, and within this bound after its commit while database and
-/// Redis are there: [`poll`](RelayBuilder::poll) and the time that rows before it take; when the relay
-/// that has it dies, [`claim`](RelayBuilder::claim) more. In what order is not said.
+/// Every change is delivered at least once. While the database and Redis can be reached, a change
+/// is delivered within [`poll`](RelayBuilder::poll) after its commit, plus the time for the rows
+/// before it. If the relay that has the row dies, add [`claim`](RelayBuilder::claim). The order of
+/// deliveries is not specified.
 ///
-/// It tells `metrics`: gauges `leasehold_cache_outbox_oldest_seconds` and `leasehold_cache_outbox_parked`,
-/// counters `leasehold_cache_outbox_delivered_total`, `_refused_total`, `_parked_total` and
-/// `_failures_total`.
+/// The relay records in `metrics`: gauges `leasehold_cache_outbox_oldest_seconds` and
+/// `leasehold_cache_outbox_parked`, counters `leasehold_cache_outbox_delivered_total`,
+/// `_refused_total`, `_parked_total` and `_failures_total`.
 #[derive(Clone)]
 pub struct Relay {
     pub(super) rows: Arc<dyn Rows>,
@@ -45,7 +46,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Settings for a relay of this table. The pool needs two connections, and on PostgreSQL one more.
+    /// Returns the settings for a relay of this table. The pool needs two connections, and on
+    /// PostgreSQL one more.
     pub fn builder<E: Engine>(outbox: &Outbox, pool: &Pool<E>) -> RelayBuilder {
         RelayBuilder::new(outbox, pool)
     }
@@ -59,13 +61,13 @@ impl Relay {
         Self { rows, transport, settings, counters: Arc::default(), clock }
     }
 
-    /// What it has done so far.
+    /// Returns what the relay has done so far.
     pub fn stats(&self) -> RelayStats {
         self.counters.stats()
     }
 
-    /// Works until `stop` is ready; then it ends the batch that it has, for 5 seconds at most. What
-    /// fails is tried again for ever, ever more slowly, after 5 seconds at last.
+    /// Delivers rows until `stop` is ready; then it finishes its current batch, for 5 seconds at
+    /// most. After a failure it tries again without limit, with pauses that grow to 5 seconds.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         let woken = Notify::new();
         tokio::select! {
@@ -119,12 +121,12 @@ impl Relay {
         }
     }
 
-    /// Works off what is due now, and returns how many rows that were.
+    /// Delivers the rows that are due now, and returns their number.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the other side takes nothing,
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database) for the table's. What was not delivered is
-    /// still there.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the other side accepts no
+    /// change, [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
+    /// Rows that were not delivered stay in the table.
     pub async fn once(&self) -> Result<u64> {
         let mut all = 0;
         loop {
@@ -141,18 +143,18 @@ impl Relay {
         }
     }
 
-    /// Rows that were refused too often, oldest first; `most` of them.
+    /// Returns rows that were refused too often, oldest first; at most `most` rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database).
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
     pub async fn parked(&self, most: usize) -> Result<Vec<Parked>> {
         self.rows.parked(most).await.map_err(Error::database)
     }
 
-    /// Has all parked rows tried anew; how many there were.
+    /// Makes all parked rows due again, and returns their number.
     ///
     /// # Errors
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database).
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
     pub async fn unpark(&self) -> Result<u64> {
         self.rows.unpark().await.map_err(Error::database)
     }

@@ -43,7 +43,7 @@ pub(super) struct Verdict {
 
 /// The table on one database. A relay's tasks are the same on all of them.
 pub(super) trait Rows: Send + Sync + 'static {
-    /// Takes rows that are due, oldest first: nobody else gets them for `claim`.
+    /// Takes rows that are due, oldest first: no other relay gets them for `claim`.
     fn take(&self, most: usize, claim: Duration) -> BoxFuture<'_, Result<Vec<Row>>>;
     /// These are done. Rows that were put in since, under numbers that had been given before, stay.
     fn delete<'a>(&'a self, rows: &'a [&'a Row]) -> BoxFuture<'a, Result<()>>;

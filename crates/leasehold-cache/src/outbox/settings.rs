@@ -1,4 +1,4 @@
-//! Settings of a relay, checked before anything is done with them.
+//! Checks the settings of a relay before they are used.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How a [`Relay`] behaves.
+/// Configures a [`Relay`].
 #[derive(Clone)]
 pub struct RelayBuilder {
     rows: Arc<dyn Rows>,
@@ -41,35 +41,36 @@ impl RelayBuilder {
         Self { rows, settings }
     }
 
-    /// Rows that are taken at a time, 1 to 1,000. Default 256.
+    /// Sets how many rows are taken at a time, 1 to 1,000. Default 256.
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batch = batch;
         self
     }
 
-    /// How often it looks for rows while there are none, 10 ms to a minute. Default 200 ms. On
-    /// PostgreSQL it is woken besides.
+    /// Sets how often the relay looks for rows while there are none, 10 ms to a minute. Default 200
+    /// ms. On PostgreSQL a commit also wakes it.
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
         self
     }
 
-    /// For how long nobody else gets the rows of a batch: when a relay dies in the middle of one,
-    /// another waits so long. 1 s to an hour, default 30 seconds.
+    /// Sets for how long no other relay gets the rows of a batch: if a relay dies during a batch,
+    /// another relay waits for this time. 1 s to an hour, default 30 seconds.
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.claim = claim;
         self
     }
 
-    /// How often a row may be refused before it is parked, 1 to 1,000. Default 10: after a second, two,
-    /// four, and so on, 8 minutes in all. A server that is not there refuses nothing.
+    /// Sets how often a row may be refused before it is parked, 1 to 1,000. Default 10: after a
+    /// second, two, four, and so on, 8 minutes in all. A server that is down refuses no row.
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.tries = tries;
         self
     }
 
-    /// A relay to the Redis server of `url`, as [`Builder::open`](crate::Builder::open) takes it; with
-    /// the feature `nats` also to the stream of a `nats://` URL, as `NatsTransport::open` does.
+    /// Opens a relay to the Redis server of `url`, as [`Builder::open`](crate::Builder::open) takes
+    /// it; with the feature `nats` also to the stream of a `nats://` URL, as `NatsTransport::open`
+    /// does.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or
@@ -85,7 +86,7 @@ impl RelayBuilder {
         self.to(transport)
     }
 
-    /// A relay to somebody else.
+    /// Creates a relay that delivers to another transport.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.

@@ -1,26 +1,26 @@
-//! What a relay has done, and what is left to do.
+//! Counts what a relay has done, and what is left to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a [`Relay`](super::Relay) has done since it was made, and what it saw when it last looked.
+/// What a [`Relay`](super::Relay) has done since it was created, and the state of its last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayStats {
-    /// Rows whose invalidation was made, and that were deleted.
+    /// Rows that were delivered, and deleted after that.
     pub delivered: u64,
-    /// Rows that were refused; each is tried again, and parked in the end.
+    /// Rows that were refused; each is tried again, and finally parked.
     pub refused: u64,
     /// Rows that this relay has parked.
     pub parked: u64,
-    /// Batches that failed as a whole: the database or the other side was not there.
+    /// Batches that failed as a whole: the database or the other side could not be reached.
     pub failures: u64,
     /// Rows that are parked in the table.
     pub parked_rows: u64,
-    /// How long the oldest row that is not parked has been there; zero when there is none.
+    /// The age of the oldest row that is not parked; zero if there is none.
     pub oldest: Duration,
-    /// Why the last batch failed; `None` when it did not.
+    /// Why the last batch failed; `None` if it did not fail.
     pub problem: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The outbox table: its columns, and how it is made.
+//! The outbox table: its columns, and its creation.
 
 use leasehold::rows::{Engine, Identifier, Statement};
 use sqlx::Pool;
@@ -15,11 +15,11 @@ pub(super) const COLUMNS: &str = "cache, name, hold_ms, queued_us, due_us, tries
 /// |---|---|
 /// | `id` | a number that is never given twice |
 /// | `cache`, `name` | prefix and name of the cache, and the key |
-/// | `hold_ms` | how long nobody fills it after that |
-/// | `queued_us` | when it was put in, by the database's clock, microseconds since the Unix epoch |
-/// | `due_us` | when a relay may take it: 0 at first, later while one has it; none when it is parked |
+/// | `hold_ms` | how long no process fills it after that |
+/// | `queued_us` | when the row was inserted, by the database clock, in µs since the Unix epoch |
+/// | `due_us` | when a relay may take it: 0 at first, later while a relay has it; none if parked |
 /// | `tries` | how often it was refused |
-/// | `problem` | why |
+/// | `problem` | why it was refused |
 #[derive(Clone, Debug)]
 pub struct Outbox {
     pub(super) table: Identifier,
@@ -27,17 +27,17 @@ pub struct Outbox {
     pub(super) persistent: bool,
 }
 
-/// A row that was refused too often, and waits for somebody to look at it.
+/// A row that was refused too often, and waits until an operator inspects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parked {
-    /// Its number.
+    /// The number of the row.
     pub id: i64,
-    /// Prefix and name of the cache.
+    /// The prefix and name of the cache.
     pub cache: String,
     /// The key.
     pub key: String,
-    /// Why it was refused.
+    /// Why the row was refused.
     pub problem: String,
 }
 
@@ -48,7 +48,7 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// The table `leasehold_cache_outbox`.
+    /// Names the table `leasehold_cache_outbox`.
     pub fn new() -> Self {
         match Identifier::table("leasehold_cache_outbox") {
             Ok(table) => Self { table, notify: true, persistent: true },
@@ -56,35 +56,36 @@ impl Outbox {
         }
     }
 
-    /// The table of this name, which may have its schema before it.
+    /// Names another table, optionally with its schema before it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for what is no name.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not allowed.
     pub fn named(table: &str) -> Result<Self> {
         let table = Identifier::table(table).map_err(Error::database)?;
         Ok(Self { table, ..Self::new() })
     }
 
-    /// Whether relays on PostgreSQL are woken by `NOTIFY`; default true. Without it they look as often
-    /// as [`poll`](super::RelayBuilder::poll) says. Transactions that notify commit one after the
-    /// other, which some thousand commits a second feel.
+    /// Sets whether `NOTIFY` wakes relays on PostgreSQL; default true. Without it, relays look at
+    /// the interval of [`poll`](super::RelayBuilder::poll). Transactions that notify commit one
+    /// after the other, which limits loads of some thousand commits a second.
     pub fn notify(mut self, notify: bool) -> Self {
         self.notify = notify;
         self
     }
 
-    /// Whether statements stay prepared at the server; default true. Behind a pooler in transaction mode
-    /// that does not know prepared statements, they must not; nor where the pool keeps none itself
-    /// (`statement_cache_capacity(0)`): each would be left behind at the server.
+    /// Sets whether statements stay prepared at the server; default true. Set false behind a pooler
+    /// in transaction mode that does not support prepared statements. Set false also if the pool
+    /// keeps no statements itself (`statement_cache_capacity(0)`): each statement would stay at the
+    /// server.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
     }
 
-    /// Makes the table and its index unless they are there.
+    /// Creates the table and its index unless they exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with what the database says.
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
     pub async fn create<E: Engine>(&self, pool: &Pool<E>) -> Result<()> {
         let mut connection =
             pool.acquire().await.map_err(leasehold::rows::failure).map_err(Error::database)?;
@@ -95,7 +96,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The statements that make them, for those who do it by hand or in a migration.
+    /// Returns the statements that create the table and its index, to run them by hand or in a
+    /// migration.
     pub fn statements<E: Engine>(&self) -> Vec<String> {
         let (table, index) = (self.table.quoted(E::QUOTE), self.index());
         let (text, serial) = (E::RESOURCE, E::SERIAL);

@@ -1,4 +1,4 @@
-//! What the relay has to pass on, and to whom.
+//! The changes that a relay delivers, and where it delivers them.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::cache::check_key;
 /// The longest hold: that of a cache's `replica_lag`.
 const HOLD: Duration = Duration::from_secs(86_400);
 
-/// One value that has changed.
+/// A value that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
-    /// The cache: its prefix and its name with a colon between them.
+    /// The cache: its prefix and its name, with a colon between them.
     pub cache: String,
-    /// The key's text.
+    /// The text of the key.
     pub key: String,
-    /// So long nobody fills it: how far the replicas that loaders read are behind.
+    /// How long no process fills the key: the lag of the replicas that loaders read.
     pub hold: Duration,
-    /// A name for a broker that drops what it has already: the same when the same rows of the outbox
-    /// are delivered again, and another as soon as one more has joined them. 0 where there is none.
+    /// An id for a broker that drops messages with a known id. It is the same if the same rows of
+    /// the outbox are delivered again, and another if a row has joined them. 0 if there is none.
     pub id: u128,
 }
 
@@ -39,23 +39,24 @@ impl Change {
     }
 }
 
-/// A change that was not taken, while others may be.
+/// A change that was refused, while other changes may be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its place among those that were given.
+    /// The index of the change among those that were given.
     pub at: usize,
-    /// Why; shown to people.
+    /// The reason, for people to read.
     pub reason: String,
 }
 
-/// Where the relay delivers to: [`RedisTransport`](super::RedisTransport), or a broker whose readers
-/// apply the changes with one.
+/// Delivers the changes of a relay: [`RedisTransport`](super::RedisTransport), or a broker whose
+/// readers apply the changes with one.
 pub trait Transport: Send + Sync + 'static {
-    /// Delivers all of these, in any order. Once it has returned, what is not among the refused has
-    /// arrived for good: the relay forgets it. Must end by itself, within a few seconds.
+    /// Delivers all of these changes, in any order. After it returns, the relay forgets every
+    /// change that is not among the refused: it must have arrived durably. The call must end by
+    /// itself, within a few seconds.
     ///
     /// # Errors
-    /// Any, when the other side cannot be reached or takes nothing now: all of them are given again
-    /// later, those that did arrive too.
+    /// Any error, if the other side cannot be reached or accepts no change now: all changes are
+    /// given again later, also those that did arrive.
     fn deliver<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<Vec<Refused>>>;
 }

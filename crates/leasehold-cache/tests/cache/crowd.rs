@@ -91,16 +91,16 @@ async fn a_loader_that_panics_gives_its_lease_back() {
     }
     assert_eq!(ask(&open(&server), &loads, ms(0)).await, 1, "another process loads at once");
 
-    // A loader may panic before it returns a future, and `get_many` panics with its loader.
+    // A loader may panic before it returns a future.
     server.admin(&["FLUSHALL"]).unwrap();
     let error = panics.get(K, |_| -> std::future::Ready<Result<_, String>> { panic!("no future") });
     assert!(error.await.unwrap_err().to_string().contains("panicked: no future"));
-    let many = panics.clone();
-    let panicked = tokio::spawn(async move {
-        let load = |_, _| async { panic!("a bug in the loader") as Result<_, String> };
-        many.get_many(&[K], load).await
-    });
-    assert!(panicked.await.unwrap_err().is_panic());
+    let error = panics
+        .get_many(&[K], |_, _| -> std::future::Ready<Result<_, String>> { panic!("no future") });
+    assert!(error.await.unwrap_err().to_string().contains("panicked: no future"));
+    let load = |_, _| async { panic!("a bug in the loader") as Result<_, String> };
+    let error = panics.get_many(&[K, "another"], load).await.unwrap_err();
+    assert!(error.to_string().contains("panicked: a bug in the loader"), "{error}");
     assert_eq!(ask(&open(&server), &loads, ms(0)).await, 2, "another process loads at once");
 }
 
@@ -149,7 +149,7 @@ async fn loads_are_bounded() {
     tasks.join_all().await;
     assert_eq!(most.load(Ordering::SeqCst), 3);
 
-    // And who would have to wait too long is told.
+    // A caller that would have to wait too long gets an error.
     let tight =
         quiet().max_loads(1).hard_limit(secs(5)).stale_for(ms(0)).open(&server.url()).unwrap();
     let stuck = tight.clone();

@@ -1,6 +1,7 @@
 //! What is refused, and what is a miss.
 
 use leasehold_cache::{Builder, Cache, ErrorKind};
+use leasehold_conformance::kit::RedisServer;
 
 use super::{Database, Test, ms, open, quiet, secs, server, test};
 
@@ -11,6 +12,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(entries_of_other_versions_are_left_alone),
     test!(a_value_that_is_too_large_is_not_cached),
     test!(a_value_of_another_type_is_a_miss),
+    test!(a_value_that_does_not_decode_is_overwritten),
+    test!(many_values_that_do_not_decode_are_overwritten_by_one_load),
+    test!(a_value_with_bytes_left_over_is_a_miss),
+    test!(values_of_another_schema_are_never_decoded),
+    test!(caches_of_two_schemas_share_their_invalidations),
     test!(a_password_is_never_shown),
 ];
 
@@ -65,7 +71,7 @@ async fn foreign_values_are_left_alone() {
     let cache = open(&server);
     database.commit("k", 1);
     let key = "{leasehold-cache:test:k}";
-    for make in [vec!["SET", key, "somebody's"], vec!["RPUSH", key, "a", "b"]] {
+    for make in [vec!["SET", key, "foreign"], vec!["RPUSH", key, "a", "b"]] {
         server.admin(&["DEL", key]).unwrap();
         server.admin(&make).unwrap();
         let before = server.admin(&["DUMP", key]).unwrap();
@@ -114,6 +120,88 @@ async fn a_value_of_another_type_is_a_miss() {
     let got =
         cache.get("k", |_| async { Ok::<_, String>(Some((1, true, 0.5, String::new()))) }).await;
     assert_eq!(got.unwrap(), Some((1, true, 0.5, String::new())));
+}
+
+/// A cache of the same name, with values of another type.
+fn of<V>(server: &RedisServer, schema: u32) -> Cache<str, V>
+where
+    V: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let builder = Cache::<str, V>::builder("test").jitter(0.0).early(0.0).local_size(0);
+    let builder = builder.ttl(secs(600)).redis_limit(secs(10)).hard_limit(secs(30)).schema(schema);
+    builder.open(&server.url()).unwrap()
+}
+
+/// The value, and how often it was loaded by now.
+async fn ask<V>(cache: &Cache<str, V>, key: &str, value: V) -> (V, u64)
+where
+    V: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let got = cache.get(key, |_| async { Ok::<_, String>(Some(value)) }).await;
+    (got.unwrap().unwrap(), cache.stats().loads)
+}
+
+async fn a_value_that_does_not_decode_is_overwritten() {
+    let server = server();
+    let (old, new) = (of::<u64>(&server, 0), of::<String>(&server, 0));
+    assert_eq!(ask(&old, "k", 200).await, (200, 1));
+    assert_eq!(ask(&new, "k", "new".into()).await, ("new".to_owned(), 1));
+    assert_eq!(ask(&new, "k", "newer".into()).await, ("new".to_owned(), 1), "it was filled");
+    assert_eq!((new.stats().bypasses, new.stats().remote_hits), (0, 1));
+    assert!(new.stats().undecodable > 0);
+}
+
+async fn many_values_that_do_not_decode_are_overwritten_by_one_load() {
+    let server = server();
+    let (old, new) = (of::<u64>(&server, 0), of::<String>(&server, 0));
+    let keys: Vec<String> = (0..100).map(|key| format!("key {key}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let load = |at: Vec<usize>, _| async move { Ok::<_, String>(vec![Some(200); at.len()]) };
+    old.get_many(&keys, load).await.unwrap();
+    for _ in 0..3 {
+        let load = |at: Vec<usize>, _| async move {
+            Ok::<_, String>(vec![Some("new".to_owned()); at.len()])
+        };
+        let got = new.get_many(&keys, load).await.unwrap();
+        assert!(got.iter().all(|value| value.as_deref() == Some("new")));
+    }
+    assert_eq!(new.stats().loads, 1);
+}
+
+async fn a_value_with_bytes_left_over_is_a_miss() {
+    let server = server();
+    let (old, new) = (of::<(u64, u64)>(&server, 0), of::<u64>(&server, 0));
+    ask(&old, "k", (1, 2)).await;
+    assert_eq!(ask(&new, "k", 3).await, (3, 1));
+    assert_eq!(ask(&new, "k", 4).await, (3, 1));
+}
+
+async fn values_of_another_schema_are_never_decoded() {
+    let server = server();
+    // A zigzag number decodes as a plain one, to another value.
+    let (old, new) = (of::<i64>(&server, 0), of::<u64>(&server, 7));
+    assert_eq!(ask(&old, "k", -3).await, (-3, 1));
+    assert_eq!(ask(&new, "k", 5).await, (5, 1));
+    assert_eq!(ask(&new, "k", 6).await, (5, 1), "it was filled");
+    // While both are in use, each overwrites what the other has.
+    assert_eq!(ask(&old, "k", -4).await, (-4, 2));
+    assert_eq!(ask(&of::<u64>(&server, 8), "k", 9).await, (9, 1));
+    let write = new.begin_write(&["k"]).await.unwrap();
+    assert_eq!(write.committed_with(&[Some(10)]).await.unwrap().filled, 1);
+    assert_eq!(ask(&new, "k", 11).await, (10, 1));
+    // That there is no value is of a schema too.
+    let none: Option<u64> =
+        of::<u64>(&server, 1).get("none", |_| async { Ok::<_, String>(None) }).await.unwrap();
+    assert_eq!(none, None);
+    assert_eq!(ask(&of::<u64>(&server, 2), "none", 1).await, (1, 1));
+}
+
+async fn caches_of_two_schemas_share_their_invalidations() {
+    let server = server();
+    let (old, new) = (of::<u64>(&server, 1), of::<u64>(&server, 2));
+    assert_eq!(ask(&old, "k", 1).await, (1, 1));
+    new.begin_write(&["k"]).await.unwrap().committed().await.unwrap();
+    assert_eq!(ask(&old, "k", 2).await, (2, 2), "written by a program of another schema");
 }
 
 async fn a_password_is_never_shown() {

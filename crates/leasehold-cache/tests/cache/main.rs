@@ -7,13 +7,24 @@ mod bitmap;
 mod bloom;
 mod crowd;
 mod down;
+mod filter_restarts;
+mod health;
 mod input;
+mod logs;
+mod losses;
 mod many;
 mod once;
+mod per_process;
+mod process;
 mod races;
 mod recipes;
+mod recorded;
+mod restarts;
 mod sentinel;
 mod stress;
+mod trouble;
+mod users;
+mod writes;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -24,24 +35,34 @@ use std::time::Duration;
 use leasehold_cache::{Builder, Cache};
 use leasehold_conformance::kit::{Needs, RedisServer, Settings, Value};
 use leasehold_conformance::runner::{self, Test};
-use leasehold_conformance::test;
+use leasehold_conformance::{self as conformance, test};
 use tokio::sync::oneshot;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
 fn main() -> ExitCode {
+    if process::is_asked_for() {
+        return process::main();
+    }
     let groups = [
         ("bitmap", bitmap::TESTS),
         ("bloom", bloom::TESTS),
         ("crowd", crowd::TESTS),
         ("down", down::TESTS),
+        ("filter_restarts", filter_restarts::TESTS),
+        ("health", health::TESTS),
         ("input", input::TESTS),
+        ("losses", losses::TESTS),
         ("many", many::TESTS),
         ("once", once::TESTS),
+        ("per_process", per_process::TESTS),
         ("races", races::TESTS),
         ("recipes", recipes::TESTS),
+        ("restarts", restarts::TESTS),
         ("sentinel", sentinel::TESTS),
         ("stress", stress::TESTS),
+        ("users", users::TESTS),
+        ("writes", writes::TESTS),
     ];
     runner::run(Needs::Redis, LIMIT, &groups)
 }
@@ -106,6 +127,16 @@ impl Database {
         cache.get(key, move |_| async move { Ok::<_, String>(database.read(&row)) }).await.unwrap()
     }
 
+    /// Gets a key until the process keeps its value.
+    async fn kept(&self, cache: &Cache<str, u64>, key: &str) {
+        conformance::until("kept in the process", async || {
+            self.get(cache, key).await;
+            cache.stats().local_hits > 0
+        })
+        .await
+        .unwrap();
+    }
+
     /// Begins a load that has read, and returns when told to: (has read, go on, what it got).
     async fn slow(
         &self,
@@ -127,6 +158,22 @@ impl Database {
         read.await.unwrap();
         (go, task)
     }
+}
+
+/// What a reader sees while the database is down.
+async fn fails(cache: &Cache<str, u64>, key: &str) -> leasehold_cache::Result<Option<u64>> {
+    cache.get(key, |_| async { Err("the database is down") }).await
+}
+
+/// Waits until the ttl of a value is over: a load is tried, which fails.
+async fn until_it_ends(cache: &Cache<str, u64>, key: &str) {
+    let before = cache.stats().failed_loads;
+    conformance::until("the value is no longer fresh", async || {
+        let _ = fails(cache, key).await;
+        cache.stats().failed_loads > before
+    })
+    .await
+    .unwrap();
 }
 
 fn secs(secs: u64) -> Duration {

@@ -163,7 +163,7 @@ async fn a_beginning_that_fails_in_part_holds_nothing_for_long() {
     let cache = quiet().write_hold(super::secs(3600)).open(&server.url()).unwrap();
     database.commit("a", 1);
     // What lies there is no set of holds, so that the script fails.
-    server.admin(&["SET", "{leasehold-cache:test:b}:h", "somebody's"]).unwrap();
+    server.admin(&["SET", "{leasehold-cache:test:b}:h", "foreign"]).unwrap();
     let failed = cache.begin_write(&["a", "b"]).await.unwrap_err();
     assert!(failed.to_string().contains('b'), "{failed}");
     until("the hold is ended", || !exists(&server, "{leasehold-cache:test:a}:h")).await;

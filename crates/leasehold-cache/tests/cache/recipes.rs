@@ -81,7 +81,7 @@ async fn update_after_commit_with_two_writers() {
     assert_eq!(second.committed_with(&[Some(5)]).await.unwrap().filled, 0);
     assert_eq!(database.get(&two, K).await, Some(4));
 
-    // Alone, the value is taken, and nobody loads.
+    // Alone, the value is taken, and no client loads.
     let (alone, reads) = (one.begin_write(&[K]).await.unwrap(), database.reads());
     database.commit(K, 6);
     assert_eq!(alone.committed_with(&[Some(6)]).await.unwrap().filled, 1);
@@ -200,7 +200,7 @@ async fn a_token_for_each_client() {
     let (go_old, slow_old) = database.slow(&client, K).await;
     database.commit(K, 2);
     writer.invalidate(&[K]).await.unwrap();
-    // The client has to hear of it, or the second would share the first load.
+    // The client has to receive it, or the second would share the first load.
     super::until("the invalidation is heard", || client.stats().invalidations == 1).await;
     let (go_new, slow_new) = database.slow(&client, K).await;
     go_old.send(()).unwrap();
@@ -216,7 +216,7 @@ async fn the_process_before_redis() {
     redis.fill(1);
     redis.commit(2);
     process.remove(K);
-    // Somebody in the process asks now.
+    // A task in the process asks now.
     process.insert(K, redis.cache[K]);
     redis.delete();
     assert_ne!(process[K], redis.read());

@@ -66,7 +66,7 @@ async fn is_everywhere(all: &RedisSentinels, database: &Database, cache: &Cache<
         .unwrap();
 }
 
-/// Has the master take something that no replica hears of, and then die; another one is the master.
+/// Writes to the master what no replica receives, and kills the master; another server takes over.
 async fn lose(all: &mut RedisSentinels, write: impl AsyncFnOnce()) {
     let kill_replicas = ["CLIENT", "KILL", "TYPE", "REPLICA"];
     all.servers[1..].iter().for_each(|replica| replica.stop().unwrap());
@@ -109,7 +109,7 @@ async fn a_killed_master_is_followed() {
     let write = writer.begin_write(&[K]).await.unwrap();
     database.commit(K, 2);
     write.committed().await.unwrap();
-    until("the process hears of it", async || database.get(&reader, K).await == Some(2))
+    until("the process detects it", async || database.get(&reader, K).await == Some(2))
         .await
         .unwrap();
 }
@@ -177,7 +177,7 @@ async fn what_is_wrong_with_sentinels_is_said() {
         assert!(error.to_string().contains(part), "{url}: {error}");
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
-    // Nobody is there.
+    // No server is there.
     let cache = quiet().redis_limit(ms(500)).open("redis+sentinel://127.0.0.1:1/main").unwrap();
     let database = Database::default();
     database.commit(K, 1);

@@ -4,18 +4,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_cache::{Cache, Mode, Source};
+use leasehold_cache::{Cache, Mode, Source, Write};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Test, ms, quiet, server, test, until};
+use super::process::{self, Work};
+use super::trouble::{Trouble, Troubled};
+use super::{Test, ms, quiet, test, until};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(nothing_stale_at_rest),
     test!(nothing_stale_at_rest_behind_replicas),
     test!(nothing_stale_at_rest_with_killed_writers),
     test!(nothing_stale_at_rest_with_restarts),
+    test!(nothing_stale_at_rest_with_snapshots),
+    test!(nothing_stale_at_rest_with_shortened_files),
+    test!(nothing_stale_at_rest_with_demotions),
+    test!(nothing_stale_at_rest_with_loaders_that_panic_and_are_killed),
+    test!(nothing_stale_at_rest_with_noeviction),
+    test!(nothing_stale_at_rest_with_allkeys_lru),
+    test!(nothing_stale_at_rest_with_allkeys_lfu),
+    test!(nothing_stale_at_rest_with_allkeys_random),
+    test!(nothing_stale_at_rest_with_volatile_lru),
+    test!(nothing_stale_at_rest_with_volatile_lfu),
+    test!(nothing_stale_at_rest_with_volatile_random),
+    test!(nothing_stale_at_rest_with_volatile_ttl),
     test!(strong_readers_see_what_was_committed_before_they_asked),
+    test!(strong_readers_see_what_was_committed_before_a_snapshot_came_back),
 ];
 
 const KEYS: usize = 8;
@@ -57,7 +72,9 @@ impl Row {
 struct Plan {
     lag: Duration,
     kills: bool,
-    restarts: bool,
+    /// Loaders panic, and processes are killed while they load.
+    bad_loaders: bool,
+    redis: Trouble,
     mode: Mode,
 }
 
@@ -74,15 +91,63 @@ async fn nothing_stale_at_rest_with_killed_writers() {
 }
 
 async fn nothing_stale_at_rest_with_restarts() {
-    run(Plan { restarts: true, ..Plan::default() }).await;
+    run(Plan { redis: Trouble::Empty, ..Plan::default() }).await;
+}
+
+/// With each of these troubles, with and without replicas that are behind.
+async fn both(redis: Trouble) {
+    for lag in [ms(0), ms(50)] {
+        run(Plan { redis, lag, ..Plan::default() }).await;
+    }
+}
+
+async fn nothing_stale_at_rest_with_snapshots() {
+    both(Trouble::Snapshot).await;
+}
+
+async fn nothing_stale_at_rest_with_shortened_files() {
+    both(Trouble::ShortenedFile).await;
+}
+
+async fn nothing_stale_at_rest_with_demotions() {
+    both(Trouble::Demoted).await;
+}
+
+async fn nothing_stale_at_rest_with_loaders_that_panic_and_are_killed() {
+    for lag in [ms(0), ms(50)] {
+        run(Plan { bad_loaders: true, lag, ..Plan::default() }).await;
+    }
+}
+
+macro_rules! with_policies {
+    ($($test:ident $policy:literal)*) => {
+        $(async fn $test() {
+            both(Trouble::Evicts($policy)).await;
+        })*
+    };
+}
+with_policies! {
+    nothing_stale_at_rest_with_noeviction "noeviction"
+    nothing_stale_at_rest_with_allkeys_lru "allkeys-lru"
+    nothing_stale_at_rest_with_allkeys_lfu "allkeys-lfu"
+    nothing_stale_at_rest_with_allkeys_random "allkeys-random"
+    nothing_stale_at_rest_with_volatile_lru "volatile-lru"
+    nothing_stale_at_rest_with_volatile_lfu "volatile-lfu"
+    nothing_stale_at_rest_with_volatile_random "volatile-random"
+    nothing_stale_at_rest_with_volatile_ttl "volatile-ttl"
 }
 
 async fn strong_readers_see_what_was_committed_before_they_asked() {
     run(Plan { lag: ms(50), mode: Mode::Strong, ..Plan::default() }).await;
 }
 
+async fn strong_readers_see_what_was_committed_before_a_snapshot_came_back() {
+    run(Plan { redis: Trouble::Snapshot, mode: Mode::Strong, ..Plan::default() }).await;
+}
+
 async fn run(plan: Plan) {
-    let mut server = server();
+    let mut troubled = Troubled::start(plan.redis);
+    let url = troubled.url();
     let open = |at: usize| -> Cache<str, u64> {
         let builder =
             quiet().mode(plan.mode).write_hold(ms(500)).lease(ms(500)).redis_limit(ms(400));
@@ -90,7 +155,7 @@ async fn run(plan: Plan) {
         let builder = builder
             .local_size((at % 2) * 100)
             .replica_lag(plan.lag + ms(10) * u32::from(!plan.lag.is_zero()));
-        builder.open(&server.url()).unwrap()
+        builder.open(&url).unwrap()
     };
     let caches: Arc<Vec<_>> = Arc::new((0..4).map(open).collect());
     let rows: Arc<Vec<Row>> = Arc::new((0..KEYS).map(|_| Row::default()).collect());
@@ -103,7 +168,7 @@ async fn run(plan: Plan) {
             while !over.load(Ordering::SeqCst) {
                 let key = fastrand::usize(..KEYS);
                 let least = rows[key].told();
-                let seen = read(&caches[reader % caches.len()], &rows, key, plan.lag).await;
+                let seen = read(&caches[reader % caches.len()], &rows, key, plan).await;
                 reads.fetch_add(1, Ordering::SeqCst);
                 if plan.mode == Mode::Strong {
                     assert!(seen >= Some(least), "{seen:?} after {least} was committed");
@@ -121,20 +186,31 @@ async fn run(plan: Plan) {
         });
     }
     for _ in 0..3 {
-        tokio::time::sleep(ms(600)).await;
-        if plan.restarts {
-            server.restart_empty().unwrap();
+        if plan.bad_loaders {
+            process::start(Work::Load, url.clone()).await.kill();
         }
+        troubled.trouble().await;
     }
     until("there is something to see", || reads.load(Ordering::SeqCst) > 100).await;
     over.store(true, Ordering::SeqCst);
     tasks.join_all().await;
-    // Holds of the killed and the replicas' lag have passed, and what is under way has ended; what could
-    // not be said while Redis was down is tried again after two seconds at the latest.
-    tokio::time::sleep(ms(if plan.restarts { 4_000 } else { 1_500 }) + plan.lag).await;
+    if plan.bad_loaders {
+        // No client writes any more, which would end the leases of the dead too.
+        let keys: Vec<String> = (0..KEYS).map(|key| format!("key {key}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        caches[0].invalidate(&keys).await.unwrap();
+        process::start(Work::Load, url.clone()).await.kill();
+    }
+    // No client calls for as long as docs/cache.md states. Holds of the killed and the replicas'
+    // lag pass, what is under way ends, and what could not be sent while Redis was down is tried
+    // again.
+    troubled.end();
+    tokio::time::sleep(ms(if plan.redis == Trouble::None { 1_500 } else { 4_000 }) + plan.lag)
+        .await;
     for (at, cache) in caches.iter().enumerate() {
         for key in 0..KEYS {
-            let seen = read(cache, &rows, key, plan.lag).await;
+            let quiet = Plan { bad_loaders: false, ..plan };
+            let seen = read(cache, &rows, key, quiet).await;
             assert_eq!(seen, Some(rows[key].now()), "process {at}, key {key}: {:?}", cache.stats());
         }
     }
@@ -144,10 +220,11 @@ async fn read(
     cache: &Cache<str, u64>,
     rows: &Arc<Vec<Row>>,
     key: usize,
-    lag: Duration,
+    plan: Plan,
 ) -> Option<u64> {
-    let rows = rows.clone();
+    let (rows, lag) = (rows.clone(), plan.lag);
     let load = move |load: leasehold_cache::Load| async move {
+        assert!(!plan.bad_loaders || fastrand::u8(..20) > 0, "this loader panics");
         let value = match load.source {
             Source::Primary => rows[key].now(),
             Source::Any => rows[key].a_while_ago(lag),
@@ -164,7 +241,7 @@ async fn write(cache: &Cache<str, u64>, rows: &[Row], plan: Plan) {
     let text = format!("key {key}");
     let Ok(write) = cache.begin_write(&[text.as_str()]).await else { return };
     if plan.kills && fastrand::u8(..20) == 0 {
-        return;
+        return killed(write);
     }
     tokio::time::sleep(ms(fastrand::u64(0..3))).await;
     // A program looks before it commits.
@@ -174,7 +251,7 @@ async fn write(cache: &Cache<str, u64>, rows: &[Row], plan: Plan) {
     }
     let value = rows[key].commit();
     if plan.kills && fastrand::u8(..20) == 0 {
-        return;
+        return killed(write);
     }
     let done = match fastrand::u8(..3) {
         0 => write.committed_with(&[Some(value)]).await.map(drop),
@@ -182,5 +259,12 @@ async fn write(cache: &Cache<str, u64>, rows: &[Row], plan: Plan) {
     };
     if done.is_ok() {
         rows[key].told.fetch_max(value, Ordering::SeqCst);
+    }
+}
+
+/// Nothing ends the write of a process that is killed; one that is cancelled drops it.
+fn killed(write: Write<u64>) {
+    if fastrand::bool() {
+        std::mem::forget(write);
     }
 }

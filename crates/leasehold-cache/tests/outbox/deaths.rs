@@ -8,26 +8,26 @@ use super::database::{Talk, exec, stock};
 use super::recorder::Recorder;
 use super::{cache, change, outbox, read, rows, secs, server, start, until, until_stats, writer};
 
-/// The bound: while database and Redis are there, readers see a change within the relay's `poll` (20 ms
-/// here) after the relay began; nobody needs the process that made it.
+/// The bound: while database and Redis are there, readers see a change within the relay's `poll`
+/// (20 ms here) after the relay began; the process that made the change is not needed.
 pub(crate) async fn readers_see_what_a_writer_committed_before_it_was_killed<E: Talk>(
     pool: Pool<E>,
 ) {
-    let (redis, directory) = (server(), tempfile::tempdir().unwrap());
+    let redis = server();
     let cache = cache(&redis.url());
     let (_, relay) = outbox(&pool).await;
     stock(&pool, 1).await;
     assert_eq!(read(&cache, &pool).await, 1);
     let url = url(&pool);
     for value in 2..5 {
-        writer::start(&url, &redis.url(), directory.path(), value).kill();
-        assert_eq!(read(&cache, &pool).await, value - 1, "nobody has invalidated it");
+        writer::start(&url, &redis.url(), value).kill();
+        assert_eq!(read(&cache, &pool).await, value - 1, "no process has invalidated it");
         let relay = relay.clone().open(&redis.url()).unwrap();
         assert_eq!(relay.once().await.unwrap(), 1);
         assert_eq!(read(&cache, &pool).await, value);
     }
     let task = start(&relay.open(&redis.url()).unwrap());
-    let _killed = writer::start(&url, &redis.url(), directory.path(), 5);
+    let _killed = writer::start(&url, &redis.url(), 5);
     until("the new value is seen", || async { read(&cache, &pool).await == 5 }).await;
     until("the outbox is empty", || async { rows(&pool).await == 0 }).await;
     task.abort();
@@ -77,7 +77,8 @@ pub(crate) async fn a_server_that_takes_over_is_told_what_the_one_before_had_tak
     assert_eq!((read(&first, &pool).await, read(&second, &pool).await), (2, 1));
     proxy.point_to(new.address());
     proxy.kill_connections();
-    until("the new server is told", || async { read(&second, &pool).await == 2 }).await;
+    until("the new server has the invalidation", || async { read(&second, &pool).await == 2 })
+        .await;
     task.abort();
 }
 

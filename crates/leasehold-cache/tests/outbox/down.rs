@@ -41,7 +41,7 @@ pub(crate) async fn a_row_that_is_refused_is_parked_with_its_reason_and_can_be_t
     let (outbox, relay) = outbox(&pool).await;
     let relay = relay.tries(2).open(&redis.url()).unwrap();
     let foreign = "{leasehold-cache:test:bad}:h";
-    redis.admin(&["SET", foreign, "somebody else's"]).unwrap();
+    redis.admin(&["SET", foreign, "foreign"]).unwrap();
     change(&pool, &outbox, &cache, &["good", "bad", "better"]).await;
     let task = start(&relay);
     until_stats("it is parked", &relay, |stats| stats.parked == 1).await;

@@ -17,6 +17,7 @@ mod nats;
 mod recorder;
 mod relays;
 mod statements;
+mod transactions;
 mod writer;
 
 use std::process::ExitCode;
@@ -59,6 +60,12 @@ fn main() -> ExitCode {
         relays::what_was_rolled_back_is_never_delivered,
         relays::a_key_that_changed_often_is_delivered_once,
         relays::a_relay_that_is_stopped_ends_its_batch,
+        transactions::a_closure_that_succeeds_is_committed_and_seen,
+        transactions::a_closure_that_fails_or_panics_is_rolled_back,
+        transactions::a_closure_that_is_cancelled_is_rolled_back,
+        transactions::a_transaction_that_is_longer_than_its_hold_is_rolled_back,
+        transactions::nothing_is_written_when_redis_refuses_the_hold,
+        transactions::a_commit_that_fails_releases_its_keys,
     );
     trials.push(trial(
         "postgres",

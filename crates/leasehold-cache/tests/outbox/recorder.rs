@@ -15,7 +15,7 @@ pub(crate) struct Recorder(Arc<State>);
 #[derive(Debug)]
 struct State {
     delivered: Mutex<Vec<Change>>,
-    /// A batch takes one after it has arrived, before the relay is told.
+    /// A batch takes one after it has arrived, before the relay gets the answer.
     gate: Semaphore,
 }
 

@@ -130,7 +130,7 @@ pub(crate) async fn a_relay_is_woken_by_the_commit(pool: Pool<sqlx::Postgres>) {
     // Where it is not told, it does not come. It looks when it begins, when it listens, and once at most
     // for each of the five; five of these looks have found a row. Two at most may still be on their way.
     for found in 0.. {
-        assert!(found <= 2, "it looks though nobody tells it");
+        assert!(found <= 2, "it looks without a notification");
         change(&pool, &Outbox::new().notify(false), &cache, &["a"]).await;
         tokio::time::sleep(ms(300)).await;
         if rows(&pool).await == 1 {

@@ -1,6 +1,6 @@
 //! A process that commits a change, says so, and does nothing more: it is there to be killed.
 
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use leasehold_cache::Cache;
 use leasehold_cache::outbox::Outbox;
@@ -18,24 +18,8 @@ pub(crate) fn is_asked_for() -> bool {
 }
 
 /// Starts one, and returns when it has committed.
-pub(crate) fn start(
-    database: &str,
-    redis: &str,
-    directory: &std::path::Path,
-    value: i64,
-) -> Process {
-    let said = directory.join(format!("said-{value}"));
-    let out = std::fs::File::create(&said).unwrap();
-    let process = Process::start(&std::env::current_exe().unwrap(), |command| {
-        command.env(ASKED, format!("{database} {redis} {value}"));
-        command.stdin(Stdio::null()).stdout(out);
-    })
-    .unwrap();
-    leasehold_conformance::kit::wait("it has committed", || {
-        std::fs::read_to_string(&said).is_ok_and(|said| said.contains("committed"))
-    })
-    .unwrap();
-    process
+pub(crate) fn start(database: &str, redis: &str, value: i64) -> Process {
+    Process::again(ASKED, &format!("{database} {redis} {value}")).unwrap()
 }
 
 pub(crate) fn main() -> ExitCode {

@@ -29,7 +29,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 macro_rules! on {
     ($open:ident, $needs:ident) => {
         on!($open, $needs: what_comes_again_is_saved_once, a_row_that_is_not_taken_costs_no_other,
-            a_row_that_breaks_a_constraint_costs_no_other, large_rows_go_into_more_statements, all_bytes_of_a_key_count, without_redis_rows_are_saved)
+            a_row_that_breaks_a_constraint_costs_no_other, large_rows_go_into_more_statements, all_bytes_of_a_key_count, without_redis_rows_are_saved,
+            restarts_from_snapshots_lose_and_double_no_row)
     };
     ($open:ident, $needs:ident: $($name:ident),*) => {
         &[$(Test {

@@ -166,6 +166,40 @@ pub(crate) async fn all_bytes_of_a_key_count<E: Read>(pool: Pool<E>) {
     assert!(keys.iter().all(|key| saved[*key] == key.as_bytes()));
 }
 
+/// Redis restarts from a snapshot, again and again, so that marks of saved rows are gone.
+pub(crate) async fn restarts_from_snapshots_lose_and_double_no_row<E: Read>(pool: Pool<E>) {
+    let (mut server, table) = (server(), table(&pool).await);
+    let open = || {
+        let builder = SaveOnceBuilder::new("test").redis_limit(Duration::from_millis(500));
+        builder.batch(50).local_size(100).open(&server.url(), table.clone()).unwrap()
+    };
+    let processes = [open(), open()];
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8_u32 {
+        let once = processes[task as usize % 2].clone();
+        tasks.spawn(async move {
+            // Each row comes from every task.
+            for page in 0..40 {
+                let page = (page + 5 * task) % 40;
+                once.save_many(rows(25 * page..25 * page + 25, "first")).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+    for _ in 0..3 {
+        server.admin(&["SAVE"]).unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.restart().unwrap();
+    }
+    tasks.join_all().await;
+    for once in &processes {
+        once.save_many(rows(0..1_000, "second")).await.unwrap();
+    }
+    let saved = E::read(&pool).await;
+    assert_eq!(saved.len(), 1_000, "none is lost");
+    assert!(saved.values().all(|payload| payload == b"first"), "none is replaced");
+}
+
 pub(crate) async fn without_redis_rows_are_saved<E: Read>(pool: Pool<E>) {
     let (mut server, table) = (server(), table(&pool).await);
     let once = builder().batch(100).open(&server.url(), table).unwrap();
@@ -298,7 +332,7 @@ pub(crate) async fn what_is_not_saved_is_not_told_saved() {
 pub(crate) async fn a_foreign_mark_is_none() {
     let (server, store) = (server(), Memory::default());
     let once = builder().open(&server.url(), store.clone()).unwrap();
-    server.admin(&["SET", "leasehold-saved:test:row 0", "somebody's"]).unwrap();
+    server.admin(&["SET", "leasehold-saved:test:row 0", "foreign"]).unwrap();
     server.admin(&["RPUSH", "leasehold-saved:test:row 1", "1"]).unwrap();
     once.save_many(plain(0..3)).await.unwrap();
     assert_eq!(store.0.rows.lock().unwrap().len(), 3);

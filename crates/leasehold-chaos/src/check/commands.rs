@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Evidence, Injected};
+use super::{Evidence, Forgets};
 use crate::TTL;
 use crate::journal::Hold;
 use crate::operator::{End, Operation, Outcome, Ran};
@@ -65,8 +65,9 @@ pub(super) fn forced<'a>(evidence: &'a Evidence) -> Vec<Forced<'a>> {
 }
 
 impl Forced<'_> {
-    /// Whether it explains that `second` got the lock while `first` believed in its lease: the owner of
-    /// a lease that was ended by force is told at its next renewal, at the latest by the clock.
+    /// Whether it explains that `second` got the lock while `first` believed in its lease: the
+    /// owner of a lease that was ended by force detects it at its next renewal, at the latest by
+    /// the clock.
     pub(super) fn explains(&self, first: &Hold, second: &Hold) -> bool {
         self.lease == first.lease()
             && second.got >= self.ran.from
@@ -75,19 +76,10 @@ impl Forced<'_> {
 }
 
 /// What commands did, and may not.
-pub(super) fn wrong(
-    evidence: &Evidence,
-    forced: &[Forced<'_>],
-    forgets: impl Fn(&Injected) -> bool,
-) -> Vec<String> {
+pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forgets) -> Vec<String> {
     let mut wrong: Vec<String> = evidence.ran.iter().filter_map(ends_wrongly).collect();
     // A server that forgets what it has granted also forgets what it has ended.
-    let forgot_after = |time: u64| {
-        evidence
-            .injected
-            .iter()
-            .any(|one| forgets(one) && one.until + TTL.as_nanos() as u64 >= time)
-    };
+    let forgot_after = |time| forgets.since(time);
     for one in forced.iter().filter(|one| one.until.is_some() && !forgot_after(one.ran.from)) {
         let end = one.ran.until + TTL.as_nanos() as u64;
         let of_lease = evidence.holds.iter().filter(|hold| hold.lease() == one.lease);
@@ -122,7 +114,9 @@ fn ends_wrongly(ran: &Ran) -> Option<String> {
         End::Signal | End::TooLong => false,
     };
     let asked_json = ran.call.words.iter().any(|word| word == "--json");
-    let is_json = || ran.stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok());
+    let is_json = || {
+        serde_json::Deserializer::from_str(&ran.stdout).into_iter::<Value>().all(|one| one.is_ok())
+    };
     let answered = ran.outcome() == Outcome::Done;
     let controls = [&ran.stdout, &ran.stderr].iter().any(|text| text.contains('\u{1b}'));
     (!is_allowed || controls || (asked_json && answered && !is_json())).then(|| ran.told())

@@ -4,8 +4,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-use crate::cluster::Shape;
-use crate::{MS, client};
+use crate::setup::SetUp;
+use crate::{MS, SECOND, client};
 
 /// One command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
@@ -14,6 +14,8 @@ pub(crate) enum Operation {
     List,
     /// `leasehold status`
     Status,
+    /// `leasehold doctor`
+    Doctor,
     /// `leasehold init`
     Init,
     /// `leasehold::forget`: removes the record of a free lock
@@ -69,15 +71,31 @@ pub(crate) struct Plan {
     rng: fastrand::Rng,
     kinds: Vec<Operation>,
     bag: Vec<Operation>,
+    /// Those of a file instead, and the time of the first.
+    written: Option<(u64, std::vec::IntoIter<Planned>)>,
 }
 
 impl Plan {
     pub(crate) fn new(seed: u64, kinds: &[Operation]) -> Self {
-        Self { rng: fastrand::Rng::with_seed(!seed), kinds: kinds.to_vec(), bag: Vec::new() }
+        let rng = fastrand::Rng::with_seed(!seed);
+        Self { rng, kinds: kinds.to_vec(), bag: Vec::new(), written: None }
     }
 
-    /// The next command; `None` when there are no kinds.
+    /// Commands of a file, each with the pause until the next one.
+    pub(crate) fn written((first, commands): (u64, Vec<Planned>)) -> Self {
+        Self { written: Some((first, commands.into_iter())), ..Self::new(0, &[]) }
+    }
+
+    /// When the first one is due.
+    pub(crate) fn first(&self) -> u64 {
+        self.written.as_ref().map_or(SECOND, |(first, _)| *first)
+    }
+
+    /// The next command; `None` when there are none.
     pub(crate) fn next(&mut self) -> Option<Planned> {
+        if let Some((_, commands)) = &mut self.written {
+            return commands.next();
+        }
         if self.bag.is_empty() {
             self.bag.clone_from(&self.kinds);
             self.rng.shuffle(&mut self.bag);
@@ -133,7 +151,7 @@ impl Call {
 /// What the choice of arguments depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
-    pub(crate) shape: Shape,
+    pub(crate) setup: SetUp,
     /// Tokens that holders had, the latest one last.
     pub(crate) tokens: &'a [u64],
 }
@@ -146,11 +164,13 @@ impl Situation<'_> {
             Operation::Status => {
                 Call::new(&["status", client::NAME, "--json"], &[0, 1, UNAVAILABLE])
             }
+            Operation::Doctor => Call::new(&["doctor", "--json"], &[0, 1, 2, UNAVAILABLE]),
+            Operation::Init if self.setup.is_sql() => Call::new(&["init"], &[0, UNAVAILABLE]),
             Operation::Init => Call::new(&["init"], &[0]),
             Operation::Forget => Call::new(&[client::NAME], &[0, UNAVAILABLE]),
             Operation::ForceRelease => self.force_release(way)?,
             Operation::QuorumInit => self.quorum_init(way),
-            Operation::QuorumStatus => match self.shape.admission {
+            Operation::QuorumStatus => match self.setup.has_admission() {
                 true => Call::new(&["quorum", "status", "--json"], &[0, UNAVAILABLE]),
                 false => Call::new(&["quorum", "status", "--json"], &[WRONG_CALL]),
             },
@@ -159,6 +179,12 @@ impl Situation<'_> {
 
     fn force_release(&self, way: u64) -> Option<Call> {
         let latest = *self.tokens.last()?;
+        if self.setup == SetUp::File {
+            // Only the end of its process ends a holder's lease; 1 where no process holds the lock.
+            let token = latest.to_string();
+            let words = ["force-release", client::NAME, "--json", "--token", &token];
+            return Some(Call::new(&words, &[1, UNAVAILABLE, WRONG_CALL]));
+        }
         let (token, exits): (u64, &[i32]) = match way % 4 {
             0 | 1 => (latest, &[0, 1, UNAVAILABLE]),
             // The judge knows whether its lease had ended.
@@ -175,11 +201,11 @@ impl Situation<'_> {
     fn quorum_init(&self, way: u64) -> Call {
         let init = ["quorum", "init", "--yes"];
         let with = |words: &[&str], exits: &[i32]| Call::new(&[&init[..], words].concat(), exits);
-        match (self.shape.admission, self.shape.nodes, way % 3) {
+        match (self.setup.has_admission(), self.setup.quorum(), way % 3) {
             (false, ..) => with(&[], &[WRONG_CALL]),
             // Without `--after-loss` the operator says that no client holds a lock. A single node that has
             // lost its data cannot know better.
-            (true, 1, _) => with(&["--after-loss"], &[0, UNAVAILABLE]),
+            (true, 0, _) => with(&["--after-loss"], &[0, UNAVAILABLE]),
             (true, _, 0) => with(&[], &[0, UNAVAILABLE]),
             (true, _, 1) => with(&["--after-loss"], &[0, UNAVAILABLE]),
             (true, ..) => with(&["--max-ttl", OTHER_MAX_TTL], &[UNAVAILABLE]),
@@ -210,20 +236,20 @@ mod tests {
 
     #[test]
     fn what_must_be_refused_is_among_the_commands() {
-        let call = |nodes, admission, operation, way| {
-            let shape = Shape { nodes, admission };
-            Situation { shape, tokens: &[5, 6, 7] }.call(operation, way).unwrap()
+        let call = |setup, operation, way| {
+            Situation { setup, tokens: &[5, 6, 7] }.call(operation, way).unwrap()
         };
-        assert!(call(1, false, Operation::QuorumInit, 0).must_be_refused());
-        assert!(call(5, true, Operation::QuorumInit, 2).must_be_refused());
-        assert!(!call(5, true, Operation::QuorumInit, 1).must_be_refused());
-        assert!(call(1, false, Operation::ForceRelease, 3).must_be_refused());
-        let named = call(1, false, Operation::ForceRelease, 4 + 2);
+        assert!(call(SetUp::Redis, Operation::QuorumInit, 0).must_be_refused());
+        assert!(call(SetUp::Etcd, Operation::QuorumInit, 0).must_be_refused());
+        assert!(call(SetUp::Redlock5, Operation::QuorumInit, 2).must_be_refused());
+        assert!(!call(SetUp::Redlock5, Operation::QuorumInit, 1).must_be_refused());
+        assert!(call(SetUp::Redis, Operation::ForceRelease, 3).must_be_refused());
+        assert!(call(SetUp::File, Operation::ForceRelease, 0).must_be_refused());
+        let named = call(SetUp::Redis, Operation::ForceRelease, 4 + 2);
         assert_eq!((named.token, named.must_be_refused()), (Some(6), false));
-        assert_eq!(call(5, true, Operation::List, 0).in_calm().exits, [0]);
-        assert_eq!(call(5, true, Operation::QuorumInit, 2).in_calm().exits, [UNAVAILABLE]);
-        let shape = Shape { nodes: 1, admission: false };
-        let nobody = Situation { shape, tokens: &[] };
+        assert_eq!(call(SetUp::Redlock5, Operation::List, 0).in_calm().exits, [0]);
+        assert_eq!(call(SetUp::Redlock5, Operation::QuorumInit, 2).in_calm().exits, [UNAVAILABLE]);
+        let nobody = Situation { setup: SetUp::Redis, tokens: &[] };
         assert_eq!(nobody.call(Operation::ForceRelease, 0), None);
     }
 }

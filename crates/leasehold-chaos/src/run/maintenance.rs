@@ -16,7 +16,7 @@ pub(super) struct SitsOut {
 }
 
 /// What the operator runs when no fault is left, and the choice of its arguments.
-const IN_CALM: [(Operation, u64); 9] = [
+const IN_CALM: [(Operation, u64); 10] = [
     // Waits until each node votes.
     (Operation::QuorumInit, 0),
     (Operation::QuorumStatus, 0),
@@ -26,6 +26,7 @@ const IN_CALM: [(Operation, u64); 9] = [
     (Operation::List, 0),
     (Operation::Status, 0),
     (Operation::Init, 0),
+    (Operation::Doctor, 0),
     (Operation::ForceRelease, 3),
     (Operation::Forget, 0),
 ];
@@ -45,7 +46,10 @@ impl Run<'_> {
             )
             .into());
         }
-        let plan = Plan::new(order.seed, &order.operations);
+        let plan = match &order.written {
+            Some(written) => Plan::written(written.commands()),
+            None => Plan::new(order.seed, &order.operations),
+        };
         let (url, folder) = (self.cluster.url(), &self.folder);
         self.operator = Some(Operator::new(&order.leasehold, folder, url, plan));
         Ok(())
@@ -62,17 +66,22 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Takes note of the server that is the master now.
+    pub(super) fn look_at_masters(&mut self) {
+        self.masters.look(&self.cluster, stopped(&self.lasting));
+    }
+
     /// Takes note that a server is another process since then.
     pub(super) fn sits_out(&mut self, node: usize, since: u64) {
         self.sitting.retain(|one| one.node != node);
-        if self.cluster.shape.admission {
+        if self.cluster.setup.has_admission() {
             self.sitting.push(SitsOut { node, since });
         }
     }
 
     /// A node that may have forgotten leases has no vote until they are over.
     fn look_at_votes(&mut self) {
-        let (wait, time) = (self.cluster.shape.max_ttl().as_nanos() as u64, now());
+        let (wait, time) = (self.cluster.setup.max_ttl().as_nanos() as u64, now());
         let (due, rest) = self.sitting.iter().partition(|one| time >= one.since + wait * 9 / 10);
         self.sitting = rest;
         let due: Vec<SitsOut> = due;
@@ -107,6 +116,7 @@ impl Run<'_> {
         while self.operator.as_ref().is_some_and(|operator| !operator.is_idle()) && now() < end {
             self.look_after()?;
             self.operate()?;
+            self.look_at_masters();
             sleep(STEP);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `leasehold cache apply`: what relays have put into a stream goes to Redis.
+//! `leasehold cache apply`: applies the messages of a stream to Redis.
 
 use leasehold_cache::outbox::{Receiver, ReceiverStats};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `leasehold cache init`: the outbox table, and the stream.
+//! `leasehold cache init`: creates the outbox table, and the stream.
 
 #[cfg(feature = "nats")]
 use super::failed;
@@ -7,7 +7,7 @@ use crate::cli::CacheInitArgs;
 use crate::failure::Failure;
 use crate::say::{self, Voice};
 
-/// Makes what was named, or prints how it is made.
+/// Creates what was named, or prints how to create it.
 pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failure> {
     if let Some(url) = &args.database {
         let (outbox, database) = open(url, &args.table)?;
@@ -17,7 +17,7 @@ pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failu
             say::answer(text)?;
         } else {
             database.create(&outbox).await.map_err(failed_at(url))?;
-            voice.note("the table is there");
+            voice.note("the table exists");
         }
     }
     #[cfg(feature = "nats")]
@@ -27,7 +27,7 @@ pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failu
             say::answer(format!("{}\n", nats.stream()))?;
         } else {
             nats.create().await.map_err(failed)?;
-            voice.note("the stream is there");
+            voice.note("the stream exists");
         }
     }
     Ok(0)

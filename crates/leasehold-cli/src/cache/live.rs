@@ -1,4 +1,4 @@
-//! Work that goes on until it is told to end, and says how it goes.
+//! Runs work until a signal ends it, and reports progress.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use crate::failure::Failure;
 use crate::run::LAST_WORDS;
 use crate::say::{self, Voice};
 
-/// How something goes, as it is shown.
+/// The progress of the work, as it is shown.
 pub(super) trait Progress: PartialEq {
-    /// As an object.
+    /// Returns it as an object.
     fn json(&self) -> serde_json::Value;
-    /// As a line.
+    /// Returns it as a line.
     fn line(&self) -> String;
-    /// What is wrong now.
+    /// Returns the current problem.
     fn problem(&self) -> Option<&str>;
 }
 
-/// Runs `work` until TERM or INT, or until nobody reads on; it is given what tells it to end.
+/// Runs `work` until TERM or INT, or until the reader of stdout has gone; `work` gets the token
+/// that ends it.
 pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
     pace: &Pace,
     voice: Voice,
@@ -36,7 +37,7 @@ pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
         loop {
             tokio::time::sleep(pace.interval).await;
             let stats = stats();
-            // JSON is for machines, which want to see that it is alive.
+            // Programs read JSON, and need to see that the work is alive.
             let is_news = pace.json || last.as_ref() != Some(&stats);
             if is_news && !tell(&stats, pace.json, voice).await? {
                 return Ok::<_, Failure>(());
@@ -59,7 +60,7 @@ pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
     Ok(0)
 }
 
-/// Says how it goes; false when nobody reads it.
+/// Reports progress. Returns false if the reader has gone.
 async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, Failure> {
     if json {
         return say::answer_part(format_args!("{}\n", crate::foreign::json(&stats.json()))).await;
@@ -71,7 +72,7 @@ async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, F
     Ok(true)
 }
 
-/// Says at the end how it went, unless nobody reads it.
+/// Reports the final progress, unless the reader has gone.
 pub(super) async fn tell_last(
     stats: &impl Progress,
     json: bool,

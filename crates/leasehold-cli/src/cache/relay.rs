@@ -1,4 +1,4 @@
-//! `leasehold cache relay`: what lies in the outbox goes to Redis, or into a stream.
+//! `leasehold cache relay`: delivers the rows of the outbox to Redis, or to a stream.
 
 use leasehold_cache::outbox::{Relay, RelayStats};
 use serde_json::json;
@@ -24,11 +24,11 @@ pub(super) async fn relay(
     let builder = database.relay(&outbox).batch(args.batch).poll(args.poll);
     let relay = builder.claim(args.claim).tries(args.tries).open(&to).map_err(failed)?;
     let failed_here = failed_at(&args.outbox.database);
-    // What is wrong with the database for good is said at once.
+    // Report permanent errors of the database at once.
     relay.parked(1).await.map_err(&failed_here)?;
     if args.retry_parked {
         let rows = relay.unpark().await.map_err(&failed_here)?;
-        voice.note(&format!("{rows} parked rows are tried anew"));
+        voice.note(&format!("{rows} parked rows are tried again"));
     }
     if args.once {
         let done = relay.once().await;

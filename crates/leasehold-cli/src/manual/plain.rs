@@ -2,14 +2,14 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// The indent of text below a heading, and of what a tag explains below its tag.
+/// The indent of text below a heading, and of the text of a tag below the tag.
 const INDENT: usize = 4;
 
-/// The widest lines, and those of a terminal that does not say how wide it is.
+/// The widest lines, and the width for a terminal of unknown width.
 const WIDEST: usize = 100;
 const USUAL: usize = 80;
 
-/// Renders the requests that our pages have; others are left out.
+/// Renders the requests that these pages contain; others are left out.
 pub(super) fn text(roff: &str, width: Option<usize>) -> String {
     let mut page = Page { width: width.unwrap_or(USUAL).min(WIDEST), ..Page::default() };
     for line in roff.lines() {
@@ -26,19 +26,19 @@ pub(super) fn text(roff: &str, width: Option<usize>) -> String {
 struct Page {
     text: String,
     width: usize,
-    /// The words of the line that is being filled.
+    /// The words of the current line.
     line: String,
     indent: usize,
-    /// The next line is a tag; what follows it is indented further.
+    /// The next line is a tag; the text after it is indented further.
     is_tag: bool,
-    /// Lines stay as they are.
+    /// Lines are kept unchanged.
     is_literal: bool,
 }
 
 impl Page {
     fn request(&mut self, request: &str) {
         let (name, rest) = request.split_once(' ').unwrap_or((request, ""));
-        // These set up characters, and the page's head.
+        // These requests set up characters, and the page's head.
         if matches!(name, "ie" | "el" | "ds" | "TH") {
             return;
         }
@@ -67,7 +67,7 @@ impl Page {
         }
     }
 
-    /// Adds words to the line, and begins a new one where they do not fit.
+    /// Adds words to the line, and begins a new line if they do not fit.
     fn add(&mut self, text: &str) {
         if self.is_literal {
             self.line = text.to_owned();
@@ -108,7 +108,7 @@ impl Page {
     }
 }
 
-/// A line without changes of the font, and with characters for their escapes.
+/// Returns a line without font changes, and with characters for their escapes.
 fn characters(line: &str) -> String {
     const ESCAPES: [(&str, &str); 10] = [
         ("\\fB", ""),

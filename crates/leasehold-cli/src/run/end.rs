@@ -1,4 +1,4 @@
-//! Ending by the signal that ended the command, so that a script around it ends as well.
+//! Ends by the signal that ended the command, so that a script around it ends too.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,12 +15,12 @@ use crate::say;
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__end-by";
 
-/// Ends by the signal of a key that ended the command, and sees to it that the rest of our job
-/// has heard of it: a shell goes on with its script unless it gets the signal and sees the
-/// program that it ran end by it.
+/// Ends by the signal of a key that ended the command, and makes sure that the rest of the job has
+/// received it. A shell continues its script unless it gets the signal and sees that its program
+/// ended by it.
 ///
-/// Our handlers can be taken away in one (safe) way only, by becoming another program. Returns
-/// `code` when even that fails.
+/// Signal handlers can be removed in only one (safe) way: by executing another program. Returns
+/// `code` if even that fails.
 pub(crate) fn by_signal(interrupt: Interrupt, code: u8) -> u8 {
     let signal = interrupt.signal;
     if interrupt.tell_job {
@@ -33,7 +33,7 @@ pub(crate) fn by_signal(interrupt: Interrupt, code: u8) -> u8 {
     code
 }
 
-/// The other program.
+/// Runs the other program.
 pub(crate) fn main(signal: Option<&str>) -> u8 {
     if let Some(Ok(signal)) = signal.map(str::parse::<Signal>) {
         let _ = raise(signal);

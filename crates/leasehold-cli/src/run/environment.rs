@@ -1,4 +1,4 @@
-//! What the command finds in its environment, and what it tells of the runs around us.
+//! The environment of the command, and what it tells about enclosing runs.
 
 use std::env;
 
@@ -10,7 +10,7 @@ use crate::store::{Held, Store};
 const NAME: &str = "LEASEHOLD_NAME";
 const HELD: &str = "LEASEHOLD_HELD";
 
-/// Variables to set, or to remove.
+/// Returns the variables to set, or to remove.
 pub(crate) fn of_command(
     store: &Store,
     name: &str,
@@ -27,8 +27,8 @@ pub(crate) fn of_command(
     ]
 }
 
-/// The store's URL goes on to the command, wherever it came from, but not if it holds a password.
-/// Without the variable an inner `leasehold` might lock in another store, where nobody else looks.
+/// Returns the store's URL for the command, from any source, unless it contains a password. Without
+/// the variable an inner `leasehold` might lock in another store, where no other client looks.
 fn passed_on(url: &str) -> String {
     match StoreUrl::parse(url) {
         Ok(parsed) if !parsed.has_credentials() => url.to_owned(),
@@ -36,7 +36,7 @@ fn passed_on(url: &str) -> String {
     }
 }
 
-/// True when an enclosing run says that it holds this lock.
+/// Returns true if an enclosing run holds this lock according to the environment.
 pub(crate) fn is_nested(place: &str, name: &str) -> bool {
     match env::var(HELD) {
         Ok(all) => all.lines().any(|held| held == entry(place, name)),
@@ -44,8 +44,8 @@ pub(crate) fn is_nested(place: &str, name: &str) -> bool {
     }
 }
 
-/// The lines of `LEASEHOLD_HELD` and this one, each once: a job that starts its own next run, and
-/// that one the next, must not find its environment grown each time.
+/// Adds this line to `LEASEHOLD_HELD`, each line once: a job that starts its own next run must not
+/// find its environment grown each time.
 fn with(all: &str, entry: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in all.lines().chain([entry]) {
@@ -56,7 +56,7 @@ fn with(all: &str, entry: &str) -> String {
     lines.join("\n")
 }
 
-/// One line of `LEASEHOLD_HELD`; neither part can hold a line end.
+/// Returns one line of `LEASEHOLD_HELD`; neither part can contain a line end.
 fn entry(place: &str, name: &str) -> String {
     format!("{place}#{name}")
 }

@@ -1,4 +1,4 @@
-//! While the command runs: signals in, reports out, the terminal to and fro, and the lock's loss.
+//! Handles a running command: signals in, reports out, the terminal, and the loss of the lock.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::terminal::{self, Terminal};
 use crate::timer::{self, until};
 use crate::wire::Report;
 
-/// How often a group whose supervisor was killed is looked at until it is gone.
+/// How often a group whose supervisor was killed is checked until it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Bounds of how often it is looked whether a renewal has moved the deadline.
+/// The bounds of how often to check whether a renewal has moved the deadline.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
@@ -35,46 +35,46 @@ pub(crate) struct Job<'a> {
     pub(crate) program: String,
     /// The lock's name, for messages.
     pub(crate) name: &'a str,
-    /// What comes in.
+    /// The incoming signals.
     pub(crate) signals: &'a mut Signals,
-    /// Who looks after the command.
+    /// The supervisor of the command.
     pub(crate) supervisor: Supervisor,
     /// The controlling terminal.
     pub(crate) terminal: Option<Terminal>,
     /// What to do when the lock is lost.
     pub(crate) on_lost: OnLost,
-    /// Time between TERM and KILL; half of what is left to the deadline by default.
+    /// Time between TERM and KILL; by default half of the time left to the deadline.
     pub(crate) kill_after: Option<Duration>,
-    /// How to talk.
+    /// How to print messages.
     pub(crate) voice: Voice,
     /// What is known so far.
     pub(crate) state: State,
 }
 
-/// What is known of a command that runs.
+/// What is known of a running command.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     group: Option<Group>,
-    /// What that was, once nothing of it is left: its number may be another one's by now.
+    /// The group after it has ended: another process may have its number by now.
     gone: Option<Group>,
     end: Option<Result<u8, Failure>>,
     interrupted: Option<Interrupt>,
-    /// The last signal that we passed on.
+    /// The last signal that was passed on.
     passed: Option<Signal>,
-    /// Somebody wants the command gone: one of ours to pass on said so, or a key of the terminal.
+    /// The command was asked to end: by a signal that was passed on, or by a key of the terminal.
     told_to_end: bool,
     lost: Option<LossReason>,
     kill_at: Option<Deadline>,
-    /// The command has had the terminal, or gets it first, and gets it back when we do.
+    /// The command has had the terminal, or gets it first, and gets it back when this process does.
     wants_terminal: bool,
-    /// The deadline that the supervisor knows of.
+    /// The deadline that the supervisor knows.
     told: Option<u64>,
-    /// Signals that came before the command had started.
+    /// Signals that arrived before the command had started.
     early: Vec<Signal>,
 }
 
 impl State {
-    /// Before the command has started, which may get the terminal.
+    /// Creates the state before the command has started, which may get the terminal.
     pub(crate) fn new(wants_terminal: bool) -> Self {
         Self { wants_terminal, ..Self::default() }
     }
@@ -83,9 +83,9 @@ impl State {
 /// A key of the terminal that ended the command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupt {
-    /// The signal that goes with the key.
+    /// The signal of the key.
     pub(crate) signal: Signal,
-    /// Only the command got it, as it had the terminal; the rest of our job has not.
+    /// Only the command got it, as it had the terminal; the rest of the job has not.
     pub(crate) tell_job: bool,
 }
 
@@ -94,22 +94,22 @@ pub(crate) struct Interrupt {
 pub(crate) struct Ended {
     /// The exit code.
     pub(crate) code: u8,
-    /// Why the lock was lost before, if it was and `leasehold` noticed.
+    /// Why the lock was lost before, if `leasehold` detected that.
     pub(crate) lost: Option<LossReason>,
     /// A key of the terminal ended it.
     pub(crate) interrupted: Option<Interrupt>,
-    /// It ended because a signal had told it to.
+    /// It ended because a signal asked it to.
     pub(crate) was_told_to_end: bool,
 }
 
 impl Job<'_> {
-    /// Follows the command to its end, and that of its group.
+    /// Follows the command to its end, and to the end of its group.
     pub(crate) async fn run(mut self) -> Result<Ended, Failure> {
         loop {
             let next_telling = self.tell_deadline();
             tokio::select! {
                 biased;
-                // First: if we stood still, the group may have gone long ago.
+                // First: if this process was paused, the group may have ended long ago.
                 report = self.supervisor.next() => match report {
                     Some(report) => self.take(report),
                     None => break,
@@ -131,7 +131,7 @@ impl Job<'_> {
             })));
         }
         if let Some(group) = state.group {
-            // The supervisor was killed, and could not see to it.
+            // The supervisor was killed, and could not end the group.
             while group.is_alive() {
                 group.signal(Signal::SIGKILL);
                 sleep(LOOK_AGAIN).await;
@@ -150,8 +150,8 @@ impl Job<'_> {
         Ok(Ended { code, lost: state.lost, interrupted, was_told_to_end })
     }
 
-    /// Tells the supervisor when a renewal has moved the deadline, in case that we stand still
-    /// from now on. Returns when to look again.
+    /// Sends the supervisor a deadline that a renewal has moved, in case this process is paused
+    /// from now on. Returns when to check again.
     fn tell_deadline(&mut self) -> Option<Deadline> {
         let deadline = self.held.deadline_steady_ns().filter(|_| self.on_lost == OnLost::Kill)?;
         if self.state.told != Some(deadline)
@@ -178,7 +178,7 @@ impl Job<'_> {
             Report::Stopped(number) => self.stopped(number),
             Report::Exited(number) => {
                 self.state.end = Some(Ok(u8::try_from(number & 0xff).unwrap_or(code::OWN)));
-                // A program that cleans up after the interrupt key ends so.
+                // A program that cleans up after the interrupt key ends like this.
                 let interrupted = number == i32::from(code::SIGNAL) + Signal::SIGINT as i32;
                 self.state.told_to_end |=
                     interrupted && self.interrupt(Signal::SIGINT as i32).is_some();
@@ -195,7 +195,7 @@ impl Job<'_> {
         }
     }
 
-    /// Whether a signal that ended the command is likely to have come from the terminal.
+    /// Returns whether a signal that ended the command probably came from the terminal.
     fn interrupt(&self, number: i32) -> Option<Interrupt> {
         let front = self.foreground()?;
         let signal = Signal::try_from(number).ok()?;
@@ -228,18 +228,18 @@ impl Job<'_> {
             self.resume(group);
         } else {
             self.state.passed = Some(signal);
-            // It may clean up, and end by itself; others (HUP) may mean something else to it.
+            // It may clean up, and end by itself; other signals (HUP) may have another meaning for it.
             self.state.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT);
             group.signal(signal);
             self.supervisor.wake();
         }
     }
 
-    /// We were continued, by `fg`, `bg` or anybody: so is the command, unless its lock was lost
-    /// while it stood still.
+    /// Continues the command after this process was continued, by `fg`, `bg` or another process,
+    /// unless the lock was lost during the pause.
     fn resume(&mut self, group: Group) {
         if self.on_lost == OnLost::Kill && self.state.lost.is_none() && self.held.is_over() {
-            return; // The loss is told next, and ends it.
+            return; // The loss is reported next, and ends it.
         }
         if let Some(terminal) = &self.terminal
             && self.state.wants_terminal
@@ -250,8 +250,8 @@ impl Job<'_> {
         group.signal(Signal::SIGCONT);
     }
 
-    /// The command was stopped. With a job-control shell above us, our whole job stops, so that
-    /// the shell sees it; otherwise we go on, since the lock must be renewed.
+    /// Handles a stop of the command. Under a job-control shell, the whole job stops, so that the
+    /// shell sees it; otherwise this process continues, since it must renew the lock.
     fn stopped(&mut self, number: i32) {
         let (Some(group), Some(terminal)) = (self.state.group, &self.terminal) else { return };
         let Ok(signal) = Signal::try_from(number) else { return };
@@ -265,7 +265,7 @@ impl Job<'_> {
             return;
         }
         if terminal::is_orphaned() {
-            // Without a shell nobody would continue it; the kernel, too, drops such a stop.
+            // Without a shell no process would continue it; the kernel also drops such a stop.
             if signal == Signal::SIGTSTP {
                 group.signal(Signal::SIGCONT);
             }
@@ -283,19 +283,19 @@ impl Job<'_> {
         self.end_for_loss();
         let what = match self.on_lost {
             OnLost::Kill => "ending the command",
-            OnLost::Warn => "the command goes on (--on-lost warn)",
+            OnLost::Warn => "the command continues (--on-lost warn)",
             OnLost::Ignore => return,
         };
         let why = match reason {
             LossReason::Expired => "it could not be renewed in time",
-            LossReason::MaxHold => "the longest time to hold it (--max-hold) is over",
-            LossReason::NotOwner => "the store says that it is not ours any more",
+            LossReason::MaxHold => "the longest time to hold it (--max-hold) has ended",
+            LossReason::NotOwner => "the store reports that this run does not hold it any more",
             LossReason::ClientClosed => "the connection to the store was closed",
         };
         self.voice.warn(&format!("the lock {} is lost: {why}; {what}", self.name));
     }
 
-    /// TERM, then KILL early enough that all is over before the deadline.
+    /// Sends TERM, then KILL early enough that the group has ended before the deadline.
     fn end_for_loss(&mut self) {
         let (OnLost::Kill, Some(group)) = (self.on_lost, self.state.group) else { return };
         let left = self.held.remaining();
@@ -313,13 +313,14 @@ impl Job<'_> {
     }
 }
 
-/// When the group must be killed at the latest, on the steady clock; `None` without a deadline.
+/// Returns when the group must be killed at the latest, on the steady clock; `None` without a
+/// deadline.
 pub(crate) fn kill_by(held: &Held) -> Option<u64> {
     let reserve = u64::try_from(reserve(held.remaining()).as_nanos()).unwrap_or(0);
     Some(held.deadline_steady_ns()?.saturating_sub(reserve))
 }
 
-/// What is kept back of the time left, for KILL to do its work.
+/// Returns how much of the time left is reserved for KILL.
 fn reserve(left: Duration) -> Duration {
     (left / 4).min(Duration::from_millis(50))
 }

@@ -1,4 +1,5 @@
-//! What `leasehold run` was asked to do: command line over config file over defaults.
+//! The options of `leasehold run`: the command line comes before the config file, then the
+//! defaults.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,22 +11,22 @@ use crate::config::RunConfig;
 use crate::failure::code;
 use crate::human;
 
-/// The ttl that the client library uses unless told otherwise.
+/// The default ttl of the client library.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// The longest metadata that a backend keeps.
+/// The longest metadata that a backend stores.
 const METADATA_BYTES: usize = 1024;
 
 /// What happens to the command when its lock is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnLost {
-    /// TERM, then KILL, all before the lock can pass on; exit code 76
+    /// TERM, then KILL, all before another holder can get the lock; exit code 76
     #[default]
     Kill,
-    /// Say so on stderr, and let it go on
+    /// Print a warning to stderr, and let it continue
     Warn,
-    /// Let it go on
+    /// Let it continue
     Ignore,
 }
 
@@ -40,7 +41,7 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// Everything that a run needs to know.
+/// All settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
     /// The lock.
@@ -49,9 +50,9 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<OsString>,
     /// How long to wait for the lock.
     pub(crate) wait: Wait,
-    /// The exit code when it was not to be had.
+    /// The exit code if it was not available.
     pub(crate) conflict_exit_code: u8,
-    /// How long a lease lasts unless renewed, where leases end by time.
+    /// How long a lease lasts unless it is renewed, on stores where leases end by time.
     pub(crate) ttl: Option<Duration>,
     /// The lock is lost after this long.
     pub(crate) max_hold: Option<Duration>,
@@ -66,7 +67,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Puts command line, config file and defaults together.
+    /// Combines command line, config file and defaults.
     pub(crate) fn new(args: RunArgs, config: &RunConfig) -> Self {
         let wait = match args.wait.or(config.wait) {
             _ if args.no_wait => Wait::No,
@@ -96,8 +97,8 @@ impl RunOptions {
         }
     }
 
-    /// Time between TERM and KILL for what is left of the command's group when the command has
-    /// ended: half the loss margin that goes with the ttl, unless said otherwise.
+    /// Returns the time between TERM and KILL for the rest of the command's group after the command
+    /// has ended: half the loss margin of the ttl, unless set otherwise.
     pub(crate) fn rest_kill_after(&self) -> Duration {
         let ttl = self.ttl.unwrap_or(DEFAULT_TTL);
         let margin = (ttl / 10).max(Duration::from_millis(50)).min(ttl / 3);
@@ -105,14 +106,14 @@ impl RunOptions {
     }
 }
 
-/// The shell that runs a `-c` line, as flock(1) chooses it.
+/// Returns the shell that runs a `-c` line, as flock(1) chooses it.
 fn shell(line: OsString) -> Vec<OsString> {
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line]
 }
 
-/// The program, and nothing of its arguments: they may hold a password, and the store keeps what
-/// it is told for everybody who may look, and longer than the command runs.
+/// Returns the program without its arguments: they may contain a password, and the store shows the
+/// text to every user who may look, for longer than the command runs.
 fn described(command: &[OsString]) -> String {
     command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
 }

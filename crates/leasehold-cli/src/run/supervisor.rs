@@ -1,4 +1,4 @@
-//! `leasehold`'s side of the supervisor: starting it, hearing from it, and its end.
+//! `leasehold`'s side of the supervisor: starts it, receives its reports, and ends it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -24,8 +24,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts it, and hands it our standard input, the lock's descriptor, and until when the
-    /// command's group must be gone.
+    /// Starts it, and passes it the standard input, the lock's descriptor, and until when the
+    /// command's group must have ended.
     pub(crate) fn start(
         orders: &Orders,
         lock: Option<&OwnedFd>,
@@ -60,7 +60,7 @@ impl Supervisor {
         Ok(Self { child, socket, received: VecDeque::new() })
     }
 
-    /// The next report; `None` at its end. May be dropped while it waits.
+    /// Returns the next report; `None` at its end. The future may be dropped.
     pub(crate) async fn next(&mut self) -> Option<Report> {
         loop {
             if self.received.len() >= Report::LEN {
@@ -78,28 +78,29 @@ impl Supervisor {
         }
     }
 
-    /// Tells until when the group must be gone; false when that must be tried again.
+    /// Sends until when the group must have ended. Returns false if that must be tried again.
     pub(crate) fn tell_deadline(&mut self, steady_ns: u64) -> bool {
         let word = steady_ns.to_be_bytes();
         self.socket.try_write(&word).is_ok_and(|count| count == word.len())
     }
 
-    /// Continues it, should somebody have stopped it: nobody else notices that the command ends.
+    /// Continues it, in case it was stopped: no other process detects that the command ends.
     pub(crate) fn wake(&self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
         }
     }
 
-    /// Waits until the process is gone, and its copy of the lock's descriptor with it.
+    /// Waits until the process has ended, and with it its copy of the lock's descriptor.
     pub(crate) fn collect(mut self) {
-        // It closes the socket only by ending, so this hits nothing but one gone astray.
+        // It closes the socket only by ending, so this kills only a faulty supervisor.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Tells the first deadline. A command that has ended meanwhile needs none: its reports wait to be read.
+/// Sends the first deadline. A command that has ended meanwhile needs none: its reports wait to be
+/// read.
 fn tell_first(mut socket: &UnixStream, deadline: u64) -> io::Result<()> {
     match socket.write_all(&deadline.to_be_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -107,7 +108,7 @@ fn tell_first(mut socket: &UnixStream, deadline: u64) -> io::Result<()> {
     }
 }
 
-/// This program, even if its file was replaced meanwhile.
+/// Returns this program, even if its file was replaced meanwhile.
 pub(crate) fn own_program() -> io::Result<PathBuf> {
     let own = Path::new("/proc/self/exe");
     if own.exists() { Ok(own.into()) } else { std::env::current_exe() }

@@ -1,4 +1,4 @@
-//! Waiting for the lock: telling whom one waits for, and leaving when a signal says so.
+//! Waits for the lock: shows the holder, and leaves on a signal.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,24 +19,24 @@ use crate::store::{Held, Wanted};
 use crate::terminal;
 use crate::timer::now_unix_ms;
 
-/// Waits shorter than this are not worth a line.
+/// Shorter waits print no line.
 pub(super) const NOT_WORTH_A_LINE: Duration = Duration::from_millis(200);
 
-/// How often the line is brought up to date.
+/// How often the line is updated.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How the waiting ended.
+/// How the wait ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// With the lock.
     Held(Held),
-    /// Without it: somebody else had it all the time.
+    /// Without it: another client held it all the time.
     Conflict,
     /// By a signal.
     Signal(Signal),
 }
 
-/// Takes the lock, waiting for it as long as was asked for.
+/// Acquires the lock, waiting as long as the options allow.
 pub(crate) async fn obtain(
     wanted: &Wanted,
     options: &RunOptions,
@@ -58,8 +58,8 @@ pub(crate) async fn obtain(
     }
 }
 
-/// The next signal that ends a process which has nothing to pass it on to. A stop from the
-/// terminal stops us, as it would without our handler.
+/// Returns the next signal that ends a process without a command. A stop from the terminal stops
+/// this process, as without a handler.
 pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
     loop {
         match signals.next().await {
@@ -73,17 +73,17 @@ pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
     }
 }
 
-/// The lock that was not to be had, in one line.
+/// Returns the line for a lock that was not available.
 pub(crate) fn refusal(name: &str, status: Option<&Status>) -> String {
     let holder = status.map(held_by).unwrap_or_default();
     if holder.is_empty() {
-        format!("{name} was not to be had")
+        format!("cannot acquire {name}")
     } else {
-        format!("{name} was not to be had: {holder}")
+        format!("cannot acquire {name}: {holder}")
     }
 }
 
-/// Tells whom we wait for: live on a terminal, else once.
+/// Shows which holder it waits for: live on a terminal, otherwise once.
 async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
     if voice.quiet {
         return std::future::pending().await;
@@ -118,7 +118,7 @@ fn held_by(status: &Status) -> String {
         (State::Free, _) => String::new(),
         (State::Held, Some(since)) => match human::age(since, now_unix_ms()) {
             Some(age) => format!("held by {who} for {age}"),
-            None => format!("held by {who}, who has just taken it"),
+            None => format!("held by {who}, which has just acquired it"),
         },
         (State::Held, None) => format!("held by {who}"),
         (State::Kept, _) => {
@@ -128,7 +128,7 @@ fn held_by(status: &Status) -> String {
     }
 }
 
-/// Our own place, where the store knows who waits.
+/// Returns its own place, if the store knows the waiters.
 fn in_line(status: &Status) -> String {
     let host = gethostname().ok().and_then(|host| host.into_string().ok());
     let ours = |host: &Option<String>, waiter: &leasehold::backend::Waiter| {

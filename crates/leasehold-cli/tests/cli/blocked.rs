@@ -14,7 +14,7 @@ use crate::support::{LEASEHOLD, Place, Running, numbers, runs, until};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
-/// A process whose stderr is a full pipe that nobody reads.
+/// A process whose stderr is a full pipe without a reader.
 struct Blocked(Running, #[allow(dead_code, reason = "it keeps the pipe open")] PipeReader);
 
 impl Blocked {

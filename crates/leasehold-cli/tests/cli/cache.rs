@@ -6,7 +6,7 @@ mod stream;
 
 use std::process::Stdio;
 
-use leasehold_conformance::kit::{Postgres, RedisServer, Settings, Value, required};
+use leasehold_conformance::kit::{Needs, Postgres, RedisServer, Settings, Value};
 use nix::sys::signal::Signal;
 
 use crate::blocked::{full_pipe, is_blocked_at};
@@ -28,12 +28,7 @@ fn is_cached(redis: &RedisServer) -> bool {
 
 #[test]
 fn the_relay_delivers_what_is_in_the_outbox() {
-    if !Postgres::is_present() && !required("postgres") {
-        eprintln!("SKIPPED: postgres is not installed");
-        return;
-    }
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() {
         return;
     }
     let place = Place::new();
@@ -83,12 +78,7 @@ fn the_relay_delivers_what_is_in_the_outbox() {
 
 #[test]
 fn relay_goes_on_while_its_output_is_blocked() {
-    if !Postgres::is_present() && !required("postgres") {
-        eprintln!("SKIPPED: postgres is not installed");
-        return;
-    }
-    if !RedisServer::is_present() && !required("redis") {
-        eprintln!("SKIPPED: redis-server is not installed");
+    if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() {
         return;
     }
     let place = Place::new();

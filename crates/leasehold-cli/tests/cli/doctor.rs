@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{ClockShim, Needs, Proxy, RedisServer, Settings};
+use leasehold_conformance::kit::{ClockShim, Needs, Pattern, Proxy, RedisServer, Settings};
 use serde_json::Value;
 
 use crate::support::{Done, Place};
@@ -77,6 +77,36 @@ fn finds(url: &str, code: i32, wanted: &[&str]) -> Value {
         }
     }
     found
+}
+
+#[test]
+fn a_server_that_falls_silent_is_asked_nothing_more() {
+    let Some(server) = server(sound()) else { return };
+    let proxy = Proxy::start(&server).unwrap();
+    // The connection is silent from this reply on.
+    let swallowed = proxy.swallow_reply_to(Pattern::command("TIME"));
+    let (_, found) = told(Done::new(
+        Place::new().leasehold(&["doctor", "--json", "--store", &proxy.url()]).output().unwrap(),
+    ));
+    assert!(swallowed.happened());
+    assert!(found.to_string().contains("did not answer in 5s"), "{found}");
+    let commands = proxy.commands();
+    assert!(!commands.contains_key("CONFIG"), "each question waits 5 s: {commands:?}");
+}
+
+#[test]
+fn a_node_of_a_quorum_that_falls_silent_is_not_connected_to_again() {
+    let Some(server) = server(sound()) else { return };
+    let proxy = Proxy::start(&server).unwrap();
+    let url = format!("{}?admission=strict&max-ttl=1s", proxy.url());
+    let swallowed = proxy.swallow_reply_to(Pattern::command("TIME"));
+    let (_, found) = told(Done::new(
+        Place::new().leasehold(&["doctor", "--json", "--store", &url]).output().unwrap(),
+    ));
+    assert!(swallowed.happened());
+    let unseen = found["unseen"].to_string();
+    assert!(unseen.contains("whether the node may vote"), "{found}");
+    assert_eq!(proxy.connections_made(), 1, "each connection waits 5 s: {found}");
 }
 
 #[test]
@@ -152,7 +182,9 @@ fn a_clock_five_seconds_off_is_a_warning() {
     drop(server);
     let shim = ClockShim::build().unwrap();
     let server = RedisServer::start(shim.on(sound())).unwrap();
-    for (offset, says) in [(5.0, "5.0 s ahead of ours"), (-5.0, "5.0 s behind ours")] {
+    for (offset, says) in
+        [(5.0, "5.0 s ahead of the local clock"), (-5.0, "5.0 s behind the local clock")]
+    {
         shim.set_offset(offset).unwrap();
         let found = finds(&server.url(), 1, &["warning clock"]);
         assert!(found["findings"][0]["what"].as_str().unwrap().contains(says), "{found:#}");

@@ -1,8 +1,9 @@
 //! The command on etcd: all that it does with a store.
 
 use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
+use nix::sys::signal::Signal;
 
-use crate::support::{Place, until};
+use crate::support::{Place, children, until};
 use crate::watch::Watch;
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
@@ -43,4 +44,18 @@ fn a_lock_is_shown_watched_listed_and_ended() {
     until("it is free", || {
         place.run(&["run", "-n", "--store", &url, "jobs/one", "--", "true"]).code == 0
     });
+}
+
+#[test]
+fn signal_ends_the_minimum_hold_and_the_lock_with_it() {
+    let Some(server) = server() else { return };
+    let (place, url) = (Place::new(), server.url());
+    let run = ["run", "--store", &url, "--ttl", "10m", "--min-hold", "1h", "a", "touch", "ready"];
+    let running = place.start(&run);
+    place.until_exists("ready");
+    until("it keeps the lock without a command", || children(running.pid()).is_empty());
+    assert_eq!(place.run(&["run", "-n", "--store", &url, "a", "true"]).code, 1);
+    running.send(Signal::SIGTERM);
+    assert_eq!(running.end().code, 143);
+    assert_eq!(place.run(&["run", "-n", "--store", &url, "a", "true"]).code, 0);
 }

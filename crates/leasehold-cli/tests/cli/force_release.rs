@@ -38,9 +38,9 @@ fn a_token_that_is_not_the_current_one_ends_nobody() {
     place.run(&["run", "a", "true"]);
     let _holder = place.start_ready(&["a"], HOLD);
     let current = json(&place.run(&["status", "--json", "a"]).out)["token"].as_u64().unwrap();
-    for (token, what) in [(current - 1, "has ended"), (current + 1, "was not given yet")] {
+    for (token, what) in [(current - 1, "has ended"), (current + 1, "was not granted yet")] {
         let done = release(&place, token, false);
-        let text = format!("token {token} {what}; the current one is {current}");
+        let text = format!("token {token} {what}; the current token is {current}");
         assert!(done.code == 1 && done.err.contains(&text), "{done:?}");
         assert!(!done.err.contains("kill"), "{done:?}");
         let done = release(&place, token, true);
@@ -55,7 +55,7 @@ fn a_lock_that_nobody_holds_is_1() {
     let place = Place::new();
     place.run(&["run", "a", "true"]);
     let done = release(&place, 1, false);
-    assert!(done.code == 1 && done.err.contains("a: nobody holds it"), "{done:?}");
+    assert!(done.code == 1 && done.err.contains("a: no client holds it"), "{done:?}");
     let object = json(&release(&place, 1, true).out);
     assert_eq!((&object["result"], &object["token"]), (&"not-held".into(), &1.into()));
 
@@ -63,7 +63,7 @@ fn a_lock_that_nobody_holds_is_1() {
     on_ttl_store.env("__LEASEHOLD_TEST_MEMORY", "1").args(["--store", "memory:"]);
     on_ttl_store.args(["force-release", "a", "--token", "7"]);
     let done = Done::new(on_ttl_store.output().unwrap());
-    assert!(done.code == 1 && done.err.contains("a: nobody holds it"), "{done:?}");
+    assert!(done.code == 1 && done.err.contains("a: no client holds it"), "{done:?}");
 }
 
 #[test]

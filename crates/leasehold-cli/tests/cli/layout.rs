@@ -38,7 +38,7 @@ fn a_terminal_that_cannot_draw_anew_gets_one_plain_line() {
     let line = "TERM=dumb exec $LEASEHOLD run -w 1500ms a -- true";
     let mut terminal = Terminal::start(&place, "sh", &["-c", line]);
     terminal.expect("waiting for a, held by");
-    terminal.expect("was not to be had");
+    terminal.expect("cannot acquire a");
     assert_eq!(terminal.seen().matches("waiting for").count(), 1);
     assert!(!terminal.seen().contains("\x1b[2K"));
     assert_eq!(terminal.end(), 1);

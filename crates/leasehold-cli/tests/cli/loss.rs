@@ -28,7 +28,7 @@ fn a_command_may_clean_up_after_term() {
     let hold = ["run", "--ttl", "20m", "--max-hold", "6m", "a", "--", "sh", "-c", script];
     let running = Running::new(place.leasehold(&hold).envs(clock.env()));
     place.until_exists("ready");
-    // The loss is told two minutes before the end of the hold, and this is a minute before it.
+    // The loss is reported two minutes before the end of the hold; this is a minute before it.
     clock.set_offset(300.0).unwrap();
     let done = running.end();
     assert_eq!((done.code, place.read("note").as_str()), (76, "bye\n"), "{done:?}");
@@ -63,7 +63,7 @@ fn on_lost_warn_says_so_and_lets_the_command_go_on() {
     let (code, err) = (running.end().code, place.read("err"));
     assert_eq!(code, 4, "{err}");
     assert_eq!(err.matches("the lock a is lost").count(), 1, "{err}");
-    assert!(err.contains("goes on") && err.lines().count() == 1, "{err}");
+    assert!(err.contains("the command continues") && err.lines().count() == 1, "{err}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn on_lost_ignore_says_nothing() {
 /// As long as the leases of [`on_ttl_store`] last.
 const TTL: Duration = Duration::from_secs(3);
 
-/// A run on a store whose leases end by time: memory, shared with nobody.
+/// A run on a store whose leases end by time: memory that no process shares.
 fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
     let mut command = place.program(crate::support::LEASEHOLD);
     command.env("__LEASEHOLD_TEST_MEMORY", "1").args(["--store", "memory:"]);

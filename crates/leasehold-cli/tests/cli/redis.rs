@@ -34,7 +34,7 @@ fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
     let running = Running::new(place.leasehold(&arguments).envs(clock.env()));
     place.until_exists("ready");
     server.stop().unwrap();
-    // The loss is told two minutes before the end of the lease, and this is a minute before it: half of
+    // The loss is reported two minutes before the end of the lease; this is a minute before it: half of
     // that is for the command's answer.
     clock.set_offset(19.0 * 60.0).unwrap();
     let done = running.end();
@@ -65,7 +65,7 @@ fn a_lost_lock_is_not_released_while_the_server_is_away() {
         let took = stopwatch.elapsed();
         assert_eq!(done.code, 76, "{done:?}");
         assert!(done.err.contains("the lock a is lost") && done.err.lines().count() == 1);
-        assert!(took < Duration::from_millis(1500), "it lingered for {took:?}");
+        assert!(took < Duration::from_millis(800), "it lingered for {took:?}");
     }
 }
 

@@ -35,7 +35,7 @@ fn a_signal_reaches_the_whole_group() {
 fn stop_and_continue_are_passed_on_and_leasehold_itself_goes_on() {
     let place = Place::new();
     let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done";
-    let mut command = place.program("setsid"); // No terminal, whoever runs the tests.
+    let mut command = place.program("setsid"); // No terminal, on any machine.
     command.arg(crate::support::LEASEHOLD).args(["--store", &place.store(), "run", "a"]);
     // Not dash, which has moments in which it cannot be stopped (vfork).
     let running = Running::new(command.args(["--", "bash", "-c", script]));

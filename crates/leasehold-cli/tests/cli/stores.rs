@@ -26,7 +26,7 @@ fn the_memory_of_one_process_is_refused() {
         let mut command = place.program(LEASEHOLD);
         let done = Done::new(command.args(["--store", url]).args(arguments).output().unwrap());
         assert_eq!(done.code, 125, "{done:?}");
-        assert!(done.err.contains("would exclude nobody"), "{done:?}");
+        assert!(done.err.contains("would exclude no process"), "{done:?}");
         assert!(done.err.contains("--store file:/var/lib/leasehold"), "the way out: {done:?}");
         assert!(!place.path("ran").exists());
     }
@@ -63,7 +63,7 @@ fn as_stranger(place: &Place) -> Option<Command> {
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(place.path(""), open).unwrap();
     // Where the tests were built, a stranger may not look. Not copied by this process: what another
-    // thread starts meanwhile would have the file open, and nobody could run it.
+    // thread starts meanwhile would have the file open, and no process could run it.
     let copied = Command::new("cp").arg(LEASEHOLD).arg(place.path("leasehold")).status().unwrap();
     assert!(copied.success());
     let mut command = place.program(place.path("leasehold").to_str().unwrap());
@@ -80,7 +80,7 @@ fn a_directory_of_somebody_else_is_explained() {
     let done = Done::new(command.output().unwrap());
     assert_eq!(done.code, 69, "{done:?}");
     let owner = User::from_uid(geteuid()).unwrap().unwrap().name;
-    for part in ["belongs to one user (mode 0700)", &format!("belongs to {owner}"), "choose"] {
+    for part in ["must belong to one user (mode 0700)", &format!("belongs to {owner}"), "choose"] {
         assert!(done.err.contains(part), "{part}: {done:?}");
     }
     assert!(!done.err.contains("credentials"), "{done:?}");

@@ -1,4 +1,4 @@
-//! The command's whole process group ends before the lock can pass on, whoever is killed.
+//! The command's whole process group ends before another holder can get the lock, whichever process is killed.
 
 use std::io::Write;
 use std::process::Stdio;

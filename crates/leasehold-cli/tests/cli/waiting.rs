@@ -21,7 +21,7 @@ fn no_wait_ends_at_once_and_runs_nothing() {
         assert_eq!((done.code, done.err.as_str()), (1, ""), "silent in a log, as flock -n is");
     }
     let done = place.run(&["run", "-vn", "a", "touch", "ran"]);
-    assert!(done.err.contains("a was not to be had: held by"), "{done:?}");
+    assert!(done.err.contains("cannot acquire a: held by"), "{done:?}");
     assert!(!place.path("ran").exists());
 }
 

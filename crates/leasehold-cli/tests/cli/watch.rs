@@ -1,4 +1,4 @@
-//! `watch`: what is told, and how.
+//! `watch`: what it reports, and how.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -126,7 +126,7 @@ fn watch_on_a_terminal_is_drawn_anew() {
 #[test]
 fn what_watch_sees_is_in_its_help() {
     let help = Place::new().run(&["watch", "--help"]).out;
-    for part in ["between two looks", "UTC"] {
+    for part in ["between two polls", "UTC"] {
         assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{help}");
     }
 }

@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         everybody_who_waits_gets_the_lock,
         always,
-        "Everybody who waits gets the lock, over several clients"
+        "Every waiter acquires the lock, over several clients"
     ),
     case!(
         waiting_ends_in_time_and_leaves_nothing,
@@ -51,7 +51,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         work_goes_on_when_it_is_only_to_be_told,
         always,
-        "With the aggressive policy the work is told of the loss and goes on"
+        "With the aggressive policy the work is notified of the loss and continues"
     ),
     case!(
         a_renewed_lease_outlives_its_ttl,
@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
     case!(bounded
         a_forced_release_is_noticed,
         |c| c.force_release,
-        "A holder whose lease was ended by force is told within this time"
+        "A holder whose lease was revoked by force is notified within this time"
     ),
     case!(
         a_closed_client_waits_no_more,
@@ -281,7 +281,7 @@ async fn a_renewed_lease_outlives_its_ttl(context: Context) -> Outcome {
     let name = context.name("lock");
     let guard = one.lock(&name).ttl(secs(4)).acquire().await?;
     let second = two.lock(&name).acquire_within(secs(6)).await;
-    ensure!(second.is_err(), "somebody else got in");
+    ensure!(second.is_err(), "a second client acquired the lock");
     ensure!(guard.is_valid(), "lost while it was renewed");
     guard.release().await?;
     Ok(())
@@ -310,7 +310,7 @@ async fn a_forced_release_is_noticed(context: Context) -> Outcome {
     let lost = guard.lost().await;
     context.in_time(stopwatch.elapsed(), secs(6), 0)?;
     ensure!(lost == LossReason::NotOwner, "{lost:?}");
-    ensure!(guard.remaining() == Duration::ZERO, "time left on somebody else's lock");
+    ensure!(guard.remaining() == Duration::ZERO, "time left on another client's lock");
     let kind = guard.release().await.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Lost), "{kind:?}");
     Ok(())

@@ -37,7 +37,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         a_runtime_that_ends_takes_its_guards_along,
         always,
-        "When the runtime ends, guards are told or keep their session; dropping them later is safe"
+        "When the runtime ends, guards are notified or keep their session; dropping them later is safe"
     ),
     case!(
         a_client_on_its_own_thread_outlives_a_runtime,
@@ -160,11 +160,11 @@ async fn a_runtime_that_ends_takes_its_guards_along(context: Context) -> Outcome
     .await?;
     let guard = guard?;
     let session = client.capability().lease == LeaseKind::Session;
-    ensure!(guard.is_valid() == session, "valid without anybody to renew it");
+    ensure!(guard.is_valid() == session, "valid although no task renews it");
     let later = client.lock(context.name("later")).try_acquire().await;
-    ensure!(later.is_err(), "acquired without anybody to renew it");
+    ensure!(later.is_err(), "acquired although no task can renew it");
     drop(guard);
-    // A session that nobody ends any more, of 6 s, has to end by itself.
+    // A session of 6 s that no client ends must expire.
     let limit = Duration::from_secs(20);
     free_within(limit, &watcher, &name).await?;
     free_within(limit, &watcher, &context.name("dropped")).await

@@ -50,7 +50,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         renewals_fail_for_good,
         |c| c.lease == LeaseKind::Ttl,
-        "When no renewal comes through, the holder is told before the lease ends"
+        "When no renewal succeeds, the holder is notified before the lease expires"
     ),
     case!(
         pushes_are_lost,

@@ -41,7 +41,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Waits until nobody holds a lock or waits for it.
+/// Waits until no client holds a lock or waits for it.
 async fn free(client: &Client, name: &Name) -> Outcome {
     free_within(secs(10), client, name).await
 }
@@ -54,7 +54,7 @@ async fn free_within(limit: Duration, client: &Client, name: &Name) -> Outcome {
             status.state == State::Free && status.waiters.is_none_or(|waiters| waiters.is_empty())
         })
     };
-    Ok(until_within(limit, "the lock is free and nobody waits", free).await?)
+    Ok(until_within(limit, "the lock is free and no client waits", free).await?)
 }
 
 /// A row of the table that each group of cases is.

@@ -43,7 +43,7 @@ async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
     holder.stop();
     let guard = client.lock(&name).acquire_within(secs(20)).await?;
     holder.go_on();
-    ensure!(holder.ask("valid")? == "false", "valid while somebody else holds it");
+    ensure!(holder.ask("valid")? == "false", "valid while another client holds it");
     let told = holder.ask("release")?;
     ensure!(told == "Lost", "its release was told {told}");
     ensure!(guard.is_valid() && guard.token().get() > holder.token, "the successor was touched");
@@ -72,7 +72,7 @@ async fn tokens_grow_over_killed_holders(context: Context) -> Outcome {
     let mut last = 0;
     for round in 0..12 {
         let is_killed = round % 3 != 0;
-        // Whoever gives it back must still have it by then.
+        // A holder that releases must still hold the lock.
         let ttl = secs(if is_killed { 2 } else { 30 });
         let mut holder = Process::with_ttl(url(&context)?, name.as_str(), ttl)?;
         ensure!(holder.token > last, "token {} after {last}", holder.token);

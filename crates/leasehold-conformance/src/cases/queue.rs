@@ -11,10 +11,14 @@ use super::protocol::{TTL, granted};
 use super::{case, secs};
 use crate::case::{Raw, prepared};
 use crate::holder::Process;
-use crate::{Case, Context, Outcome, Stopwatch, ensure, until};
+use crate::{Bound, Case, Context, Outcome, Stopwatch, ensure, until};
 
 /// Waiters that are killed in a line.
 const DEAD: usize = 2;
+/// So many that no engine removes them in two steps.
+const MANY_DEAD: usize = 150;
+/// The case that says when an engine knows of a waiter that it has died.
+const DEAD_WAITER: &str = "a_dead_waiter_is_passed_over";
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -31,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         a_waiter_that_leaves_leaves_nothing,
         |c| c.ordered,
-        "A waiter that gives up leaves no entry, wherever it stood"
+        "A waiter that times out or is dropped leaves no entry, at any position"
     ),
     case!(
         rotation_hands_on_and_stands_in_line_again,
@@ -44,6 +48,11 @@ pub(super) const CASES: &[Case] = &[
         "Waiters whose process was killed keep the free lock from the next for this time at the most"
     ),
     case!(
+        a_try_gets_a_free_lock_behind_very_many_dead_waiters,
+        |c| c.ordered,
+        "A try that does not wait gets a free lock, however many waiters have died in its line"
+    ),
+    case!(
         an_unconfirmed_offer_passes_on,
         |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
         "A lock handed to a waiter that does not react passes on within the offer's time"
@@ -51,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         a_late_offer_is_granted_again,
         |c| c.ordered && c.rotate && c.lease == LeaseKind::Ttl,
-        "An offer that its waiter comes for too late is granted again, if nobody else has it"
+        "An offer that its waiter accepts too late is granted again, if no other client holds the lock"
     ),
     case!(
         whoever_does_not_care_for_order_may_pass,
@@ -248,6 +257,37 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
     let took = stopwatch.elapsed();
     guard.release().await?;
     context.in_time(took, ttl, DEAD as u32)
+}
+
+async fn a_try_gets_a_free_lock_behind_very_many_dead_waiters(context: Context) -> Outcome {
+    let name = context.name("lock");
+    let (mut holder, mut dead) = (context.raw().await, context.raw().await);
+    let ask = holder.ask(&name, secs(6));
+    holder.take(&ask).await?;
+    for _ in 0..MANY_DEAD {
+        let ask = Ask { ttl: secs(6), ..waiting(&mut dead, &name) };
+        dead.backend.acquire(ask).await?;
+    }
+    // All of them at once, and no client releases.
+    drop((holder, dead));
+    let next = context.client().await;
+    // Where the engine knows only after a while that a waiter has died, it shows none then.
+    let known = context.subject.bound(DEAD_WAITER) == Bound::AtOnce;
+    let free = async || {
+        let status = next.lock(name.as_str()).status().await.ok()?;
+        let none = status.waiters.is_some_and(|waiters| waiters.is_empty());
+        (status.state == State::Free && (known || none)).then_some(())
+    };
+    let limit = Deadline::after(Clock::system().now(), secs(90));
+    while free().await.is_none() {
+        let now = Clock::system().now();
+        ensure!(!limit.has_passed(now), "the dead hold or wait for the lock");
+        Clock::system().sleep(Duration::from_millis(100)).await;
+    }
+    let guard = next.lock(name.as_str()).try_acquire().await?;
+    let guard = guard.ok_or("the lock is free, and the try was told that it is taken")?;
+    guard.release().await?;
+    Ok(())
 }
 
 /// A waiter that is killed when dropped: a process, or where the store is in this one a connection.

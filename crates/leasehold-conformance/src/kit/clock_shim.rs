@@ -1,20 +1,18 @@
 //! A clock for one program that jumps, or runs too fast or too slow, on command.
 //!
-//! A library that stands before the C library's `clock_gettime`, `gettimeofday` and `time`; it is
-//! compiled when the test runs, by `cc`, which Rust needs for linking anyway. The monotonic clock,
-//! by which programs sleep, is left alone.
+//! A library that stands before the C library's `clock_gettime`, `gettimeofday` and `time`. The
+//! monotonic clock, by which programs sleep, is left alone.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::process::{Command, Stdio};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold_core::clock::Clock;
-use tempfile::TempDir;
 
 use super::Settings;
+use super::shim::Shim;
 
 const SOURCE: &str = include_str!("clock_shim.c");
 /// What the library reads the name of its file from.
@@ -24,7 +22,7 @@ const NANOS: f64 = 1e9;
 /// The clock of all programs that were started with its [`env`](Self::env). Lives longer than they.
 #[derive(Debug)]
 pub struct ClockShim {
-    directory: TempDir,
+    shim: Shim,
     file: File,
     state: Mutex<State>,
 }
@@ -47,30 +45,17 @@ impl ClockShim {
     /// # Errors
     /// Without `cc`, or with what it says.
     pub fn build() -> io::Result<Self> {
-        let directory = tempfile::tempdir()?;
-        // A server that refuses to be root has another user.
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
-        let source = directory.path().join("clock_shim.c");
-        std::fs::write(&source, SOURCE)?;
-        let output = Command::new("cc")
-            .args(["-O1", "-shared", "-fPIC", "-o", "clock_shim.so", "clock_shim.c"])
-            .current_dir(directory.path())
-            .stdin(Stdio::null())
-            .output()?;
-        if !output.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
-        let path = directory.path().join("clock");
+        let shim = Shim::build("clock_shim", SOURCE)?;
+        let path = shim.path("clock");
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        let shim = Self { directory, file, state: Mutex::default() };
-        shim.write(State::default())?;
-        Ok(shim)
+        let clock = Self { shim, file, state: Mutex::default() };
+        clock.write(State::default())?;
+        Ok(clock)
     }
 
     /// The environment in which a program has this clock.
     pub fn env(&self) -> [(String, String); 2] {
-        let path = |name| self.directory.path().join(name).to_string_lossy().into_owned();
-        [("LD_PRELOAD".into(), path("clock_shim.so")), (VARIABLE.into(), path("clock"))]
+        self.shim.env(VARIABLE, "clock")
     }
 
     /// `settings` with this clock.
@@ -111,7 +96,7 @@ impl ClockShim {
         })
     }
 
-    /// Applies a change from now on; it is told how far the rate has driven the clock.
+    /// Applies a change from now on; `change` receives how far the rate has moved the clock.
     fn change(&self, change: impl FnOnce(&mut State, i64)) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

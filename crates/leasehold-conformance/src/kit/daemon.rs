@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::user::{self, User};
-use super::{Process, wait};
+use super::{Process, find, wait};
 
 /// A server in the foreground, in a temporary directory that is its own; killed when dropped,
 /// with all processes that it started. What the kit's servers have in common.
@@ -41,9 +41,19 @@ impl Daemon {
         self.directory.path().join(name)
     }
 
-    /// Its directory; a random name that nobody else's server has.
+    /// Returns its directory, whose random name no other server has.
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Where its data is.
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// Whether it has been killed, or has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_none_or(|process| process.ended().is_some())
     }
 
     /// Writes a file that its user alone may read.
@@ -54,6 +64,34 @@ impl Daemon {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         io::Write::write_all(&mut file, text)?;
         self.user.as_ref().map_or(Ok(()), |user| user.own(&path))
+    }
+
+    /// Copies its data to `copy`, an absolute path that is replaced. A running server is stopped
+    /// meanwhile, so that the copy is what the disk had at one moment, as a snapshot of a volume is.
+    ///
+    /// # Errors
+    /// When the server cannot be stopped, or what `cp` says.
+    pub fn save_data(&self, copy: &Path) -> io::Result<()> {
+        let is_running = self.process.is_some();
+        if is_running {
+            self.stop()?;
+        }
+        let copied = copy_data(&self.path("data"), copy);
+        if is_running {
+            self.go_on()?;
+        }
+        copied
+    }
+
+    /// Replaces the data of a killed server with a copy that [`save_data`](Self::save_data) made.
+    ///
+    /// # Errors
+    /// When the server is running, or what `cp` says.
+    pub fn restore_data(&self, copy: &Path) -> io::Result<()> {
+        if self.process.is_some() {
+            return Err(io::Error::other("kill the server before its data is replaced"));
+        }
+        copy_data(copy, &self.path("data"))
     }
 
     /// Runs another program to its end, as the server's user; its output.
@@ -104,6 +142,24 @@ impl Daemon {
         wait("all processes are stopped", || {
             children(self.pid()).iter().all(|child| matches!(state(*child), None | Some('T' | 'Z')))
         })
+    }
+
+    /// Sets whether each of its writes to files fails with `EFBIG`; its children and its next start are free.
+    /// For programs that [`DiskShim`](super::DiskShim) does not reach, and that ignore `SIGXFSZ`.
+    ///
+    /// # Errors
+    /// Without `prlimit` (util-linux), or with what it says.
+    pub fn refuse_writes(&self, refuse: bool) -> io::Result<()> {
+        let program = find("prlimit").ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "prlimit is not installed (util-linux)")
+        })?;
+        let limit = if refuse { "--fsize=0:" } else { "--fsize=unlimited:" };
+        let pid = self.pid().to_string();
+        let output = Command::new(program).args(["--pid", &pid, limit]).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     /// Lets them go on (SIGCONT); returns when it does.
@@ -208,6 +264,19 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Replaces a directory with a copy of another one; owners and modes are kept.
+fn copy_data(from: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    let output = Command::new("cp").arg("-a").arg("--").arg(from).arg(to).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("cannot copy {}: {}", from.display(), said.trim())))
 }
 
 fn not_running() -> io::Error {

@@ -1,16 +1,18 @@
 //! An etcd server of the test's own, alone or as a member of an ensemble.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
 use super::daemon::{Daemon, is_a_daemon, when_up};
-use super::{Certificates, PATIENCE, find, http, ports};
+use super::{Certificates, PATIENCE, Proxy, find, http, ports, wait};
 
 /// How a server is to be. By default: no TLS, no users, the server's own limits.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdSettings {
     certificates: Option<Certificates>,
+    peers_behind_proxies: bool,
     args: Vec<String>,
 }
 
@@ -23,6 +25,12 @@ impl EtcdSettings {
     /// TLS on the clients' port; clients must show a certificate of the same authority.
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
+        self
+    }
+
+    /// Members reach each other through proxies.
+    pub fn peers_behind_proxies(mut self) -> Self {
+        self.peers_behind_proxies = true;
         self
     }
 
@@ -47,12 +55,16 @@ pub struct EtcdServer {
     port: u16,
     admin_port: u16,
     peer_port: u16,
+    /// Where the others reach it, if they do so through a proxy.
+    peer_proxy: Option<Proxy>,
     /// `name=url,...` of all members, and what the ensemble is called.
     cluster: (String, String),
+    /// Whether it joins an ensemble that is there already.
+    joins: bool,
     daemon: Daemon,
 }
 
-/// Somebody else may take a free port before the server does.
+/// Tries to start: another process may take a free port before the server does.
 const TRIES: usize = 10;
 
 impl EtcdServer {
@@ -99,13 +111,25 @@ impl EtcdServer {
             let daemon = Daemon::new("etcd", program, None)?;
             let [port, admin_port, peer_port] = [ports::free(), ports::free(), ports::free()];
             let (name, cluster) = (format!("m{}", random()), (String::new(), token.clone()));
+            let peer_proxy = settings
+                .peers_behind_proxies
+                .then(|| Proxy::opaque(SocketAddr::from((Ipv4Addr::LOCALHOST, peer_port))))
+                .transpose()?;
             let settings = settings.clone();
-            members.push(Self { settings, name, port, admin_port, peer_port, cluster, daemon });
+            members.push(Self {
+                settings,
+                name,
+                port,
+                admin_port,
+                peer_port,
+                peer_proxy,
+                cluster,
+                joins: false,
+                daemon,
+            });
         }
-        let peers: Vec<String> = members
-            .iter()
-            .map(|m| format!("{}=http://127.0.0.1:{}", m.name, m.peer_port))
-            .collect();
+        let peers: Vec<String> =
+            members.iter().map(|m| format!("{}={}", m.name, m.peer_url())).collect();
         for member in &mut members {
             member.cluster.0 = peers.join(",");
             member.launch()?;
@@ -119,6 +143,17 @@ impl EtcdServer {
     /// Its port for clients; stays the same over restarts.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The proxies through which the other members connect to it.
+    pub fn peer_proxies(&self) -> &[Proxy] {
+        self.peer_proxy.as_slice()
+    }
+
+    /// Where the other members reach it.
+    fn peer_url(&self) -> String {
+        let proxied = self.peer_proxy.as_ref().map(|proxy| proxy.address().port());
+        format!("http://127.0.0.1:{}", proxied.unwrap_or(self.peer_port))
     }
 
     /// `127.0.0.1:PORT` for clients; by name with TLS, as the certificate has it.
@@ -146,7 +181,7 @@ impl EtcdServer {
         self.call_as(None, path, body)
     }
 
-    /// The same with the token of somebody who has logged in.
+    /// Calls with the token of a user that has logged in.
     fn call_as(&self, token: Option<&str>, path: &str, body: &Value) -> io::Result<Value> {
         let answer = http::post(self.admin_port, &format!("/v3/{path}"), token, &body.to_string())?;
         let answer: Value = serde_json::from_str(&answer)?;
@@ -234,6 +269,35 @@ impl EtcdServer {
         self.when_up()
     }
 
+    /// Kills it, has `other` remove it from their ensemble and add it as a new member, and starts it without
+    /// its data; returns when it has a leader. All other members must run.
+    ///
+    /// # Errors
+    /// What `other` answers for as long as [`wait`] lasts; else as [`start`](Self::start).
+    pub fn replace(&mut self, other: &Self) -> io::Result<()> {
+        self.kill();
+        let members = other.call("cluster/member/list", &json!({}))?;
+        let members = members["members"].as_array().cloned().unwrap_or_default();
+        let own = members.iter().find(|member| member["name"] == self.name.as_str());
+        let id = own.map(|member| member["ID"].clone()).unwrap_or_default();
+        let peers = json!({ "peerURLs": [self.peer_url()] });
+        // Members refuse it until they have been connected to each other for 5 s.
+        let call = |path: &str, body: &Value, done: &str| {
+            let mut said = String::new();
+            wait("the member is replaced", || {
+                said =
+                    other.call(path, body).err().map(|error| error.to_string()).unwrap_or_default();
+                said.is_empty() || said.contains(done)
+            })
+            .map_err(|error| io::Error::new(error.kind(), format!("{error}: {said}")))
+        };
+        call("cluster/member/remove", &json!({ "ID": id }), "not found")?;
+        call("cluster/member/add", &peers, "exist")?;
+        std::fs::remove_dir_all(self.daemon.path("data"))?;
+        self.joins = true;
+        self.start_again()
+    }
+
     fn launch(&mut self) -> io::Result<()> {
         let scheme = if self.settings.certificates.is_some() { "https" } else { "http" };
         let clients = format!("{scheme}://127.0.0.1:{}", self.port);
@@ -245,12 +309,15 @@ impl EtcdServer {
             format!("--listen-client-urls={clients},{}", self.plain_url()),
             format!("--advertise-client-urls={clients}"),
             format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={}", self.peer_url()),
             format!("--initial-cluster={}", self.cluster.0),
             format!("--initial-cluster-token={}", self.cluster.1),
             "--logger=zap".to_owned(),
             "--log-outputs=stderr".to_owned(),
         ];
+        if self.joins {
+            args.push("--initial-cluster-state=existing".to_owned());
+        }
         if let Some(certificates) = &self.settings.certificates {
             args.push(format!("--cert-file={}", certificates.server().display()));
             args.push(format!("--key-file={}", certificates.server_key().display()));
@@ -272,7 +339,7 @@ impl EtcdServer {
         self.must_be_ours()
     }
 
-    /// Whoever answers under the id that belongs to our name must be us.
+    /// Checks that the member with our name's id is this server.
     fn must_be_ours(&self) -> io::Result<()> {
         let status = self.call("maintenance/status", &json!({}))?;
         let members = self.call("cluster/member/list", &json!({}))?;
@@ -289,7 +356,7 @@ impl EtcdServer {
 
 is_a_daemon!(EtcdServer);
 
-/// What nobody else is called.
+/// Returns a unique name.
 fn random() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     format!("{:016x}", RandomState::new().build_hasher().finish())

@@ -10,7 +10,7 @@ use super::{Certificates, ClockShim, PATIENCE, find, ports};
 /// The user, the password and the database of the tests.
 const NAME: &str = "leasehold";
 
-/// Run at every start. `root` has no password, but over the unix socket alone, which nobody else
+/// Run at every start. `root` has no password, but over the unix socket alone, which no other user
 /// can reach: names are not resolved, and an address is not `localhost`.
 const INIT: &str = "\
 CREATE DATABASE IF NOT EXISTS leasehold;
@@ -57,7 +57,15 @@ impl MariaDb {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_with_clock(options: &[&str], clock: &ClockShim) -> io::Result<Self> {
-        Self::make(options, None, clock.env().into())
+        Self::start_in(options, clock.env().into())
+    }
+
+    /// The same with further variables in its environment.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_in(options: &[&str], environment: Vec<(String, String)>) -> io::Result<Self> {
+        Self::make(options, None, environment)
     }
 
     /// The same with TLS; over TCP it takes no connection without.
@@ -168,7 +176,7 @@ impl MariaDb {
         self.daemon.launch(|command| {
             command.args(arguments).args(options).envs(environment);
         })?;
-        // Nobody else listens in that directory, nor on the port: it ends when it cannot.
+        // No other server listens in that directory or on the port: this one ends if it cannot listen.
         when_up(self, PATIENCE, |server| {
             let said = query(&server.daemon, &server.client, "", "SELECT @@datadir");
             Ok(said.is_ok_and(|said| Path::new(&said) == server.path("data")))

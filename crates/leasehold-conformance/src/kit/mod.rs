@@ -12,6 +12,7 @@ mod busy;
 mod certificates;
 mod clock_shim;
 mod daemon;
+mod disk_shim;
 mod etcd_server;
 mod http;
 mod loading;
@@ -29,6 +30,7 @@ mod redis_sentinels;
 mod redis_server;
 mod resp;
 mod settings;
+mod shim;
 mod user;
 mod zookeeper;
 
@@ -40,6 +42,7 @@ pub use busy::Busy;
 pub use certificates::Certificates;
 pub use clock_shim::ClockShim;
 pub use daemon::Daemon;
+pub use disk_shim::{DiskShim, Full};
 pub use etcd_server::{EtcdServer, EtcdSettings};
 pub use loading::Loading;
 pub use mariadb::MariaDb;
@@ -55,6 +58,7 @@ pub use redis_sentinels::RedisSentinels;
 pub use redis_server::RedisServer;
 pub use resp::Value;
 pub use settings::Settings;
+pub use shim::together;
 pub use zookeeper::{ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
 /// How long anything in the kit is waited for: servers start, and vote, on machines that are slow.

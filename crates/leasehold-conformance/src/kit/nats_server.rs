@@ -116,7 +116,7 @@ impl NatsServer {
     /// message to a stream, which it acknowledges.
     ///
     /// # Errors
-    /// JetStream's own error as `Other`, with its text; `NotFound` when nobody listens there; else
+    /// JetStream's own error as `Other`, with its text; `NotFound` if no service listens there; else
     /// what the connection says.
     pub fn request(&self, subject: &str, body: &Value) -> io::Result<Value> {
         let answer: Value = serde_json::from_slice(&self.ask(subject, &body.to_string())?)?;
@@ -145,9 +145,12 @@ impl NatsServer {
                 (Some("PING"), _) => reader.get_mut().write_all(b"PONG\r\n")?,
                 (Some("-ERR"), _) => return Err(io::Error::other(line)),
                 (Some("MSG"), length) => return bytes(&mut reader, number(length - 1)),
-                // A head without a body: that nobody listens.
+                // A header without a body means that no service listens.
                 (Some("HMSG"), _) => {
-                    return Err(io::Error::new(io::ErrorKind::NotFound, "nobody listens there"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::NotFound,
+                        "no service listens on this subject",
+                    ));
                 }
                 _ => {}
             }
@@ -187,7 +190,7 @@ impl NatsServer {
         })
     }
 
-    /// The name of its directory, which nobody else has.
+    /// Returns the unique name of its directory.
     fn name(&self) -> &str {
         self.daemon.directory().file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }

@@ -99,6 +99,8 @@ impl PgBouncer {
             "pool_mode = transaction".into(),
             format!("default_pool_size = {}", self.pool),
             "max_client_conn = 1000".into(),
+            // By default clients are refused for 15 s after a failed connection to the server.
+            "server_login_retry = 1".into(),
             "auth_type = scram-sha-256".into(),
             format!("auth_file = {}", users.display()),
             // Sent by clients at the start, and the same for all of them.

@@ -10,8 +10,8 @@ use std::net::{Ipv4Addr, TcpListener};
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 10_000;
 
-/// A port on which nobody listens now. Somebody else may be faster in taking it: whoever uses it
-/// tries again with another.
+/// Returns a port on which no process listens now. Another process may take it first: the caller
+/// must then try another port.
 pub(super) fn free() -> u16 {
     let start = RandomState::new().build_hasher().finish() % u64::from(COUNT);
     let ports = (0..COUNT).map(|step| FIRST + (start as u16 + step) % COUNT);
@@ -19,7 +19,7 @@ pub(super) fn free() -> u16 {
     ports.into_iter().find(|port| free(*port) && free(port + COUNT)).unwrap_or(0)
 }
 
-/// Somebody else may take a free port before a server does.
+/// Tries to start: another process may take a free port before the server does.
 const TRIES: usize = 20;
 
 /// Starts a server on a free port, and on another as long as it says `AddrInUse`.

@@ -9,12 +9,12 @@ use nix::sys::signal::Signal;
 use super::daemon::{Daemon, is_a_daemon, when_up};
 use super::{Certificates, ClockShim, PATIENCE, find, ports};
 
-/// The user of the kit itself: over the unix socket alone, which nobody else can reach.
+/// The user of the kit itself: over the unix socket alone, which no other user can reach.
 const KIT: &str = "kit";
 /// The user, the password and the database of the tests.
 const NAME: &str = "leasehold";
 
-/// Who is let in: the kit and pgbouncer over the socket, tests over TCP.
+/// The accepted connections: the kit and pgbouncer over the socket, tests over TCP.
 const HBA: &str = "local all all trust\n";
 
 /// A server on loopback and on a unix socket, in a temporary directory; killed when dropped.
@@ -53,7 +53,15 @@ impl Postgres {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_with_clock(options: &[&str], clock: &ClockShim) -> io::Result<Self> {
-        Self::make(options, None, clock.env().into())
+        Self::start_in(options, clock.env().into())
+    }
+
+    /// The same with further variables in its environment.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_in(options: &[&str], environment: Vec<(String, String)>) -> io::Result<Self> {
+        Self::make(options, None, environment)
     }
 
     /// The same with TLS; over TCP it takes no connection without.
@@ -178,7 +186,7 @@ impl Postgres {
                 command.arg("-c").arg(setting);
             }
         })?;
-        // Nobody else listens in that directory, nor on the port: it ends when it cannot.
+        // No other server listens in that directory or on the port: this one ends if it cannot listen.
         when_up(self, PATIENCE, |server| {
             let asks = "SHOW data_directory";
             let said = server.psql.run(&server.daemon, server.port, "postgres", asks);

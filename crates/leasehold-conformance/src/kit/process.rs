@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -64,6 +64,29 @@ impl Process {
         spawner.send((command, answer)).map_err(|_| gone())?;
         let child = child.recv().map_err(|_| gone())??;
         Ok(Self { child })
+    }
+
+    /// Starts the test program that runs once more, with `name=value` in its environment, and returns when
+    /// that has written something to its output.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); when the process ends or [`PATIENCE`](super::PATIENCE) passes before
+    /// that.
+    pub fn again(name: &str, value: &str) -> io::Result<Self> {
+        let output = tempfile::tempfile()?;
+        let write = output.try_clone()?;
+        let mut process = Self::start(&std::env::current_exe()?, |command| {
+            command.env(name, value).stdin(Stdio::null()).stdout(write);
+        })?;
+        let mut ended = None;
+        wait("the other process writes to its output", || {
+            ended = process.ended();
+            ended.is_some() || output.metadata().is_ok_and(|output| output.len() > 0)
+        })?;
+        match ended {
+            Some(status) => Err(io::Error::other(format!("{name}={value} has ended: {status}"))),
+            None => Ok(process),
+        }
     }
 
     /// Its process id.

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where Debian keeps servers; not in everybody's `PATH`.
+/// The directories where Debian installs servers, which are not in every user's `PATH`.
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// The path of an installed program.

@@ -18,12 +18,12 @@ pub struct RedisServer {
     daemon: Daemon,
 }
 
-/// Somebody else may take a free port before the server does.
+/// Tries to start: another process may take a free port before the server does.
 const TRIES: usize = 20;
 
 impl RedisServer {
     /// The servers that are installed: Redis, then Valkey; or the one that
-    /// `LEASEHOLD_REDIS_SERVER` names by its path, so that anybody can test on another.
+    /// `LEASEHOLD_REDIS_SERVER` names by its path, so that tests can run on another server.
     pub fn programs() -> Vec<PathBuf> {
         if let Some(program) = std::env::var_os("LEASEHOLD_REDIS_SERVER") {
             return vec![program.into()];
@@ -109,11 +109,6 @@ impl RedisServer {
         self.path("redis.sock")
     }
 
-    /// Where its data is.
-    pub fn data(&self) -> PathBuf {
-        self.path("data")
-    }
-
     /// A new connection over the unix socket, as a user of the kit that may do everything.
     ///
     /// # Errors
@@ -146,7 +141,7 @@ impl RedisServer {
     /// Kills it (SIGKILL); returns when it is gone. Its data stays.
     pub fn kill(&mut self) {
         self.daemon.kill();
-        // It would refuse connections anyway; without the file nobody takes it for alive.
+        // It would refuse connections anyway; without the file no client takes it for alive.
         fs::remove_file(self.socket()).ok();
     }
 
@@ -168,6 +163,17 @@ impl RedisServer {
         self.kill();
         fs::remove_dir_all(self.data())?;
         self.start_again()
+    }
+
+    /// Kills it, and starts another one with the same settings in its place: without data, and on another
+    /// port.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn replace(&mut self) -> io::Result<()> {
+        self.kill();
+        *self = Self::start(self.settings.clone())?;
+        Ok(())
     }
 
     /// Starts it after [`kill`](Self::kill); returns when it has loaded its data.

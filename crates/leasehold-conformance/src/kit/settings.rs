@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Certificates, RedisServer};
 
-/// The user of the kit itself, so that it is let in whatever a test does to the others.
+/// The user of the kit itself, so that it has access whatever a test does to the other users.
 pub(super) const USER: &str = "leasehold-kit";
 pub(super) const PASSWORD: &str = "leasehold-kit";
 
@@ -69,7 +69,7 @@ impl Settings {
         self
     }
 
-    /// With [`tls`](Self::tls): clients without a certificate are let in too.
+    /// With [`tls`](Self::tls): clients without a certificate are accepted too.
     pub fn tls_client_optional(mut self) -> Self {
         self.tls_client_optional = true;
         self
@@ -93,7 +93,7 @@ impl Settings {
     }
 
     /// Sentinels, and nodes of a cluster, take another for down after 15 s of silence, not after one or
-    /// two: for tests in which none goes, on machines that may stand still for a moment.
+    /// two: for tests in which none goes, on machines that may pause for a moment.
     pub fn patient(mut self) -> Self {
         self.patient = true;
         self

@@ -17,8 +17,8 @@ pub(super) struct User {
 }
 
 impl User {
-    /// For root: the user `name`, or `nobody` where there is none. `None` for anybody else, who
-    /// starts servers as himself.
+    /// For root, returns the user `name`, or the system's unprivileged user if it does not exist.
+    /// Returns `None` for other users, which start servers as themselves.
     pub(super) fn for_root(name: &str) -> io::Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -28,7 +28,10 @@ impl User {
                 return Ok(Some(Self { uid: user.uid.as_raw(), gid: user.gid.as_raw() }));
             }
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("no user {name}, and no nobody")))
+        Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("neither the user {name} nor the user nobody exists"),
+        ))
     }
 
     /// The arguments of `setpriv` for it.

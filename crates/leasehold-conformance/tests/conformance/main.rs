@@ -64,8 +64,8 @@ fn main() -> ExitCode {
 
 fn trial(subject: Subject, case: Case, matrix: Arc<Mutex<Matrix>>) -> Trial {
     let name = format!("{}::{}", subject.name, case.name);
-    Trial::test(name, move || {
-        run(&subject, case)?;
+    Trial::test(name.clone(), move || {
+        runner::timed(&name, || run(&subject, case))?;
         let mut matrix = matrix.lock().unwrap();
         matrix.note(case.name, &subject.name, Mark::Kept);
         if case.bounded {

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]
+mod disk;
+#[cfg(unix)]
 mod etcd;
 #[cfg(unix)]
 mod nats;
@@ -15,6 +17,8 @@ mod proxy;
 mod server;
 #[cfg(unix)]
 mod sql;
+#[cfg(unix)]
+mod zookeeper;
 
 use std::process::ExitCode;
 
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let tests = server::TESTS.iter().chain(proxy::TESTS).chain(etcd::TESTS).chain(nats::TESTS);
-    let tests = tests.chain(sql::TESTS);
+    let tests = tests.chain(sql::TESTS).chain(disk::TESTS).chain(zookeeper::TESTS);
     let trial = |(name, test): &(&str, fn())| {
         let test = *test;
         let run = move || {
@@ -42,11 +46,14 @@ fn main() -> ExitCode {
             Ok(())
         };
         let server = match name {
-            name if name.starts_with("etcd::") => Needs::Etcd,
+            name if name.starts_with("etcd::") || name.starts_with("disk::etcd") => Needs::Etcd,
+            name if name.starts_with("zookeeper::") => Needs::ZooKeeper,
             name if name.starts_with("nats::") => Needs::Nats,
-            name if name.starts_with("sql::mariadb") => Needs::MySql,
+            name if name.contains("::mariadb_") => Needs::MySql,
             name if name.starts_with("sql::pgbouncer") => Needs::Pooler,
-            name if name.starts_with("sql::") => Needs::Postgres,
+            name if name.starts_with("sql::") || name.starts_with("disk::postgres") => {
+                Needs::Postgres
+            }
             _ => Needs::Redis,
         };
         let no_tls = name.contains("::tls") && Needs::OpenSsl.is_missing();

@@ -9,7 +9,7 @@ use leasehold_conformance::kit::wait;
 /// Starts this program in a role in which it says the process ids of so many servers and hangs, and
 /// kills it: the servers go too.
 pub(crate) fn die_with_their_process(role: &str, count: usize) {
-    // Nobody is left to remove the servers' directories.
+    // No process is left to remove the servers' directories.
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -27,7 +27,7 @@ pub(crate) fn die_with_their_process(role: &str, count: usize) {
     wait("the servers have gone", || pids.iter().all(|pid| is_gone(*pid))).unwrap();
 }
 
-/// A zombie that nobody has waited for is gone.
+/// A zombie that its parent has not waited for counts as ended.
 pub(crate) fn is_gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))

@@ -1,6 +1,7 @@
 //! What can happen between a client and its server.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("proxy::a_moved_connection_has_another_server", a_moved_connection_has_another_server),
     ("proxy::unix_sockets_work_on_both_sides", unix_sockets_work_on_both_sides),
     ("proxy::large_pipelines_pass_in_pieces", large_pipelines_pass_in_pieces),
+    ("proxy::a_message_passes_in_one_piece", a_message_passes_in_one_piece),
     ("proxy::what_is_not_the_protocol_passes", what_is_not_the_protocol_passes),
 ];
 
@@ -280,6 +282,19 @@ fn large_pipelines_pass_in_pieces() {
     }
     assert_eq!((proxy.requests(), proxy.replies()), (40, 40));
     assert!(proxy.bytes(ServerToClient) > 6_000_000);
+}
+
+fn a_message_passes_in_one_piece() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    let mut accepted = server.accept().unwrap().0;
+    let pass = |from: &mut TcpStream, to: &mut TcpStream| {
+        from.write_all(&[7; 4096]).unwrap();
+        assert_eq!(to.read(&mut [0; 8192]).unwrap(), 4096);
+    };
+    pass(&mut client, &mut accepted);
+    pass(&mut accepted, &mut client);
 }
 
 fn what_is_not_the_protocol_passes() {

@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("server::kill_keeps_what_was_answered", kill_keeps_what_was_answered),
     ("server::restart_empty_forgets", restart_empty_forgets),
     ("server::a_truncated_file_has_lost_its_tail_alone", a_truncated_file_has_lost_its_tail_alone),
+    ("server::an_older_copy_of_the_data_comes_back", an_older_copy_of_the_data_comes_back),
     ("server::the_clock_jumps_and_runs_fast", the_clock_jumps_and_runs_fast),
     ("server::tls_wants_a_client_certificate", tls_wants_a_client_certificate),
     ("server::users_and_passwords_count", users_and_passwords_count),
@@ -100,6 +101,22 @@ fn a_truncated_file_has_lost_its_tail_alone() {
     assert_eq!(server.admin(&["DBSIZE"]).unwrap(), Value::Integer(2));
 }
 
+fn an_older_copy_of_the_data_comes_back() {
+    let mut server = RedisServer::start(Settings::new().append_only()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy");
+    for value in ["1", "2"] {
+        server.admin(&["SET", "a", value]).unwrap();
+        server.save_data(&copy).unwrap();
+    }
+    server.admin(&["SET", "a", "3"]).unwrap();
+    assert!(server.restore_data(&copy).is_err(), "it is running");
+    server.kill();
+    server.restore_data(&copy).unwrap();
+    server.start_again().unwrap();
+    assert_eq!(server.admin(&["GET", "a"]).unwrap().text(), "2");
+}
+
 fn the_clock_jumps_and_runs_fast() {
     let shim = ClockShim::build().unwrap();
     let server = RedisServer::start(shim.on(Settings::new())).unwrap();
@@ -178,7 +195,7 @@ fn a_foreign_server_is_refused() {
     admin.must_be(ours.pid()).unwrap();
     let error = admin.must_be(std::process::id()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-    // Somebody else listens on the port that one of ours is to have.
+    // Another process listens on the port that one of our servers uses.
     let error = RedisServer::start(Settings::new().port(ours.port())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     // Or takes it while ours is down.

@@ -11,7 +11,7 @@ use crate::backend::{
 };
 use crate::{Error, ErrorKind, Name, Result};
 
-/// One client's connection to a [`MemoryStore`].
+/// The connection of one client to a [`MemoryStore`].
 #[derive(Debug)]
 pub struct MemoryBackend {
     store: MemoryStore,
@@ -45,14 +45,28 @@ impl MemoryBackend {
         if let Some(ask) = &end.then {
             exclusive(ask)?;
             if ask.name != end.name {
-                let message = "memory: a lock can be exchanged for itself only";
+                let message = "memory: a lock can only be exchanged for the same lock";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
         let now = self.store.now();
-        self.store
+        let ended = self
+            .store
             .state()
-            .with_record(now, &end.name, |record, reach| record.release(now, end, reach))
+            .with_record(now, &end.name, |record, reach| record.release(now, end, reach));
+        self.go_on(&end.name);
+        ended
+    }
+
+    /// Removes the dead waiters of a free lock that the previous step left. Other clients can run
+    /// between two steps.
+    fn go_on(&self, name: &Name) {
+        let step = || {
+            let now = self.store.now();
+            let mut state = self.store.state();
+            state.with_record(now, name, |record, reach| record.go_on(now, name, reach))
+        };
+        while step() {}
     }
 }
 
@@ -129,6 +143,8 @@ impl Backend for MemoryBackend {
         }
         let forced = state
             .with_record(now, name, |record, reach| record.force_release(now, name, token, reach));
+        drop(state);
+        self.go_on(name);
         ready(Ok(forced))
     }
 

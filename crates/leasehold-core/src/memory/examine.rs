@@ -1,10 +1,10 @@
-//! What can hurt locks that are kept in memory.
+//! Examines what can hurt locks that are kept in memory.
 
 use crate::doctor::Examined;
 use crate::memory::MemoryStore;
 use crate::{Result, StoreUrl};
 
-/// Says what a store in memory is not.
+/// Reports the limits of a store in memory.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL with options.
@@ -14,7 +14,7 @@ pub fn examine(url: &StoreUrl) -> Result<Examined> {
     examined.problem(
         "one-process",
         "the locks are in the memory of one process",
-        "no other process sees them, so that they exclude nobody but this one",
+        "other processes do not see them, so they only exclude tasks of this process",
         "use a directory for one machine (file:/var/lib/my-service/locks), a server for several; \
          memory: is for tests and single processes",
     );

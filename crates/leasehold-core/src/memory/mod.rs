@@ -1,8 +1,8 @@
-//! The memory backend: for tests and single processes, and the reference for engines that keep
-//! a queue, push, rotate and keep.
+//! The memory backend: for tests and single processes, and the reference for engines that support
+//! queues, pushes, `rotate` and `keep`.
 //!
-//! Each lock is the hand-off machine of `leasehold-proto`; what is here gives it the time, a way to
-//! the clients, and the names of people.
+//! Each lock is the hand-off machine of `leasehold-proto`. This module adds the time, a way to
+//! reach the clients, and the names of the holders.
 
 mod backend;
 mod examine;

@@ -1,17 +1,18 @@
-//! One lock in memory: the hand-off machine in the words of the `Backend` trait, with the people.
+//! One lock in memory: the hand-off machine behind the types of the `Backend` trait, with the names
+//! of the holders.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_proto::handoff::{self, Push, Waiter};
-use leasehold_proto::{AttemptId, Deadline, Now, Token, drift};
+use leasehold_proto::{AttemptId, ClientId, Deadline, Now, Token, drift};
 
 use crate::backend::{
     Answer, Ask, End, Ended, Event, Forced, Grant, Origin, Renewed, State, Status, Term, Verdict,
 };
 use crate::{Error, ErrorKind, Name, Result};
 
-/// How a record reaches the clients: false when nobody is there to receive.
+/// Sends an event to a client. Returns false if no client receives it.
 pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
 
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Record {
     touched: Now,
 }
 
-/// Who holds or waits, and since when it has asked.
+/// The process that holds or waits, and when it asked.
 #[derive(Clone, Debug)]
 struct Person {
     origin: Arc<Origin>,
@@ -70,6 +71,20 @@ impl Record {
         Ok(Ended { verdict, then: then.map(|answer| self.answered(answer)).transpose()? })
     }
 
+    /// Continues the queue of a free lock after a step that removed as many dead waiters as one
+    /// step may. Returns false if nothing is left to do.
+    pub(super) fn go_on(&mut self, now: Now, name: &Name, reach: Reach<'_>) -> bool {
+        let before = self.handoff.waiters().len();
+        if self.handoff.needs_another_step() {
+            // No attempt has this id, so the step ends nothing.
+            let attempt = AttemptId::new(ClientId::from_bits(0), 0, 0);
+            let (base, last, suspect, keep) = (None, None, false, None);
+            let end = handoff::End { attempt, base, last, suspect, keep };
+            self.step(now, name, reach, |handoff, reach| handoff.release(now, &end, reach));
+        }
+        self.handoff.needs_another_step() && self.handoff.waiters().len() < before
+    }
+
     pub(super) fn force_release(
         &mut self,
         now: Now,
@@ -110,8 +125,8 @@ impl Record {
         }
     }
 
-    /// True when nothing would be lost but the memory of the last holder: the clock has passed its
-    /// tokens too, or the next ones would be lower.
+    /// Returns true if the record contains nothing but the last holder. The clock must have passed
+    /// its tokens too, or the next tokens would be lower.
     pub(super) fn is_idle(&self, now: Now, retention: Duration) -> bool {
         let free = self.handoff.state(now) == handoff::State::Free;
         let idle = Duration::from_nanos(now.steady_ns.saturating_sub(self.touched.steady_ns));
@@ -133,13 +148,14 @@ impl Record {
             handoff::Answer::Busy(_) => Answer::Busy { ask_again },
             handoff::Answer::Ended => Answer::Ended,
             handoff::Answer::UsedUp => {
-                let message = "the lock's tokens are used up (2^53-1)";
+                let message =
+                    "the lock has no token left (2^53-1 was reached); use another lock name";
                 return Err(Error::new(ErrorKind::Foreign, message));
             }
         })
     }
 
-    /// One step of the machine, its pushes turned into events.
+    /// Runs one step of the machine and turns its pushes into events.
     fn step<A>(
         &mut self,
         now: Now,

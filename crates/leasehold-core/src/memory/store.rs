@@ -1,4 +1,4 @@
-//! Where the memory backend's locks are: a map that several clients may share.
+//! The store of the memory backend: a map that several clients may share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -12,10 +12,11 @@ use crate::backend::{Event, EventSink};
 use crate::clock::Clock;
 use crate::{Name, Result, StoreUrl};
 
-/// How long a free lock is remembered, so that `status` can say who held it last.
+/// How long a free lock is remembered, so that `status` can show its last holder.
 const RETENTION: Duration = Duration::from_secs(3600);
 
-/// A set of locks in this process's memory. Cheap to clone; clones are the same store.
+/// A set of locks in the memory of this process. It is cheap to clone, and clones are the same
+/// store.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -30,23 +31,23 @@ struct Inner {
 pub(super) struct State {
     pub(super) records: BTreeMap<Name, Record>,
     sinks: HashMap<ClientId, EventSink>,
-    /// Number of records at which idle ones are swept out.
+    /// The number of records at which idle records are removed.
     sweep_at: usize,
 }
 
 impl MemoryStore {
-    /// A new, empty store that goes by the system's clock.
+    /// Creates an empty store with the system clock.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
-    /// A new, empty store whose leases end by this clock.
+    /// Creates an empty store whose leases end by this clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self::at("memory:".to_owned(), clock)
     }
 
-    /// The store that a URL names: `memory:` is a new one, `memory:NAME` is one that the whole
-    /// process shares under that name for as long as somebody is connected to it.
+    /// Returns the store that a URL names. `memory:` is a new store. `memory:NAME` is a store that
+    /// the whole process shares under that name while a client is connected to it.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for an option, since there are none.
@@ -68,7 +69,7 @@ impl MemoryStore {
         Ok(store)
     }
 
-    /// A new connection to this store, for one client.
+    /// Creates a connection to this store, for one client.
     pub fn connect(&self) -> MemoryBackend {
         MemoryBackend::new(self.clone())
     }
@@ -105,7 +106,7 @@ impl State {
         self.sinks.remove(&client);
     }
 
-    /// Runs one step on one record, with the means to push to its clients.
+    /// Runs one step on one record, with a way to push to its clients.
     pub(super) fn with_record<T>(
         &mut self,
         now: Now,
@@ -142,7 +143,7 @@ mod tests {
     use crate::backend::{Answer, Ask, End, Mode, Origin};
     use crate::clock::ManualClock;
 
-    /// Acquires and releases a lock; its token.
+    /// Acquires and releases a lock; returns its token.
     fn used(store: &MemoryStore, name: &str, number: u32) -> u64 {
         let name = Name::new(name).unwrap();
         let attempt = AttemptId::new(ClientId::from_bits(1), number, 0);
@@ -172,12 +173,12 @@ mod tests {
         for number in 1..3000 {
             used(&store, &format!("other {number}"), number);
         }
-        assert!(used(&store, "a", 3000) > first, "tokens have fallen");
+        assert!(used(&store, "a", 3000) > first, "tokens went back");
         hand.advance(2 * RETENTION);
         for number in 3001..10_000 {
             used(&store, &format!("another {number}"), number);
         }
         let kept = store.state().records.contains_key(&Name::new("a").unwrap());
-        assert!(!kept, "its tokens lie behind the clock");
+        assert!(!kept, "its tokens are behind the clock");
     }
 }

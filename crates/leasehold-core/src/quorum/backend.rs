@@ -1,10 +1,10 @@
-//! The `Backend` trait over nodes: hands what the client wants to the driver, and asks the nodes
-//! itself where nobody's lease is concerned.
+//! The `Backend` trait over nodes: sends the calls of the client to the driver, and asks the nodes
+//! itself if no own lease is concerned.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold_proto::quorum::{Op, Reply, Task, TaskReply, majority};
 use leasehold_proto::{AttemptId, ClientId, Deadline, Token};
 use tokio::runtime::Handle;
@@ -23,14 +23,17 @@ use crate::backend::{
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Name, Result};
 
-/// How long a node is waited for when it is asked for what people see.
+/// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Locks that a node is asked for at once.
+/// How long to wait for the other nodes once a majority has named the holder whose lease must end.
+const GRACE: Duration = Duration::from_millis(200);
+/// How many locks one call to a node asks for.
 const PAGE: usize = 250;
 
-/// One client's connections to the nodes of a quorum (Redlock, with tokens).
+/// The connections of one client to the nodes of a quorum (Redlock, with tokens).
 ///
-/// Made by a [`QuorumBuilder`]. Waiters stand in no line: they ask again, woken early by the nodes.
+/// A [`QuorumBuilder`] creates it. There is no queue: waiters ask again, and the nodes wake them
+/// early.
 #[derive(Debug)]
 pub struct QuorumBackend {
     nodes: Vec<Arc<dyn QuorumNode>>,
@@ -61,12 +64,12 @@ impl QuorumBackend {
         Self { nodes, capability, clock, warnings, calls: sender, parts }
     }
 
-    /// A builder over these nodes.
+    /// Creates a builder over these nodes.
     pub fn builder(nodes: Vec<Arc<dyn QuorumNode>>) -> QuorumBuilder {
         QuorumBuilder::new(nodes)
     }
 
-    /// Hands a call to the driver.
+    /// Sends a call to the driver.
     async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Result<T> {
         let (asker, answer) = oneshot::channel();
         if self.calls.send(call(asker)).is_err() {
@@ -75,42 +78,58 @@ impl QuorumBackend {
         answer.await.map_err(|_| explain::driver_gone())
     }
 
-    /// Asks all nodes the same; `None` for those that do not answer in time, and why the others
-    /// do not.
+    /// Asks all nodes the same question. Returns `None` for those that do not answer in time, and
+    /// the reasons of the others. With `grace`, a node that is slower than a majority gets that
+    /// much more time.
     async fn ask_all<'a, T, F>(
         &'a self,
+        grace: Option<Duration>,
         ask: impl Fn(&'a dyn QuorumNode) -> F,
     ) -> Result<Vec<Option<T>>>
     where
         F: Future<Output = Result<T>>,
     {
-        let until = Deadline::after(self.clock.now(), LIMIT);
-        let one = |node: &'a Arc<dyn QuorumNode>| {
-            let asking = ask(node.as_ref());
-            async move {
-                match self.clock.within(Some(until), asking).await {
-                    Some(Ok(answer)) => Ok(answer),
-                    Some(Err(error)) => Err(format!("node {} {}", node.place(), error.message())),
-                    None => Err(format!("node {} did not answer in {LIMIT:?}", node.place())),
-                }
-            }
-        };
-        let answers = join_all(self.nodes.iter().map(one)).await;
         let (all, enough) = (self.nodes.len(), majority(self.nodes.len()));
-        let answered = answers.iter().filter(|answer| answer.is_ok()).count();
+        let mut until = Deadline::after(self.clock.now(), LIMIT);
+        let one = |(number, node): (usize, &'a Arc<dyn QuorumNode>)| {
+            let asking = ask(node.as_ref());
+            async move { (number, asking.await) }
+        };
+        let mut asking: FuturesUnordered<_> = self.nodes.iter().enumerate().map(one).collect();
+        let mut answers: Vec<Option<Result<T>>> = self.nodes.iter().map(|_| None).collect();
+        let mut answered = 0;
+        while let Some(Some((number, answer))) = self.clock.within(Some(until), asking.next()).await
+        {
+            answered += usize::from(answer.is_ok());
+            if let Some(slot) = answers.get_mut(number) {
+                *slot = Some(answer);
+            }
+            if let Some(grace) = grace.filter(|_| answered >= enough) {
+                until = until.min(Deadline::after(self.clock.now(), grace));
+            }
+        }
         if answered < enough {
-            let reasons: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
+            let why = |(node, answer): (&Arc<dyn QuorumNode>, Option<Result<T>>)| match answer {
+                Some(Ok(_)) => None,
+                Some(Err(error)) => Some(format!("node {} {}", node.place(), error.message())),
+                None => Some(format!("node {} did not answer in {LIMIT:?}", node.place())),
+            };
+            let reasons: Vec<String> = self.nodes.iter().zip(answers).filter_map(why).collect();
             return Err(explain::too_few(answered, all, &reasons));
         }
-        Ok(answers.into_iter().map(Result::ok).collect())
+        Ok(answers.into_iter().map(|answer| answer?.ok()).collect())
     }
 
-    /// Of each lock what the nodes together say, or that too few can tell: what is no record of ours
-    /// is an answer about itself.
-    async fn statuses(&self, names: &[Name]) -> Result<Vec<Result<Status>>> {
+    /// Returns for each lock what the nodes together report, or that too few know. A record of
+    /// another program is an answer about itself.
+    async fn statuses(
+        &self,
+        names: &[Name],
+        grace: Option<Duration>,
+    ) -> Result<Vec<Result<Status>>> {
         let mut statuses = Vec::with_capacity(names.len());
         for page in names.chunks(PAGE) {
-            let leases = self.ask_all(|node| node.leases(page)).await?;
+            let leases = self.ask_all(grace, |node| node.leases(page)).await?;
             statuses.extend(page.iter().enumerate().map(|(at, name)| {
                 let answers = leases.iter().map(|node| node.as_ref()?.get(at).cloned());
                 let answers: Vec<Option<Result<Option<NodeLease>>>> = answers.collect();
@@ -139,16 +158,16 @@ impl QuorumBackend {
         Ok(status(name, &seen))
     }
 
-    async fn status_of(&self, name: &Name) -> Result<Status> {
-        let statuses = self.statuses(std::slice::from_ref(name)).await?;
+    async fn status_of(&self, name: &Name, grace: Option<Duration>) -> Result<Status> {
+        let statuses = self.statuses(std::slice::from_ref(name), grace).await?;
         statuses.into_iter().next().unwrap_or_else(|| {
-            let message = "quorum: the nodes said nothing of the lock";
+            let message = "quorum: the nodes returned nothing about the lock";
             Err(Error::new(ErrorKind::Unavailable, message))
         })
     }
 
     async fn names(&self, prefix: &str, limit: usize) -> Result<Vec<Name>> {
-        let names = self.ask_all(|node| node.names(prefix, limit)).await?;
+        let names = self.ask_all(None, |node| node.names(prefix, limit)).await?;
         let mut names: Vec<Name> = names.into_iter().flatten().flatten().collect();
         names.sort_unstable();
         names.dedup();
@@ -157,7 +176,7 @@ impl QuorumBackend {
     }
 
     async fn force(&self, name: &Name, token: Token) -> Result<Forced> {
-        let status = self.status_of(name).await?;
+        let status = self.status_of(name, Some(GRACE)).await?;
         let (State::Held, Some(holder), Some(current)) =
             (status.state, status.holder, status.token)
         else {
@@ -166,13 +185,13 @@ impl QuorumBackend {
         if current != token {
             return Ok(Forced::Other(current));
         }
-        // What the attempt has is ended, and nothing else, whoever holds the lock by now.
-        self.ask_all(|node| end_attempt(node, name, holder.attempt)).await?;
+        // This ends only the lease of this attempt, even if another attempt holds the lock now.
+        self.ask_all(None, |node| end_attempt(node, name, holder.attempt)).await?;
         Ok(Forced::Ended)
     }
 }
 
-/// Ends an attempt of somebody else's at one node.
+/// Ends an attempt of another client at one node.
 async fn end_attempt(node: &dyn QuorumNode, name: &Name, attempt: AttemptId) -> Result<()> {
     let silent = || Error::new(ErrorKind::Unavailable, "did not answer");
     let TaskReply::Look(look) = node.task(Task::Look).await else { return Err(silent()) };
@@ -238,23 +257,23 @@ impl Backend for QuorumBackend {
     fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
             if end.keep.is_some() {
-                return Err(unsupported("keeping a lock that was released"));
+                return Err(unsupported("a minimum hold that outlives the release"));
             }
             if end.then.is_some() {
-                return Err(unsupported("giving up and asking anew in one step"));
+                return Err(unsupported("releasing and acquiring in one step"));
             }
             self.call(|ender| Call::Release(end, Some(ender))).await?
         })
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
-        Box::pin(self.status_of(name))
+        Box::pin(self.status_of(name, None))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
         Box::pin(async move {
             let names = self.names(prefix, limit).await?;
-            let statuses = self.statuses(&names).await?;
+            let statuses = self.statuses(&names, None).await?;
             Ok(statuses.into_iter().filter_map(Result::ok).collect())
         })
     }

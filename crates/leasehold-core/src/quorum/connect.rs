@@ -1,4 +1,4 @@
-//! From nodes to a backend: what is looked at before the first lock.
+//! Connects to the nodes: the checks before the first lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::steward::Steward;
 use crate::clock::Clock;
 use crate::{Deadline, Error, ErrorKind, Result};
 
-/// How long a node is waited for when it is asked whether it is fit.
+/// How long to wait for a node that is asked whether it is fit.
 const LIMIT: Duration = Duration::from_secs(2);
-/// And when it shall take part in what a majority can do without it.
+/// How long to wait for the other nodes once a majority has answered.
 const GRACE: Duration = Duration::from_millis(200);
-/// More nodes only make each step dearer.
+/// The most nodes of a quorum; more nodes only make each step more expensive.
 const MOST: usize = 63;
 
-/// Settings of a [`QuorumBackend`]; [`connect`](Self::connect) makes it.
+/// The settings of a [`QuorumBackend`]; [`connect`](Self::connect) creates it.
 #[derive(Clone, Debug)]
 pub struct QuorumBuilder {
     nodes: Vec<Arc<dyn QuorumNode>>,
@@ -29,44 +29,46 @@ pub struct QuorumBuilder {
 }
 
 impl QuorumBuilder {
-    /// A builder with the defaults. The nodes must be independent servers.
+    /// Creates a builder with the defaults. The nodes must be independent servers.
     pub fn new(nodes: Vec<Arc<dyn QuorumNode>>) -> Self {
         Self { nodes, node_limit: None, max_ttl: None, clock: Clock::system() }
     }
 
-    /// How long each node is waited for at one step. Default: ttl/200, at least 5 and at most 50 ms.
+    /// Sets how long each step waits for each node. Default: ttl/200, at least 5 and at most 50 ms.
     pub fn node_limit(mut self, limit: Duration) -> Self {
         self.node_limit = Some(limit);
         self
     }
 
-    /// The longest ttl that a node shall grant which has no marker yet. Default: 60 s. Nodes that
-    /// were set up with another one keep theirs, and [`connect`](Self::connect) warns of it.
+    /// Sets the longest ttl of a node that has no marker yet. Default: 60 s. Nodes that were set up
+    /// with another ttl keep theirs, and [`connect`](Self::connect) warns of it.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
     }
 
-    /// The clock that validity and waits are computed from. Default: the system's. A client of the
-    /// backend must have the same one.
+    /// Sets the clock that validity and waits are computed from. Default: the system clock. A
+    /// client of the backend must have the same clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Looks at all nodes, and makes the backend. Once a majority has answered the others are given 0.4 s;
-    /// they come in when they can be reached. Else it takes two or three seconds at the most.
+    /// Asks all nodes and creates the backend. Once a majority has answered, it waits 0.4 s for the
+    /// others, which can join later. Without a majority it takes two or three seconds at most.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for no node, more than 63, one server in two places, or a limit or
-    /// ttl of zero; [`ErrorKind::Refused`] (or what the node says) for a node that cannot take part
-    /// until something is changed there; [`ErrorKind::Unavailable`] when fewer than a majority
-    /// answer.
+    /// ttl of zero; [`ErrorKind::Refused`] (or the error of the node) for a node that cannot take
+    /// part until its settings change; [`ErrorKind::Unavailable`] if fewer than a majority answer.
     pub async fn connect(self) -> Result<QuorumBackend> {
         let Self { nodes, node_limit, max_ttl, clock } = self;
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
         if nodes.is_empty() || nodes.len() > MOST {
-            return invalid(format!("nodes: {} are given; it takes 1 to {MOST}", nodes.len()));
+            return invalid(format!(
+                "nodes: {} nodes are given, but 1 to {MOST} are allowed",
+                nodes.len()
+            ));
         }
         if node_limit.is_some_and(|limit| limit.is_zero()) {
             return invalid("node limit: is zero; no node could answer".into());
@@ -86,9 +88,9 @@ impl QuorumBuilder {
         let is_out = |(_, member): &(String, Member)| !matches!(member, Member::Admitted(_));
         let out = members.nodes.iter().enumerate().filter(|(_, node)| is_out(node));
         match members.outlook {
-            // Each acquire says what to do; waiting helps no node.
+            // The error of each acquire explains what to do; waiting does not help.
             Outlook::NotSetUp | Outlook::Forgotten => warnings.push(
-                "no lock can be acquired on these nodes; `leasehold quorum status` says why".into(),
+                "no lock can be acquired on these nodes; run `leasehold quorum status` for the reason".into(),
             ),
             _ => {
                 warnings.extend(out.map(|(node, _)| members.describe(node)));
@@ -102,17 +104,19 @@ impl QuorumBuilder {
     }
 }
 
-/// An even number of nodes is no error, but a waste.
+/// Warns of an even number of nodes: it works, but tolerates no more failures.
 fn even(nodes: usize) -> Option<String> {
     let fewer = nodes.checked_sub(1)?;
     nodes.is_multiple_of(2).then(|| {
         let may_fail = fewer / 2;
-        format!("{nodes} nodes bear no more failures ({may_fail}) than {fewer}: take an odd number")
+        format!(
+            "{nodes} nodes tolerate no more failures ({may_fail}) than {fewer}: use an odd number"
+        )
     })
 }
 
-/// Asks the nodes whether they can take part; says what should be known besides. With `grace` those
-/// that are slow are given that long after a majority was heard, and else [`LIMIT`].
+/// Asks the nodes whether they can take part, and returns their warnings. With `grace`, slow nodes
+/// get that much time after a majority has answered; otherwise [`LIMIT`].
 pub(super) async fn look_at_fitness(
     nodes: &[Arc<dyn QuorumNode>],
     clock: &Clock,
@@ -126,7 +130,7 @@ pub(super) async fn look_at_fitness(
     let mut seen = vec![Fitness::default(); nodes.len()];
     let mut until = Deadline::after(clock.now(), LIMIT);
     let mut heard = 0;
-    // One that does not answer is no refusal: it may come back.
+    // A node that does not answer is not a refusal: it may come back.
     while let Some(Some((number, fitness))) = clock.within(Some(until), looks.next()).await {
         heard += usize::from(fitness.refusal.is_some() || fitness.clock_ahead_ms.is_some());
         if let Some(grace) = grace.filter(|_| heard >= majority(nodes.len())) {

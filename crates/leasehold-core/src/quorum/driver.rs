@@ -1,7 +1,7 @@
-//! Drives all attempts of one client over its nodes: one task, whatever the number of attempts.
+//! Drives all attempts of one client over its nodes: one task for any number of attempts.
 //!
-//! What the machines want to be said goes into a line before each node and from there in batches;
-//! what comes back goes to the machine that asked. All decisions about votes are the machines'.
+//! The requests of the machines go into a queue before each node, and from there in batches.
+//! Replies go to the machine that asked. The machines make all decisions about votes.
 
 mod acquiring;
 mod cases;
@@ -42,27 +42,27 @@ use crate::clock::Clock;
 use crate::telemetry::quorum_grants;
 use crate::{Name, Result};
 
-/// Calls taken in one turn.
+/// How many calls are taken in one turn.
 const CALLS: usize = 1024;
-/// How often others go first until what they want is sent.
+/// How often the task yields to other tasks before it sends their requests.
 const TURNS: usize = 4;
-/// Whoever wakes so much later than it wanted to was kept from running, and replies have been kept
-/// from arriving by the same reason: they are given a moment before they count as missing.
+/// A task that wakes this much later than planned was kept from running. Replies were delayed for
+/// the same reason, so they get a moment before they count as missing.
 const STALL: Duration = Duration::from_millis(10);
 const MOMENT: Duration = Duration::from_millis(5);
-/// If it happens again in that moment they are given another, so often at the most.
+/// How often in a row replies get another such moment.
 const MOMENTS: u32 = 3;
 
-/// What the client wants.
+/// What the client asks the driver for.
 #[derive(Debug)]
 pub(super) enum Call {
     Acquire(Ask, oneshot::Sender<Result<Answer>>),
     Renew(Vec<Renewal>, oneshot::Sender<Vec<Result<Renewed>>>),
-    /// Without a sender nobody waits for the answer.
+    /// Without a sender, no caller waits for the answer.
     Release(End, Option<oneshot::Sender<Result<Ended>>>),
 }
 
-/// What a driver is made of.
+/// The parts of a driver.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) nodes: Vec<Arc<dyn QuorumNode>>,
@@ -77,9 +77,9 @@ pub(super) struct Driver {
     node_limit: Option<Duration>,
     steward: Steward,
     calls: mpsc::UnboundedReceiver<Call>,
-    /// What nodes say without being asked.
+    /// Events of the nodes.
     said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
-    /// Calls that wait for room before the nodes, and renewals, which go first.
+    /// Calls that wait for space in the queues of the nodes, and renewals, which go first.
     backlog: VecDeque<Call>,
     renewing: VecDeque<Renewing>,
     sink: EventSink,
@@ -92,14 +92,14 @@ pub(super) struct Driver {
     renewals: Slab<Renewals>,
     seen: Seen,
     hasher: RandomState,
-    /// Those with one round of requests, and with two.
+    /// Grants with one round of requests, and with two.
     grants: [Counter; 2],
-    /// After a stall: no time limit is looked at before this; and how often in a row.
+    /// After a stall: until when no time limit is checked, and how many stalls there were in a row.
     moment: Option<Deadline>,
     moments: u32,
     /// Since when too many nodes are known to have no marker.
     forgotten: Option<Now>,
-    /// Steps that are not sent, and why.
+    /// Steps that are not sent, with the reason.
     unsent: Vec<(usize, Tag, Refusal)>,
 }
 
@@ -142,14 +142,14 @@ impl Driver {
         }
     }
 
-    /// Runs until the backend has gone and everything was given back, as far as nodes answer.
+    /// Runs until the backend no longer exists and everything was released, as far as nodes answer.
     pub(super) async fn run(mut self) {
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         let mut open = true;
         while open || !self.runs.is_empty() {
             let wake_at = self.next_timer();
             let (mut task, mut event) = (None, None);
-            // Replies come before timers: one that has arrived is in time.
+            // Replies come before timers: a reply that has arrived is in time.
             tokio::select! {
                 biased;
                 Some(answer) = self.batches.next() => answers.push(answer),
@@ -162,7 +162,7 @@ impl Driver {
             while let Some(Some(answer)) = self.batches.next().now_or_never() {
                 answers.push(answer);
             }
-            // After all that was read had arrived, before anything is sent because of it.
+            // Read the clock after all messages were read, before anything is sent in response.
             let now = self.clock.now();
             answers.drain(..).for_each(|answer| self.handle_answer(now, answer));
             if let Some(answer) = task {
@@ -187,8 +187,8 @@ impl Driver {
         }
     }
 
-    /// Takes the calls that have come by now. As long as more of them come, whoever else is ready to
-    /// run goes first, and may call too: a script that is called once for many is called cheaply.
+    /// Takes the calls that have arrived. While more calls arrive, it yields to other tasks that
+    /// may add calls too: one script call for many steps is cheap.
     async fn gather(&mut self, calls: &mut Vec<Call>) {
         let mut before = 0;
         for _ in 0..TURNS {
@@ -205,7 +205,8 @@ impl Driver {
         }
     }
 
-    /// True for a moment after the task was kept from running: a timer is long overdue.
+    /// Returns true for a moment after the task was kept from running, when a timer is long
+    /// overdue.
     fn is_stalled(&mut self, now: Now) -> bool {
         if self.moment.is_some_and(|moment| !moment.has_passed(now)) {
             return true;
@@ -234,7 +235,7 @@ impl Driver {
         own.map_or(theirs, |own| Some(theirs.map_or(own, |theirs| own.min(theirs))))
     }
 
-    /// What keeps a lease goes before what begins or ends one.
+    /// Handles a call. Renewals go before calls that begin or end a lease.
     fn handle_call(&mut self, call: Call) {
         match call {
             Call::Renew(leases, asker) => self.renew(leases, asker),
@@ -242,7 +243,7 @@ impl Driver {
         }
     }
 
-    /// Begins what is to be done next; false when that is nothing.
+    /// Begins the next waiting call. Returns false if there is none.
     fn begin_next(&mut self, now: Now) -> bool {
         if let Some(next) = self.renewing.pop_front() {
             self.renew_one(now, next);
@@ -254,10 +255,10 @@ impl Driver {
         true
     }
 
-    /// Time limits begin with this, so that they are the nodes' and not those of a line here.
+    /// Begins a call. Time limits start here: they measure the nodes, not the local queue.
     fn begin(&mut self, now: Now, call: Call) {
         match call {
-            // Nobody waits for it any more, and no node has heard of it.
+            // No caller waits for it any more, and no node has received it.
             Call::Acquire(_, asker) if asker.is_closed() => {}
             Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
             Call::Renew(leases, asker) => self.renew(leases, asker),
@@ -265,8 +266,8 @@ impl Driver {
         }
     }
 
-    /// A majority is not busy with what it was given: of those that vote and answer, where they are
-    /// so many. The others are not waited for.
+    /// Returns true if a majority can take more requests. If enough nodes vote and answer, the
+    /// others do not count.
     fn has_room(&self) -> bool {
         let (mut free, mut voters, mut free_voters) = (0, 0, 0);
         for (node, line) in self.lines.iter().enumerate() {
@@ -279,7 +280,7 @@ impl Driver {
         if voters >= enough { free_voters >= enough } else { free >= enough }
     }
 
-    /// So many nodes have answered the last time that the others are not needed.
+    /// Returns true if so many nodes answered the last time that the others are not needed.
     fn has_voters(&self) -> bool {
         let votes = |(node, line): &(usize, &Line)| self.votes(*node, line);
         self.lines.iter().enumerate().filter(votes).count() >= majority(self.lines.len())
@@ -334,7 +335,7 @@ impl Driver {
         self.pump(now, tag.run);
     }
 
-    /// Takes out of a machine whatever it has to say, and sets its timer.
+    /// Takes requests and events out of a machine, and sets its timer.
     fn pump(&mut self, now: Now, number: usize) {
         loop {
             let Some(run) = self.runs.get_mut(number) else { return };
@@ -392,19 +393,20 @@ impl Driver {
         while let Some((at_ns, number)) = self.timers.take_due(now) {
             let Some(run) = self.runs.get_mut(number) else { continue };
             if run.timer != Some(at_ns) {
-                continue; // Of one that had the number before, or moved nearer.
+                continue; // A timer of an earlier run with this number, or one that was moved earlier.
             }
             run.timer = None;
             run.machine.handle_timeout(now);
             if run.machine.deadline().is_some_and(|end| end.steady_ns() <= now.steady_ns) {
-                // Nobody has renewed it in time, nor given it back.
+                // The client neither renewed nor released it in time.
                 self.lost(now, number, false);
             }
             self.pump(now, number);
         }
     }
 
-    /// Sends what is to be sent. What cannot be is told to its machine, which may want more.
+    /// Sends all requests. A request that cannot be sent goes back to its machine, which may want
+    /// more.
     fn flush(&mut self, now: Now) {
         loop {
             let has_voters = self.has_voters();
@@ -423,7 +425,7 @@ impl Driver {
                         continue;
                     }
                 } else if self.steward.asks(node) && flow != Flow::Trickle {
-                    continue; // It may be the same as before: known in a moment.
+                    continue; // It may be the same process: the answer follows soon.
                 }
                 let refusal = match self.steward.member(now, node) {
                     Member::Admitted(_) | Member::Unknown => Refusal::Unfit,
@@ -442,7 +444,7 @@ impl Driver {
         }
     }
 
-    /// The backend has gone: nobody holds or wants anything any more.
+    /// Releases everything after the backend was dropped: no caller holds or wants a lock any more.
     fn give_everything_back(&mut self, now: Now) {
         for number in self.runs.numbers() {
             if let Some(run) = self.runs.get_mut(number).filter(|run| !run.machine.has_ended()) {

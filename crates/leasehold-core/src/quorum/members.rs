@@ -1,45 +1,49 @@
-//! Which nodes may vote: what a client says of it, and what an operator does about it.
+//! Which nodes may vote, as a client reports it, and how an operator sets nodes up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use leasehold_proto::Deadline;
-use leasehold_proto::quorum::{Founding, Halt, Member, Outlook, Task, TaskReply, majority};
+use leasehold_proto::quorum::{Founding, Halt, Member, Outlook, majority};
 
 use super::node::QuorumNode;
 use super::steward::Steward;
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
-/// How long nodes that do not answer are waited for when a quorum is founded.
+/// How long to wait for silent nodes when a quorum is set up.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often an operator hears how it goes.
+/// How many times the longest ttl a set-up takes at most: one wait before a node votes, one for a
+/// node that joins later, and one for nodes that lose their data meanwhile.
+const WAITS: u32 = 3;
+/// How often an operator gets a progress report.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The nodes of a quorum as one client sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// Where each is, and what is known of it.
+    /// The place of each node, and what is known of it.
     pub nodes: Vec<(String, Member)>,
-    /// Whether locks can be had.
+    /// Whether locks can be acquired.
     pub outlook: Outlook,
-    /// The longest ttl that a majority of the nodes grants; `None` where that is not known.
+    /// The longest ttl that a majority of the nodes grants; `None` if it is not known.
     pub max_ttl: Option<Duration>,
+    /// The key of a node's marker.
+    pub(super) marker_key: String,
 }
 
 impl Members {
-    /// What a person should know, or do; `None` while locks can be had.
+    /// Returns what an operator should know or do; `None` while locks can be acquired.
     pub fn advice(&self) -> Option<String> {
         advice(self.outlook)
     }
 
-    /// A warning where these nodes grant another longest ttl than was asked for.
+    /// Returns a warning if these nodes grant another longest ttl than `asked`.
     pub fn other_max_ttl(&self, asked: Option<Duration>) -> Option<String> {
-        other_max_ttl(asked, self.max_ttl)
+        other_max_ttl(asked, self.max_ttl, &self.marker_key)
     }
 
-    /// What is known of a node, in words: `h3:6379 does not answer`.
+    /// Describes the state of a node: `h3:6379 does not answer`.
     pub fn describe(&self, node: usize) -> String {
         let Some((place, member)) = self.nodes.get(node) else { return String::new() };
         let twin =
@@ -51,7 +55,7 @@ impl Members {
         self.nodes.iter().filter(|(_, member)| is(*member)).count()
     }
 
-    /// The same server in two places is an error.
+    /// Fails if the same server is listed twice.
     pub(super) fn refuse_twins(&self) -> Result<()> {
         let is_twin = |(_, member): &(String, Member)| matches!(member, Member::Twin(_));
         match self.nodes.iter().position(is_twin) {
@@ -59,14 +63,14 @@ impl Members {
             Some(node) => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "{}: a quorum is made of independent servers, each listed once",
+                    "{}: a quorum needs independent servers, each listed once",
                     self.describe(node)
                 ),
             )),
         }
     }
 
-    /// An error when so few answer that there is no majority.
+    /// Fails if fewer than a majority answer.
     pub(super) fn refuse_unreachable(&self) -> Result<()> {
         let answered = self.count(|member| member != Member::Unknown);
         let (all, enough) = (self.nodes.len(), majority(self.nodes.len()));
@@ -82,28 +86,27 @@ impl Members {
     }
 }
 
-/// What is known of a node, as the rest of a sentence; `twin` names another node.
+/// Describes the state of a node as the rest of a sentence; `twin` names another node.
 pub(super) fn describe(member: Member, twin: impl Fn(usize) -> String) -> String {
     match member {
         Member::Unknown => "does not answer".into(),
         Member::Admitted(_) => "may vote".into(),
         Member::Waiting(Duration::ZERO) => {
-            "may have forgotten leases, and has no vote until enough others have".into()
+            "may have lost leases, and cannot vote until enough other nodes can".into()
         }
-        Member::Waiting(left) => format!(
-            "may have forgotten leases, and has no vote for another {} s",
-            whole_seconds(left)
-        ),
+        Member::Waiting(left) => {
+            format!("may have lost leases, and cannot vote for another {} s", whole_seconds(left))
+        }
         Member::Twin(of) => format!("is the same server as {}", twin(of)),
     }
 }
 
-/// What a person should know, or do; `None` while locks can be had.
+/// Returns what an operator should know or do; `None` while locks can be acquired.
 pub(super) fn advice(outlook: Outlook) -> Option<String> {
     match outlook {
         Outlook::Open => None,
         Outlook::Later(left) => Some(format!(
-            "a majority may vote in {} s, without anybody doing anything",
+            "a majority can vote in {} s, without action by an operator",
             whole_seconds(left)
         )),
         Outlook::Unreachable => Some("too few nodes answer".into()),
@@ -113,29 +116,32 @@ pub(super) fn advice(outlook: Outlook) -> Option<String> {
                 .into(),
         ),
         Outlook::Forgotten => Some(
-            "so many nodes have no marker that nobody knows how high tokens have grown; at their \
-             first start run `leasehold quorum init`, after a loss of data `leasehold quorum init \
-             --after-loss`"
+            "too many nodes have no marker, so the highest token is unknown; at a first start run \
+             `leasehold quorum init`, after a loss of data `leasehold quorum init --after-loss`"
                 .into(),
         ),
     }
 }
 
-/// How nodes get another longest ttl than the one that they were set up with.
-pub(super) fn change_max_ttl(from: Duration) -> String {
+/// Explains how to change the longest ttl of nodes that are set up.
+pub(super) fn change_max_ttl(from: Duration, marker_key: &str) -> String {
     format!(
-        "to change that stop all clients, wait {from:?} until no lease is left, delete the key \
-         leasehold:node at each node, and run `leasehold quorum init --after-loss --max-ttl TIME`"
+        "to change it, stop all clients, wait {from:?} until no lease is left, delete the key \
+         {marker_key} at each node, and run `leasehold quorum init --after-loss --max-ttl TIME`"
     )
 }
 
-/// A warning where the nodes grant another longest ttl than was asked for.
-pub(super) fn other_max_ttl(asked: Option<Duration>, nodes: Option<Duration>) -> Option<String> {
+/// Returns a warning if the nodes grant another longest ttl than `asked`.
+fn other_max_ttl(
+    asked: Option<Duration>,
+    nodes: Option<Duration>,
+    marker_key: &str,
+) -> Option<String> {
     let (asked, nodes) = (asked?, nodes?);
     (asked != nodes).then(|| {
         format!(
             "max-ttl={asked:?} has no effect: the nodes grant {nodes:?}; {}",
-            change_max_ttl(nodes)
+            change_max_ttl(nodes, marker_key)
         )
     })
 }
@@ -144,73 +150,80 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_millis().div_ceil(1000) as u64
 }
 
-/// Looks at the nodes as every client does when it connects, and says what it sees. A node that
-/// has no marker begins to wait by that.
+/// Asks the nodes as every client does when it connects, and returns their state. A node without a
+/// marker begins to wait by this.
 pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: Clock) -> Members {
     let mut steward = Steward::new(nodes, max_ttl, None, clock.clone());
     steward.settle().await;
     steward.members(clock.now())
 }
 
-/// Refuses to set nodes up with a longest ttl where one keeps another.
+/// Sets nodes up: at a first start, or again after too much data was lost.
 ///
-/// # Errors
-/// [`ErrorKind::Refused`], with what to do.
-pub async fn refuse_other_max_ttl(
-    nodes: &[Arc<dyn QuorumNode>],
-    max_ttl: Duration,
-    clock: &Clock,
-) -> Result<()> {
-    let until = Deadline::after(clock.now(), PATIENCE);
-    let looks = nodes.iter().map(|node| clock.within(Some(until), node.task(Task::Look)));
-    for (node, look) in nodes.iter().zip(join_all(looks).await) {
-        let Some(TaskReply::Look(look)) = look else { continue };
-        if let Some(marker) = look.current().filter(|marker| marker.max_ttl != max_ttl) {
-            return Err(Error::new(
-                ErrorKind::Refused,
-                format!(
-                    "node {} is set up with {:?} and keeps that, not {max_ttl:?}; {}",
-                    node.place(),
-                    marker.max_ttl,
-                    change_max_ttl(marker.max_ttl)
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Sets nodes up: a first start, or a new one after more was lost than can be made up for.
+/// `max_ttl` is the longest ttl that they will grant, and how long a node that may have lost leases
+/// cannot vote. With [`Founding::AfterLoss`], nodes wait that long first. `progress` gets a report
+/// about once a second. If a majority votes already, those nodes do not change, and the others wait
+/// until they may join, for any `founding`.
 ///
-/// `max_ttl` is the longest ttl that they will grant, and how long a node stays out that may have
-/// forgotten. With [`Founding::AfterLoss`] that long is waited first; `progress` hears about once a
-/// second how it goes. Where a majority votes already, those nodes stay as they are, and the others
-/// wait until they may join, whatever `founding` says. Ends when each node votes, or does not answer.
+/// Returns when each node votes or does not answer, and at the latest after three times the longest
+/// ttl and 3 s. A node that keeps losing its data still waits then: it joins with a client that
+/// lives longer than the longest ttl.
 ///
-/// Every node is asked about its past before anything is written to any of them.
+/// Every node is asked about its past before anything is written to any node.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for one server in two places; [`ErrorKind::Refused`] for a node that
-/// cannot take part until something is changed there. With [`Founding::Vouched`]
-/// [`ErrorKind::Unavailable`] when any node does not answer, and [`ErrorKind::Refused`] when a node
-/// has voted before: that is no first start. With [`Founding::AfterLoss`]
-/// [`ErrorKind::Unavailable`] when fewer than a majority answer. No node has changed then, and no
-/// node votes that did not before.
+/// cannot take part until its settings change. With [`Founding::Vouched`]:
+/// [`ErrorKind::Unavailable`] if any node does not answer, and [`ErrorKind::Refused`] if a node has
+/// voted before, since that is not a first start. With [`Founding::AfterLoss`]:
+/// [`ErrorKind::Unavailable`] if fewer than a majority answer. After these errors of the first answers no
+/// node votes that did not vote before. If a node changes between its answer and its admission, or
+/// stops answering, some nodes may wait or vote already; repeat the call.
 pub async fn found(
     nodes: Vec<Arc<dyn QuorumNode>>,
     max_ttl: Duration,
     founding: Founding,
     clock: Clock,
-    mut progress: impl FnMut(&Members),
+    progress: impl FnMut(&Members),
+) -> Result<Members> {
+    super::connect::look_at_fitness(&nodes, &clock, None).await?;
+    let steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
+    run(steward, max_ttl, clock, progress).await
+}
+
+/// Does what [`found`] does, and refuses where a node that answers keeps another longest ttl than `max_ttl`: a
+/// node that votes, and after a loss a node that waits too.
+///
+/// # Errors
+/// Those of [`found`], and [`ErrorKind::Refused`] with the procedure for another longest ttl. No node votes
+/// then that did not vote before. A node that starts again, or that another client looks at for the first
+/// time, between its answer and its admission may keep another longest ttl; `quorum status` shows it.
+pub async fn found_exactly(
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    max_ttl: Duration,
+    founding: Founding,
+    clock: Clock,
+    progress: impl FnMut(&Members),
 ) -> Result<Members> {
     super::connect::look_at_fitness(&nodes, &clock, None).await?;
     let mut steward = Steward::new(nodes, max_ttl, Some(founding), clock.clone());
+    steward.refuse_other_max_ttl();
+    run(steward, max_ttl, clock, progress).await
+}
+
+async fn run(
+    mut steward: Steward,
+    max_ttl: Duration,
+    clock: Clock,
+    mut progress: impl FnMut(&Members),
+) -> Result<Members> {
     steward.settle().await;
-    let patience = Deadline::after(clock.now(), PATIENCE);
+    let started = clock.now();
+    let patience = Deadline::after(started, PATIENCE);
     let mut told = Deadline::after(clock.now(), Duration::ZERO);
     loop {
         if let Some(halt) = steward.halt() {
-            return Err(halted(&steward, halt));
+            return Err(halted(&steward, max_ttl, halt));
         }
         let now = clock.now();
         let members = steward.members(now);
@@ -221,7 +234,10 @@ pub async fn found(
         }
         let waiting = members.count(|member| matches!(member, Member::Waiting(_)));
         let silent = members.count(|member| member == Member::Unknown);
-        if waiting == 0 && (silent == 0 || patience.has_passed(now)) {
+        let longest = members.max_ttl.map_or(max_ttl, |set| set.max(max_ttl));
+        let limit = Deadline::after(started, longest * WAITS + PATIENCE);
+        let is_settled = waiting == 0 && (silent == 0 || patience.has_passed(now));
+        if is_settled || limit.has_passed(now) {
             members.refuse_unreachable()?;
             return Ok(members);
         }
@@ -229,8 +245,8 @@ pub async fn found(
     }
 }
 
-/// Why nodes cannot be set up, and what to do.
-fn halted(steward: &Steward, halt: Halt) -> Error {
+/// The error if nodes cannot be set up, with what to do.
+fn halted(steward: &Steward, max_ttl: Duration, halt: Halt) -> Error {
     let silent: Vec<String> = steward
         .silent()
         .map(|node| {
@@ -261,24 +277,32 @@ fn halted(steward: &Steward, halt: Halt) -> Error {
         Halt::Voted(node) => (
             ErrorKind::Refused,
             format!(
-                "this is no first start: node {} has voted before, so that leases may be left; run \
-                 `leasehold quorum init --after-loss`, which waits until none is; nothing was changed",
+                "this is not a first start: node {} has voted before, so leases may exist; run `leasehold \
+                 quorum init --after-loss`, which waits until no lease is left; nothing was changed",
                 steward.place(node)
             ),
         ),
         Halt::Twin(node, of) => (
             ErrorKind::Invalid,
             format!(
-                "{} is the same server as {}: a quorum is made of independent servers, each listed \
+                "{} is the same server as {}: a quorum needs independent servers, each listed \
                  once",
                 steward.place(node),
                 steward.place(of)
             ),
         ),
+        Halt::OtherMaxTtl(node, kept) => (
+            ErrorKind::Refused,
+            format!(
+                "node {} is set up with {kept:?} and keeps that, not {max_ttl:?}; {}; nothing was changed",
+                steward.place(node),
+                change_max_ttl(kept, &steward.marker_key())
+            ),
+        ),
         Halt::Changed(node) => (
             ErrorKind::Unavailable,
             format!(
-                "node {} stopped answering or was changed during `leasehold quorum init`; no further \
+                "node {} stopped answering or changed during `leasehold quorum init`; no further \
                  node votes; run it again",
                 steward.place(node)
             ),

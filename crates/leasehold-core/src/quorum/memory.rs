@@ -1,4 +1,5 @@
-//! Nodes in this process's memory, for tests: they can restart, forget, be slow and silent.
+//! Nodes in the memory of this process, for tests: they can restart, lose data, be slow and be
+//! silent.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,8 +13,8 @@ use crate::backend::{BoxFuture, Origin};
 use crate::clock::Clock;
 use crate::{Error, ErrorKind, Name, Result};
 
-/// One independent node: the machine of `leasehold-proto` as it is. Cheap to clone; clones are the
-/// same node.
+/// An independent node: the machine of `leasehold-proto` as it is. It is cheap to clone, and clones
+/// are the same node.
 #[derive(Clone, Debug)]
 pub struct MemoryNode(Arc<Inner>);
 
@@ -23,19 +24,19 @@ pub enum NodeFault {
     /// Nothing.
     #[default]
     None,
-    /// Nobody listens: calls come back at once, and nothing was done.
+    /// No server listens: calls return at once, and nothing was done.
     Stopped,
-    /// It is there, and does nothing that was asked (it loads, is full).
+    /// It is reachable, and refuses everything (it loads data, or is full).
     Unfit,
-    /// Calls never arrive, and are waited for until their time is up.
+    /// Calls never arrive, and time out.
     BlackHole,
     /// Calls are carried out, and their answers are lost.
     Mute,
-    /// Calls are carried out after this long, also when nobody waits for them any more.
+    /// Calls are carried out after this long, even if no caller waits any more.
     Slow(Duration),
     /// Each call is carried out after a random time, up to this.
     Jitters(Duration),
-    /// Each call is carried out once more together with the next one.
+    /// Each call is carried out once more together with the next call.
     Repeats,
 }
 
@@ -50,16 +51,16 @@ struct Inner {
 struct State {
     node: Node<Name>,
     fault: NodeFault,
-    /// Who was granted a lock last, and when (Unix, in milliseconds).
+    /// The last holder of each lock, and when it was granted (Unix, in milliseconds).
     people: BTreeMap<Name, (AttemptId, Arc<Origin>, u64)>,
     waiters: HashMap<Name, HashSet<ClientId>>,
     sinks: HashMap<ClientId, NodeSink>,
     steps: u64,
-    /// The call before, for a node that repeats.
+    /// The previous call, for a node that repeats calls.
     before: Vec<(ProcessId, Name, Op)>,
 }
 
-/// One client's connection to a node.
+/// The connection of one client to a node.
 #[derive(Debug)]
 struct Connection {
     node: MemoryNode,
@@ -67,12 +68,12 @@ struct Connection {
 }
 
 impl MemoryNode {
-    /// A node without data that goes by the system's clock; `place` is its name for people.
+    /// Creates a node without data that uses the system clock; `place` is its name in messages.
     pub fn new(place: impl Into<String>) -> Self {
         Self::with_clock(place, Clock::system())
     }
 
-    /// A node without data whose leases end by this clock.
+    /// Creates a node without data whose leases end by this clock.
     pub fn with_clock(place: impl Into<String>, clock: Clock) -> Self {
         let state = State {
             node: Node::new(random_process()),
@@ -86,17 +87,17 @@ impl MemoryNode {
         Self(Arc::new(Inner { place: place.into(), clock, state: Mutex::new(state) }))
     }
 
-    /// A new connection, for one client.
+    /// Creates a connection, for one client.
     pub fn connect(&self) -> Arc<dyn QuorumNode> {
         Arc::new(Connection { node: self.clone(), client: OnceLock::new() })
     }
 
-    /// From now on this is wrong with it.
+    /// Sets what is wrong with the node from now on.
     pub fn set_fault(&self, fault: NodeFault) {
         self.state().fault = fault;
     }
 
-    /// Another process with the same data; connections are made anew.
+    /// Restarts the node as another process with the same data; connections are re-established.
     pub fn restart(&self) {
         let mut state = self.state();
         state.node.restart(random_process());
@@ -105,26 +106,26 @@ impl MemoryNode {
         self.reset();
     }
 
-    /// Connections are made anew, and nothing else happens.
+    /// Re-establishes the connections, and does nothing else.
     pub fn reset(&self) {
         for sink in self.state().sinks.values() {
             sink.send(NodeEvent::Reset);
         }
     }
 
-    /// All data is lost, and nobody is told.
+    /// Drops all data; no client is notified.
     pub fn forget(&self) {
         let mut state = self.state();
         state.node.forget();
         state.people.clear();
     }
 
-    /// How many steps were sent to it, whatever became of them.
+    /// Returns how many steps were sent to it, with any result.
     pub fn steps(&self) -> u64 {
         self.state().steps
     }
 
-    /// How many locks are taken here now.
+    /// Returns how many locks are held here now.
     pub fn leases(&self) -> usize {
         let (now, state) = (self.0.clock.now(), self.state());
         state.people.keys().filter(|name| state.node.lease(now, name).is_some()).count()
@@ -183,9 +184,11 @@ impl MemoryNode {
         match task {
             Task::Look => TaskReply::Look(node.look()),
             Task::Survey => TaskReply::Survey(node.survey()),
-            Task::Propose { process, nonce, max_ttl } => node
-                .propose(process, nonce, max_ttl)
-                .map_or_else(refused, |marker| TaskReply::Marker(Some(marker))),
+            Task::Propose { process, nonce, max_ttl, first } => match first {
+                true => node.propose_first(process, nonce, max_ttl),
+                false => node.propose(process, nonce, max_ttl),
+            }
+            .map_or_else(refused, |marker| TaskReply::Marker(Some(marker))),
             Task::High { process } => node
                 .high(process)
                 .map_or_else(refused, |(high, max_ttl)| TaskReply::High { high, max_ttl }),
@@ -196,7 +199,7 @@ impl MemoryNode {
         }
     }
 
-    /// Does what the fault says with a call: `None` when no answer comes.
+    /// Handles a call under the fault; returns `None` if no answer comes.
     async fn under_fault<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -233,7 +236,7 @@ impl MemoryNode {
     }
 }
 
-/// How long tasks and questions are waited for.
+/// How long to wait for tasks and questions.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl QuorumNode for Connection {

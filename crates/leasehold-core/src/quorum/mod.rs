@@ -1,7 +1,8 @@
-//! Locks over a majority of independent nodes: what a node has to offer, and the backend over them.
+//! Locks over a majority of independent nodes: the contract of a node, and the backend over the
+//! nodes.
 //!
-//! The protocol is `leasehold_proto::quorum`, described in `docs/quorum.md`. What is here carries
-//! requests and replies, and tells people what the nodes say.
+//! `leasehold_proto::quorum` implements the protocol, which `docs/quorum.md` describes. This module
+//! carries requests and replies, and turns the replies of nodes into messages.
 
 mod backend;
 mod connect;
@@ -18,6 +19,6 @@ mod timers;
 pub use backend::QuorumBackend;
 pub use connect::QuorumBuilder;
 pub use leasehold_proto::quorum::{Founding, MAX_TTL, Member, Outlook};
-pub use members::{Members, found, members, refuse_other_max_ttl};
+pub use members::{Members, found, found_exactly, members};
 pub use memory::{MemoryNode, NodeFault};
 pub use node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};

@@ -1,4 +1,4 @@
-//! What one independent node has to offer, so that a lock can be made over a majority of them.
+//! The contract of one independent node: locks over a majority are built on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tokio::sync::mpsc;
 use crate::backend::{BoxFuture, Holder, Origin};
 use crate::{Name, Result};
 
-/// One node of a quorum: carries out steps, and knows nothing of majorities.
+/// One node of a quorum. It carries out steps, and knows nothing of majorities.
 ///
-/// What each step does is that of [`leasehold_proto::quorum::Node`], whatever the engine.
+/// On every engine, each step does the same as [`leasehold_proto::quorum::Node`].
 ///
 /// Rules for implementors:
-/// - A call that was not answered is [`Reply::Unknown`], never repeated by the node itself; one that
-///   could not be sent at all is `Refused(Unfit)`.
-/// - Calls end within `limit`; futures may be dropped at any await point.
-/// - The node speaks to the process that is named and to no other: the server itself compares.
+/// - A call without an answer is [`Reply::Unknown`], and the node itself never repeats it. A call
+///   that could not be sent is `Refused(Unfit)`.
+/// - Calls end within `limit`. Futures may be dropped at any await point.
+/// - The node addresses the named process and no other: the server itself compares.
 pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
-    /// Where it is, for people and logs; without credentials.
+    /// Returns where the node is, for display and logs, without credentials.
     fn place(&self) -> String;
 
-    /// Called once at the most, before the first step: which client this is, and where its events
-    /// go. Tasks and questions may come before it, or without it.
+    /// Tells the node which client uses it, and where to send events. Called at most once, before
+    /// the first step. Tasks and questions may come before it, or without it.
     fn attach(&self, client: ClientId, events: NodeSink);
 
-    /// Carries out steps on different locks, each as a whole or not at all, in one call if the
-    /// engine can. The replies stand in the order of the steps.
+    /// Carries out steps on different locks, each completely or not at all, in one call if the
+    /// engine can. The replies are in the order of the steps.
     fn steps(
         &self,
         process: ProcessId,
@@ -37,78 +37,87 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
         limit: Duration,
     ) -> BoxFuture<'_, Vec<Reply>>;
 
-    /// One step of an admission.
+    /// Carries out one task of an admission.
     fn task(&self, task: Task) -> BoxFuture<'_, TaskReply>;
 
-    /// Who has these locks there, or had them last, in their order; `None` where nobody is known to
-    /// have had it, and an error of its own where something else is there. Nothing is changed, and
-    /// no vote is needed.
+    /// Returns the current or last holders of these locks on the node, in the same order. `None` if
+    /// no holder is known, and an error of its own for a record of another program. It changes
+    /// nothing, and needs no vote.
     fn leases<'a>(
         &'a self,
         names: &'a [Name],
     ) -> BoxFuture<'a, Result<Vec<Result<Option<NodeLease>>>>>;
 
-    /// The names known there that start with `prefix`, `limit` at most.
+    /// Returns at most `limit` names known to the node that start with `prefix`.
     fn names<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
 
-    /// Why it did nothing when it was last called in vain, for a step or a task, as the rest of a
-    /// sentence about it: `is not connected`. `None` where that is not known: it has not answered.
+    /// Returns the key of its marker, which operators may have to delete. Default:
+    /// `leasehold:node`.
+    fn marker_key(&self) -> String {
+        "leasehold:node".into()
+    }
+
+    /// Returns why it did nothing when it was last called without success, for a step or a task, as
+    /// the rest of a sentence about it: `is not connected`. `None` if that is not known: it has not
+    /// answered.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// What keeps this node from taking part until a person changes it (it evicts keys, is a
-    /// replica, refuses our password), and what they should know besides.
+    /// Returns what keeps this node from taking part until its settings change (it evicts keys, is
+    /// a replica, refuses the password), and further warnings.
     fn fitness(&self) -> BoxFuture<'_, Fitness>;
 }
 
 /// One step on one lock.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Which lock.
+    /// The name of the lock.
     pub name: Name,
-    /// What is to be done.
+    /// The step.
     pub op: Op,
-    /// Who refused us shall tell us when the lock becomes free there ([`NodeEvent::Freed`]).
+    /// If the node refuses, it must notify the client when the lock becomes free there
+    /// ([`NodeEvent::Freed`]).
     pub wait: bool,
-    /// Who asks, for people.
+    /// Which process asks, for display.
     pub origin: Arc<Origin>,
 }
 
-/// Who has a lock on one node, or had it last.
+/// The current or last holder of a lock on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLease {
     /// The attempt, and where it comes from.
     pub holder: Holder,
-    /// The lock's counter there.
+    /// The counter of the lock on the node.
     pub counter: Token,
-    /// Since when: milliseconds since the Unix epoch, by the node's clock.
+    /// Since when: milliseconds since the Unix epoch, by the clock of the node.
     pub since_unix_ms: u64,
-    /// How long it lasts unless renewed; zero where it is over.
+    /// How long the lease lasts unless it is renewed; zero if it has ended.
     pub remaining: Duration,
 }
 
 /// Whether a node can take part.
 #[derive(Clone, Debug, Default)]
 pub struct Fitness {
-    /// It cannot, and a person must change something.
+    /// It cannot, until its settings change.
     pub refusal: Option<crate::Error>,
-    /// It can, but this should be known.
+    /// It can, with these warnings.
     pub warnings: Vec<String>,
-    /// How far its clock is ahead of ours in milliseconds (negative: behind), where it says.
+    /// How far its clock is ahead of this process in milliseconds (negative: behind), if it reports
+    /// that.
     pub clock_ahead_ms: Option<i64>,
 }
 
-/// Something that a node says without being asked.
+/// A message that a node sends without a request.
 #[derive(Clone, Debug)]
 pub enum NodeEvent {
-    /// A lock that one of our attempts waits for has become free there, or may have.
+    /// A lock that an attempt of this client waits for is free there, or may be free.
     Freed(Name),
-    /// The connection was made anew: another process may answer.
+    /// The connection was re-established: another process may answer.
     Reset,
 }
 
-/// Where a node puts its events: they carry its place in the list.
+/// Where a node sends its events, which carry its place in the list.
 #[derive(Clone, Debug)]
 pub struct NodeSink {
     node: usize,
@@ -116,12 +125,12 @@ pub struct NodeSink {
 }
 
 impl NodeSink {
-    /// A sink for the node at this place of the list.
+    /// Creates a sink for the node at this place of the list.
     pub fn new(node: usize, events: mpsc::UnboundedSender<(usize, NodeEvent)>) -> Self {
         Self { node, events }
     }
 
-    /// Hands an event over; false when the client has gone.
+    /// Sends an event. Returns false if the client no longer exists.
     pub fn send(&self, event: NodeEvent) -> bool {
         self.events.send((self.node, event)).is_ok()
     }

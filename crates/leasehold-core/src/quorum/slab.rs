@@ -1,6 +1,6 @@
-//! Things that are known by a number while they exist.
+//! Values that have a number while they exist.
 
-/// Places for things; a number is used again when its thing has gone.
+/// A table of values; the number of a removed value is used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<Option<T>>,
@@ -14,7 +14,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Keeps a thing, and says its number.
+    /// Adds a value, and returns its number.
     pub(super) fn insert(&mut self, thing: T) -> usize {
         match self.free.pop() {
             Some(at) => {
@@ -52,7 +52,7 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
-    /// The numbers of all things.
+    /// Returns the numbers of all values.
     pub(super) fn numbers(&self) -> Vec<usize> {
         (0..self.places.len()).filter(|at| self.get(*at).is_some()).collect()
     }

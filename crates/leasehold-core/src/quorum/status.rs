@@ -1,4 +1,4 @@
-//! What all nodes together say of a lock: who has it, if a majority says the same.
+//! What all nodes together report about a lock: its holder, if a majority reports the same.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::node::NodeLease;
 use crate::backend::{State, Status};
 use crate::{AttemptId, Name};
 
-/// A lock as the nodes that answered see it; `None` for one that did not answer.
+/// Returns the state of a lock from the answers of the nodes; `None` for a node that did not
+/// answer.
 pub(super) fn status(name: &Name, seen: &[Option<Option<NodeLease>>]) -> Status {
     let (all, silent) = (seen.len(), seen.iter().filter(|answer| answer.is_none()).count());
     let known = || seen.iter().flatten().flatten();
@@ -20,7 +21,7 @@ pub(super) fn status(name: &Name, seen: &[Option<Option<NodeLease>>]) -> Status 
         if has < all {
             status.note = Some(format!("leased on {has} of {all} nodes; {silent} did not answer"));
         }
-        // Nodes that do not answer may make up the majority.
+        // Silent nodes may complete the majority.
         if has + silent >= majority(all) {
             let mut remaining: Vec<Duration> = own.iter().map(|lease| lease.remaining).collect();
             remaining.sort_unstable_by(|one, other| other.cmp(one));
@@ -30,7 +31,7 @@ pub(super) fn status(name: &Name, seen: &[Option<Option<NodeLease>>]) -> Status 
             return status;
         }
     }
-    // Attempts that came to nothing, too, were the last ones at some node.
+    // A failed attempt may also be the last one at some node.
     let past: Vec<&NodeLease> = known().collect();
     if let Some(last) = most(&past).filter(|last| last.len() >= majority(all)) {
         tell(&mut status, &last);
@@ -40,14 +41,14 @@ pub(super) fn status(name: &Name, seen: &[Option<Option<NodeLease>>]) -> Status 
     status
 }
 
-/// Whose, with which token, since when.
+/// Fills in the holder, its token, and since when it holds.
 fn tell(status: &mut Status, own: &[&NodeLease]) {
     status.holder = own.first().map(|lease| lease.holder.clone());
     status.token = token(own.iter().map(|lease| lease.counter));
     status.since_unix_ms = own.iter().map(|lease| lease.since_unix_ms).min();
 }
 
-/// Those of the attempt that most nodes name.
+/// Returns the leases of the attempt that most nodes name.
 fn most<'a>(leases: &[&'a NodeLease]) -> Option<Vec<&'a NodeLease>> {
     let of = |attempt: AttemptId| {
         leases.iter().copied().filter(move |lease| lease.holder.attempt == attempt)
@@ -56,7 +57,7 @@ fn most<'a>(leases: &[&'a NodeLease]) -> Option<Vec<&'a NodeLease>> {
     Some(of(first.holder.attempt).collect())
 }
 
-/// The counter that most nodes have: a few may have given more than the token.
+/// Returns the counter that most nodes have: a few may have granted more than the token.
 fn token(counters: impl Iterator<Item = Token>) -> Option<Token> {
     let mut counters: Vec<Token> = counters.collect();
     counters.sort_unstable();
@@ -94,11 +95,11 @@ mod tests {
         let split = [lease(1, 5, 9), lease(2, 9, 1), lease(1, 5, 3), free.clone(), lease(3, 7, 6)];
         let split = status(&name, &split);
         assert_eq!((split.state, split.holder), (State::Free, None));
-        // It may be held by a majority that we cannot see.
+        // A majority that does not answer may hold it.
         let unseen = [lease(1, 5, 9), None, lease(1, 5, 3), free.clone(), None];
         assert_eq!(status(&name, &unseen).state, State::Held);
         assert_eq!(status(&name, &[free.clone(), free.clone(), None]).note, None);
-        // The last holder is known for a while, and the last token where nobody agrees on him.
+        // The last holder is known for a while, and the last token if the nodes disagree on the holder.
         let last = status(&name, &[lease(1, 5, 0), lease(1, 5, 0), free.clone()]);
         assert_eq!((last.state, last.token, last.remaining), (State::Free, Token::new(5), None));
         assert_eq!(last.holder.unwrap().attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));

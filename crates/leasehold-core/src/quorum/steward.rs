@@ -1,4 +1,4 @@
-//! Runs the admission of a client's nodes: carries its tasks to them, and their answers back.
+//! Runs the admission of a client's nodes: sends its tasks to them, and records their replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::backend::BoxFuture;
 use crate::clock::Clock;
 use crate::random;
 
-/// The answer to a task: from which node, its number, and what.
+/// The reply to a task: the node, the number of the task, and the reply.
 pub(super) type Answer = (usize, u32, TaskReply);
 
-/// An [`Admission`] with the nodes that it is about.
+/// An [`Admission`] with its nodes.
 pub(super) struct Steward {
     clock: Clock,
     nodes: Vec<Arc<dyn QuorumNode>>,
     admission: Admission,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// Tasks under way at each node.
+    /// The number of outstanding tasks at each node.
     busy: Vec<usize>,
-    /// The longest ttl that each node's marker allows.
+    /// The longest ttl that the marker of each node allows.
     max_ttls: Vec<Option<Duration>>,
 }
 
@@ -57,7 +57,12 @@ impl Steward {
         steward
     }
 
-    /// The next answer; `None` when nothing is under way. To be given to [`Self::handle`].
+    /// Does [`Admission::refuse_other_max_ttl`].
+    pub(super) fn refuse_other_max_ttl(&mut self) {
+        self.admission.refuse_other_max_ttl();
+    }
+
+    /// Returns the next reply; `None` if no task is outstanding. Pass it to [`Self::handle`].
     pub(super) async fn answer(&mut self) -> Option<Answer> {
         self.calls.next().await
     }
@@ -72,7 +77,7 @@ impl Steward {
                 _ => {}
             }
         }
-        // The nonce of a proposal tells this process from all others.
+        // The nonce of a proposal distinguishes this process from all others.
         self.admission.handle_reply(now, node, serial, reply, random::fresh());
         self.dispatch();
     }
@@ -86,20 +91,21 @@ impl Steward {
         self.admission.poll_timeout(now)
     }
 
-    /// A node may be another one than it was.
+    /// Records that a node may be another process now.
     pub(super) fn doubt(&mut self, now: Now, node: usize) {
         self.admission.handle_doubt(now, node);
         self.dispatch();
     }
 
-    /// Goes on until nothing is under way: each node has said who it is, or has not answered.
+    /// Runs until no task is outstanding: each node has answered which process it is, or has timed
+    /// out.
     pub(super) async fn settle(&mut self) {
         while let Some(answer) = self.answer().await {
             self.handle(self.clock.now(), answer);
         }
     }
 
-    /// The same, but once a majority has said who they are the others are given this long.
+    /// Does the same, but waits only this long for the others once a majority has answered.
     pub(super) async fn settle_most(&mut self, grace: Duration) {
         let mut until = None;
         let clock = self.clock.clone();
@@ -115,7 +121,7 @@ impl Steward {
         }
     }
 
-    /// Goes on until something has happened, or for `time`.
+    /// Runs until something has happened, or for `time`.
     pub(super) async fn step(&mut self, time: Duration) {
         let now = self.clock.now();
         let tick = Deadline::after(now, time);
@@ -128,12 +134,12 @@ impl Steward {
         self.handle_timeout(self.clock.now());
     }
 
-    /// The process that votes for a node.
+    /// Returns the process that votes for a node.
     pub(super) fn process(&self, node: usize) -> Option<ProcessId> {
         self.admission.process(node)
     }
 
-    /// A node is just being asked who it is.
+    /// Returns true while a node is being asked which process it is.
     pub(super) fn asks(&self, node: usize) -> bool {
         self.busy.get(node).is_some_and(|busy| *busy > 0)
     }
@@ -146,46 +152,52 @@ impl Steward {
         self.admission.outlook(now)
     }
 
-    /// Why an operator cannot set the nodes up.
+    /// Returns why an operator cannot set the nodes up.
     pub(super) fn halt(&self) -> Option<Halt> {
         self.admission.halt()
     }
 
-    /// The nodes that did not answer an operator's first question.
+    /// Iterates over the nodes that did not answer the operator's first question.
     pub(super) fn silent(&self) -> impl Iterator<Item = usize> + '_ {
         self.admission.silent()
     }
 
-    /// How many nodes there are.
+    /// Returns how many nodes there are.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The longest ttl that a majority grants, as far as so many are known to have a limit.
+    /// Returns the longest ttl that a majority grants, if enough limits are known.
     pub(super) fn max_ttl(&self) -> Option<Duration> {
         let mut known: Vec<Duration> = self.max_ttls.iter().copied().flatten().collect();
         known.sort_unstable();
-        // Whatever those grant that were not heard.
+        // For any limit of the nodes that did not answer.
         known.into_iter().nth(self.nodes.len() - majority(self.nodes.len()))
     }
 
-    /// A node has said what it grants at most.
+    /// Records the longest ttl that a node grants.
     pub(super) fn learn_max_ttl(&mut self, node: usize, max_ttl: Duration) {
         if let Some(known) = self.max_ttls.get_mut(node) {
             *known = Some(max_ttl);
         }
     }
 
+    /// Returns the key of a node's marker.
+    pub(super) fn marker_key(&self) -> String {
+        self.nodes.first().map(|node| node.marker_key()).unwrap_or_default()
+    }
+
     pub(super) fn place(&self, node: usize) -> String {
         self.nodes.get(node).map(|node| node.place()).unwrap_or_default()
     }
 
-    /// Why a node could do nothing the last time, where that is known, as the rest of a sentence about it.
+    /// Returns why a node did nothing the last time, if it is known, as the rest of a sentence
+    /// about it.
     pub(super) fn trouble(&self, node: usize) -> Option<String> {
         self.nodes.get(node)?.trouble()
     }
 
-    /// All that is known.
+    /// Returns everything that is known.
     pub(super) fn members(&self, now: Now) -> Members {
         let member = |(number, node): (usize, &Arc<dyn QuorumNode>)| {
             (node.place(), self.member(now, number))
@@ -194,10 +206,11 @@ impl Steward {
             nodes: self.nodes.iter().enumerate().map(member).collect(),
             outlook: self.outlook(now),
             max_ttl: self.max_ttl(),
+            marker_key: self.marker_key(),
         }
     }
 
-    /// Sends what is to be done.
+    /// Sends the tasks.
     fn dispatch(&mut self) {
         while let Some((number, serial, task)) = self.admission.poll_task() {
             let Some(node) = self.nodes.get(number).cloned() else { continue };

@@ -1,5 +1,5 @@
-//! What all tests of the client begin with: a store, a clock that is moved by hand, and tasks that
-//! stand in line.
+//! The base of all client tests: a store, a clock that the test moves, and tasks that wait in the
+//! queue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Client, ClientBuilder, Error, Guard, Lock, Usage};
 use tokio::task::JoinHandle;
 
-/// A store, a client with faults before it, and the clock of both.
+/// A store, a client with injected faults, and the clock of both.
 pub(crate) struct Bench {
     pub(crate) hand: ManualClock,
     pub(crate) store: MemoryStore,
@@ -34,12 +34,12 @@ impl Bench {
         connect(&self.hand, Arc::new(self.store.connect()))
     }
 
-    /// Moves the clock in steps of a tenth of a second, letting everybody run in between.
+    /// Moves the clock in steps of a tenth of a second, and lets all tasks run in between.
     pub(crate) async fn pass(&self, time: Duration) {
         pass_by(&self.hand, ms(100), time).await;
     }
 
-    /// Nobody holds `a` or waits for it, and the client keeps nothing of it.
+    /// Checks that no client holds or waits for `a`, and that the client keeps nothing of it.
     pub(crate) async fn nothing_is_left(&self) {
         self.client.settle().await;
         assert_eq!(self.client.usage(), Usage::default());
@@ -52,7 +52,7 @@ pub(crate) fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
     ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
 }
 
-/// Moves a clock in small steps, letting everybody run in between.
+/// Moves a clock in small steps, and lets all tasks run in between.
 pub(crate) async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) {
     let mut left = time;
     while !left.is_zero() {
@@ -62,7 +62,7 @@ pub(crate) async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) 
     }
 }
 
-/// On a single-threaded runtime, everybody who can run has run after this.
+/// On a single-threaded runtime, every task that can run has run after this.
 pub(crate) async fn others_run() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -79,7 +79,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 
 pub(crate) type Waiting = JoinHandle<Result<Guard, Error>>;
 
-/// A task that waits for the lock, in line.
+/// Starts a task that waits for the lock in the queue.
 pub(crate) async fn waits(lock: &Lock) -> Waiting {
     let lock = lock.clone();
     let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -88,16 +88,16 @@ pub(crate) async fn waits(lock: &Lock) -> Waiting {
     waiting
 }
 
-/// The guard of one who has come to its turn.
+/// Returns the guard of a task whose turn has come.
 pub(crate) async fn got(waiting: Waiting) -> Guard {
     others_run().await;
-    assert!(waiting.is_finished(), "it has come to its turn");
+    assert!(waiting.is_finished(), "its turn has come");
     waiting.await.unwrap().unwrap()
 }
 
 pub(crate) type Acquiring<'a, F> = std::pin::Pin<&'a mut F>;
 
-/// Polls somebody who waits, and goes on waiting until it is polled again.
+/// Polls a waiter, which then waits until it is polled again.
 pub(crate) async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
     tokio::select! {
         biased;
@@ -106,18 +106,19 @@ pub(crate) async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
     }
 }
 
-/// Polls somebody who has come to its turn.
+/// Polls a waiter whose turn has come.
 pub(crate) async fn stands_no_more<F: Future<Output = Result<Guard, Error>>>(
     acquiring: Acquiring<'_, F>,
 ) -> Guard {
     tokio::select! {
         biased;
         guard = acquiring => guard.unwrap(),
-        () = others_run() => panic!("it has come to its turn"),
+        () = others_run() => panic!("its turn has come"),
     }
 }
 
-/// The first who holds the lock and passes it to the second, who is polled, with the third behind it, who is not.
+/// Lets a first task hand the lock to a second one, which is polled, with the third behind it,
+/// which is not.
 pub(crate) async fn second_before<F: Future>(lock: &Lock, third: Acquiring<'_, F>) -> Guard {
     let first = lock.acquire().await.unwrap();
     let second = waits(lock).await;

@@ -1,4 +1,5 @@
-//! The client by a hand-driven clock: what it says of validity, when it tells a loss, what it sends.
+//! The client on a manual clock: what it reports about validity, when it reports a loss, what it
+//! sends.
 
 mod bench;
 mod moments;
@@ -18,7 +19,7 @@ use leasehold_core::memory::MemoryStore;
 use leasehold_core::proto::quorum::{Op, Task, TaskReply};
 use leasehold_core::quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, Step, found};
 use leasehold_core::{AttemptId, ClientId, Name, Token};
-use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, telemetry};
+use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, Owner, telemetry};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -30,7 +31,7 @@ async fn a_process_that_was_paused_is_not_valid_at_the_first_look() {
     let lock = bench.client.lock("orders/555").ttl(secs(30));
     let guard = lock.acquire().await.unwrap();
     assert!(guard.is_valid());
-    bench.hand.advance(secs(35)); // Nobody runs: neither renewal nor any timer.
+    bench.hand.advance(secs(35)); // No task runs: neither a renewal nor a timer.
     assert!(!guard.is_valid());
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert_eq!(guard.ensure(Duration::ZERO).unwrap_err().kind(), ErrorKind::Lost);
@@ -39,7 +40,7 @@ async fn a_process_that_was_paused_is_not_valid_at_the_first_look() {
     assert!(next.token() > guard.token());
     assert_eq!(guard.lost().await, LossReason::Expired);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
-    assert!(next.is_valid(), "the late release touched the successor");
+    assert!(next.is_valid(), "the late release affected the successor");
 }
 
 #[tokio::test]
@@ -64,9 +65,9 @@ async fn the_loss_is_told_before_the_deadline_and_the_work_is_cancelled() {
     others_run().await;
     bench.faults.cut_renewals(true);
     bench.pass(secs(26)).await;
-    assert!(!running.is_finished(), "told far too early");
+    assert!(!running.is_finished(), "reported far too early");
     bench.pass(secs(1)).await;
-    assert!(told.load(Ordering::SeqCst), "not told with the margin left");
+    assert!(told.load(Ordering::SeqCst), "not reported with the margin left");
     assert_eq!(running.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
 }
 
@@ -80,7 +81,7 @@ async fn losses_are_told_without_the_renewal_task() {
     tokio::select! {
         biased;
         reason = &mut lost => assert_eq!(reason, LossReason::Expired),
-        () = others_run() => panic!("not told at once"),
+        () = others_run() => panic!("not reported at once"),
     }
 }
 
@@ -157,7 +158,7 @@ async fn a_renewal_counts_from_before_its_request() {
     let (hand, faults) = (bench.hand.clone(), bench.faults.clone());
     bench.faults.before_next_renewal_answer(move || {
         hand.advance(secs(12));
-        faults.cut_renewals(true); // No other one comes through.
+        faults.cut_renewals(true); // No other renewal succeeds.
     });
     let before = guard.deadline();
     bench.pass(ms(10_100)).await;
@@ -221,7 +222,7 @@ async fn an_ending_is_not_repeated_for_longer_than_its_lease_can_last() {
     bench.pass(secs(4)).await;
     let calls = bench.faults.calls();
     bench.pass(secs(60)).await;
-    assert_eq!(bench.faults.calls(), calls, "still at it");
+    assert_eq!(bench.faults.calls(), calls, "it still sends");
 }
 
 #[tokio::test]
@@ -242,7 +243,7 @@ async fn a_wall_clock_that_jumps_is_told_of_to_those_who_only_listen() {
     others_run().await;
     bench.hand.step_wall(7200);
     bench.pass(secs(2)).await;
-    assert!(told.is_cancelled(), "not until its next renewal");
+    assert!(told.is_cancelled(), "only at its next renewal");
 }
 
 #[test]
@@ -286,7 +287,7 @@ async fn a_maximum_hold_ends_a_renewed_lease_exactly_then() {
     assert!(other.lock("bounded").try_acquire().await.unwrap().is_none(), "ended early");
     std::mem::forget(guard);
     bench.pass(ms(300)).await;
-    assert!(other.lock("bounded").try_acquire().await.unwrap().is_some(), "not given back");
+    assert!(other.lock("bounded").try_acquire().await.unwrap().is_some(), "not released");
 }
 
 #[tokio::test]
@@ -300,7 +301,7 @@ async fn a_push_that_is_not_confirmed_in_time_is_not_relied_on() {
     bench.faults.cut_renewals(true);
     held.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
-    // Two seconds, less one per cent and two milliseconds for clocks that differ.
+    // Two seconds, less one per cent and two milliseconds for clock drift.
     assert!(guard.remaining() <= ms(1_978), "more than was offered: {:?}", guard.remaining());
     bench.pass(secs(2)).await;
     assert!(!guard.is_valid());
@@ -389,13 +390,17 @@ fn hand_offs_and_waiters_are_counted_where_they_are() {
             assert_eq!(counted(), (0, 1, -1.0));
             first.release().await.unwrap();
             let second = second.await.unwrap().unwrap();
-            assert_eq!(counted(), (0, 1, -1.0), "the first has reserved no tokens to pass on");
+            assert_eq!(
+                counted(),
+                (0, 1, -1.0),
+                "the first holder reserved no tokens for a local hand-off"
+            );
             second.release().await.unwrap();
             let third = third.await.unwrap().unwrap();
             assert_eq!(counted(), (1, 0, -1.0));
             third.release().await.unwrap();
             bench.client.lock("m").acquire().await.unwrap().release().await.unwrap();
-            assert_eq!(counted(), (0, 0, 0.0), "nobody waited for that one");
+            assert_eq!(counted(), (0, 0, 0.0), "no task waited for that lock");
         });
     });
 }
@@ -426,7 +431,7 @@ fn the_metrics_are_those_that_are_documented() {
         seen.insert(key.key().name().to_owned(), value);
     }
     for (name, ..) in telemetry::METRICS {
-        assert!(seen.contains_key(*name), "{name} is documented but not there");
+        assert!(seen.contains_key(*name), "{name} is documented but not reported");
     }
     assert_eq!(seen.len(), telemetry::METRICS.len(), "undocumented: {seen:?}");
     let counter = |name| match seen.get(name) {
@@ -455,7 +460,7 @@ fn a_quorum_counts_the_rounds_that_its_grants_needed() {
             let backend = QuorumBackend::builder(all()).connect().await.unwrap();
             let client = Client::new(Arc::new(backend)).unwrap();
             client.lock("easy").acquire().await.unwrap().release().await.unwrap();
-            // Tokens of other heights on two of three: a majority has to be brought to one.
+            // Two of three nodes have higher tokens: a majority must agree on one.
             for (ahead_s, node) in [60, 120].into_iter().zip(all()) {
                 let TaskReply::Look(look) = node.task(Task::Look).await else { unreachable!() };
                 let attempt = AttemptId::new(ClientId::from_bits(1), 1, 1);
@@ -485,7 +490,7 @@ fn a_quorum_counts_the_rounds_that_its_grants_needed() {
     assert_eq!(grants, expected);
 }
 
-/// Set in the process that is to be aborted.
+/// Set in the process that must abort.
 const ABORT: &str = "LEASEHOLD_TEST_ABORT";
 
 #[test]
@@ -537,5 +542,29 @@ async fn a_wait_that_times_out_names_the_holder() {
     assert_eq!(error.name().map(Name::as_str), Some("a"));
     let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
     assert_eq!(error.message(), format!("the lock is taken ({who})"));
+    drop(held);
+}
+
+#[tokio::test]
+async fn an_owner_whose_other_task_acquires_is_told_so_and_who_holds() {
+    let bench = Bench::new();
+    let held = bench.other_client().lock("a").acquire().await.unwrap();
+    let (lock, owner) = (bench.client.lock("a"), Owner::new());
+    let first = {
+        let (lock, owner) = (lock.clone(), owner.clone());
+        tokio::spawn(async move { lock.acquire_as(&owner).await })
+    };
+    others_run().await;
+    let second = lock.clone().wait(secs(5));
+    let second = tokio::spawn(async move { second.acquire_as(&owner).await });
+    bench.pass(ms(5_100)).await;
+    let error = second.await.unwrap().unwrap_err();
+    let holder = lock.status().await.unwrap().holder.unwrap();
+    let who = format!("held by {}/{} for 5s", holder.host, holder.pid);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let what =
+        "timed out after 5s waiting for another task of this owner that is acquiring the lock";
+    assert_eq!(error.message(), format!("{what} ({who})"));
+    first.abort();
     drop(held);
 }

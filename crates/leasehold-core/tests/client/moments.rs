@@ -1,5 +1,5 @@
-//! A lease that passes on, and an attempt that is inherited, while something else happens in that
-//! very moment: a loss, a late answer, one who leaves.
+//! A lease that is handed on, or an attempt that is inherited, while another event happens at the
+//! same moment: a loss, a late answer, a waiter that leaves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,13 +16,13 @@ async fn what_was_said_of_an_earlier_attempt_is_not_taken_for_the_next_one() {
     let other = bench.other_client().lock("a");
     let holder = other.acquire().await.unwrap();
     let waiting = waits(&bench.client.lock("a").ttl(secs(1))).await;
-    // It asks again; the lease is pushed to it while that ask is on its way.
+    // It asks again; the lease is pushed while that request is on its way.
     bench.faults.on_acquire(&[Fault::Late]);
     bench.pass(secs(15)).await;
     bench.hand.advance(ms(800));
     holder.release().await.unwrap();
     others_run().await;
-    // The ask is granted the same lease, but the answer comes too late for it.
+    // The request gets the same lease, but its answer arrives too late.
     bench.hand.advance(ms(100));
     let hand = bench.hand.clone();
     bench.faults.before_next_answer(move || hand.advance(ms(150)));
@@ -53,7 +53,7 @@ async fn a_lease_lost_on_its_way_to_the_next_leaves_that_one_in_line() {
         }
         first.release().await.unwrap();
         got(second).await.release().await.unwrap();
-        // The third has the lease and does not know; meanwhile it ends, and goes to others.
+        // The third has the lease and does not know; it expires, and others acquire it.
         let outside = waits(&other).await;
         bench.pass(secs(4)).await;
         let outside = got(outside).await;
@@ -155,7 +155,7 @@ async fn what_one_who_leaves_has_not_heard_yet_is_not_lost() {
         let behind = waits(&lock).await;
         faults.cut_renewals(true);
         faults.on_release(&[Fault::Hang; 9]);
-        // The front is told that its turn comes in a second, not in fifteen, and leaves.
+        // The front learns that its turn comes in one second, not in fifteen, and leaves.
         holder.release().await.unwrap();
         others_run().await;
         behind
@@ -209,7 +209,7 @@ async fn whoever_is_behind_one_that_was_refused_asks_at_once() {
     others_run().await;
     assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
     assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
-    bench.pass(secs(31)).await; // The lease that could not be given back.
+    bench.pass(secs(31)).await; // The lease that could not be released.
     got(third).await.release().await.unwrap();
     bench.nothing_is_left().await;
 }
@@ -255,7 +255,7 @@ async fn a_lost_lease_is_not_passed_on_though_nobody_has_noticed() {
     let second = second_before(&lock, third.as_mut()).await;
     bench.hand.advance(secs(4));
     drop(second);
-    // It is polled before the task that would tell of the loss.
+    // It is polled before the task that would report the loss.
     let third = stands_no_more(third).await;
     assert!(third.is_valid());
     third.release().await.unwrap();
@@ -321,7 +321,7 @@ async fn trying_asks_when_the_lease_that_this_process_had_is_over() {
     let bench = Bench::new();
     let lock = bench.client.lock("a").ttl(secs(3));
     let _held = lock.acquire().await.unwrap();
-    bench.hand.advance(secs(4)); // Nobody has noticed.
+    bench.hand.advance(secs(4)); // No task has noticed.
     lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -332,13 +332,13 @@ async fn a_lease_lost_on_its_way_is_given_back_before_it_ends() {
     let third = lock.acquire();
     tokio::pin!(third);
     second_before(&lock, third.as_mut()).await.release().await.unwrap();
-    // Its loss has been told, but for the engine it lasts a little longer.
+    // Its loss was reported, but for the engine it lasts a little longer.
     bench.pass(ms(2800)).await;
     stands_no_more(third).await.release().await.unwrap();
     bench.nothing_is_left().await;
 }
 
-/// An ask that something has repeated after the end of its attempt: the engine takes it for a lease.
+/// Repeats a request after the end of its attempt: the engine grants it a lease.
 async fn repeat_an_ask(bench: &Bench, attempt: AttemptId) {
     let ask = Ask {
         name: Name::new("a").unwrap(),
@@ -364,7 +364,7 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
     let outside = waits(&bench.other_client().lock("a")).await;
     bench.pass(ms(1100)).await;
     got(outside).await.release().await.unwrap();
-    assert_eq!(bench.faults.suspects(), 1, "should it be repeated once more");
+    assert_eq!(bench.faults.suspects(), 1, "in case it is repeated once more");
     bench.nothing_is_left().await;
 }
 
@@ -372,13 +372,13 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
 async fn a_lease_that_somebody_has_is_not_ended_because_others_want_it() {
     let bench = Bench::new();
     let other = bench.other_client().lock("a");
-    // Past the line, and before the answer has come.
+    // It bypasses the queue, and no answer has arrived.
     let hung = bench.client.lock("a");
     bench.faults.on_acquire(&[Fault::LoseReply, Fault::Late]);
     let trying = tokio::spawn(async move { hung.try_acquire().await });
     others_run().await;
     let outside = waits(&other).await;
-    bench.pass(ms(1_800)).await; // Longer than a stray is left alone, shorter than one try.
+    bench.pass(ms(1_800)).await; // Longer than a stray is tolerated, shorter than one try.
     bench.faults.arrive();
     others_run().await;
     let held = trying.await.unwrap().unwrap().expect("it was granted");
@@ -397,18 +397,18 @@ async fn a_lost_lease_is_not_ended_early_because_others_want_it() {
     while !told.is_cancelled() {
         bench.pass(ms(100)).await;
     }
-    // Who winds up may rely on what is left of it.
+    // A program that cleans up may rely on the rest of it.
     let outside = waits(&bench.other_client().lock("a")).await;
     bench.pass(ms(1200)).await;
     assert!(held.remaining() > ms(500), "{:?}", held.remaining());
-    assert!(!outside.is_finished(), "ended while it was relied on");
+    assert!(!outside.is_finished(), "ended while a program relied on it");
     drop(held);
     got(outside).await.release().await.unwrap();
     bench.nothing_is_left().await;
 }
 
-/// Guards that see their loss and the task that sees it for them do so at the same moment, many
-/// times: neither may wait for the other.
+/// Guards detect their loss at the same moment as the background task, many times: neither may wait
+/// for the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losses_that_are_seen_from_two_sides_at_once_block_nobody() {
     let client = Client::new(Arc::new(MemoryStore::new().connect())).unwrap();

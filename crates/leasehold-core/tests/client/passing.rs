@@ -1,5 +1,5 @@
-//! A lease that goes from task to task of one process: when it does, when it must not, and what is
-//! left when somebody goes at a bad moment.
+//! A lease that tasks of one process hand to each other: when they do, when they must not, and what
+//! is left when a task leaves at a bad moment.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ async fn a_lease_goes_to_the_next_task_with_a_larger_token_and_no_call() {
     let (second, third) = (waits(&lock).await, waits(&lock).await);
     let token = first.token();
     first.release().await.unwrap();
-    // The first had no reason to reserve tokens for others; one call changes that.
+    // The first had no reason to reserve tokens for others; one call does.
     assert_eq!(bench.faults.calls(), 2);
     let second = got(second).await;
     assert!(second.token() > token);
@@ -28,7 +28,7 @@ async fn a_lease_goes_to_the_next_task_with_a_larger_token_and_no_call() {
     second.release().await.unwrap();
     let third = got(third).await;
     assert!(third.token() > token);
-    assert_eq!(bench.faults.calls(), 2, "passed on in memory");
+    assert_eq!(bench.faults.calls(), 2, "handed on in memory");
     let fourth = waits(&lock).await;
     drop(third);
     drop(got(fourth).await);
@@ -51,7 +51,7 @@ async fn a_passed_lease_is_renewed_and_lost_like_any_other() {
     let (waiting, deadline) = (waits(&lock).await, third.remaining());
     bench.pass(deadline).await;
     assert!(!third.is_valid());
-    // Whoever waited behind it did not wait for its guard to go.
+    // The waiter behind it did not wait for its guard to be dropped.
     bench.faults.cut_renewals(false);
     bench.pass(secs(1)).await;
     let fourth = got(waiting).await;
@@ -68,7 +68,7 @@ async fn a_lost_lease_is_never_passed_on() {
     let (second, third) = (waits(&lock).await, waits(&lock).await);
     first.release().await.unwrap();
     let second = got(second).await;
-    // Nobody looks at the clock before the release does.
+    // No task reads the clock before the release does.
     bench.hand.advance(secs(4));
     let other = bench.other_client();
     let token = second.token();
@@ -100,13 +100,13 @@ async fn others_outside_wait_no_longer_than_the_quantum() {
     let outside = got(outside).await;
     others_run().await;
     assert!(!ours[0].is_finished() && !ours[1].is_finished());
-    // Ours stand in line behind it, by one attempt.
+    // Local tasks wait behind it with one attempt.
     assert_eq!(other.status().await.unwrap().waiters.unwrap().len(), 1);
     let again = waits(&other).await;
     outside.release().await.unwrap();
     let fourth = got(ours.remove(0)).await;
     bench.hand.advance(ms(25));
-    // The other one has been waiting since before this lease began.
+    // The other client has waited since before this lease began.
     fourth.release().await.unwrap();
     got(again).await.release().await.unwrap();
     got(ours.remove(0)).await.release().await.unwrap();
@@ -123,7 +123,7 @@ async fn a_block_that_is_used_up_is_followed_by_a_higher_one() {
         let next = tokio::spawn(async move { lock.acquire().await });
         tokio::task::yield_now().await;
         let token = last.token();
-        // Blocks end near the clock, so that it must go on.
+        // Blocks end near the clock, so the clock must advance.
         bench.hand.advance(Duration::from_micros(1));
         last.release().await.unwrap();
         last = next.await.unwrap().unwrap();
@@ -165,7 +165,7 @@ async fn the_next_keeps_the_place_of_one_who_leaves_the_front() {
     let calls = bench.faults.calls();
     front.abort();
     others_run().await;
-    assert_eq!(bench.faults.calls(), calls, "its attempt goes on");
+    assert_eq!(bench.faults.calls(), calls, "its attempt continues");
     assert_eq!(other.status().await.unwrap().waiters.unwrap().len(), 2);
     holder.release().await.unwrap();
     let behind = got(behind).await;
@@ -218,7 +218,7 @@ async fn what_the_next_one_wants_otherwise_is_not_passed_on() {
         let waiting = [waits(&lock).await, waits(&odd).await, waits(&odd).await];
         first.release().await.unwrap();
         for (number, waiting) in waiting.into_iter().enumerate() {
-            // Each has tokens left over for the next one.
+            // Each holder has tokens left for the next.
             let guard = got(waiting).await;
             let ttl = if number == 0 { secs(30) } else { secs(7) };
             let left = guard.remaining();
@@ -242,7 +242,7 @@ async fn those_outside_who_wait_since_before_the_grant_count() {
     let outside = got(outside).await;
     let others = waits(&bench.other_client().lock("a")).await;
     outside.release().await.unwrap();
-    let first = got(first).await; // Which has tokens to pass on.
+    let first = got(first).await; // It has tokens to hand on.
     bench.hand.advance(ms(20));
     first.release().await.unwrap();
     got(others).await.release().await.unwrap();
@@ -300,7 +300,7 @@ async fn a_lease_acquired_past_the_line_does_not_lead_it() {
     bench.faults.cut_pushes(true);
     holder.release().await.unwrap();
     others_run().await;
-    // The offer that the front has not heard of is over.
+    // The offer, which the front did not receive, has expired.
     bench.hand.advance(secs(2));
     let past = unfair.try_acquire().await.unwrap();
     bench.faults.cut_pushes(false);
@@ -320,7 +320,7 @@ async fn a_minimum_hold_is_not_cut_short_by_those_who_wait_here() {
     let first = lock.acquire().await.unwrap();
     let second = waits(&lock.clone().min_hold(secs(5))).await;
     first.release().await.unwrap();
-    let second = got(second).await; // Which has tokens to pass on.
+    let second = got(second).await; // It has tokens to hand on.
     let next = waits(&lock).await;
     second.release().await.unwrap();
     bench.pass(ms(4900)).await;
@@ -328,6 +328,24 @@ async fn a_minimum_hold_is_not_cut_short_by_those_who_wait_here() {
     bench.pass(ms(600)).await;
     got(next).await.release().await.unwrap();
     bench.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn an_early_release_whose_future_is_dropped_waives_the_minimum_hold() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").min_hold(secs(60));
+    for is_polled in [false, true] {
+        let mut releasing = Box::pin(lock.acquire().await.unwrap().release_early());
+        if is_polled {
+            tokio::select! {
+                biased;
+                released = &mut releasing => released.unwrap(),
+                () = std::future::ready(()) => {}
+            }
+        }
+        drop(releasing);
+        bench.nothing_is_left().await;
+    }
 }
 
 #[tokio::test]
@@ -428,8 +446,9 @@ async fn trying_does_not_ask_when_a_task_of_the_process_holds() {
     bench.nothing_is_left().await;
 }
 
-/// Tasks of three clients on two threads, that leave at random moments, over a backend that loses
-/// messages: never two inside, tokens grow, everybody who stays gets it, nothing is left.
+/// Tasks of three clients on two threads leave at random moments, over a backend that loses
+/// messages. There are never two holders, tokens grow, every task that stays acquires the lock, and
+/// nothing is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_at_random() {
     let store = MemoryStore::new();
@@ -459,7 +478,7 @@ async fn nothing_goes_wrong_at_random() {
                         _ => Some(lock.acquire().await),
                     };
                     let Some(Ok(guard)) = acquired else { continue };
-                    assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two holders");
                     let token = guard.token().get();
                     assert!(last.swap(token, Ordering::SeqCst) < token, "tokens grow");
                     if dice.u8(..3) == 0 {
@@ -500,7 +519,7 @@ async fn a_task_that_locks_again_and_again_lets_others_run() {
     busy.abort();
 }
 
-/// No time passes: it is not the next renewal that tells.
+/// No time passes, so the next renewal is not what reports the loss.
 #[tokio::test]
 async fn force_release_reaches_the_holder_and_its_local_queue_at_once() {
     let bench = Bench::new();
@@ -516,7 +535,7 @@ async fn force_release_reaches_the_holder_and_its_local_queue_at_once() {
     assert_eq!(second.lost().await, LossReason::NotOwner);
     assert_eq!(second.release().await.unwrap_err().kind(), ErrorKind::Lost);
     others_run().await;
-    assert!(!third.is_finished(), "the lost lease was passed on");
+    assert!(!third.is_finished(), "the lost lease was handed on");
     assert!(outside.is_valid());
     outside.release().await.unwrap();
     drop(got(third).await);

@@ -1,4 +1,4 @@
-//! Locks over nodes that stop, forget, are slow, and say things twice; by a hand-driven clock.
+//! Locks over nodes that stop, lose data, are slow, and repeat messages; on a manual clock.
 
 #![allow(clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ async fn one_or_two_of_five_that_fail_cost_no_time_and_leave_nothing() {
             let lock = client.lock("a").ttl(secs(10));
             let mut last = None;
             for _ in 0..20 {
-                // The clock stands still: nobody waits for the bad ones.
+                // The clock does not advance: the client does not wait for the bad nodes.
                 let guard = lock.try_acquire().await.unwrap().unwrap();
                 assert!(Some(guard.token()) > last, "{fault:?}");
                 last = Some(guard.token());
@@ -58,7 +58,7 @@ async fn one_or_two_of_five_that_fail_cost_no_time_and_leave_nothing() {
 
 #[tokio::test]
 async fn three_of_five_that_fail_are_a_clear_error_within_the_wait() {
-    let refused = "refused: it can change nothing now";
+    let refused = "refused: it cannot write now";
     for (fault, says) in [
         (NodeFault::Stopped, "is stopped"),
         (NodeFault::Unfit, refused),
@@ -72,13 +72,13 @@ async fn three_of_five_that_fail_are_a_clear_error_within_the_wait() {
         let lock = client.lock("a");
         let error = quorum.until(ms(1), lock.acquire_within(secs(3))).await.unwrap_err();
         let took = quorum.hand.clock().now().steady_ns - start.steady_ns;
-        // Before the end, and not much: one more ask would not have come to its end.
+        // Shortly before the timeout: one more request would not have ended in time.
         assert!((2_900_000_000..3_000_000_000).contains(&took), "{took}");
         assert_eq!(error.kind(), ErrorKind::Timeout);
         let each = format!("node n0 {says}, node n1 {says}, node n3 {says}");
         let text = format!(
-            "granted by 2 of 5 nodes, and it takes 3: {each}; it goes on by itself once 1 of these \
-             can vote again"
+            "granted by 2 of 5 nodes, 3 needed: {each}; locks can be acquired again once 1 of \
+             these can vote"
         );
         assert!(told(&error).ends_with(&text), "{error}");
         let error = quorum.until(ms(10), lock.try_acquire()).await.unwrap_err();
@@ -96,13 +96,13 @@ async fn the_error_says_what_those_have_answered_that_are_well() {
     let (one, two) = (quorum.client().await, quorum.client().await);
     quorum.fault([0, 1], NodeFault::Stopped);
     let guard = one.lock("a").lease(secs(5)).acquire().await.unwrap();
-    // Dead, dead, silent; and two that are well have given it to somebody else.
+    // Down, down, silent; and another client holds it on the two healthy nodes.
     quorum.fault([2], NodeFault::BlackHole);
     quorum.fault([0, 1, 3], NodeFault::Stopped);
     let error = quorum.until(ms(1), two.lock("a").acquire_within(ms(500))).await.unwrap_err();
-    let text = "granted by 0 of 5 nodes, and it takes 3 (1 has given it to somebody else): \
+    let text = "granted by 0 of 5 nodes, 3 needed (another client holds it on 1): \
         node n0 is stopped, node n1 is stopped, node n2 does not answer, node n3 is stopped; \
-        it goes on by itself once 2 of these can vote again";
+        locks can be acquired again once 2 of these can vote";
     assert!(told(&error).ends_with(text), "{error}");
     drop(guard);
 }
@@ -115,11 +115,11 @@ async fn the_error_says_what_is_known_of_those_that_have_not_said_who_they_are()
     let client = quorum.until(ms(10), quorum.client()).await;
     quorum.fault([3], NodeFault::Stopped);
     let error = quorum.until(ms(1), client.lock("a").acquire_within(ms(500))).await.unwrap_err();
-    let each = ": node n0 is stopped, node n1 does not answer, node n3 is stopped; it goes on";
+    let each = ": node n0 is stopped, node n1 does not answer, node n3 is stopped; locks can";
     assert!(error.message().contains(each), "{error}");
 }
 
-/// What an error says. A silent node was asked in vain by this attempt, or by others before it.
+/// Returns the text of an error. A silent node was asked by this attempt, or by earlier ones.
 fn told(error: &Error) -> String {
     error.message().replace("did not answer in 50ms", "does not answer")
 }
@@ -132,7 +132,7 @@ async fn a_release_while_the_last_answers_to_a_denied_acquire_are_missing_is_ans
     quorum.fault(0..3, NodeFault::Stopped);
     quorum.fault(3..5, NodeFault::BlackHole);
     let lock = client.lock("a");
-    // Denied, and two nodes may still say something.
+    // Denied, and two nodes may still reply.
     stands_in_line(pin!(lock.acquire())).await;
     client.settle().await;
     assert_eq!(client.usage(), Usage::default());
@@ -149,7 +149,7 @@ async fn a_node_that_was_slow_once_is_asked_for_everybody_where_it_is_needed() {
     others_run().await;
     quorum.pass_by(ms(10), ms(60)).await;
     quorum.fault([2], NodeFault::None);
-    // They wait behind the call that is lost, and are asked for together when it is given up.
+    // They wait behind the lost call, and are sent together when that call times out.
     let waiting: Vec<_> = (0..9)
         .map(|number| {
             let lock = client.lock(format!("lock {number}"));
@@ -170,11 +170,11 @@ async fn nodes_that_are_down_make_no_room_for_more_than_the_others_can_do() {
     let locks: Vec<_> = (0..1000).map(|number| client.lock(format!("lock {number}"))).collect();
     quorum.fault([0, 1], NodeFault::Stopped);
     for lock in &locks {
-        // No counter is new then, and one round is enough whatever the order of calls.
+        // No counter is new then, so one round is enough for any order of calls.
         lock.acquire().await.unwrap().release().await.unwrap();
     }
     quorum.pass(secs(1)).await;
-    // One is quick, and two are needed that take 20 of their 50 ms for each call.
+    // One is fast, and two are needed that take 20 of their 50 ms for each call.
     quorum.fault([3, 4], NodeFault::Slow(ms(20)));
     let before = quorum.nodes[2].steps();
     let acquire = |lock: Lock| tokio::spawn(async move { lock.acquire().await });
@@ -183,7 +183,7 @@ async fn nodes_that_are_down_make_no_room_for_more_than_the_others_can_do() {
     for task in asking {
         guards.push(quorum.until(ms(5), task).await.unwrap().unwrap());
     }
-    assert_eq!(quorum.nodes[2].steps() - before, 1000, "some were denied, and asked for again");
+    assert_eq!(quorum.nodes[2].steps() - before, 1000, "some were denied, and tried again");
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ async fn nodes_that_restart_empty_while_a_bare_majority_holds_let_nobody_in() {
             assert!(second.is_err() || second.unwrap().is_none(), "{forget} forgot: two holders");
             quorum.pass(secs(1)).await;
         }
-        // Admitted again without anybody having done anything, they make up the majority.
+        // Admitted again without an operator, they complete the majority.
         quorum.pass(secs(20)).await;
         quorum.fault([2, 3].into_iter().take(3 - forget), NodeFault::Stopped);
         let next = quorum.until(ms(10), two.lock("a").acquire_within(secs(5))).await.unwrap();
@@ -273,6 +273,26 @@ async fn when_three_of_five_forget_nobody_is_let_in_until_an_operator_says_so() 
 }
 
 #[tokio::test]
+async fn init_returns_though_a_node_loses_its_data_again_and_again() {
+    let quorum = Quorum::founded(3).await;
+    (0..3).for_each(|node| quorum.restart_empty(node));
+    let clock = quorum.hand.clock();
+    let founding = found(quorum.connected(), MAX_TTL, Founding::AfterLoss, clock, |_| {});
+    let founding = tokio::spawn(founding);
+    for _ in 0..40 {
+        if founding.is_finished() {
+            break;
+        }
+        quorum.restart_empty(2);
+        quorum.pass(MAX_TTL / 8).await;
+    }
+    assert!(founding.is_finished(), "it waits for a node that never stays");
+    let members = founding.await.unwrap().unwrap();
+    assert_eq!(members.outlook, Outlook::Open);
+    assert!(matches!(members.nodes[2].1, Member::Waiting(_)), "{members:?}");
+}
+
+#[tokio::test]
 async fn nodes_that_nobody_set_up_say_how() {
     let quorum = Quorum::empty(3);
     let backend = quorum.backend().await.unwrap();
@@ -291,7 +311,7 @@ async fn a_single_node_waits_and_is_waited_for() {
     let quorum = Quorum::empty(1);
     let client = quorum.client().await;
     let lock = client.lock("a");
-    let known = "without anybody doing anything";
+    let known = "without action by an operator";
     let error = quorum.until(ms(10), lock.try_acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains(known), "{error}");
@@ -327,7 +347,7 @@ async fn connections_that_are_made_anew_are_no_loss() {
     }
     assert!(guard.is_valid());
     assert!(renewed >= 8, "{renewed} renewals in 93 seconds");
-    // Nor while nobody answers for a while.
+    // Nor while no node answers for a while.
     quorum.fault(0..5, NodeFault::BlackHole);
     quorum.nodes.iter().for_each(MemoryNode::reset);
     quorum.pass(secs(12)).await;
@@ -383,12 +403,12 @@ async fn clients_that_start_together_all_get_it_within_a_bounded_number_of_round
     for _ in 0..9 {
         asked.push(steps_of_clients_that_start_together().await);
     }
-    // Pauses are drawn at random, so that one start alone may need more.
+    // Pauses are random, so a single start may need more.
     asked.sort_unstable();
     assert!(asked[4] < 200 && asked[8] < 600, "{asked:?} steps for each");
 }
 
-/// How many steps each node was asked for, for each of the clients.
+/// Returns how many steps each node got, for each of the clients.
 async fn steps_of_clients_that_start_together() -> u64 {
     const CLIENTS: usize = 16;
     let quorum = Quorum::founded(5).await;
@@ -396,7 +416,7 @@ async fn steps_of_clients_that_start_together() -> u64 {
     for _ in 0..CLIENTS {
         clients.push(quorum.client().await);
     }
-    // Each sees the nodes in an order of its own.
+    // Each client sees the nodes in another order.
     quorum.fault(0..5, NodeFault::Jitters(ms(4)));
     let before = quorum.nodes[0].steps();
     let turns = clients.iter().map(|client| {
@@ -441,7 +461,7 @@ async fn one_node_that_grants_shorter_leases_does_not_cap_the_others() {
     let client = quorum.client().await;
     let lock = client.lock("a").ttl(secs(30));
     drop(quorum.until(ms(10), lock.try_acquire()).await.unwrap().unwrap());
-    // Without another one it is told what is wrong with this one, and not with the ttl.
+    // Without a majority the error names the fault of this node, and not the ttl.
     quorum.fault(1..2, NodeFault::Unfit);
     let error =
         quorum.until(ms(10), client.lock("b").ttl(secs(30)).try_acquire()).await.unwrap_err();
@@ -453,7 +473,7 @@ async fn one_node_that_grants_shorter_leases_does_not_cap_the_others() {
 async fn wrong_lists_of_nodes_are_refused_and_even_ones_warned_of() {
     let quorum = Quorum::founded(4).await;
     let warnings = quorum.backend().await.unwrap().warnings().to_vec();
-    assert!(warnings.iter().any(|it| it.contains("take an odd number")), "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.contains("use an odd number")), "{warnings:?}");
     let builder = QuorumBackend::builder(Vec::new());
     assert_eq!(builder.connect().await.unwrap_err().kind(), ErrorKind::Invalid);
     let mut twice = quorum.connected();
@@ -481,11 +501,11 @@ async fn waiters_are_woken_though_holders_had_a_bare_majority_and_a_node_is_down
     }
     quorum.fault(2..3, NodeFault::None);
     quorum.fault(1..2, NodeFault::BlackHole);
-    // Refused by the first, granted by the third, and the second is silent.
+    // The first node refuses, the third grants, and the second is silent.
     let waiting: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
     quorum.pass_by(ms(5), secs(3)).await;
     let releasing: Vec<_> = guards.into_iter().map(|one| tokio::spawn(one.release())).collect();
-    // Sooner than they would ask again by themselves: a try that is under way takes 50 ms.
+    // Sooner than they would ask again: a running try takes 50 ms.
     quorum.pass_by(ms(1), ms(60)).await;
     let late = waiting.iter().filter(|waiter| !waiter.is_finished()).count();
     assert_eq!(late, 0);
@@ -509,7 +529,7 @@ async fn more_leases_than_fit_into_calls_are_renewed_in_time() {
         });
         guards.push(guard);
     }
-    // Each call takes 20 of the 50 ms that a node is waited for, and four of 64 steps go at a time.
+    // Each call takes 20 of the 50 ms limit, and four calls of 64 steps run at a time.
     quorum.fault(0..3, NodeFault::Slow(ms(20)));
     let verdicts = quorum.until(ms(5), backend.renew(&leases)).await;
     let renewed = verdicts.iter().filter(|one| matches!(one, Ok(Renewed::Renewed))).count();

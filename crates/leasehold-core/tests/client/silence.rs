@@ -1,9 +1,9 @@
-//! An engine that does not answer: everybody in line is told within its own patience of 10 s.
+//! An engine that does not answer: every waiter gets an error after its own patience of 10 s.
 
 #![allow(clippy::unwrap_used)]
 
 use leasehold_core::backend::Event;
-use leasehold_core::{Error, Lock};
+use leasehold_core::{Error, Guard, Lock};
 
 use super::bench::{Waiting, got, waits};
 use super::*;
@@ -14,7 +14,7 @@ fn is_unavailable(error: &Error) {
 }
 
 async fn hears_unavailable(waiting: Waiting) {
-    assert!(waiting.is_finished(), "it waits for others to lose their patience");
+    assert!(waiting.is_finished(), "it waits for the timeout of other tasks");
     is_unavailable(&waiting.await.unwrap().unwrap_err());
 }
 
@@ -40,8 +40,8 @@ async fn nobody_in_line_waits_for_the_patience_of_those_before_it() {
         for waiting in early {
             hears_unavailable(waiting).await;
         }
-        assert!(!late.is_finished(), "{fault:?}: it has its own patience");
-        // The last ask may have a second more than there was left of it.
+        assert!(!late.is_finished(), "{fault:?}: it has its own timeout");
+        // The last request may take a second longer than the rest of the timeout.
         bench.pass(secs(5)).await;
         hears_unavailable(late).await;
     }
@@ -54,7 +54,7 @@ async fn what_was_heard_ends_the_silence_for_all_in_line() {
     bench.faults.on_acquire(&[Fault::LoseRequest; 8]);
     let lock = bench.client.lock("a");
     let (front, behind) = (waits(&lock).await, waits(&lock).await);
-    bench.pass(secs(9)).await; // By now it stands in the engine's line.
+    bench.pass(secs(9)).await; // By now it is in the engine's queue.
     assert_eq!(lock.status().await.unwrap().waiters.unwrap().len(), 1);
     front.abort();
     bench.pass(secs(20)).await;
@@ -106,7 +106,7 @@ async fn a_broken_connection_counts_from_when_it_broke() {
     let waiting = [waits(&lock).await, waits(&lock).await];
     bench.faults.say(Event::Broken);
     bench.pass(secs(1)).await;
-    bench.faults.say(Event::Reset); // It was made anew in time.
+    bench.faults.say(Event::Reset); // It was re-established in time.
     bench.pass(secs(40)).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
     bench.faults.on_acquire(&[Fault::LoseRequest; 1000]);
@@ -150,24 +150,59 @@ async fn try_acquire_has_a_shorter_patience_of_its_own() {
         bench.pass(ms(1900)).await;
         assert!(!trying.is_finished(), "{fault:?}: it asks again for 2 s");
         bench.pass(ms(300)).await;
-        assert!(trying.is_finished(), "{fault:?}: it waits for the patience of those who wait");
+        assert!(trying.is_finished(), "{fault:?}: it uses the timeout of waiting tasks");
         is_unavailable(&trying.await.unwrap().unwrap_err());
     }
 }
 
+/// Returns a client whose lease was lost because the backend is silent, and its guard.
+async fn lost_in_silence(fault: Fault) -> (Bench, Guard) {
+    let bench = Bench::new();
+    let guard = bench.client.lock("a").ttl(secs(3)).acquire().await.unwrap();
+    bench.faults.cut_renewals(true);
+    bench.faults.on_release(&[fault; 1000]);
+    bench.pass(secs(4)).await;
+    guard.lost().await;
+    (bench, guard)
+}
+
 #[tokio::test]
-async fn a_release_after_a_known_loss_says_lost_although_no_answer_comes() {
+async fn a_release_after_a_known_loss_says_lost_and_waits_for_no_answer() {
     for fault in [Fault::LoseRequest, Fault::Hang] {
-        let bench = Bench::new();
-        let guard = bench.client.lock("a").ttl(secs(3)).acquire().await.unwrap();
-        bench.faults.cut_renewals(true);
-        bench.faults.on_release(&[fault; 1000]);
-        bench.pass(secs(4)).await;
-        guard.lost().await;
+        let (_bench, guard) = lost_in_silence(fault).await;
         let releasing = tokio::spawn(guard.release());
-        bench.pass(secs(11)).await;
-        assert!(releasing.is_finished());
+        others_run().await; // The clock does not advance.
+        assert!(releasing.is_finished(), "{fault:?}: it waits for an answer that has no effect");
         let error = releasing.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost, "{fault:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn close_waits_for_no_lease_that_is_known_to_be_lost() {
+    for fault in [Fault::LoseRequest, Fault::Hang] {
+        let (bench, guard) = lost_in_silence(fault).await;
+        drop(guard);
+        let client = bench.client.clone();
+        let closing = tokio::spawn(async move { client.close().await });
+        others_run().await;
+        assert!(closing.is_finished(), "{fault:?}: it waits for an answer that has no effect");
+    }
+}
+
+#[tokio::test]
+async fn close_waits_for_a_lease_whose_maximum_hold_is_over() {
+    let bench = Bench::new();
+    let guard = bench.client.lock("a").ttl(secs(30)).max_hold(secs(3)).acquire().await.unwrap();
+    bench.faults.on_release(&[Fault::Hang]);
+    bench.pass(ms(2_900)).await;
+    guard.lost().await;
+    drop(guard);
+    let client = bench.client.clone();
+    let closing = tokio::spawn(async move { client.close().await });
+    others_run().await;
+    assert!(!closing.is_finished(), "the engine still has the lease");
+    bench.pass(secs(11)).await;
+    assert!(closing.is_finished());
+    bench.nothing_is_left().await;
 }

@@ -1,4 +1,4 @@
-//! What the end of a key, or of a watch, means for who has it watched.
+//! Handles the deletion of a watched key, and the end of a watch.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,38 +13,38 @@ use super::table::{Table, Watched, What};
 use crate::attempts::Attempts;
 use crate::members::Members;
 
-/// How long a look at a key may take.
+/// How long the read of a key may take.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Who listens, and whom it tells.
+/// Handles the server's messages and forwards events to the sink.
 pub(super) struct Ears {
     pub(super) members: Members,
     pub(super) attempts: Attempts,
     pub(super) sink: Arc<OnceLock<EventSink>>,
-    /// For what is to be watched again.
+    /// Orders for watches that must be created again.
     pub(super) again: mpsc::WeakUnboundedSender<Order>,
 }
 
-/// What is to be done after a word of the server.
+/// What to do after a message of the server.
 pub(super) enum Then {
     Nothing,
-    /// The watch is to be ended: it outlives its key.
+    /// Cancel the watch: its key is deleted.
     Cancel(i64),
-    /// The stream is of no use any more.
+    /// The stream is broken.
     Broken,
 }
 
 impl Ears {
-    /// An event, or the end of a watch.
+    /// Handles an event, or the end of a watch.
     pub(super) fn hear(&self, response: &WatchResponse, watched: &mut Table) -> Then {
         let refused = response.canceled() && !response.cancel_reason().is_empty();
         if refused && response.compact_revision() == 0 {
-            // The stream stands open with the login that it was opened with, which has expired.
-            tracing::debug!(reason = response.cancel_reason(), "the server ends a watch");
+            // The stream uses the login with which it was opened, and that has expired.
+            tracing::debug!(reason = response.cancel_reason(), "the server canceled a watch");
             return Then::Broken;
         }
         let gone = response.events().iter().any(|event| {
-            // A kind that is not known is not ours to judge.
+            // Ignore unknown kinds of events.
             matches!(event.0.r#type, kind if kind == EventType::Delete as i32)
         });
         if !gone && !response.canceled() {
@@ -57,7 +57,7 @@ impl Ears {
             return Then::Nothing;
         };
         match watched.what {
-            // Also when the watch was refused or came too late: asking is always right.
+            // Also if the watch was refused or too late: a retry of the acquire is always safe.
             What::Before => {
                 if gone {
                     passed(&self.attempts, attempt, &watched.key);
@@ -77,8 +77,8 @@ impl Ears {
         }
     }
 
-    /// A watch of the one before has begun: if anything was written since its key was last seen, it may
-    /// have gone before.
+    /// Handles the start of a watch of the predecessor: if there were writes since its key was last
+    /// seen, the key may already be deleted.
     fn begun(&self, response: &WatchResponse, watched: &Table) {
         let begun = response.header().map_or(i64::MAX, |header| header.revision());
         if let Some((attempt, watched)) = watched.get(response.watch_id())
@@ -89,7 +89,8 @@ impl Ears {
         }
     }
 
-    /// Looks at a key that may have gone unseen. An own one that is there is watched from there on.
+    /// Reads a key whose deletion may have been missed. If it is the attempt's own and exists, it is
+    /// watched from that revision on.
     fn look(&self, attempt: AttemptId, mut watched: Watched) {
         let (members, attempts, sink) =
             (self.members.clone(), self.attempts.clone(), self.sink.clone());
@@ -103,9 +104,9 @@ impl Ears {
             let there = found.as_ref().map(|found| found.kvs().first());
             let say = |event| sink.get().map(|sink| sink.send(event));
             match (watched.what, there) {
-                // If it was put again, it is behind us now.
+                // If it was put again, it is behind us in the queue.
                 (What::Before, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
-                // Also without an answer: asking is always right.
+                // Also without an answer: a retry of the acquire is always safe.
                 (What::Before, there) => {
                     if there.is_ok() {
                         passed(&attempts, attempt, key);
@@ -117,7 +118,7 @@ impl Ears {
                         say(Event::Lost { attempt, base: None });
                     }
                 }
-                // Without an answer the watch is refused again, and the key looked at again.
+                // Without an answer the watch is refused again, and then the key is read again.
                 (What::Own, Ok(Some(_)) | Err(_)) => {
                     let header = found.as_ref().ok().and_then(|found| found.header());
                     watched.revision = header.map_or(watched.revision, |header| header.revision());
@@ -134,7 +135,7 @@ impl Ears {
     }
 }
 
-/// The one before an attempt has gone: there is no need to look for it again.
+/// Records that the predecessor's key is deleted, so that it is not searched again.
 fn passed(attempts: &Attempts, attempt: AttemptId, key: &[u8]) {
     attempts.change(attempt, |live| {
         live.before.take_if(|(before, _)| *before == key);

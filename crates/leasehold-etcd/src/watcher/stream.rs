@@ -1,4 +1,4 @@
-//! The stream of watches to one member: opened with a first watch, then written to and read from.
+//! The watch stream to one member.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use super::table::{Table, Watched, What};
 use crate::error::{Cause, sort};
 use crate::members::Members;
 
-/// How long opening it may take.
+/// How long opening the stream may take.
 const OPEN: Duration = Duration::from_secs(2);
 /// How long one request may take to be sent.
 const SEND: Duration = Duration::from_secs(5);
 
 pub(super) struct Stream {
-    /// The member that it leads to.
+    /// The index of the stream's member.
     pub(super) index: usize,
     sender: WatchRequestSender,
     responses: WatchResponseStream,
 }
 
-/// What is to be done on it.
+/// A request on the stream.
 pub(super) enum Request {
-    /// A watch is to be made, and another to be ended.
+    /// Create a watch, and cancel another.
     Create { number: i64, instead: Option<i64> },
-    /// A watch is to be ended.
+    /// Cancel a watch.
     Cancel(i64),
-    /// It is to say whether it lives.
+    /// Ask the server for a sign of life.
     Probe,
 }
 
 impl Stream {
-    /// Opens one with a watch, as it must be; `None` after moving on to the next member.
+    /// Opens the stream with a first watch, as etcd requires; `None` after a switch to the next member.
     pub(super) async fn open(
         members: &Members,
         clock: &Clock,
@@ -69,13 +69,13 @@ impl Stream {
         None
     }
 
-    /// What the server says next; `None` when it has broken.
+    /// Returns the server's next message; `None` if the stream has broken.
     pub(super) async fn next(&mut self) -> Option<WatchResponse> {
         self.responses.message().await.ok().flatten()
     }
 
-    /// Sends a request; false if that cannot be done in time. Answers are read meanwhile, into
-    /// `heard`: a server that cannot get rid of its own takes no more of ours.
+    /// Sends a request; false if that takes too long. Meanwhile it reads answers into `heard`, because
+    /// a server that cannot send its answers reads no requests.
     pub(super) async fn send(
         &mut self,
         request: Request,
@@ -103,7 +103,7 @@ impl Stream {
     }
 }
 
-/// Writes a request; false when the stream has broken.
+/// Writes a request; false if the stream has broken.
 async fn write(request: Request, watched: &Table, sender: &mut WatchRequestSender) -> bool {
     let (made, ended) = match request {
         Request::Create { number, instead } => (Some(number), instead),
@@ -115,15 +115,16 @@ async fn write(request: Request, watched: &Table, sender: &mut WatchRequestSende
     {
         return false;
     }
-    // It may have been left meanwhile.
+    // The attempt may have been removed meanwhile.
     let made = made.and_then(|number| Some((number, &watched.get(number)?.1)));
     let Some((number, watched)) = made else { return true };
     sender.watch(watched.key.clone(), Some(options(number, watched))).await.is_ok()
 }
 
-/// Only that the key goes is of interest. An own key is watched from where it was last seen; the one
-/// before in the line from now on, and looked at if anything was written since it was seen: a server
-/// that has to go back for a watch does so every 100 ms, and no sooner.
+/// Returns the options of a watch, which reports only the deletion of the key. An own key is watched
+/// from the revision at which it was last seen. The predecessor's key is watched from now on, and
+/// read if there were writes since it was seen, because a server starts a watch of the past only
+/// every 100 ms.
 fn options(number: i64, watched: &Watched) -> WatchOptions {
     let options = WatchOptions::new().with_watch_id(number).with_filters([WatchFilterType::NoPut]);
     match watched.what {

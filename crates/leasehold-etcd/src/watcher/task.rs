@@ -1,4 +1,4 @@
-//! The task behind a watcher: one stream for all watches of a client, opened again when it breaks.
+//! The watcher's task: one stream for all watches of a client, opened again when it breaks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,13 +15,12 @@ use super::heard::{Ears, Then};
 use super::stream::{Request, Stream};
 use super::table::{Table, Watched, What};
 
-/// A lock that is held for less is not watched: that would cost as much as the lock itself.
+/// A lock held for less than this is not watched: a watch costs as much as the lock itself.
 const SETTLED: Duration = Duration::from_secs(1);
-/// A stream that has something to watch is asked this often whether it lives, and has as long to
-/// answer: a stopped member says nothing by itself.
+/// Interval and timeout of probes on a stream with watches: a stopped member does not close it.
 const PROBE: Duration = Duration::from_secs(3);
-/// First and longest pause between two openings of the stream. One that lasts as long as the longest
-/// has proven itself.
+/// The first and the longest pause between two openings of the stream. A stream that lasts as long
+/// as the longest pause resets the pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(super) struct Task {
@@ -29,15 +28,15 @@ pub(super) struct Task {
     clock: Clock,
     orders: mpsc::UnboundedReceiver<Order>,
     watched: Table,
-    /// Numbers of watches that are to be made on a stream that was opened again.
+    /// The numbers of watches that must be created on a reopened stream.
     unmade: VecDeque<i64>,
-    /// What came while something was sent.
+    /// Messages that arrived during a send.
     heard: VecDeque<WatchResponse>,
-    /// Own keys, and when they are to be watched.
+    /// Own keys, and when their watches start.
     later: VecDeque<(Deadline, AttemptId, Watched)>,
-    /// When the stream is asked whether it lives.
+    /// When the next probe is sent.
     probe_at: Option<Deadline>,
-    /// It was, and has said nothing since.
+    /// A probe was sent and no message has arrived since.
     probed: bool,
 }
 
@@ -45,13 +44,13 @@ fn pause(pauses: &mut Backoff) -> Duration {
     pauses.next(fastrand::u64(..)).max(PAUSES.0)
 }
 
-/// What comes next.
+/// The result of a step.
 enum Step {
     Send(Request),
     Nothing,
-    /// The stream is of no use any more.
+    /// The stream is broken.
     Broken,
-    /// Nobody can give orders any more.
+    /// All watchers were dropped, so no order can arrive.
     Over,
 }
 
@@ -84,7 +83,7 @@ impl Task {
                         broken = true;
                         self.ears.say(Event::Broken);
                         self.clock.sleep(pause(&mut pauses)).await;
-                        // Who has gone meanwhile need not be watched.
+                        // Attempts that were removed meanwhile need no watch.
                         while let Ok(order) = self.orders.try_recv() {
                             self.handle(order);
                         }
@@ -114,7 +113,7 @@ impl Task {
         }
     }
 
-    /// Opens the stream with the oldest watch; the others are made on it one by one.
+    /// Opens the stream with the oldest watch; the others are created on it one by one.
     async fn open(&mut self) -> Option<Stream> {
         let first = self.watched.numbers().min()?;
         let (_, watched) = self.watched.get(first)?;
@@ -126,7 +125,7 @@ impl Task {
         Some(stream)
     }
 
-    /// Waits for whatever comes next, and notes it.
+    /// Waits for the next order, message or timer, and processes it.
     async fn step(&mut self, stream: Option<&mut Stream>) -> Step {
         if let Some(response) = self.heard.pop_front() {
             return self.hear(&response);
@@ -192,7 +191,7 @@ impl Task {
         }
     }
 
-    /// The stream has ended, or is silent.
+    /// Handles a stream that has ended or is silent.
     fn give_up(&self, index: Option<usize>) -> Step {
         if let Some(index) = index {
             self.ears.members.move_on(index);
@@ -205,7 +204,7 @@ impl Task {
             Order::Watch(attempt, watched) if watched.what == What::Own => {
                 let due = Deadline::after(self.clock.now(), SETTLED);
                 self.later.push_back((due, attempt, watched));
-                // It stands before nobody now.
+                // No attempt waits for this key now.
                 self.leave(attempt)
             }
             Order::Watch(attempt, watched) => {
@@ -219,7 +218,7 @@ impl Task {
     }
 
     fn watch(&mut self, attempt: AttemptId, watched: Watched) -> Step {
-        // What is still there goes: the end of its key may not have been heard yet.
+        // Cancel the existing watch: the deletion of its key may not have been reported yet.
         let instead = self.watched.remove(attempt);
         Step::Send(Request::Create { number: self.watched.add(attempt, watched), instead })
     }

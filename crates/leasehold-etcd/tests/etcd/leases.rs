@@ -1,4 +1,4 @@
-//! Leases that end from outside: by an operator, with a process, while somebody waits.
+//! Leases that end from outside: by an operator or with a process, while a client waits.
 
 use leasehold_conformance::holder::Process;
 use leasehold_conformance::kit::{EtcdServer, EtcdSettings};

@@ -21,7 +21,7 @@ fn leader(members: &[EtcdServer], stopped: Option<usize>) -> usize {
         (asked && member.leads().unwrap_or(false)).then_some(at)
     };
     let mut leader = None;
-    wait("somebody leads", || {
+    wait("the cluster has a leader", || {
         leader = members.iter().enumerate().find_map(leads);
         leader.is_some()
     })

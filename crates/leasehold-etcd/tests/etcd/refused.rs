@@ -29,21 +29,21 @@ fn says(error: &Error, kind: ErrorKind, words: &[&str]) {
 
 async fn nobody_listens() {
     let error = try_connect("etcd://127.0.0.1:1").await.unwrap_err();
-    says(&error, ErrorKind::Unavailable, &["nobody listens", "is the server running"]);
+    says(&error, ErrorKind::Unavailable, &["nothing listens", "is the server running"]);
     let error = try_connect("etcd://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
-    says(&error, ErrorKind::Unavailable, &["nobody listens"]);
+    says(&error, ErrorKind::Unavailable, &["nothing listens"]);
     let error = try_connect("etcd://no-such-host.invalid").await.unwrap_err();
-    says(&error, ErrorKind::Unavailable, &["host is not known"]);
+    says(&error, ErrorKind::Unavailable, &["host name cannot be resolved"]);
 }
 
 async fn users_and_passwords_are_checked() {
     let server = server();
     let place = server.place();
     let error = try_connect(&format!("etcd://app:s3cret@{place}")).await.unwrap_err();
-    says(&error, ErrorKind::Refused, &["has no users", "leave user and password out"]);
+    says(&error, ErrorKind::Refused, &["has authentication disabled", "remove user and password"]);
     server.enable_users("app", "s3cret", "leasehold/").unwrap();
     let error = try_connect(&format!("etcd://{place}")).await.unwrap_err();
-    says(&error, ErrorKind::Refused, &["wants a user and a password"]);
+    says(&error, ErrorKind::Refused, &["requires a user and a password"]);
     for wrong in ["app:s3cret2", "nobody:s3cret"] {
         let error = try_connect(&format!("etcd://{wrong}@{place}")).await.unwrap_err();
         says(&error, ErrorKind::Refused, &["wrong user or password"]);
@@ -91,8 +91,8 @@ async fn a_login_that_has_expired_is_made_anew() {
         })
         .await
         .unwrap();
-        // Logins that nobody uses end after a second; what both have are streams that stand open,
-        // and on the second round they are those of the first.
+        // Unused logins expire after a second. Both clients have only open streams, and in the
+        // second round they are those of the first.
         until("both logins have ended", || async { ended() >= before + 2 }).await.unwrap();
         guard.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();

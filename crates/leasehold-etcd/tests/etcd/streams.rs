@@ -30,7 +30,7 @@ async fn through(server: &EtcdServer) -> (Proxy, Client) {
 }
 
 async fn waits(client: &Client, name: &str) {
-    until("somebody waits", || async {
+    until("a client waits", || async {
         let waiters = client.lock(name).status().await.unwrap().waiters;
         waiters.is_some_and(|waiters| waiters.len() == 1)
     })

@@ -1,4 +1,5 @@
-//! A thousand who wait, and a thousand who lock: a release wakes one, and everybody gets its lock.
+//! A thousand waiters and a thousand holders: a release wakes one waiter, and each client acquires
+//! its lock.
 
 use leasehold_conformance::crowd;
 use leasehold_core::backend::{Answer, Ask, End, Event};
@@ -31,7 +32,7 @@ async fn a_release_wakes_one_of_a_thousand() {
     for number in 0..CLIENTS {
         clients.push(raw(&server, number as u64).await);
     }
-    // So long that nobody has to ask again meanwhile.
+    // So long that no waiter repeats its request meanwhile.
     let line: Vec<Ask> =
         (0..=WAITERS).map(|place| waits(&mut clients[place % CLIENTS], secs(3_600))).collect();
     let mut token = None;

@@ -1,4 +1,4 @@
-//! What became of each attempt of this process: the one place where an acquire meets its release.
+//! The state of each attempt of this process. Acquire and release synchronize only here.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use leasehold_core::{AttemptId, Deadline, Token};
 
 use super::lockfile::LockFile;
 
-/// How long the end of an attempt is remembered, for an acquire that arrives late and for a
-/// release that is repeated; and how many ends are.
+/// How long, and for how many attempts, the result of a release is kept: for an acquire that
+/// arrives late and for a repeated release.
 const REMEMBER: Duration = Duration::from_secs(300);
 const REMEMBER_COUNT: usize = 16_384;
 
@@ -28,7 +28,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// A lease on a file that has been locked and marked with the token.
+    /// Creates a lease on a file that is locked and marked with the token.
     pub(crate) fn new(file: LockFile, path: PathBuf, token: Token) -> Self {
         Self { file, path, token, lost: AtomicBool::new(false), duplicated: AtomicBool::new(false) }
     }
@@ -37,8 +37,8 @@ impl Lease {
         self.token
     }
 
-    /// False once the path has led elsewhere: somebody else may hold the lock then, so it stays
-    /// lost even if the file is put back.
+    /// Returns false once the path has pointed to another file or none. Another process may have
+    /// locked that file, so the lease stays lost even if this file is restored.
     pub(crate) fn is_healthy(&self) -> std::io::Result<bool> {
         if self.lost.load(Ordering::Acquire) {
             return Ok(false);
@@ -50,18 +50,18 @@ impl Lease {
         Ok(healthy)
     }
 
-    /// Another descriptor that keeps the lock.
+    /// Returns another descriptor that keeps the lock.
     pub(crate) fn duplicate(&self) -> std::io::Result<std::os::fd::OwnedFd> {
         self.duplicated.store(true, Ordering::Release);
         self.file.duplicate()
     }
 
-    /// Gives the lock back, whoever else has the descriptor.
+    /// Releases the lock, even if other processes have the descriptor.
     fn give_back(&self) -> Verdict {
         let healthy = self.is_healthy();
         let unlocked = self.file.unlock();
         if self.duplicated.load(Ordering::Acquire) {
-            // Closing ours is not the last close then, which is what wakes the waiters.
+            // Another process has the descriptor, so our close does not notify the waiters; this does.
             let _ = std::fs::OpenOptions::new().write(true).open(&self.path);
         }
         match (healthy, unlocked) {
@@ -72,7 +72,7 @@ impl Lease {
     }
 }
 
-/// All attempts of a backend; `S` is what a waiting attempt keeps between two asks.
+/// All attempts of a backend; `S` is the state of a waiting attempt between two requests.
 #[derive(Debug)]
 pub(crate) struct Attempts<S> {
     table: Mutex<Table<S>>,
@@ -83,13 +83,13 @@ pub(crate) struct Attempts<S> {
 #[derive(Debug)]
 struct Table<S> {
     known: HashMap<AttemptId, Entry<S>>,
-    /// Those that have ended, oldest first.
+    /// The attempts that have ended, oldest first.
     over: VecDeque<(Deadline, AttemptId)>,
 }
 
 #[derive(Debug)]
 enum Entry<S> {
-    /// An ask is being worked on; `ended` when the attempt was ended meanwhile.
+    /// A request is in progress; `ended` is set if the attempt was ended meanwhile.
     Asking {
         ended: bool,
     },
@@ -98,17 +98,17 @@ enum Entry<S> {
     Over(Verdict),
 }
 
-/// What an ask finds.
+/// The state that a request finds.
 pub(crate) enum Begun<'a, S> {
-    /// It is this ask's turn to work on the attempt, with what the last one left.
+    /// This request may proceed, with the state that the last one left.
     Go(Turn<'a, S>, S),
-    /// The attempt has the lock already.
+    /// The attempt already holds the lock.
     Granted(Token),
     /// The attempt has ended.
     Ended,
 }
 
-/// The right to work on an attempt; given back when dropped.
+/// The exclusive right to process an attempt, until it is dropped.
 pub(crate) struct Turn<'a, S> {
     attempts: &'a Attempts<S>,
     attempt: AttemptId,
@@ -120,7 +120,7 @@ impl<S: Default> Attempts<S> {
         Self { table: Mutex::new(table), idle: Condvar::new(), clock }
     }
 
-    /// Begins to work on an ask; waits while another ask of the same attempt is worked on.
+    /// Begins a request; waits while another request of the same attempt is in progress.
     pub(crate) fn begin(&self, attempt: AttemptId) -> Begun<'_, S> {
         let mut table = self.lock();
         loop {
@@ -143,8 +143,8 @@ impl<S: Default> Attempts<S> {
         }
     }
 
-    /// Ends an attempt. With `patience`, an ask that is being worked on is waited for, so that
-    /// nothing is held when this returns; without, it cleans up behind itself.
+    /// Ends an attempt. With `patience`, it waits for a request in progress, so that nothing is held
+    /// when it returns. Without, that request cleans up when it finishes.
     pub(crate) fn end(&self, attempt: AttemptId, base: Option<Token>, patience: bool) -> Verdict {
         let mut table = self.lock();
         let verdict = match table.known.get_mut(&attempt) {
@@ -157,9 +157,9 @@ impl<S: Default> Attempts<S> {
                 return Verdict::Gone;
             }
             Some(Entry::Waiting(_)) => Verdict::Gone,
-            // The verdict is put in below, when the lock has been given back.
+            // The verdict is set below, after the lock is released.
             Some(Entry::Held(_)) => Verdict::Unknown,
-            // Had it been granted by us not long ago, we would know.
+            // A recent grant by this process would be known here.
             None if base.is_some() => Verdict::Unknown,
             None => Verdict::Gone,
         };
@@ -174,12 +174,12 @@ impl<S: Default> Attempts<S> {
                 }
                 verdict
             }
-            // What it waited with is dropped here, outside the table's lock.
+            // The waiter's state is dropped here, outside the table's mutex.
             _ => verdict,
         }
     }
 
-    /// The lease of an attempt, if it has one.
+    /// Returns the lease of an attempt, if it has one.
     pub(crate) fn lease(&self, attempt: AttemptId) -> Option<Arc<Lease>> {
         match self.lock().known.get(&attempt) {
             Some(Entry::Held(lease)) => Some(lease.clone()),
@@ -195,7 +195,8 @@ impl<S> Attempts<S> {
 }
 
 impl<S> Turn<'_, S> {
-    /// The attempt has the lock; false when it has ended meanwhile, and the lock was given back.
+    /// Records that the attempt holds the lock. Returns false if it has ended meanwhile; the lock is
+    /// released then.
     pub(crate) fn granted(self, lease: Lease) -> bool {
         match self.leave(Entry::Held(Arc::new(lease))) {
             Some(Entry::Held(lease)) => {
@@ -206,13 +207,13 @@ impl<S> Turn<'_, S> {
         }
     }
 
-    /// The attempt waits on, with this; false when it has ended meanwhile.
+    /// Records that the attempt continues to wait, with this state; false if it has ended meanwhile.
     pub(crate) fn waits(self, left: S) -> bool {
         self.leave(Entry::Waiting(left)).is_none()
     }
 
-    /// Puts in what the attempt is to be. If it has ended meanwhile, that comes back, and is to be
-    /// undone before this turn is dropped: whoever ended the attempt waits for the drop.
+    /// Sets the attempt's state. If the attempt has ended meanwhile, returns `next`, which the caller
+    /// must undo before it drops this turn: the task that ended the attempt waits for the drop.
     fn leave(&self, next: Entry<S>) -> Option<Entry<S>> {
         let mut table = self.attempts.lock();
         match table.known.get_mut(&self.attempt) {

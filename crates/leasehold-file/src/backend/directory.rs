@@ -1,4 +1,4 @@
-//! The directory of a store: made, checked for being ours, and proved to be writable.
+//! The directory of a store: creates it, checks its format, and checks that it can be written.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,10 +12,10 @@ use super::escape::escape;
 use super::lockfile::{LockFile, NO_TRICKS, is_absent};
 use super::oserror::{failed, foreign};
 
-/// The version of the layout of files; the record has one of its own.
+/// The version of the file layout; the record has its own version.
 const VERSION: u64 = 1;
 
-/// More than any file of ours can have, in bytes.
+/// A size that no file of this backend can reach, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 /// A store's directory, by absolute path.
@@ -35,10 +35,10 @@ pub(crate) struct Files {
 }
 
 impl Directory {
-    /// Opens the directory, and makes it (mode 0700, parents too) when it is not there.
+    /// Opens the directory, and creates it with its parents (mode 0700) if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let root = std::path::absolute(path)
-            .map_err(|error| failed("find the way to", path, error).during("connect", None))?;
+            .map_err(|error| failed("resolve the path", path, error).during("connect", None))?;
         let directory = Self { locks: root.join("locks"), root };
         directory
             .prepare()
@@ -47,7 +47,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory as it is, with nothing made in it.
+    /// Returns the directory without creating anything in it.
     pub(crate) fn seen(root: &Path) -> Result<Self> {
         let directory = Self { locks: root.join("locks"), root: root.to_owned() };
         if !directory.has_format()? {
@@ -56,12 +56,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Where the store is.
+    /// Returns the path of the store.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The files of a lock.
+    /// Returns the files of a lock.
     pub(crate) fn files(&self, name: &Name) -> Files {
         let stem = escape(name);
         let file = |suffix| self.locks.join(format!("{stem}.{suffix}"));
@@ -69,12 +69,12 @@ impl Directory {
         Files { lock, record, draft, line: file("wait") }
     }
 
-    /// The record of the lock with this stem.
+    /// Returns the path of the record with this stem.
     pub(crate) fn record_of(&self, stem: &str) -> PathBuf {
         self.locks.join(format!("{stem}.json"))
     }
 
-    /// The stems of all locks that have left something here, each once, in no order.
+    /// Returns the stems of all locks that have files here, without duplicates.
     pub(crate) fn stems(&self) -> Result<std::collections::BTreeSet<String>> {
         let reading = |error| failed("read the directory", &self.locks, error);
         let entries = match fs::read_dir(&self.locks) {
@@ -93,19 +93,19 @@ impl Directory {
         Ok(stems)
     }
 
-    /// Makes what is missing; to be called again when somebody has removed the directory.
+    /// Creates what is missing. Call it again if the directory was removed.
     pub(crate) fn prepare(&self) -> Result<()> {
         self.refuse_network()?;
         make(&self.root)?;
         if !self.has_format()? {
             self.refuse_strangers()?;
             self.write_format()?;
-            // Another version may have been here at the same time; what stands there now counts.
+            // Another version may have written the file at the same time, so read it again.
             self.has_format()?;
         }
         if !self.locks.exists() {
             make(&self.locks)?;
-            // Or a power loss could take the folder, and with it all tokens.
+            // Otherwise a power loss could remove the directory, and with it all tokens.
             sync(&self.root).map_err(|error| failed("sync", &self.root, error))?;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Directory {
         let there = self.root.ancestors().find(|path| path.exists()).unwrap_or(&self.root);
         let found = nix::sys::statfs::statfs(there)
             .map_err(|error| failed("find the file system of", there, error))?;
-        // The type is signed on some systems; its 32 bits are what counts.
+        // The type is signed on some systems; compare its 32 bits.
         match filesystem::refused(found.filesystem_type().0 as u32) {
             None => Ok(()),
             Some(kind) => Err(Error::new(
@@ -129,7 +129,7 @@ impl Directory {
         }
     }
 
-    /// True when the directory is one of ours, of a version that we know.
+    /// Returns true if the directory has this backend's format in a supported version.
     fn has_format(&self) -> Result<bool> {
         let path = self.root.join("format");
         let text = match read_small(&path) {
@@ -150,7 +150,7 @@ impl Directory {
             _ => Err(foreign(
                 &path,
                 &format!(
-                    "is not what leasehold writes (\"leasehold-file {VERSION}\"); it was left as \
+                    "does not have the content that leasehold writes (\"leasehold-file {VERSION}\"); it was left as \
                      it is; choose another directory"
                 ),
             )),
@@ -163,14 +163,14 @@ impl Directory {
         for entry in fs::read_dir(&self.root).map_err(reading)? {
             let file = entry.map_err(reading)?.file_name();
             match file.to_str() {
-                // Somebody else has made it ours in the meantime.
+                // Another process has created the format meanwhile.
                 Some("format") => return Ok(()),
                 Some(file) if file.starts_with(".leasehold-") && file.ends_with(".tmp") => {}
                 _ => stranger = Some(file),
             }
         }
         let Some(stranger) = stranger else { return Ok(()) };
-        // Format is made before locks: if the other process was between, it is there by now.
+        // `format` is created before `locks`, so another process has created it by now.
         if self.has_format()? {
             return Ok(());
         }
@@ -183,7 +183,7 @@ impl Directory {
         ))
     }
 
-    /// Two processes may do so at once: both rename the same content into place.
+    /// Writes the format file. Two processes may do so at once: both rename the same content.
     fn write_format(&self) -> Result<()> {
         let draft = self.draft("format");
         let format = self.root.join("format");
@@ -198,7 +198,7 @@ impl Directory {
         })
     }
 
-    /// Writes, locks and removes a file, since modes alone do not tell whether that works.
+    /// Writes, locks and removes a file, because modes do not prove that this works.
     fn prove(&self) -> Result<()> {
         let probe = self.draft("probe");
         let tried =
@@ -206,12 +206,15 @@ impl Directory {
         let removed = fs::remove_file(&probe);
         match tried.and_then(|locked| removed.map(|()| locked)) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(foreign(&probe, "somebody else has locked our own new file")),
+            Ok(false) => Err(foreign(
+                &probe,
+                "was locked by another process immediately after it was created",
+            )),
             Err(error) => Err(failed("write in", &self.root, error)),
         }
     }
 
-    /// A temporary file of our own that no other process uses.
+    /// Returns the path of a temporary file that no other process uses.
     fn draft(&self, what: &str) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -219,22 +222,22 @@ impl Directory {
     }
 }
 
-/// Makes a directory for this user alone, unless it is there.
+/// Creates a directory that only this user can access, unless it exists.
 pub(crate) fn make(path: &Path) -> Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|error| failed("make the directory", path, error))
+        .map_err(|error| failed("create the directory", path, error))
 }
 
-/// Writes a file whole, down to the disk.
+/// Writes a whole file and syncs it to the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_new(path, bytes)?.sync_data()
 }
 
-/// Writes a file that was not there before. What a crash has left in its place is removed; were
-/// it written to instead, a link would lead to somebody else's file.
+/// Writes a new file. A file that a crash left in its place is removed, not overwritten, because a
+/// symbolic link could point to a file of another program.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -249,20 +252,20 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads one of our own small files. Anything else in its place must neither lead elsewhere (a
-/// link) nor keep us waiting (a pipe) nor fill the memory.
+/// Reads one of this backend's small files. Any other file in its place must not redirect the read
+/// (a link), block it (a pipe) or fill the memory.
 pub(crate) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > LARGEST {
-        return Err(io::Error::other("this is not a file that leasehold wrote; move it away"));
+        return Err(io::Error::other("leasehold did not write this file; move it away"));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
     file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Makes renames in a directory last through a power loss.
+/// Syncs a directory, so that renames in it survive a power loss.
 pub(crate) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

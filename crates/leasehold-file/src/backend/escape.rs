@@ -1,19 +1,19 @@
-//! From a lock's name to a file name that is safe, unique and short, and back.
+//! Converts a lock's name to a safe, unique and short file name, and back.
 
 use leasehold_core::Name;
 use sha2::{Digest, Sha256};
 
-/// Longer escaped names are cut and get a hash; the longest suffix that we add leaves it within
+/// Longer escaped names are cut and get a hash. With the longest suffix, a file name has at most
 /// the 255 bytes that file systems allow.
 const LONGEST: usize = 180;
 
-/// How much of a long name stays readable, at most.
+/// The maximum length of the readable part of a long name.
 const READABLE: usize = 100;
 
-/// The file name for a lock, without suffix.
+/// Returns the file name for a lock, without suffix.
 ///
-/// Lower-case letters, digits, `_`, `-` and `.` (but not in front) stay; every other byte becomes
-/// `%XX`. Upper case is escaped too, since some file systems do not tell it from lower case.
+/// Lower-case letters, digits, `_`, `-` and `.` (except as the first byte) are kept. Every other
+/// byte becomes `%XX`, upper case too, because some file systems ignore case.
 pub(crate) fn escape(name: &Name) -> String {
     let name = name.as_str();
     let mut out = String::with_capacity(name.len());
@@ -30,7 +30,7 @@ pub(crate) fn escape(name: &Name) -> String {
     }
     if out.len() > LONGEST {
         out.truncate(readable);
-        // '~' is never the result of escaping, so no short name can meet a long one's file.
+        // Escaping never produces '~', so a short and a long name never have the same file.
         out.push('~');
         for byte in &Sha256::digest(name.as_bytes())[..16] {
             out.push_str(&format!("{byte:02x}"));
@@ -39,7 +39,7 @@ pub(crate) fn escape(name: &Name) -> String {
     out
 }
 
-/// The name that was escaped; `None` when it was cut, or is no work of [`escape`].
+/// Returns the name that was escaped; `None` if it was cut, or [`escape`] did not produce it.
 pub(crate) fn unescape(file: &str) -> Option<Name> {
     let mut bytes = Vec::with_capacity(file.len());
     let mut rest = file.bytes();

@@ -1,4 +1,4 @@
-//! What can hurt locks in a directory, found out without changing anything in it.
+//! Checks for what can harm locks in a directory, without changing anything in it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -15,15 +15,16 @@ use super::escape::unescape;
 use super::lockfile::{is_absent, look};
 use super::record::Record;
 
-/// A record this far ahead of the clock was written before the clock went back, in milliseconds.
+/// A record that is this far ahead of the clock was written before the clock was set back, in
+/// milliseconds.
 const AHEAD_MS: u64 = 1000;
-/// Names of files that are shown; more are counted.
+/// The number of file names that are shown; the others are only counted.
 const SHOWN: usize = 3;
 
-/// Looks at the directory at this path, whether or not it is there yet.
+/// Checks the directory at this path, which need not exist.
 ///
 /// # Errors
-/// None at the moment: what cannot be looked at is said in the answer.
+/// None at the moment: the result lists what could not be checked.
 pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
     let mut examined = Examined::at(format!("file:{}", root.display()));
     let there = root.ancestors().find(|path| path.exists()).unwrap_or(root);
@@ -34,19 +35,19 @@ pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
     if there == root {
         look_at_directory(&mut examined, root, clock);
     } else {
-        let what = "the directory is not there yet";
+        let what = "the directory does not exist";
         match access(there, AccessFlags::W_OK | AccessFlags::X_OK) {
             Ok(()) => examined.note(
                 "absent",
                 what,
-                "the first client makes it, with mode 0700; until then there is little to look at",
+                "the first client creates it, with mode 0700; until then there is little to check",
                 "",
             ),
             Err(error) => examined.problem(
                 "absent",
                 what,
-                format!("and this user may not make it in {}: {}", there.display(), error.desc()),
-                "have it made for this user alone, with mode 0700, or choose another directory",
+                format!("and this user may not create it in {}: {}", there.display(), error.desc()),
+                "create it with mode 0700 and this user as owner, or choose another directory",
             ),
         }
     }
@@ -54,12 +55,12 @@ pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
 }
 
 fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
-    // The type is signed on some systems; its 32 bits are what counts.
+    // The type is signed on some systems; compare its 32 bits.
     let f_type = found.filesystem_type().0 as u32;
     if let Some(kind) = filesystem::refused(f_type) {
         examined.problem(
             "network-file-system",
-            format!("it is on a file system of type {kind}"),
+            format!("the directory is on a file system of type {kind}"),
             "this machine does not decide alone about locks there: another machine's crash or cache \
              may, so that clients refuse it",
             "choose a directory on a local disk, or a server as store",
@@ -68,14 +69,14 @@ fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
     if filesystem::forgets(f_type) {
         examined.note(
             "forgets",
-            "it is in memory (tmpfs)",
-            "a restart of the machine takes the tokens away; the wall clock alone then keeps later \
+            "the directory is in memory (tmpfs)",
+            "a restart of the machine deletes the tokens; then only the wall clock keeps later \
              tokens above those that were given",
             "choose a directory on a disk where the clock may go back over a restart",
         );
     }
     let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
-    // File systems that make inodes as they need them report none at all.
+    // File systems that create inodes on demand report none.
     examined.room(bytes, (found.files() > 0).then(|| found.files_free()));
 }
 
@@ -87,7 +88,7 @@ fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {
     if !meta.is_dir() {
         return examined.problem(
             "no-directory",
-            "it is no directory",
+            "the path is not a directory",
             "locks are files in a directory",
             "choose another path",
         );
@@ -100,7 +101,7 @@ fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {
         Err(error) if error.kind() == ErrorKind::Foreign => examined.problem(
             "foreign",
             error.message(),
-            "clients refuse it, so that they do not spoil what is somebody else's",
+            "clients refuse it, because it may belong to another program",
             "choose an empty or a new directory",
         ),
         Err(error) => examined.refused(&error),
@@ -112,25 +113,25 @@ fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
     if owner != ours {
         examined.warning(
             "owner",
-            format!("it belongs to user {owner}, and we are user {ours}"),
-            "files that one user makes there are closed to the other (mode 0600), so that one of them \
+            format!("the directory belongs to user {owner}, and this process runs as user {ours}"),
+            "files that one user creates there cannot be opened by the other (mode 0600), so that one of them \
              is refused in the middle of its work",
-            "give each user a directory of its own, or share a server",
+            "give each user its own directory, or share a server",
         );
     }
     if meta.mode() & 0o077 != 0 {
         examined.warning(
             "mode",
-            format!("others than its owner have rights on it (mode {:04o})", meta.mode() & 0o7777),
-            "whoever can remove a lock's file can end its lease, and whoever can read sees who holds what",
+            format!("other users than its owner have access to it (mode {:04o})", meta.mode() & 0o7777),
+            "a user who can remove a lock's file can end its lease, and one who can read sees all holders",
             format!("chmod 700 {}", root.display()),
         );
     }
     if let Err(error) = access(root, AccessFlags::W_OK | AccessFlags::X_OK) {
         examined.problem(
             "not-writable",
-            format!("this user may not write in it: {}", error.desc()),
-            "a lock is held by a file that its holder writes",
+            format!("this user may not write in the directory: {}", error.desc()),
+            "a holder must write the lock's file",
             "give this user write access, or choose another directory",
         );
     }
@@ -141,7 +142,7 @@ fn look_at_content(examined: &mut Examined, root: &Path, directory: &Directory, 
         examined.problem(
             "no-locks",
             format!("the kernel's locks cannot be used there: {error}"),
-            "a lock is the kernel's lock on a file",
+            "each lock needs the kernel's lock on a file",
             "choose a directory on another file system",
         );
     }
@@ -149,9 +150,9 @@ fn look_at_content(examined: &mut Examined, root: &Path, directory: &Directory, 
         Ok(strange) if strange.is_empty() => {}
         Ok(strange) => examined.warning(
             "strange-files",
-            format!("there are files that are not of a lock: {}", shown(&strange)),
-            "who else writes there may also remove what is ours, and with it a lock and its token",
-            "move them away, and find out who made them",
+            format!("there are files that do not belong to a lock: {}", shown(&strange)),
+            "a program that writes there may also remove the files of a lock, and with them its token",
+            "move them away, and find out which program created them",
         ),
         Err(error) => examined.unseen("the files in it", error.to_string()),
     }
@@ -182,22 +183,22 @@ fn look_at_records(examined: &mut Examined, directory: &Directory, clock: &Clock
         examined.warning(
             "clock",
             format!("records are ahead of this machine's clock, those of {}", shown(&ahead)),
-            "the clock has gone back since; the files keep the tokens in order, but once they are \
+            "the clock was set back since; the files keep the tokens in order, but once they are \
              removed a token could come twice",
-            "set the clock (NTP), and leave these files until it has passed them",
+            "set the clock (NTP), and keep these files until it has passed them",
         );
     }
     if !damaged.is_empty() {
         examined.problem(
             "damaged",
             format!("records cannot be read, those of {}", shown(&damaged)),
-            "these locks are refused until somebody looks at them: a guess could give a token twice",
+            "these locks are refused until an operator repairs them: a guess could give a token twice",
             "see `leasehold status NAME` for each",
         );
     }
 }
 
-/// Names in the directory, and among the locks, that are not ours.
+/// Returns the names in the directory, and among the locks, that this backend did not create.
 fn strange_files(root: &Path) -> std::io::Result<Vec<String>> {
     let mut strange = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -223,7 +224,7 @@ fn strange_files(root: &Path) -> std::io::Result<Vec<String>> {
     Ok(strange)
 }
 
-/// The first few, and how many more.
+/// Formats the first few names and the number of the others.
 fn shown(names: &[String]) -> String {
     let few: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
     match names.len().saturating_sub(SHOWN) {
@@ -244,7 +245,7 @@ mod tests {
         let examined = examine(root, clock).unwrap();
         assert!(examined.unseen.is_empty(), "{examined:?}");
         let found = examined.findings.iter().map(|finding| finding.id);
-        // What depends on the machine that the test runs on.
+        // These depend on the machine that runs the test.
         found.filter(|id| !["forgets", "room"].contains(id)).collect()
     }
 

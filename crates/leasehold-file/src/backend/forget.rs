@@ -1,4 +1,4 @@
-//! Removing the files of locks that nobody will want again.
+//! Removes the files of locks that are never used again.
 
 use std::fs;
 use std::io;
@@ -7,29 +7,27 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Name, Result};
 
 use super::directory::{Directory, Files};
-use super::escape::unescape;
 use super::line::Line;
 use super::lockfile::{LockFile, Seen, is_absent, look};
 use super::oserror::failed;
 use super::record::{Record, next_token};
 
-/// Removes the files of the free locks whose names start with `names`, and says of how many. Names
-/// so long that their files have a hash are left out.
+/// Removes the files of the free locks whose names start with `names`, and returns the number of
+/// these locks.
 pub(super) fn forget(directory: &Directory, names: &str, clock: &Clock) -> Result<u64> {
     let mut removed = 0;
     for stem in directory.stems()? {
-        let Some(name) = unescape(&stem).filter(|name| name.as_str().starts_with(names)) else {
-            continue;
-        };
+        let name = Record::name_of(directory, &stem);
+        let Some(name) = name.filter(|name| name.as_str().starts_with(names)) else { continue };
         removed += u64::from(forget_lock(&directory.files(&name), &name, clock)?);
     }
     Ok(removed)
 }
 
-/// Removes the files of one lock; false when it stays, or when another process has removed them.
+/// Removes the files of one lock; false if they remain, or another process has removed them.
 fn forget_lock(files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     let removing = |error| failed("remove", &files.lock, error);
-    // Looked at first: closing a file that is open for writing wakes the waiters.
+    // Check first: closing a file that is open for writing notifies the waiters.
     if matches!(look(&files.lock).map_err(removing)?, Seen::Held(_)) {
         return Ok(false);
     }
@@ -43,11 +41,13 @@ fn forget_lock(files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     removed
 }
 
-/// Removes the files of a lock that this process has locked. They stay if a waiter is about to take it, if
-/// more dead waiters are left than one call removes, or if its next token would not be above the last one.
+/// Removes the files of a lock that this process has locked. They remain if a waiter is about to
+/// acquire it, if more dead waiters are left than one call removes, or if its next token would not
+/// be larger than the last one.
 fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     let removing = |error| failed("remove", &files.lock, error);
-    // Another process may have removed this file since it was opened, and a holder have locked a new one.
+    // Another process may have removed this file since it was opened, and a holder may have locked a
+    // new one.
     let line = Line::new(&files.line);
     if !lock.is_at(&files.lock).map_err(removing)? || !line.is_empty()? || line.leaves_dead() {
         return Ok(false);
@@ -56,8 +56,8 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
     if last >= Some(next_token(None, clock.now(), files)?) {
         return Ok(false);
     }
-    // Only an empty one is removed: a waiter may have come since. The lock file is the last, since
-    // who opens it next may take the lock.
+    // This removes only an empty directory: a waiter may have arrived since. The lock file is last,
+    // because the next process that opens it may acquire the lock.
     let _ = fs::remove_dir(&files.line);
     for file in [&files.record, &files.draft, &files.lock] {
         absent(fs::remove_file(file)).map_err(removing)?;
@@ -79,7 +79,7 @@ mod tests {
         let (directory, name) = (Directory::open(dir.path()).unwrap(), Name::new("a").unwrap());
         let files = directory.files(&name);
         let opened = LockFile::open(&files.lock).unwrap();
-        // Between its opening and its locking, another process removes it, and a third one acquires.
+        // Between open and lock, another process removes the file, and a third one acquires.
         fs::remove_file(&files.lock).unwrap();
         let holder = LockFile::open(&files.lock).unwrap();
         assert!(holder.try_lock().unwrap() && opened.try_lock().unwrap());

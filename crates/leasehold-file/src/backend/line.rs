@@ -1,8 +1,8 @@
-//! The line of those who wait for one lock: a file for each, named in order of arrival.
+//! The queue of one lock's waiters: a file for each waiter, named in the order of arrival.
 //!
-//! Every file in line is locked by its waiter before it becomes visible, so one that is visible
-//! and not locked belongs to a dead process, and whoever sees it may remove it. Its name holds the
-//! attempt, so it never comes back. Each waiter watches the one before it only.
+//! A waiter locks its file before the file becomes visible. So a visible file without a lock belongs
+//! to a dead process, and any process may remove it. Its name contains the attempt, so it is never
+//! used again. Each waiter watches only the one before it.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -20,37 +20,37 @@ use super::directory::read_small;
 use super::lockfile::{LockFile, Seen, is_absent, look};
 use super::oserror::failed;
 
-/// How often a place is taken anew when others tidy up at the same moment.
+/// The number of tries to join the queue while other processes remove files.
 const TRIES: usize = 16;
 
-/// How many files of dead processes one call removes at most; the next call removes more.
+/// The maximum number of files of dead processes that one call removes; the next call removes more.
 const DEAD: usize = 64;
 
-/// One lock's line, as one call works on it.
+/// One lock's queue, for one call.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     path: &'a Path,
-    /// How many files of dead processes this call has met.
+    /// The number of files of dead processes that this call has found.
     dead: Cell<usize>,
 }
 
-/// A place in line; given up when dropped.
+/// A place in the queue, which is left when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
     _file: LockFile,
 }
 
-/// Who stands before a place.
+/// The waiters before a place.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// How many do, as far as is known: the dead are noticed by those right behind them.
+    /// Their number. It may include dead waiters, which only the waiters directly behind them detect.
     pub(crate) count: u64,
-    /// The file of the nearest one that is alive.
+    /// The file of the nearest live waiter.
     pub(crate) nearest: Option<PathBuf>,
 }
 
-/// What a file in line says, for people.
+/// The content of a waiter's file, for people.
 #[derive(Serialize, Deserialize)]
 struct Card {
     attempt: String,
@@ -61,12 +61,12 @@ struct Card {
 }
 
 impl<'a> Line<'a> {
-    /// The line in this directory, for one call.
+    /// Returns the queue in this directory, for one call.
     pub(crate) fn new(path: &'a Path) -> Self {
         Self { path, dead: Cell::new(0) }
     }
 
-    /// Stands at the end.
+    /// Joins the end of the queue.
     pub(crate) fn join(&self, holder: &Holder, now: Now) -> Result<Place> {
         let card = Card {
             attempt: holder.attempt.to_string(),
@@ -79,12 +79,12 @@ impl<'a> Line<'a> {
         let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
         for _ in 0..TRIES {
             match self.try_join(holder.attempt, &card, now) {
-                // The directory was empty and was removed, or our draft looked like a dead one's.
+                // The directory was empty and was removed, or our draft was taken for a dead process's.
                 Err(error) if is_absent(&error) => {}
                 joined => return joined.map_err(joining),
             }
         }
-        Err(joining(io::Error::other("it is removed again and again")))
+        Err(joining(io::Error::other("other processes remove it repeatedly")))
     }
 
     fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<Place> {
@@ -92,7 +92,7 @@ impl<'a> Line<'a> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // Not before those who are here already, even if the clock went back.
+        // Behind the existing waiters, even if the clock was set back.
         let last = self.files()?.pop().and_then(|last| stamp(&last));
         let stamp = now.wall_ns.max(last.map_or(0, |last| last.saturating_add(1)));
         let file = format!("{stamp:020}-{}-{attempt}", std::process::id());
@@ -107,7 +107,7 @@ impl<'a> Line<'a> {
         Ok(Place { path, _file: made? })
     }
 
-    /// True when no live process waits. Dead places beyond this call's limit may be left.
+    /// Returns true if no live process waits. Dead places beyond this call's limit may remain.
     pub(crate) fn is_empty(&self) -> Result<bool> {
         let files = self.listed()?;
         if files.is_empty() {
@@ -115,18 +115,18 @@ impl<'a> Line<'a> {
         }
         let empty = self.nearest(&mut files.into_iter())?.is_none();
         if empty {
-            // Only the dead were here; fails when somebody has come since.
+            // All places were dead; this fails if a waiter has joined since.
             let _ = fs::remove_dir(self.path);
         }
         Ok(empty)
     }
 
-    /// True when this call has left files of dead processes to the next one.
+    /// Returns true if this call has left files of dead processes to the next one.
     pub(crate) fn leaves_dead(&self) -> bool {
         self.dead.get() > DEAD
     }
 
-    /// Who stands before `place`; `None` when somebody has removed its file.
+    /// Returns the waiters before `place`; `None` if its file was removed.
     pub(crate) fn ahead(&self, place: &Place) -> Result<Option<Ahead>> {
         let mut files = self.listed()?;
         let Some(at) =
@@ -141,7 +141,7 @@ impl<'a> Line<'a> {
         Ok(Some(Ahead { count, nearest }))
     }
 
-    /// Those who wait, first in line first.
+    /// Returns the waiters in the order of the queue.
     pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
         let mut waiters = Vec::new();
         for file in self.listed()? {
@@ -153,11 +153,12 @@ impl<'a> Line<'a> {
         Ok(waiters)
     }
 
-    /// The first of these that is alive. The dead before it are removed, as many as one call may remove.
+    /// Returns the first live waiter of these. Removes the dead ones before it, up to the limit of one
+    /// call.
     fn nearest(&self, files: &mut impl Iterator<Item = String>) -> Result<Option<PathBuf>> {
         for file in files {
             let path = self.path.join(file);
-            match look(&path).map_err(|error| failed("look at", &path, error))? {
+            match look(&path).map_err(|error| failed("check", &path, error))? {
                 Seen::Held(_) => return Ok(Some(path)),
                 Seen::Free if self.may_remove() => remove(&path)?,
                 Seen::Free => {}
@@ -167,7 +168,7 @@ impl<'a> Line<'a> {
         Ok(None)
     }
 
-    /// Counts a file of a dead process; true if this call may remove it.
+    /// Counts a file of a dead process; returns true if this call may remove it.
     fn may_remove(&self) -> bool {
         self.dead.set(self.dead.get().saturating_add(1));
         !self.leaves_dead()
@@ -180,10 +181,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The files in line, in order.
+    /// Returns the files in the queue, in order.
     fn files(&self) -> io::Result<Vec<String>> {
         if self.path.symlink_metadata()?.is_symlink() {
-            // What is removed below must be ours.
+            // The files that are removed below must belong to this queue.
             return Err(Errno::ELOOP.into());
         }
         let mut files = Vec::new();
@@ -192,7 +193,7 @@ impl<'a> Line<'a> {
             if stamp(&file).is_some() {
                 files.push(file);
             } else if !self.leaves_dead() && file.strip_prefix('.').and_then(stamp).is_some() {
-                // A draft. If its writer lives but has not locked it yet, it makes another one.
+                // A draft. If its writer is alive but has not locked it yet, it creates another one.
                 let path = self.path.join(file);
                 if matches!(look(&path), Ok(Seen::Free)) && self.may_remove() {
                     let _ = fs::remove_file(path);
@@ -205,7 +206,7 @@ impl<'a> Line<'a> {
 }
 
 impl Place {
-    /// The file, by which the next in line knows when this place is given up.
+    /// Returns the file, which the next waiter watches.
     #[cfg(test)]
     fn path(&self) -> &Path {
         &self.path
@@ -215,7 +216,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Succeeds for the last one only; who comes right after makes the directory anew.
+        // This succeeds only for the last waiter; the next one creates the directory again.
         let _ = self.path.parent().map(fs::remove_dir);
     }
 }
@@ -228,7 +229,7 @@ impl Card {
     }
 }
 
-/// The time of arrival that a file's name begins with; `None` for anything else.
+/// Returns the time of arrival at the beginning of a file's name; `None` for other files.
 fn stamp(file: &str) -> Option<u64> {
     let (stamp, _) = file.split_once('-')?;
     (stamp.len() == 20).then(|| stamp.parse().ok())?

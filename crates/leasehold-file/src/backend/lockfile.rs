@@ -1,4 +1,4 @@
-//! One file and the kernel's lock on it: taking, keeping, giving back, and looking without taking.
+//! One file and the kernel's lock on it: acquire, duplicate, release, and check without acquiring.
 //!
 //! Open file description locks belong to the open file, not to the process: two attempts of one
 //! process exclude each other, and a duplicate of the descriptor in another process keeps the lock.
@@ -14,33 +14,33 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Whatever somebody has put in a file's place must neither lead elsewhere nor make us wait.
+/// Flags that prevent a symbolic link or a pipe in a file's place from redirecting or blocking us.
 pub(crate) const NO_TRICKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// An open file that can be locked.
 #[derive(Debug)]
 pub(crate) struct LockFile(File);
 
-/// What the kernel says about a file that is only looked at.
+/// The state of a file's lock as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
-    /// Nobody has it locked.
+    /// The file is not locked.
     Free,
-    /// Somebody has; with the token, once its holder has written down who it is.
+    /// The file is locked; with the token, after its holder has written its record.
     Held(Option<Token>),
 }
 
 impl LockFile {
-    /// Opens the file, which is made when it is not there.
+    /// Opens the file, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         options.mode(0o600).custom_flags(NO_TRICKS).open(path).map(Self)
     }
 
-    /// Makes a new file that is locked and holds `content`.
+    /// Creates a new locked file with `content`.
     pub(crate) fn create(path: &Path, content: &[u8]) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
@@ -49,7 +49,7 @@ impl LockFile {
         Ok(Self(file))
     }
 
-    /// Locks the file against everybody else; false when somebody has it.
+    /// Locks the file exclusively; false if it is already locked.
     pub(crate) fn try_lock(&self) -> io::Result<bool> {
         match set(&self.0, libc::F_WRLCK, 0, 1) {
             Ok(()) => Ok(true),
@@ -58,17 +58,17 @@ impl LockFile {
         }
     }
 
-    /// Tells the kernel, and so everybody who looks, which token the lock is held under.
+    /// Marks the lock with its token, so that other processes can read it from the kernel.
     pub(crate) fn mark(&self, token: Token) -> io::Result<()> {
         Ok(set(&self.0, libc::F_WRLCK, offset(token), 1)?)
     }
 
-    /// Gives the lock back even if another process has a duplicate of the descriptor.
+    /// Releases the lock even if another process has a duplicate of the descriptor.
     pub(crate) fn unlock(&self) -> io::Result<()> {
         Ok(set(&self.0, libc::F_UNLCK, 0, 0)?)
     }
 
-    /// True while `path` leads to this very file: nobody has removed or replaced it.
+    /// Returns true while `path` points to this file, so that it was neither removed nor replaced.
     pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
         let there = match path.symlink_metadata() {
             Ok(there) => there,
@@ -79,13 +79,14 @@ impl LockFile {
         Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
     }
 
-    /// Another descriptor of the same open file, closed on exec.
+    /// Returns another descriptor of the same open file, closed on exec.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)
     }
 }
 
-/// Looks at a file's lock. Opens it for reading only, so that closing it wakes no waiter.
+/// Reads the state of a file's lock. Opens the file only for reading, so that closing it does not
+/// notify a waiter.
 pub(crate) fn look(path: &Path) -> io::Result<Seen> {
     let file = match OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path) {
         Ok(file) => file,
@@ -99,7 +100,7 @@ pub(crate) fn look(path: &Path) -> io::Result<Seen> {
     Ok(Seen::Held(token))
 }
 
-/// Neither the file nor the directory that it is to be in is there.
+/// Returns true if the file or its directory does not exist.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
@@ -112,14 +113,14 @@ fn set(file: &File, kind: i32, start: libc::off_t, length: libc::off_t) -> nix::
     fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, length))).map(drop)
 }
 
-/// Where the first lock of somebody else in the range begins.
+/// Returns where the first lock of another open file in the range begins.
 fn conflict(file: &File, start: libc::off_t, length: libc::off_t) -> nix::Result<Option<i64>> {
     let mut found = range(libc::F_WRLCK, start, length);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
     Ok((i32::from(found.l_type) != libc::F_UNLCK).then_some(found.l_start))
 }
 
-/// A length of 0 means: to the end of all files.
+/// Returns the description of a range; a length of 0 means to the end of any file.
 fn range(kind: i32, start: libc::off_t, length: libc::off_t) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,

@@ -1,16 +1,16 @@
-//! From the system's error to ours: which file, what the system said, and what to do next.
+//! Converts the system's errors: the file, the system's message, and what to do next.
 
 use std::io;
 use std::path::Path;
 
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind, Retry};
 use nix::errno::Errno;
 
-/// An error about `path`; `doing` completes "cannot ...".
+/// Returns an error about `path`; `doing` completes "cannot ...".
 ///
-/// What the system refuses until somebody changes something is `Refused`, what it has not is
-/// `Unsupported`, everything else is `Unavailable`. In all cases the operation has not taken place: a lock that was got on the way
-/// is given back.
+/// `Refused` if an operator must change something, `Unsupported` if the system lacks a feature,
+/// `Unavailable` otherwise. In all cases the operation had no effect: a lock that it acquired
+/// before the error is released.
 pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> Error {
     use ErrorKind::{Refused, Unavailable, Unsupported};
     let source = source.into();
@@ -23,7 +23,7 @@ pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> 
         Some(Errno::ENOSPC) => (Refused, "the disk is full; free some space (or inodes)"),
         Some(Errno::EDQUOT) => (Refused, "the user's quota is used up; free some space"),
         Some(Errno::ENOTDIR | Errno::EEXIST) => {
-            (Refused, "something in this path is a file; choose another directory")
+            (Refused, "a component of this path is a file; choose another directory")
         }
         Some(Errno::ELOOP) => (Refused, "it is a symbolic link; remove it"),
         Some(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
@@ -34,13 +34,39 @@ pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> 
         }
         Some(Errno::ENFILE) => (Unavailable, "the system has too many open files"),
         Some(Errno::ENOLCK) => (Unavailable, "the kernel has no room for more file locks"),
-        _ => (Unavailable, "see what the system says about this path"),
+        _ => (Unavailable, "check this path and the system's log"),
     };
-    Error::new(kind, format!("cannot {doing} {}: {source}; {next}", path.display()))
-        .with_source(source)
+    let error = Error::new(kind, format!("cannot {doing} {}: {source}; {next}", path.display()))
+        .with_source(source);
+    match errno {
+        // It passes when others remove files, so that what is to be ended is tried again.
+        Some(Errno::ENOSPC | Errno::EDQUOT) => error.with_retry(Retry::Useful),
+        _ => error,
+    }
 }
 
-/// What is stored here is not ours, damaged, or newer than this version.
+/// Returns the error for data that is not of this backend, damaged, or of a newer version.
 pub(crate) fn foreign(path: &Path, what: &str) -> Error {
     Error::new(ErrorKind::Foreign, format!("{}: {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_worth_another_try_and_a_missing_right_is_not() {
+        let of = |errno| failed("write", Path::new("locks"), errno);
+        for (errno, retry) in [
+            (Errno::ENOSPC, Retry::Useful),
+            (Errno::EDQUOT, Retry::Useful),
+            (Errno::EACCES, Retry::Useless),
+        ] {
+            assert_eq!(
+                (of(errno).kind(), of(errno).retry()),
+                (ErrorKind::Refused, retry),
+                "{errno}"
+            );
+        }
+    }
 }

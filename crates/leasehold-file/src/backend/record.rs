@@ -1,4 +1,4 @@
-//! The record beside a lock: who holds it, or held it last, and the token.
+//! The record of a lock: its current or last holder, and the token.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,14 @@ use leasehold_core::backend::Holder;
 use leasehold_core::{AttemptId, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Files, read_small, sync, write_synced};
+use super::directory::{Directory, Files, read_small, sync, write_synced};
+use super::escape::{escape, unescape};
 use super::lockfile::is_absent;
 use super::oserror::{failed, foreign};
 
 const VERSION: u64 = 1;
 
-/// What is written down about a holder, in JSON.
+/// The description of a holder, stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     version: u64,
@@ -22,7 +23,8 @@ pub(crate) struct Record {
     attempt: String,
     host: String,
     pid: u32,
-    /// Inode of the process id name space, so that nobody takes a number for another's process.
+    /// The inode of the process id namespace, because equal ids in two namespaces are different
+    /// processes.
     pid_namespace: Option<u64>,
     since_unix_ms: u64,
     metadata: Option<String>,
@@ -34,7 +36,7 @@ struct Versioned {
 }
 
 impl Record {
-    /// The record of a holder that gets the lock now, after the holder of `last`.
+    /// Returns the record of a holder that acquires the lock now, after the holder of `last`.
     pub(crate) fn new(
         name: &Name,
         token: Token,
@@ -55,9 +57,9 @@ impl Record {
         }
     }
 
-    /// Reads a lock's record; `None` when there is none.
+    /// Reads a lock's record; `None` if there is none.
     ///
-    /// One that is damaged, newer, or of another lock is an error, and is left as it is.
+    /// A record that is damaged, newer, or of another lock is an error and is not changed.
     pub(crate) fn read(path: &Path, name: &Name) -> Result<Option<Self>> {
         let Some(record) = Self::read_any(path)? else { return Ok(None) };
         if record.name != name.as_str() {
@@ -69,7 +71,7 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Reads a record whatever lock it is of.
+    /// Reads a record of any lock.
     pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
         let bytes = match read_small(path) {
             Ok(bytes) => bytes,
@@ -103,13 +105,22 @@ impl Record {
             return Err(damaged("its token is out of range"));
         }
         if AttemptId::parse(&record.attempt).is_none() {
-            return Err(damaged("its attempt is no attempt id"));
+            return Err(damaged("its attempt is not an attempt id"));
         }
         Ok(Some(record))
     }
 
-    /// Puts the record in place of the old one, which stays whole until the new one is on disk.
-    /// Only the holder of the lock may call it.
+    /// The name of the lock whose files have this stem. The stem of a long name is cut, so its record
+    /// tells the name; `None` without one that can be read, and for files of something else.
+    pub(crate) fn name_of(directory: &Directory, stem: &str) -> Option<Name> {
+        unescape(stem).or_else(|| {
+            let record = Self::read_any(&directory.record_of(stem)).ok()??;
+            Name::new(record.name).ok().filter(|name| escape(name) == stem)
+        })
+    }
+
+    /// Replaces the old record, which stays complete until the new one is on disk. Only the holder of
+    /// the lock may call this.
     pub(crate) fn write(&self, files: &Files) -> Result<()> {
         let write = || {
             let bytes = serde_json::to_vec(self)?;
@@ -123,27 +134,27 @@ impl Record {
         })
     }
 
-    /// The name of the lock, as it was asked for.
+    /// Returns the name of the lock.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The token of this holder.
+    /// Returns the token of this holder.
     pub(crate) fn token(&self) -> Option<Token> {
         Token::new(self.token)
     }
 
-    /// When this holder got the lock, in milliseconds since the Unix epoch.
+    /// Returns when this holder acquired the lock, in milliseconds since the Unix epoch.
     pub(crate) fn since_unix_ms(&self) -> u64 {
         self.since_unix_ms
     }
 
-    /// The name space that the holder's process id belongs to.
+    /// Returns the namespace of the holder's process id.
     pub(crate) fn pid_namespace(&self) -> Option<u64> {
         self.pid_namespace
     }
 
-    /// The holder, for people.
+    /// Returns the holder, for people.
     pub(crate) fn holder(&self) -> Option<Holder> {
         Some(Holder {
             attempt: AttemptId::parse(&self.attempt)?,
@@ -154,16 +165,20 @@ impl Record {
     }
 }
 
-/// The token of the next holder: above the last one, and above the clock's microseconds, so that
-/// it grows even if the directory was deleted in between.
+/// Returns the token of the next holder: larger than the last one and than the clock's
+/// microseconds, so that it grows even if the directory was deleted in between.
 ///
-/// At least 2: the lock on byte 1 would melt into the one on byte 0, and nobody could read it.
+/// At least 2: the kernel would merge a lock on byte 1 with the one on byte 0, and the token could
+/// not be read.
 pub(crate) fn next_token(last: Option<&Record>, now: Now, files: &Files) -> Result<Token> {
     let after = last.map_or(2, |record| record.token.saturating_add(1));
-    // A clock beyond the year 2255 says nothing, and must not use up all tokens.
+    // A clock beyond the year 2255 is wrong, and must not use up all tokens.
     let clock = Token::new(now.unix_us()).map_or(2, Token::get);
     Token::new(after.max(clock)).ok_or_else(|| {
-        foreign(&files.record, "its token is the largest there is; no later holder can have one")
+        foreign(
+            &files.record,
+            "has the largest possible token; no later holder can get a larger one",
+        )
     })
 }
 

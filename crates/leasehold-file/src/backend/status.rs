@@ -1,4 +1,4 @@
-//! Who holds a lock, found out without touching it: what the kernel says, and the record beside it.
+//! Reads a lock's holder without changing the lock: from the kernel and from the record.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,17 +8,16 @@ use leasehold_core::backend::{State, Status};
 use leasehold_core::{Name, Result, Token};
 
 use super::directory::{Directory, Files};
-use super::escape::unescape;
 use super::line::Line;
 use super::lockfile::{Seen, is_absent, look};
 use super::oserror::failed;
 use super::record::Record;
 
-/// How often kernel and record are compared before they are called different: each time, a whole
-/// change of holders has to fall between two reads.
+/// How often kernel and record are compared before they count as different. A comparison fails
+/// wrongly only if the holder changes between its two reads.
 const COMPARE: usize = 16;
 
-/// What tells whether a process id in a record means a process that can be seen from here.
+/// Decides whether a process id in a record refers to a process that is visible here.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
     host: String,
@@ -32,7 +31,7 @@ impl Here {
         Self { host: host.to_string_lossy().into_owned(), pid_namespace }
     }
 
-    /// What a person should know about the holder's process.
+    /// Returns a note for people about the holder's process.
     fn note(&self, record: &Record) -> Option<String> {
         let holder = record.holder()?;
         let ours = self.pid_namespace.is_some() && self.pid_namespace == record.pid_namespace();
@@ -40,7 +39,7 @@ impl Here {
             return None;
         }
         let state = match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
-            // The state follows the program's name, which may have anything in it but ends with
+            // The state follows the program's name, which may contain any character and ends with
             // the last parenthesis.
             Ok(stat) => stat.rsplit_once(") ")?.1.chars().next()?,
             Err(error) if is_absent(&error) => 'X',
@@ -57,7 +56,7 @@ impl Here {
     }
 }
 
-/// One lock's status.
+/// Returns one lock's status.
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
     let files = directory.files(name);
     let (held, record) = compare(&files, name)?;
@@ -74,7 +73,7 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
         note: None,
     };
     let mut waiters = Line::new(&files.line).waiters()?;
-    // Who has just got the lock is about to leave the line.
+    // A new holder is about to leave the queue.
     waiters
         .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));
     status.waiters = Some(waiters);
@@ -83,23 +82,23 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
         Some(marked) if marked.is_some() && marked == token => {
             status.note = record.as_ref().and_then(|record| here.note(record));
         }
-        // The record is of somebody before.
+        // The record belongs to an earlier holder.
         Some(marked) => {
             status.token = marked;
             (status.holder, status.since_unix_ms) = (None, None);
-            status.note = Some("the holder is still writing its name".into());
+            status.note = Some("the holder is still writing its record".into());
         }
     }
     Ok(status)
 }
 
-/// The state of the lock, and the record that belongs to it: `None` for free, else the token that
-/// the holder has marked, if it has.
+/// Returns the lock's state and record. The state is `None` for a free lock, otherwise the token
+/// that the holder has marked, if any.
 fn compare(files: &Files, name: &Name) -> Result<(Option<Option<Token>>, Option<Record>)> {
     let mut seen = Seen::Absent;
     let mut record = None;
     for _ in 0..COMPARE {
-        seen = look(&files.lock).map_err(|error| failed("look at", &files.lock, error))?;
+        seen = look(&files.lock).map_err(|error| failed("check", &files.lock, error))?;
         record = Record::read(&files.record, name)?;
         match seen {
             Seen::Held(Some(token)) if record.as_ref().and_then(Record::token) != Some(token) => {}
@@ -113,20 +112,15 @@ fn compare(files: &Files, name: &Name) -> Result<(Option<Option<Token>>, Option<
     Ok((held, record))
 }
 
-/// The known locks from `prefix` on. One whose record cannot be read is listed with a note.
+/// Lists the known locks whose names start with `prefix`. A lock with an unreadable record is
+/// listed with a note.
 pub(crate) fn list(
     directory: &Directory,
     here: &Here,
     prefix: &str,
     limit: usize,
 ) -> Result<Vec<Status>> {
-    let name_of = |stem: String| {
-        unescape(&stem).or_else(|| {
-            // The file name of a long one does not tell the whole name.
-            let path = directory.record_of(&stem);
-            Name::new(Record::read_any(&path).ok()??.name()).ok()
-        })
-    };
+    let name_of = |stem: String| Record::name_of(directory, &stem);
     let names: BTreeSet<Name> = directory.stems()?.into_iter().filter_map(name_of).collect();
     let mut found = Vec::new();
     for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
@@ -134,7 +128,7 @@ pub(crate) fn list(
             break;
         }
         match status(directory, here, &name) {
-            // Somebody has tried to get it, and that was all.
+            // A client has only tried to acquire it.
             Ok(status) if status.state == State::Free && status.holder.is_none() => {}
             Ok(status) => found.push(status),
             Err(error) => found.push(unreadable(directory, name, &error)),

@@ -1,4 +1,4 @@
-//! What the calls of a backend share, and one ask from its beginning to its answer.
+//! The state that a backend's calls share, and the processing of one acquire request.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::lockfile::LockFile;
 use super::status::Here;
 use super::watch::{Watch, Watching};
 
-/// Everything that the calls of a backend share.
+/// The state that all calls of a backend share.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) directory: Directory,
@@ -24,19 +24,19 @@ pub(crate) struct Store {
     pub(crate) watching: Mutex<Watching>,
 }
 
-/// What a waiting attempt keeps from one ask to the next; dropped, it leaves the line.
+/// The state of a waiting attempt between two requests. Dropping it leaves the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
-    /// Stands first to be dropped first: closing the files must not wake ourselves.
+    /// The first field, so that it is dropped first: closing the files must not wake this attempt.
     pub(crate) watch: Option<(std::path::PathBuf, Watch)>,
-    /// The lock file, kept open: closing it wakes the first in line.
+    /// The lock file, kept open, because closing it notifies the first waiter.
     pub(crate) file: Option<LockFile>,
     pub(crate) place: Option<Place>,
-    /// Since when (steady clock) the lock has been seen free, after which token.
+    /// Since when (steady clock) the lock has been free, and its last token.
     pub(crate) free_since: Option<(u64, Option<Token>)>,
 }
 
-/// What an ask comes to.
+/// The result of a request.
 pub(crate) enum Taken {
     Lease(Lease),
     InLine { place: u64, ask_again: Duration },
@@ -54,12 +54,12 @@ impl Store {
         }
     }
 
-    /// Where events go from now on.
+    /// Sets the sink of events.
     pub(crate) fn attach(&self, events: EventSink) {
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = Watching::Attached(events);
     }
 
-    /// Answers an ask.
+    /// Processes one acquire request.
     pub(crate) fn acquire(&self, ask: &Ask) -> Result<Answer> {
         let (turn, mut seat) = match self.attempts.begin(ask.attempt) {
             Begun::Go(turn, seat) => (turn, seat),
@@ -79,7 +79,7 @@ impl Store {
             }
             Ok(Taken::Busy) => Ok(Answer::Busy { ask_again: None }),
             Err(error) => {
-                // Otherwise the caller takes the attempt for over, and nobody would leave the line.
+                // Otherwise the caller considers the attempt ended, and its place would stay in the queue.
                 if error.kind() == ErrorKind::Unavailable {
                     turn.waits(seat);
                 }

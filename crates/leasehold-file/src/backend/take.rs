@@ -1,4 +1,4 @@
-//! Taking the lock, in order: straight when nobody waits, else from the head of the line.
+//! Acquires the lock in order: directly if no client waits, otherwise from the head of the queue.
 
 use std::io;
 use std::path::Path;
@@ -17,24 +17,24 @@ use super::record::{Record, next_token};
 use super::store::{Seat, Store, Taken};
 use super::watch::Kind;
 
-/// When the first in line asks again although nothing was pushed. Those behind it ask more
-/// rarely, up to ten times.
+/// How often the first waiter tries again without a notification. Waiters behind it try less often,
+/// down to a tenth of that.
 const SAFETY_NET: Duration = Duration::from_millis(500);
 
-/// When a waiter asks again that cannot be woken.
+/// How often a waiter tries that cannot be notified.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long, for each waiter before it, a waiter has to see the lock free before it passes them.
+/// How long, for each waiter before it, the lock must be free before a waiter passes them.
 ///
-/// The head of the line may be stopped. The next one then takes the lock after at most
-/// [`SAFETY_NET`], in which it finds the lock free, and this.
+/// The first waiter may be stopped. The next one then acquires the lock after at most
+/// [`SAFETY_NET`], in which it finds the lock free, plus this time.
 const PASS_AFTER: Duration = Duration::from_millis(300);
 
-/// How often one ask starts again because others remove files under its hands.
+/// How often one request starts again because other processes remove files.
 const ROUNDS: usize = 16;
 
 impl Store {
-    /// Works on an ask until there is an answer.
+    /// Processes a request until there is an answer.
     pub(crate) fn take(&self, ask: &Ask, files: &Files, seat: &mut Seat) -> Result<Taken> {
         let line = Line::new(&files.line);
         if seat.place.is_none() {
@@ -53,12 +53,12 @@ impl Store {
                 Some(place) => place,
                 None => line.join(&ask.origin.holder(ask.attempt), self.clock.now())?,
             };
-            // A file that is gone is a place that is gone; the next round takes another one.
+            // A removed file is a lost place; the next round joins the queue again.
             let Some(ahead) = line.ahead(&place)? else { continue };
             let count = ahead.count;
             seat.place = Some(place);
             let Some(mut ask_again) = self.stand(ask, files, seat, ahead)? else {
-                // First in line. Watched before it is tried: a release in between is not missed.
+                // First in the queue. Watch before the try, so that no release is missed.
                 self.watch(seat, Kind::Lock, &files.lock, &ask.name);
                 return Ok(match self.try_lock(ask, files, seat)? {
                     Some(lease) => Taken::Lease(lease),
@@ -75,11 +75,15 @@ impl Store {
             ask_again = ask_again.min(net(seat, count));
             return Ok(Taken::InLine { place: count, ask_again });
         }
-        Err(failed("wait in", &files.line, io::Error::other("others change it again and again")))
+        Err(failed(
+            "wait in",
+            &files.line,
+            io::Error::other("other processes change it repeatedly"),
+        ))
     }
 
-    /// Watches who stands before this one: when to look again, zero if that one has just gone, and
-    /// `None` if the lock may be tried.
+    /// Watches the waiter before this one. Returns when to check again (zero if that waiter has just
+    /// left), and `None` if the lock may be tried.
     fn stand(
         &self,
         ask: &Ask,
@@ -93,12 +97,12 @@ impl Store {
             return Ok(None);
         }
         self.watch(seat, Kind::Place, &before, &ask.name);
-        // After the watch: who has gone before it would not be noticed.
+        // Check after the watch: it does not report a waiter that left before it began.
         let gone = !matches!(look_at(&before)?, Seen::Held(_));
         Ok(Some(if gone { Duration::ZERO } else { left }))
     }
 
-    /// How long the lock has to stay free until this waiter may pass those before it.
+    /// Returns how long the lock must stay free until this waiter may pass those before it.
     fn left_to_pass(
         &self,
         ask: &Ask,
@@ -111,7 +115,7 @@ impl Store {
             return Ok(Duration::MAX);
         }
         let now = self.clock.now().steady_ns;
-        // A hold that fell between two looks shows in the token.
+        // The token reveals a hold between two checks.
         let token = Record::read(&files.record, &ask.name)?.and_then(|record| record.token());
         let since = match seat.free_since {
             Some((since, after)) if after == token => since,
@@ -122,14 +126,14 @@ impl Store {
         Ok(wait.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
     }
 
-    /// One try, with a file that is kept open when it fails.
+    /// Tries to lock the file once, and keeps it open if that fails.
     fn try_lock(&self, ask: &Ask, files: &Files, seat: &mut Seat) -> Result<Option<Lease>> {
         let locking = |error| failed("lock", &files.lock, error);
         for _ in 0..ROUNDS {
             let file = match seat.file.take() {
                 Some(file) if file.is_at(&files.lock).map_err(locking)? => file,
                 Some(_) => {
-                    // The watch is on the removed file too.
+                    // The watch was also on the removed file.
                     let watched = seat.watch.take();
                     let file = self.open(files)?;
                     if watched.is_some() {
@@ -147,7 +151,7 @@ impl Store {
                 return Ok(Some(lease));
             }
         }
-        let why = io::Error::other("somebody removes this file again and again");
+        let why = io::Error::other("another process removes this file repeatedly");
         Err(failed("keep", &files.lock, why))
     }
 
@@ -163,8 +167,8 @@ impl Store {
         opened.map_err(|error| failed("open", &files.lock, error))
     }
 
-    /// Makes a locked file a lease: token, record, mark. `None` when the file turns out not to be
-    /// the one that the path leads to, so that somebody else may have locked that one.
+    /// Turns a locked file into a lease: token, record, mark. `None` if the path points to another
+    /// file now, which another process may have locked.
     fn settle(&self, ask: &Ask, files: &Files, file: LockFile) -> Result<Option<Lease>> {
         let settled = self.write_record(ask, files, &file);
         if !matches!(settled, Ok(Some(_))) {
@@ -182,7 +186,7 @@ impl Store {
         let last = Record::read(&files.record, &ask.name)?;
         let now = self.clock.now();
         let token = next_token(last.as_ref(), now, files)?;
-        // Another process id than ours means nothing that we know the name space of.
+        // If the process id is not ours, its namespace is unknown.
         let holder = ask.origin.holder(ask.attempt);
         let ours = holder.pid == std::process::id();
         let pid_namespace = self.here.pid_namespace.filter(|_| ours);
@@ -191,7 +195,7 @@ impl Store {
         Ok(file.is_at(&files.lock).map_err(locking)?.then_some(token))
     }
 
-    /// Makes the seat watch this file instead of what it has watched.
+    /// Makes the seat watch this file instead of the earlier one.
     fn watch(&self, seat: &mut Seat, kind: Kind, path: &Path, name: &Name) {
         if seat.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
             return;
@@ -203,10 +207,10 @@ impl Store {
 }
 
 fn look_at(path: &Path) -> Result<Seen> {
-    look(path).map_err(|error| failed("look at", path, error))
+    look(path).map_err(|error| failed("check", path, error))
 }
 
-/// When a waiter asks again at the latest.
+/// Returns when a waiter tries again at the latest.
 fn net(seat: &Seat, place: u64) -> Duration {
     match seat.watch {
         Some(_) => SAFETY_NET * place.clamp(1, 10) as u32,

@@ -1,8 +1,8 @@
-//! Waking those who wait: one inotify instance and one thread for each backend.
+//! Notifies waiters: one inotify instance and one thread for each backend.
 //!
-//! The kernel reports that a file which was open for writing has been closed, also when its
-//! process dies; but it does so just *before* it removes the process's locks. So the file is
-//! looked at again for a few milliseconds, until it is free.
+//! The kernel reports when a file that was open for writing is closed, also when its process dies.
+//! But it reports that *before* it removes the process's locks. So the thread checks the file for a
+//! few milliseconds until it is free.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use super::lockfile::{Seen, look};
 
-/// When to look again after an event that found the file still locked, counted from the last look.
+/// The delays between checks after an event for a file that is still locked.
 const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_millis(1),
     Duration::from_millis(2),
@@ -29,12 +29,12 @@ const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_millis(20),
 ];
 
-/// What watches files for the attempts of one backend, from the first need on.
+/// The watcher of one backend, which is started when it is first needed.
 #[derive(Debug)]
 pub(crate) enum Watching {
-    /// There is nobody to tell.
+    /// There is no sink for events.
     Unattached,
-    /// Nothing had to be watched yet.
+    /// No file had to be watched yet.
     Attached(EventSink),
     /// The thread runs.
     Started(Watcher),
@@ -46,16 +46,16 @@ pub(crate) enum Watching {
 #[derive(Debug)]
 pub(crate) struct Watcher(Arc<Shared>);
 
-/// What a watched file is.
+/// The kind of a watched file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A lock file.
     Lock,
-    /// A waiter's place in line.
+    /// A waiter's place in the queue.
     Place,
 }
 
-/// One attempt's interest in one file; dropped, it ends.
+/// One attempt's watch of one file, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     shared: Arc<Shared>,
@@ -76,12 +76,12 @@ struct Watched {
     path: PathBuf,
     name: Name,
     interested: usize,
-    /// When to look at the file, and how often that was done since the last event.
+    /// When to check the file, and the number of checks since the last event.
     due: Option<(Deadline, usize)>,
 }
 
 impl Watching {
-    /// Watches a file; `None` where that cannot be had, and the waiter has to poll.
+    /// Watches a file; `None` if that is not possible and the waiter must poll.
     pub(crate) fn watch(
         &mut self,
         kind: Kind,
@@ -93,7 +93,7 @@ impl Watching {
             *self = match Watcher::start(events.clone(), clock.clone()) {
                 Ok(watcher) => Self::Started(watcher),
                 Err(error) => {
-                    tracing::warn!(%error, "no file events; waiters poll");
+                    tracing::warn!(%error, "file events are not available; waiters poll");
                     Self::Impossible
                 }
             };
@@ -120,12 +120,12 @@ impl Watcher {
         Ok(Self(shared))
     }
 
-    /// Watches a file; whoever waits for the lock `name` is told when the file gets free.
+    /// Watches a file, and notifies the waiters of the lock `name` when the file becomes free.
     fn watch(&self, kind: Kind, path: &Path, name: &Name) -> io::Result<Watch> {
         let wanted = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MOVE_SELF
             | match kind {
-                // Somebody may remove it while it is open.
+                // It may be removed while it is open.
                 Kind::Lock => AddWatchFlags::IN_ATTRIB,
                 // Its owner removes it and then closes it: one event is enough.
                 Kind::Place => AddWatchFlags::empty(),
@@ -143,7 +143,7 @@ impl Watcher {
         Ok(Watch { shared: self.0.clone(), descriptor })
     }
 
-    /// How many files are watched.
+    /// Returns the number of watched files.
     #[cfg(test)]
     fn count(&self) -> usize {
         self.0.lock().len()
@@ -152,7 +152,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // Fails only when the counter is full, and then the thread is awake anyway.
+        // Fails only if the counter is full, and then the thread is awake anyway.
         let _ = self.0.stop.write(1);
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Watch {
         entry.interested -= 1;
         if entry.interested == 0 {
             watched.remove(&self.descriptor);
-            // Fails when the file is gone, and its watch with it.
+            // Fails if the file was removed, and its watch with it.
             let _ = self.shared.inotify.rm_watch(self.descriptor);
         }
     }
@@ -200,7 +200,7 @@ impl Shared {
         let now = self.clock.now();
         let first =
             self.lock().values().filter_map(|entry| Some(entry.due?.0.remaining(now))).min();
-        // Rounded up, so that nothing is looked at in vain.
+        // Rounded up, so that no check is too early.
         first.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
         })
@@ -211,7 +211,7 @@ impl Shared {
             Ok(events) => events,
             Err(Errno::EAGAIN | Errno::EINTR) => return,
             Err(error) => {
-                tracing::warn!(%error, "cannot read file events; waiters ask again");
+                tracing::warn!(%error, "cannot read file events; waiters try again");
                 self.events.send(Event::Reset);
                 return;
             }
@@ -234,7 +234,7 @@ impl Shared {
                 continue;
             };
             entry.due = match look(&entry.path) {
-                // Whoever has it now ends with an event of its own.
+                // The current holder's release causes another event.
                 Ok(Seen::Held(_)) => {
                     LOOK_AGAIN.get(looked).map(|pause| (Deadline::after(now, *pause), looked + 1))
                 }
@@ -271,7 +271,7 @@ mod tests {
         drop(two);
         assert_eq!(watcher.count(), 0);
         drop(watcher);
-        // The sink is gone when the thread is.
+        // The sink is dropped when the thread ends.
         assert!(events.blocking_recv().is_none());
     }
     #[test]

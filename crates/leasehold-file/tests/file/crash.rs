@@ -43,7 +43,7 @@ fn strace_works() -> bool {
     false
 }
 
-/// The calls after the marker in a run that nobody kills: name, and how often the thread has
+/// The calls after the marker in a run that is not killed: name, and how often the thread has
 /// called it by then.
 fn calls(store: &Path) -> Vec<(String, usize)> {
     let log = tempfile::NamedTempFile::new().unwrap();

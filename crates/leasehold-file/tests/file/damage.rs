@@ -21,10 +21,10 @@ fn a_newer_or_damaged_format_is_refused_unchanged() {
     for (text, said) in [
         ("leasehold-file 2\n", "newer"),
         ("leasehold-file 18446744073709551615\n", "newer"),
-        ("leasehold-file 0\n", "is not what"),
-        ("leasehold-file 1", "is not what"),
-        ("", "is not what"),
-        ("garbage", "is not what"),
+        ("leasehold-file 0\n", "does not have the content"),
+        ("leasehold-file 1", "does not have the content"),
+        ("", "does not have the content"),
+        ("garbage", "does not have the content"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("format"), text).unwrap();

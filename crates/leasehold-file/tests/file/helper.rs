@@ -223,7 +223,7 @@ async fn hold_often(dir: &Path, lock: &str, witness: &Path, times: u32) {
     }
 }
 
-/// Forgets free locks until it is told to end; says of how many.
+/// Forgets free locks until the test ends it; prints their number.
 fn forget_often(dir: &Path, names: &str) {
     let backend = FileBackend::open(dir, Clock::system()).unwrap();
     let end = std::thread::spawn(wait_to_go_on);
@@ -242,7 +242,7 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
         let attempt = attempt();
         let Answer::Granted(grant) = inline(backend.acquire(ask(lock, attempt, false))).unwrap()
         else {
-            panic!("somebody else is here");
+            panic!("another client holds the lock");
         };
         let token = grant.tokens.base();
         say(token);
@@ -250,11 +250,11 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
     }
 }
 
-/// Tasks that take and release the lock so many times. Each says which token was the last that anybody
-/// had when it stood in line, and which it got.
+/// Runs tasks that acquire and release the lock that many times. Each prints the last token when it
+/// joined the queue, and the token that it got.
 #[tokio::main(flavor = "current_thread")]
 async fn contend(dir: &Path, lock: &str, tasks: u32, times: u32) {
-    // Its clock stands still: nobody is passed for having been slow.
+    // Its clock does not advance, so no slow waiter is passed.
     let kit = Kit::with_clock(dir, ManualClock::new().clock());
     let lock: std::sync::Arc<str> = lock.into();
     let tasks = (0..tasks).map(|task| {
@@ -266,7 +266,7 @@ async fn contend(dir: &Path, lock: &str, tasks: u32, times: u32) {
                 let last = loop {
                     match kit.status(&lock).await.token {
                         Some(token) => break token,
-                        // The holder is still writing its name.
+                        // The holder is still writing its record.
                         None => tokio::time::sleep(Duration::from_millis(1)).await,
                     }
                 };

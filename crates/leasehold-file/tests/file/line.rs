@@ -202,7 +202,7 @@ async fn under_contention_of_many_processes_and_tasks_nobody_gets_it_twice_while
     let helpers: Vec<Helper> = (0..PROCESSES).map(|_| Helper::start(&role)).collect();
     until_waiting(&kit, PROCESSES * TASKS).await;
     kit.release("a", holder, first).await;
-    // Whoever stood in line when one token was the last, and got another: who, and the two.
+    // The waiters that were in the queue after one token and acquired with another: id and both tokens.
     let mut waits: Vec<(Contender, u64, u64)> = Vec::new();
     for (process, mut helper) in helpers.into_iter().enumerate() {
         while let Some(line) = helper.next() {

@@ -105,6 +105,23 @@ async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
     assert_eq!((kit.backend.forget("bench/").unwrap(), kit.backend.forget("x").unwrap()), (1, 0));
 }
 
+/// The file name of a long name is cut and ends in a hash, so only its record tells the whole name.
+#[tokio::test]
+async fn forgetting_removes_the_files_of_long_names_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let kit = Kit::open(dir.path());
+    let names = ["a".repeat(512), "a".repeat(511), format!("{}b", "A/".repeat(200))];
+    for name in &names {
+        let (attempt, _) = kit.try_lock(name).await.unwrap();
+        kit.give_up(name, attempt).await;
+    }
+    let left = || std::fs::read_dir(dir.path().join("locks")).unwrap().count();
+    assert_eq!(kit.backend.forget("b").unwrap(), 0);
+    assert_eq!((kit.backend.forget("A/A").unwrap(), left()), (1, 4));
+    assert_eq!((kit.backend.forget(&names[0]).unwrap(), left()), (1, 2));
+    assert_eq!((kit.backend.forget("").unwrap(), left()), (1, 0));
+}
+
 /// Without its record, the lock's next token would be the clock's.
 #[tokio::test]
 async fn a_token_that_the_clock_has_not_passed_is_not_forgotten() {

@@ -153,7 +153,7 @@ async fn looking_at_a_lock_never_makes_a_try_fail() {
     })
     .await;
     for _ in 0..200 {
-        let (attempt, grant) = kit.try_lock("a").await.expect("nobody else wants the lock");
+        let (attempt, grant) = kit.try_lock("a").await.expect("no other client wants the lock");
         kit.release("a", attempt, grant.tokens.base()).await;
     }
     stop.store(true, Ordering::Relaxed);

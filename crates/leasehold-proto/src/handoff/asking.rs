@@ -1,14 +1,29 @@
-//! Asking for the lease, and for more time.
+//! Acquires and renews the lease.
 
 use core::time::Duration;
 
+use super::line::Spare;
 use super::words::{Answer, Ask, Renewed, State};
 use super::{Reach, Record, after};
 use crate::{AttemptId, Now, Token, TokenBlock};
 
-impl<T: Clone> Record<T> {
-    /// Grants the lease, or puts the attempt in line. Repeated, it gives the same lease.
+impl<T: Clone, const CAP: usize> Record<T, CAP> {
+    /// Grants the lease, or adds the attempt to the queue. A repeated request returns the same
+    /// lease.
+    ///
+    /// If more dead waiters precede the attempt than one step removes, the answer contains zero as
+    /// the remaining time. The caller then asks again at once.
     pub fn acquire(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
+        self.acquire_within(now, ask, &mut Spare::new(CAP), reach)
+    }
+
+    pub(super) fn acquire_within(
+        &mut self,
+        now: Now,
+        ask: &Ask<T>,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) -> Answer {
         if self.is_refused(now, ask.attempt) {
             return Answer::Ended;
         }
@@ -19,21 +34,24 @@ impl<T: Clone> Record<T> {
         self.lose();
         let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
         if late_offer || first || !ask.fair {
-            return self.grant_now(now, ask, reach);
+            return self.grant_now(now, ask, spare, reach);
         }
         if ask.wait {
             self.enqueue(ask);
         }
-        self.hand_on(now, ask.wait.then_some(ask.attempt), reach);
+        let more = self.hand_on(now, ask.wait.then_some(ask.attempt), spare, reach);
         match self.state {
-            State::Free => self.grant_now(now, ask, reach),
+            State::Free if !more => self.grant_now(now, ask, spare, reach),
+            State::Free if ask.wait => self.queued(now, ask.attempt),
+            State::Free => Answer::Busy(Duration::ZERO),
             _ if self.is_owner(ask.attempt) => self.granted(),
             _ if ask.wait => self.queued(now, ask.attempt),
             _ => Answer::Busy(self.remaining(now)),
         }
     }
 
-    /// The lease lasts `ttl` from now on, if it is still this attempt's; this confirms an offer.
+    /// Extends the lease to `ttl` from now, if this attempt still holds it. A renewal confirms an
+    /// offer.
     pub fn renew(&mut self, now: Now, attempt: AttemptId, base: Token, ttl: Duration) -> Renewed {
         let held = self.state == State::Held && self.is_alive(now);
         if !held || !self.is_owner(attempt) || self.base != base.get() {
@@ -45,7 +63,7 @@ impl<T: Clone> Record<T> {
 
     fn acquire_taken(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
         if self.is_owner(ask.attempt) {
-            // A kept lock has been released by its owner, whose earlier asks come too late.
+            // The owner has released a kept lock; its earlier requests arrive too late.
             if self.state == State::Kept {
                 return Answer::Ended;
             }
@@ -66,10 +84,10 @@ impl<T: Clone> Record<T> {
         self.until_ns = self.until_ns.max(after(now, ttl));
     }
 
-    fn grant_now(&mut self, now: Now, ask: &Ask<T>, reach: Reach<'_>) -> Answer {
+    fn grant_now(&mut self, now: Now, ask: &Ask<T>, spare: &mut Spare, reach: Reach<'_>) -> Answer {
         let Some(tokens) = self.next_tokens(now, ask.tokens) else { return Answer::UsedUp };
         self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
-        self.say_next(now, Some(ask.attempt), reach);
+        self.say_next(now, Some(ask.attempt), spare, reach);
         Answer::Granted(tokens)
     }
 

@@ -1,26 +1,44 @@
-//! Ending an attempt: by itself, in exchange for a new one, or by an operator.
+//! Ends an attempt: at the client's request, in exchange for a new attempt, or by an operator.
 
 use core::cmp::Ordering;
 
+use super::line::Spare;
 use super::words::{Answer, Ask, End, Forced, Push, State, Verdict};
 use super::{Reach, Record, TOMBSTONE, after};
 use crate::{Now, Token};
 
-impl<T: Clone> Record<T> {
-    /// Ends an attempt: takes it out of the line, passes its lease on, remembers a suspect.
+impl<T: Clone, const CAP: usize> Record<T, CAP> {
+    /// Ends an attempt: removes it from the queue, hands off its lease, and refuses it later if it
+    /// is suspect.
     ///
-    /// The attempt alone decides what is passed on; the base decides over the verdict and the
-    /// tokens only. An offer that was granted anew by a late ask has a base that its owner may
-    /// not have heard of, and must end all the same.
+    /// The attempt id alone decides which lease is handed off. The base decides only the verdict
+    /// and the tokens. A late request may have granted an offer anew, with a base that its owner
+    /// does not know; that offer must end too.
+    ///
+    /// This step may leave dead waiters to [another step](Self::needs_another_step).
     pub fn release(&mut self, now: Now, end: &End, reach: Reach<'_>) -> Verdict {
+        self.release_within(now, end, &mut Spare::new(CAP), reach)
+    }
+
+    fn release_within(
+        &mut self,
+        now: Now,
+        end: &End,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) -> Verdict {
         let was_first = self.dequeue(end.attempt) == Some(0);
         self.tombstones.retain(|_, until| *until > now.steady_ns);
         if end.suspect {
             self.tombstones.insert(end.attempt, after(now, TOMBSTONE));
         }
         if self.state != State::Held || !self.is_owner(end.attempt) {
+            // Continue a removal of dead waiters that an earlier step began.
+            if self.needs_another_step() {
+                self.hand_on(now, None, spare, reach);
+            }
             if was_first {
-                self.say_next(now, None, reach);
+                self.say_next(now, None, spare, reach);
             }
             return self.verdict_on_the_past(end.base);
         }
@@ -35,21 +53,21 @@ impl<T: Clone> Record<T> {
             Some(keep) => {
                 self.state = State::Kept;
                 self.until_ns = after(now, keep);
-                // The head reckons with the lease's end; the keep's end is another time.
-                self.say_next(now, None, reach);
+                // The first waiter expects the end of the lease; the keep ends at another time.
+                self.say_next(now, None, spare, reach);
             }
             None => {
                 self.state = State::Free;
-                self.hand_on(now, None, reach);
+                self.hand_on(now, None, spare, reach);
             }
         }
         if alive && same { Verdict::Released } else { Verdict::Lost }
     }
 
-    /// [`release`](Self::release), then [`acquire`](Self::acquire), with nothing in between.
+    /// Does a [`release`](Self::release) and an [`acquire`](Self::acquire) in one step.
     ///
-    /// `next` has an attempt id of its own: an old push for the ended attempt must not be taken
-    /// for the new grant.
+    /// `next` has its own attempt id. The client must not take an old push for the ended attempt as
+    /// the new grant.
     pub fn rotate(
         &mut self,
         now: Now,
@@ -57,10 +75,11 @@ impl<T: Clone> Record<T> {
         next: &Ask<T>,
         reach: Reach<'_>,
     ) -> (Verdict, Answer) {
-        (self.release(now, end, reach), self.acquire(now, next, reach))
+        let spare = &mut Spare::new(CAP);
+        (self.release_within(now, end, spare, reach), self.acquire_within(now, next, spare, reach))
     }
 
-    /// Ends the current lease if `token` is one of its block, and tells its holder.
+    /// Ends the current lease if its block contains `token`, and notifies its holder.
     pub fn force_release(&mut self, now: Now, token: Token, reach: Reach<'_>) -> Forced {
         let named = (self.base..=self.top).contains(&token.get());
         let forced = match (self.is_alive(now), named, Token::new(self.base)) {
@@ -74,16 +93,16 @@ impl<T: Clone> Record<T> {
                 reach(*holder, Push::Lost { base: self.base() });
             }
             self.lose();
-            self.hand_on(now, None, reach);
+            self.hand_on(now, None, &mut Spare::new(CAP), reach);
         }
         forced
     }
 
-    /// What became of a lease that is not the current one any more.
+    /// Returns how a lease ended that is no longer the current lease.
     fn verdict_on_the_past(&self, base: Option<Token>) -> Verdict {
         let Some(base) = base.map(Token::get) else { return Verdict::Gone };
         match self.lost.cmp(&base) {
-            _ if self.top < base => Verdict::Lost, // The record was lost, and the lease with it.
+            _ if self.top < base => Verdict::Lost, // The server lost the record and the lease.
             Ordering::Less => Verdict::Released,
             Ordering::Equal => Verdict::Lost,
             Ordering::Greater => Verdict::Unknown,

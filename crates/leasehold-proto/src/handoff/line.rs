@@ -1,4 +1,4 @@
-//! The line of waiters, and how a lease passes to its head.
+//! The queue of waiters, and the hand-off of a lease to the first waiter.
 
 use core::time::Duration;
 
@@ -6,8 +6,25 @@ use super::words::{Ask, Push, State, Waiter};
 use super::{OFFER, Reach, Record, TOKEN_LEAD, after};
 use crate::{AttemptId, Now, Token, TokenBlock};
 
-impl<T: Clone> Record<T> {
-    /// Ends the lease other than by its release; a kept one has been released already.
+/// How many dead waiters a step may still remove.
+#[derive(Debug)]
+pub(super) struct Spare(usize);
+
+impl Spare {
+    pub(super) fn new(cap: usize) -> Self {
+        Self(cap)
+    }
+
+    /// Takes one removal. Returns false if the step must leave the rest to the next step.
+    fn take(&mut self) -> bool {
+        let left = self.0.checked_sub(1);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+impl<T: Clone, const CAP: usize> Record<T, CAP> {
+    /// Ends the lease without a release. A kept lease has already been released.
     pub(super) fn lose(&mut self) {
         if self.state == State::Held {
             self.lost = self.base;
@@ -15,11 +32,17 @@ impl<T: Clone> Record<T> {
         self.state = State::Free;
     }
 
-    /// Gives the free lock to the first waiter that can be reached. `caller` needs no push: it
-    /// gets an answer.
-    pub(super) fn hand_on(&mut self, now: Now, caller: Option<AttemptId>, reach: Reach<'_>) {
+    /// Grants the free lock to the first reachable waiter. `caller` needs no push, because it gets
+    /// an answer. Returns true if the lock stays free because the step may remove no more waiters.
+    pub(super) fn hand_on(
+        &mut self,
+        now: Now,
+        caller: Option<AttemptId>,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) -> bool {
         while let Some(head) = self.queue.front() {
-            let Some(tokens) = self.next_tokens(now, head.tokens) else { return };
+            let Some(tokens) = self.next_tokens(now, head.tokens) else { return false };
             let (attempt, ttl) = (head.attempt, head.ttl);
             let owner = (attempt, head.tag.clone());
             if caller == Some(attempt) {
@@ -32,29 +55,38 @@ impl<T: Clone> Record<T> {
                 self.grant(now, tokens, owner, offer, false);
                 break;
             }
+            if !spare.take() {
+                return true;
+            }
             self.queue.pop_front();
         }
-        self.say_next(now, caller, reach);
+        self.say_next(now, caller, spare, reach);
+        false
     }
 
-    /// Tells the new head when to ask should nothing else be heard; one that cannot be reached
-    /// leaves the line. `caller` is told by its answer. Whoever becomes the first in line is told,
-    /// however that came about: its own timer reckons with an earlier lease, which may have had a
-    /// much longer ttl.
-    pub(super) fn say_next(&mut self, now: Now, caller: Option<AttemptId>, reach: Reach<'_>) {
+    /// Tells the first waiter when to ask again if it receives nothing else. A waiter that cannot
+    /// be reached leaves the queue. `caller` learns it from its answer. Every new first waiter gets
+    /// this push: its own timer counts on an earlier lease, which may have had a much longer ttl.
+    pub(super) fn say_next(
+        &mut self,
+        now: Now,
+        caller: Option<AttemptId>,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) {
         if self.state == State::Free {
             return;
         }
         let next = Push::Next { base: self.base(), remaining: self.remaining(now) };
         while let Some(head) = self.queue.front().map(|head| head.attempt) {
-            if caller == Some(head) || reach(head, next) {
+            if caller == Some(head) || reach(head, next) || !spare.take() {
                 return;
             }
             self.queue.pop_front();
         }
     }
 
-    /// Tells the holder that somebody has begun to wait.
+    /// Notifies the holder that another client has begun to wait.
     pub(super) fn say_wanted(&self, reach: Reach<'_>) {
         if let Some((owner, _)) = self.owner() {
             reach(owner, Push::Wanted { base: self.base() });
@@ -70,6 +102,10 @@ impl<T: Clone> Record<T> {
         confirmed: bool,
     ) {
         self.dequeue(owner.0);
+        if self.top == 0 {
+            // An earlier record may have been removed: how its leases ended is unknown.
+            self.lost = tokens.base().get() - 1;
+        }
         self.state = State::Held;
         self.owner = Some(owner);
         self.base = tokens.base().get();
@@ -78,9 +114,10 @@ impl<T: Clone> Record<T> {
         self.confirmed = confirmed;
     }
 
-    /// From `max(top + 1, wall clock in microseconds)` on: tokens grow even after the record was
-    /// lost. A waiter that ends without its block burns it. So blocks end at [`TOKEN_LEAD`], or
-    /// tokens would leave the clock behind, and fall with the record's loss.
+    /// Reserves tokens from `max(top + 1, wall clock in microseconds)` on. Tokens therefore grow
+    /// even after the record was lost. A waiter that ends without using its block wastes it. Blocks
+    /// end at [`TOKEN_LEAD`], or tokens would run ahead of the clock and go back when the record is
+    /// lost.
     pub(super) fn next_tokens(&self, now: Now, count: u32) -> Option<TokenBlock> {
         let base = Token::new((self.top + 1).max(now.unix_us()))?;
         let room = (now.unix_us() + u64::from(TOKEN_LEAD)).saturating_sub(base.get());
@@ -88,7 +125,7 @@ impl<T: Clone> Record<T> {
         TokenBlock::new(base, count.min(room).max(1))
     }
 
-    /// True when the attempt was not in line yet.
+    /// Adds the attempt to the queue. Returns false if it was queued already.
     pub(super) fn enqueue(&mut self, ask: &Ask<T>) -> bool {
         let new = !self.queue.iter().any(|waiter| waiter.attempt == ask.attempt);
         if new {
@@ -98,7 +135,7 @@ impl<T: Clone> Record<T> {
         new
     }
 
-    /// The place that the attempt had in line.
+    /// Removes the attempt from the queue and returns its place there.
     pub(super) fn dequeue(&mut self, attempt: AttemptId) -> Option<usize> {
         let place = self.queue.iter().position(|waiter| waiter.attempt == attempt)?;
         self.queue.remove(place);

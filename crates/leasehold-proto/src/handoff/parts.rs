@@ -1,36 +1,36 @@
-//! A record taken apart, for engines that keep it in a table.
+//! The parts of a record, for engines that keep it in a table.
 
 use super::Record;
 use super::words::{State, Waiter};
 use crate::AttemptId;
 
-/// What a [`Record`] is made of; times are on the steady clock of the steps.
+/// The parts of a [`Record`]. Times are on the steady clock of the steps.
 ///
-/// An engine whose line is long may leave out waiters between the first few and those whose
-/// attempts take part in the step: no step looks at them but to tell a place in line.
+/// An engine with a long queue may leave out waiters that are neither among the first few nor take
+/// part in the step. Steps use the others only to count places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts<T> {
-    /// Held, kept or free, as last written down.
+    /// The state as it was last stored: held, kept or free.
     pub state: State,
-    /// The holder, or the last one.
+    /// The current or the last holder.
     pub owner: Option<(AttemptId, T)>,
-    /// First token of the current or last lease; 0 before the first.
+    /// The first token of the current or last lease; 0 before the first lease.
     pub base: u64,
-    /// The highest token that was ever reserved; 0 before the first.
+    /// The highest token that was ever reserved; 0 before the first lease.
     pub top: u64,
-    /// When the lease, or the time that the lock is kept, ends.
+    /// When the lease, or the keep after a release, ends.
     pub until_ns: u64,
-    /// The owner has shown that it knows of its lease.
+    /// True if the owner has confirmed its lease.
     pub confirmed: bool,
-    /// First token of the last lease that ended other than by its release.
+    /// The first token of the last lease that ended without a release.
     pub lost: u64,
-    /// Those who wait, first in line first.
+    /// The waiters in queue order.
     pub queue: Vec<Waiter<T>>,
-    /// Attempts that are refused, and until when.
+    /// The attempts that are refused, and until when.
     pub tombstones: Vec<(AttemptId, u64)>,
 }
 
-impl<T> From<Parts<T>> for Record<T> {
+impl<T, const CAP: usize> From<Parts<T>> for Record<T, CAP> {
     fn from(parts: Parts<T>) -> Self {
         let Parts { state, owner, base, top, until_ns, confirmed, lost, .. } = parts;
         let queue = parts.queue.into();
@@ -39,8 +39,8 @@ impl<T> From<Parts<T>> for Record<T> {
     }
 }
 
-impl<T> From<Record<T>> for Parts<T> {
-    fn from(record: Record<T>) -> Self {
+impl<T, const CAP: usize> From<Record<T, CAP>> for Parts<T> {
+    fn from(record: Record<T, CAP>) -> Self {
         let Record { state, owner, base, top, until_ns, confirmed, lost, .. } = record;
         let queue = record.queue.into();
         let tombstones = record.tombstones.into_iter().collect();
@@ -50,6 +50,6 @@ impl<T> From<Record<T>> for Parts<T> {
 
 impl<T> Default for Parts<T> {
     fn default() -> Self {
-        Record::default().into()
+        Record::<T>::default().into()
     }
 }

@@ -1,172 +1,179 @@
-//! What goes into a hand-off record and what comes out of it.
+//! The requests, answers and pushes of a hand-off record.
 
 use core::time::Duration;
 
 use super::OFFER;
 use crate::{AttemptId, Token, TokenBlock};
 
-/// A request for the lease.
+/// A request to acquire the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ask<T = ()> {
-    /// For whom. Asking again with the same id gives the same lease.
+    /// The attempt that asks. A repeated request with the same id returns the same lease.
     pub attempt: AttemptId,
-    /// How long the lease lasts unless renewed.
+    /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// Stand in line when somebody holds it.
+    /// Join the queue if another attempt holds the lock.
     pub wait: bool,
-    /// Do not pass those who wait already.
+    /// Do not overtake attempts that wait already.
     pub fair: bool,
-    /// How many tokens to reserve; none is taken for one.
+    /// How many tokens to reserve; 0 counts as 1.
     pub tokens: u32,
-    /// What stays with the attempt while it waits and holds; the record does not look at it.
+    /// Data that stays with the attempt while it waits and holds. The record does not read it.
     pub tag: T,
 }
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// The lease is the attempt's, for its ttl counted from when the ask was sent.
+    /// The attempt holds the lease. Its ttl counts from the time when the request was sent.
     Granted(TokenBlock),
-    /// The attempt stands in line.
+    /// The attempt is in the queue.
     Queued {
-        /// How many stand before it.
+        /// How many attempts precede it.
         place: usize,
-        /// First token of the lease that it waits for the end of.
+        /// The first token of the lease whose end it waits for.
         base: Option<Token>,
-        /// How long that lease lasts without renewal.
+        /// How long that lease lasts without renewal. Zero: the lock is free, and more dead waiters
+        /// precede the attempt than one step removes.
         remaining: Duration,
     },
-    /// Somebody else has it, for so long unless renewed; nothing is left behind.
+    /// Another attempt holds the lock for this long unless it renews; the record does not remember
+    /// the request. Zero: the lock is free, and the queue has more dead waiters than one step
+    /// removes.
     Busy(Duration),
-    /// The attempt was ended before: take a new one.
+    /// The attempt has ended before: use a new attempt.
     Ended,
-    /// There is no token left (2^53-1 was reached).
+    /// No token is left (2^53-1 was reached).
     UsedUp,
 }
 
-/// What became of a renewal.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Renewed {
-    /// The lease goes on.
+    /// The lease was extended.
     Renewed {
-        /// For how long without a further renewal.
+        /// How long it lasts without a further renewal.
         remaining: Duration,
-        /// How many wait for its end.
+        /// How many attempts wait for its end.
         waiters: usize,
     },
-    /// The lease is not this attempt's any more.
+    /// This attempt does not hold the lease any more.
     Lost,
 }
 
-/// The end of an attempt, whether it holds, waits, or was never heard of.
+/// A request to end an attempt that holds, waits, or is unknown to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
-    /// Which attempt.
+    /// The attempt to end.
     pub attempt: AttemptId,
-    /// First token of its lease; `None` when it never heard of a grant.
+    /// The first token of its lease; `None` if the client never received a grant.
     pub base: Option<Token>,
-    /// Last token that was used of the block; those after it are given back.
+    /// The last token of the block that was used. The record takes back the tokens after it.
     pub last: Option<Token>,
-    /// Some ask of this attempt was never answered: refuse it should it arrive later.
+    /// True if a request of this attempt was never answered. The record refuses such a request if
+    /// it arrives later.
     pub suspect: bool,
-    /// Leave the lock taken for this long, without a holder.
+    /// Keep the lock taken for this long, without a holder.
     pub keep: Option<Duration>,
 }
 
-/// What became of the lease that an attempt ended.
+/// How the lease of an ended attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It was held until now, or until an earlier release of the same attempt.
+    /// The attempt held it until now, or until its own earlier release.
     Released,
-    /// It had ended before.
+    /// It had ended before without a release.
     Lost,
-    /// There was none: the attempt was waiting, or unknown.
+    /// There was no lease: the attempt was waiting or unknown.
     Gone,
-    /// It is over, but the record no longer tells whether by release or by loss.
+    /// It has ended, but the record no longer knows whether by a release or by a loss.
     Unknown,
 }
 
-/// What became of a forced release.
+/// The result of a forced release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Forced {
     /// The lease has ended.
     Ended,
-    /// Nobody holds the lock.
+    /// No attempt holds the lock.
     NotHeld,
-    /// Another lease holds it, this being its first token; nothing was changed.
+    /// Another lease holds the lock, with this first token. The record changed nothing.
     Other(Token),
 }
 
-/// What a record says to a client that did not ask.
+/// A message that a record sends to a client without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Push {
-    /// To a waiter: the lease is yours.
+    /// To a waiter: it holds the lease now.
     Granted {
-        /// The tokens reserved.
+        /// The reserved tokens.
         tokens: TokenBlock,
-        /// How long it lasts, from the time of this step, unless a renewal confirms it.
+        /// How long the lease lasts from this step on, unless a renewal confirms it.
         offer: Duration,
-        /// How many still wait.
+        /// How many attempts still wait.
         waiters: usize,
     },
-    /// To the first in line: your turn comes when this lease ends.
+    /// To the first waiter: its turn comes when this lease ends.
     Next {
-        /// First token of that lease.
+        /// The first token of that lease.
         base: Option<Token>,
-        /// How long it lasts without renewal.
+        /// How long that lease lasts without renewal.
         remaining: Duration,
     },
-    /// To the holder: somebody has begun to wait.
+    /// To the holder: another client has begun to wait.
     Wanted {
-        /// First token of the holder's lease.
+        /// The first token of the holder's lease.
         base: Option<Token>,
     },
     /// To the holder: an operator has ended the lease.
     Lost {
-        /// First token of the lease that has ended.
+        /// The first token of the lease that has ended.
         base: Option<Token>,
     },
 }
 
-/// Whether somebody holds a lock.
+/// Whether a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Nobody does.
+    /// No attempt holds the lock.
     Free,
-    /// Somebody does.
+    /// An attempt holds the lock.
     Held,
-    /// Its holder has released it, but it stays taken for a while.
+    /// Its holder has released it, but the lock stays taken for a while.
     Kept,
 }
 
-/// What of a record can be lost by itself.
+/// A part of a record that a server can lose by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// The lease and the tokens: who holds, and who did.
+    /// The lease and the tokens: the current and the last holder.
     Lease,
-    /// Those who wait.
+    /// The queue of waiters.
     Line,
     /// The attempts that are refused.
     Tombstones,
 }
 
-/// One who stands in line.
+/// An attempt in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waiter<T = ()> {
-    /// Who.
+    /// The attempt that waits.
     pub attempt: AttemptId,
-    /// How long its lease is to last.
+    /// The ttl of the lease that it asks for.
     pub ttl: Duration,
-    /// How many tokens it wants.
+    /// How many tokens it asks for.
     pub tokens: u32,
-    /// What it said about itself.
+    /// The tag of its request.
     pub tag: T,
 }
 
 impl Answer {
-    /// When to ask again if nothing is heard: each before it in line may let an offer pass.
+    /// Returns when to ask again if no push arrives. Each attempt ahead in the queue may let an
+    /// offer expire. Returns zero if dead waiters must still be removed: each request continues
+    /// that removal.
     pub fn ask_again(&self) -> Option<Duration> {
         match *self {
+            Self::Queued { remaining: Duration::ZERO, .. } => Some(Duration::ZERO),
             Self::Queued { place, remaining, .. } => {
                 let offers = u32::try_from(place).unwrap_or(u32::MAX);
                 Some(remaining.saturating_add(OFFER.saturating_mul(offers)))

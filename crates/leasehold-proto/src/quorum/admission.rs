@@ -1,8 +1,9 @@
-//! Which nodes may vote: a node that may have forgotten leases waits until they are over, and
-//! learns from the others how high tokens have grown.
+//! Decides which nodes may vote. A node that may have lost leases waits until those have ended, and
+//! learns from the other nodes how high tokens have grown.
 //!
-//! Redlock leaves this to an operator who waits a ttl before starting a node again ("delayed
-//! restart"); here every client enforces it, by its own clock and a marker in the node's data.
+//! Redlock leaves this to an operator, who waits a ttl before restarting a node ("delayed
+//! restart"). Here every client enforces it, with its own clock and a marker in the data of the
+//! node.
 
 mod founding;
 mod tasks;
@@ -17,37 +18,37 @@ use founding::Phase;
 pub use founding::{Founding, Halt};
 pub use tasks::{Task, TaskReply};
 
-/// How long a node is waited for, and then left alone before it is looked at again.
+/// How long to wait for the reply of a node, and then before asking it again: 1 s.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is known of one node.
+/// What a client knows of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
-    /// Nothing: it does not answer.
+    /// The node does not answer.
     Unknown,
-    /// It has a vote.
+    /// The node may vote.
     Admitted(ProcessId),
-    /// It may have forgotten leases, and waits until they are over. Zero: it cannot be admitted
-    /// until enough others are.
+    /// The node may have lost leases, and waits until they have ended. Zero: it cannot be admitted
+    /// until enough other nodes are.
     Waiting(Duration),
-    /// It is the same process as another node of the list, and has no vote.
+    /// The node is the same process as another node of the list, and may not vote.
     Twin(usize),
 }
 
-/// Whether locks can be had.
+/// Whether locks can be acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outlook {
     /// A majority may vote.
     Open,
-    /// A majority will vote after so long, without anybody doing anything.
+    /// A majority will be able to vote after this time, without action by an operator.
     Later(Duration),
     /// Too few nodes answer.
     Unreachable,
-    /// All nodes answer, and none has ever voted: an operator sets them up (`leasehold quorum
+    /// All nodes answer, and none has ever voted: an operator must set them up (`leasehold quorum
     /// init`).
     NotSetUp,
-    /// So many nodes have no marker that nobody knows how high tokens have grown: the first start,
-    /// or a loss that only an operator can mend (`leasehold quorum init`).
+    /// Too many nodes have no marker, so no node knows how high tokens have grown. This is the
+    /// first start, or a loss that only an operator can repair (`leasehold quorum init`).
     Forgotten,
 }
 
@@ -55,9 +56,9 @@ pub enum Outlook {
 enum Stage {
     Unknown,
     Admitted(ProcessId),
-    /// Since when (steady clock) it is known to wait with this marker.
+    /// Since when (steady clock) the node is known to wait with this marker.
     Waiting(Marker, u64),
-    /// The wait is over; the others are being asked.
+    /// The wait has ended; the other nodes are being asked.
     Recovering(Marker),
     Twin(usize),
 }
@@ -65,41 +66,44 @@ enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Seat {
     stage: Stage,
-    /// The task whose reply is waited for.
+    /// The task whose reply is outstanding.
     waits: Option<(u32, Deadline)>,
     /// When to begin again.
     again: Option<Deadline>,
-    /// What the others said since this node began to recover.
+    /// The high-water marks that other nodes reported since this node began to recover.
     highs: BTreeMap<usize, u64>,
-    /// When it was last asked, nothing showed that it has ever voted.
+    /// The last answer of the node showed no sign that it has ever voted.
     unused: bool,
-    /// What the node said of its past when an operator asked.
+    /// The answer of the node to an operator's question about its past.
     survey: Option<Survey>,
-    /// The marker that a first start has written there. It needs no wait.
+    /// The marker that a first start has written to the node. It needs no wait.
     vouched: Option<Marker>,
 }
 
-/// Every client runs one for its nodes, all the time. Calls that do not fit do nothing.
+/// Admits the nodes of one client; every client runs one all the time. It ignores calls that do not
+/// fit.
 ///
-/// The driver carries out what [`poll_task`](Self::poll_task) gives. It reports each reply with
-/// the task's number, `Unknown` where there will be none, and calls [`handle_timeout`](Self::handle_timeout) when
-/// [`poll_timeout`](Self::poll_timeout) has come.
+/// The driver carries out the tasks of [`poll_task`](Self::poll_task). It reports each reply with
+/// the number of the task, or `Unknown` if there will be no reply. It calls
+/// [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     max_ttl: Duration,
     phase: Phase,
-    /// More was lost than the nodes that are left can make up for.
+    /// An operator names a longest ttl, and nodes must not keep another.
+    exact: bool,
+    /// The nodes lost more than the remaining nodes can make up for.
     after_loss: bool,
     seats: Vec<Seat>,
     serial: u32,
-    /// For whom a `High` was asked: (number of the task, its node, the node that recovers).
+    /// For which node each `High` was sent: (number of the task, its node, the node that recovers).
     asked: Vec<(u32, usize, usize)>,
     tasks: VecDeque<(usize, u32, Task)>,
 }
 
 impl Admission {
-    /// Looks at all nodes. `max_ttl` is what new markers say, if no node is known to have granted
-    /// more; `founding` is for operators only, and see [`halt`](Self::halt).
+    /// Begins with a look at all nodes. New markers contain `max_ttl`, unless a node is known to
+    /// have granted a longer ttl. `founding` is for operators only; see [`halt`](Self::halt).
     pub fn new(now: Now, nodes: usize, max_ttl: Duration, founding: Option<Founding>) -> Self {
         let seat = Seat {
             stage: Stage::Unknown,
@@ -113,6 +117,7 @@ impl Admission {
         let mut admission = Self {
             max_ttl,
             phase: founding.map_or(Phase::Usual, Phase::Surveys),
+            exact: false,
             after_loss: false,
             seats: vec![seat; nodes],
             serial: 0,
@@ -120,13 +125,22 @@ impl Admission {
             tasks: VecDeque::new(),
         };
         match founding {
-            Some(_) => admission.send_all(now, |_| Task::Survey),
+            // After a loss only the markers count; a search through all keys would take long.
+            Some(Founding::AfterLoss) => admission.send_all(now, |_| Task::Look),
+            Some(Founding::Vouched) => admission.send_all(now, |_| Task::Survey),
             None => (0..nodes).for_each(|node| admission.look(now, node)),
         }
         admission
     }
 
-    /// What is known of a node.
+    /// Lets founding go on only if no node that answers keeps another longest ttl: a node that votes, and after a
+    /// loss a node that waits too. At a first start the marker of a node that waits is replaced, since any client
+    /// that connects writes such a marker. Call it before the first answer.
+    pub fn refuse_other_max_ttl(&mut self) {
+        self.exact = true;
+    }
+
+    /// Returns what is known of a node.
     pub fn member(&self, now: Now, node: usize) -> Member {
         match self.seats.get(node).map(|seat| seat.stage) {
             Some(Stage::Admitted(process)) => Member::Admitted(process),
@@ -139,7 +153,7 @@ impl Admission {
         }
     }
 
-    /// The process that votes for this node, if it has a vote.
+    /// Returns the process that votes for this node, if the node may vote.
     pub fn process(&self, node: usize) -> Option<ProcessId> {
         match self.seats.get(node)?.stage {
             Stage::Admitted(process) => Some(process),
@@ -147,7 +161,7 @@ impl Admission {
         }
     }
 
-    /// Whether locks can be had.
+    /// Returns whether locks can be acquired.
     pub fn outlook(&self, now: Now) -> Outlook {
         let members = (0..self.seats.len()).map(|node| self.member(now, node));
         let (mut admitted, mut unknown, mut longest) = (0, 0, Duration::ZERO);
@@ -160,7 +174,7 @@ impl Admission {
             }
         }
         let majority = majority(self.seats.len());
-        // A single node has nobody to ask: it waits, and starts at its own wall clock.
+        // A single node has no other node to ask: it waits, and starts at its own wall clock.
         match admitted {
             _ if admitted >= majority => Outlook::Open,
             _ if self.after_loss || (self.seats.len() == 1 && unknown == 0) => {
@@ -172,14 +186,15 @@ impl Admission {
         }
     }
 
-    /// A node has refused a vote (`Stranger`, `NotAdmitted`), or its connection was made anew.
+    /// Records that a node refused a vote (`Stranger`, `NotAdmitted`), or that its connection is
+    /// new.
     pub fn handle_doubt(&mut self, now: Now, node: usize) {
         if let Some(Seat { stage: Stage::Admitted(_), .. }) = self.seats.get(node) {
             self.look(now, node);
         }
     }
 
-    /// What came of a task. `bits` are random: the nonce of a proposal that may follow.
+    /// Records the result of a task. `bits` are random: the nonce of a proposal that may follow.
     pub fn handle_reply(
         &mut self,
         now: Now,
@@ -207,25 +222,25 @@ impl Admission {
             TaskReply::Look(look) => match look.current() {
                 Some(marker) => self.marker(now, node, marker),
                 None => {
-                    // What the process before has granted may last as long as it said.
+                    // A lease of the previous process may last as long as its marker says.
                     self.learn(now, look.marker);
-                    let task =
-                        Task::Propose { process: look.process, nonce: bits, max_ttl: self.max_ttl };
+                    let (process, max_ttl) = (look.process, self.max_ttl);
+                    let task = Task::Propose { process, nonce: bits, max_ttl, first: false };
                     self.send(now, node, task);
                 }
             },
             TaskReply::Marker(Some(marker)) => self.marker(now, node, marker),
             TaskReply::Marker(None) => self.look(now, node),
-            // A stranger too: two servers may take turns behind one address.
+            // Also for a stranger: two servers may alternate behind one address.
             _ => self.pause(now, node),
         }
     }
 
-    /// What is due now. Safe to call at any time and any number of times.
+    /// Does what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) {
         for node in 0..self.seats.len() {
             let Some(Seat { stage, waits, again, .. }) = self.seats.get(node) else { continue };
-            // By the steady clock alone: a wall clock that jumps ahead must not shorten the wait.
+            // Use the steady clock alone: a wall clock that jumps ahead must not shorten the wait.
             if let Stage::Waiting(marker, since) = *stage
                 && now.steady_ns >= self.wait_ends(marker, since)
             {
@@ -236,13 +251,13 @@ impl Admission {
                     _ => self.founding_silence(now, node),
                 }
             } else if again.is_some_and(|again| again.has_passed(now)) {
-                // One that waits may have been admitted by another client.
+                // Another client may have admitted a waiting node.
                 self.look(now, node);
             }
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self, now: Now) -> Option<Deadline> {
         let due = |seat: &Seat| {
             let wait = match seat.stage {
@@ -257,19 +272,20 @@ impl Admission {
         self.seats.iter().flat_map(due).flatten().reduce(Deadline::min)
     }
 
-    /// The next task: at which node, its number, and what.
+    /// Returns the next task: its node, its number, and the task.
     pub fn poll_task(&mut self) -> Option<(usize, u32, Task)> {
         self.tasks.pop_front()
     }
 
-    /// Leases may last as long as a marker says, and are waited for.
+    /// Records the longest ttl of a marker. Leases may last that long, and nodes wait for them.
     fn learn(&mut self, now: Now, marker: Option<Marker>) {
         if let Some(marker) = marker {
             self.prolong(now, marker.max_ttl);
         }
     }
 
-    /// Leases may last so long. Whoever has waited for less waits anew, even if its wait was over.
+    /// Records that leases may last this long. A node that waited less waits again, even after its
+    /// wait.
     fn prolong(&mut self, now: Now, max_ttl: Duration) {
         if max_ttl <= self.max_ttl {
             return;
@@ -288,7 +304,7 @@ impl Admission {
         }
     }
 
-    /// A node's current marker has been seen.
+    /// Records the current marker of a node.
     fn marker(&mut self, now: Now, node: usize, marker: Marker) {
         self.learn(now, Some(marker).filter(|marker| marker.admitted));
         let twin = (0..self.seats.len()).find(|other| {
@@ -320,7 +336,7 @@ impl Admission {
         }
     }
 
-    /// The wait is over: asks all others that may vote, now and not before.
+    /// Asks all other nodes that may vote, after the wait and not before it.
     fn recover(&mut self, now: Now, node: usize, marker: Marker) {
         self.asked.retain(|(_, _, pupil)| *pupil != node);
         let others: Vec<(usize, ProcessId)> = (0..self.seats.len())
@@ -339,7 +355,7 @@ impl Admission {
         self.admit(now, node);
     }
 
-    /// Another node has said how high its tokens have grown, for the sake of this one.
+    /// Records the high-water mark that another node reported for the recovery of this node.
     fn high_reply(&mut self, now: Now, other: usize, node: usize, reply: TaskReply) {
         let Some(Seat { stage: Stage::Recovering(marker), highs, .. }) = self.seats.get_mut(node)
         else {
@@ -358,7 +374,7 @@ impl Admission {
         self.admit(now, node);
     }
 
-    /// Admits a node that recovers, once enough others were heard.
+    /// Admits a recovering node when enough other nodes have answered.
     fn admit(&mut self, now: Now, node: usize) {
         let open = self.asked.iter().any(|(_, _, pupil)| *pupil == node);
         let alone = self.seats.len() == 1;
@@ -367,7 +383,7 @@ impl Admission {
         let Stage::Recovering(marker) = seat.stage else { return };
         let mut floor = seat.highs.values().copied().max().unwrap_or(0);
         if self.after_loss || seat.vouched == Some(marker) {
-            // No node that has voted has zero.
+            // A node that has voted never has zero.
             floor = floor.max(now.unix_us()).max(1);
             if open {
                 return;
@@ -376,7 +392,7 @@ impl Admission {
             return;
         }
         seat.again = None;
-        // Clients' clocks differ, and the next admission may be another client's; the node has one.
+        // Clocks of clients differ, and another client may do the next admission; a node has one clock.
         let floor = (!alone).then_some(floor);
         let task = Task::Admit { process: marker.process, nonce: marker.nonce, floor };
         self.send(now, node, task);
@@ -397,7 +413,7 @@ impl Admission {
         self.send(now, node, Task::Look);
     }
 
-    /// No answer: once more, later.
+    /// Schedules another try after no answer.
     fn pause(&mut self, now: Now, node: usize) {
         if let Some(seat) = self.seats.get_mut(node) {
             seat.waits = None;

@@ -1,4 +1,4 @@
-//! Admission: nodes that may have forgotten count only after the wait.
+//! Tests of admission: a node that may have lost leases votes only after the wait.
 
 #[path = "founding_tests.rs"]
 mod founding;
@@ -62,15 +62,18 @@ impl Cluster {
     }
 }
 
-/// The nodes' wall clocks are an hour behind those of clients.
+/// The wall clocks of the nodes are an hour behind the clocks of clients.
 fn answer(now: Now, node: &mut Node<u8>, task: Task) -> TaskReply {
     match task {
         Task::Look => TaskReply::Look(node.look()),
         Task::Survey => TaskReply::Survey(node.survey()),
-        Task::Propose { process, nonce, max_ttl } => match node.propose(process, nonce, max_ttl) {
-            Ok(marker) => TaskReply::Marker(Some(marker)),
-            Err(refusal) => TaskReply::Refused(refusal),
-        },
+        Task::Propose { process, nonce, max_ttl, first } => {
+            let proposed = match first {
+                true => node.propose_first(process, nonce, max_ttl),
+                false => node.propose(process, nonce, max_ttl),
+            };
+            proposed.map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker)))
+        }
         Task::High { process } => match node.high(process) {
             Ok((high, max_ttl)) => TaskReply::High { high, max_ttl },
             Err(refusal) => TaskReply::Refused(refusal),
@@ -91,7 +94,7 @@ fn nodes_that_nobody_set_up_do_not_admit_themselves() {
     let mut admission = Admission::new(at(1), 3, MAX_TTL, None);
     assert_eq!(three.until_admitted(1, &mut admission, 0), None);
     assert_eq!(admission.outlook(at(200)), Outlook::NotSetUp);
-    // An operator sets them up, and this client finds out.
+    // An operator sets them up, and this client detects it.
     let mut operator = Admission::new(at(201), 3, MAX_TTL, Some(Founding::Vouched));
     three.run(at(201), &mut operator);
     assert_eq!(operator.outlook(at(201)), Outlook::Open);
@@ -108,7 +111,7 @@ fn a_node_that_forgot_is_admitted_after_the_wait_and_starts_above_the_others() {
         (0..forget).for_each(|node| cluster.forget(&mut admission, at(10), node));
         cluster.run(at(10), &mut admission);
         assert!(matches!(admission.member(at(10), 0), Member::Waiting(_)));
-        // Tokens grow while it waits, and are asked for afterwards.
+        // Tokens grow while it waits; the client asks for them afterwards.
         let attempt = AttemptId::new(ClientId::from_bits(1), 1, 1);
         let ttl = Duration::from_secs(1);
         for node in forget..nodes {
@@ -186,7 +189,7 @@ fn another_client_goes_on_with_a_wait_that_one_began() {
     three.run(at(10), &mut gone);
     let mut admission = Admission::new(at(30), 3, MAX_TTL, None);
     assert_eq!(three.until_admitted(30, &mut admission, 0), Some(91));
-    // One that is there from the beginning admits it, and the other sees it.
+    // A client that was there from the beginning admits it; the other client sees it.
     three.run(at(92), &mut gone);
     three.run(at(94), &mut gone);
     assert_eq!(gone.process(0), Some(process(100)));
@@ -216,16 +219,16 @@ fn a_single_node_waits_and_starts_at_its_own_clock() {
 #[test]
 fn leases_that_one_node_granted_for_longer_are_waited_for() {
     let short = Duration::from_secs(5);
-    // By the marker of the process before: it starts again with its data.
+    // By the marker of the previous process: the node restarts with its data.
     let mut one = Cluster::founded(1);
     one.nodes[0].restart(process(100));
     let mut admission = Admission::new(at(10), 1, short, None);
     assert_eq!(one.until_admitted(10, &mut admission, 0), Some(71));
-    // By what was seen before everything was lost.
+    // By the marker that was seen before all data was lost.
     one.forget(&mut admission, at(100), 0);
     assert_eq!(one.until_admitted(100, &mut admission, 0), Some(161));
     assert_eq!(one.nodes[0].look().marker.unwrap().max_ttl, MAX_TTL);
-    // Not where an operator says that there are none.
+    // Not if an operator states that there are no leases.
     one.forget(&mut admission, at(200), 0);
     let mut operator = Admission::new(at(200), 1, short, Some(Founding::Vouched));
     assert_eq!(one.until_admitted(200, &mut operator, 0), Some(200));
@@ -251,13 +254,13 @@ fn a_longer_ttl_that_is_heard_of_after_the_wait_prolongs_it() {
         three.nodes[number].propose(process(number), 1, max_ttl).unwrap();
         three.nodes[number].admit(process(number), 1, 5).unwrap();
     }
-    // One restarts empty while the other one that grants for two minutes is away.
+    // A node restarts empty while the other node that grants for two minutes is down.
     three.nodes[1].forget();
     three.nodes[1].restart(process(101));
     three.down = vec![0];
     let mut admission = Admission::new(at(10), 3, minutes(1), None);
     (10..75).for_each(|second| three.run(at(second), &mut admission));
-    assert_eq!(admission.member(at(75), 1), Member::Waiting(Duration::ZERO), "too few were heard");
+    assert_eq!(admission.member(at(75), 1), Member::Waiting(Duration::ZERO), "too few answered");
     three.down.clear();
     let second = three.until_admitted(75, &mut admission, 1).unwrap();
     assert!(second >= 75 + 120, "{second}");

@@ -1,4 +1,5 @@
-//! One client's try to get a lock from a majority of the nodes, to keep it and to give it back.
+//! The attempt of one client to acquire a lock from a majority of the nodes, hold it and release
+//! it.
 
 mod acquiring;
 mod ending;
@@ -13,31 +14,33 @@ use seat::{Seat, Vote, Wait};
 use super::{Event, Op, Refusal, Reply, Request, Terms, majority};
 use crate::{AttemptId, Deadline, Now, Token, drift};
 
-/// One attempt. Calls that do not fit its state do nothing.
+/// One attempt to acquire. It ignores calls that do not fit its state.
 ///
-/// The driver sends what [`poll_request`](Self::poll_request) gives to the process that it knows to
-/// be admitted there. Where the node has no vote it answers `Refused(NotAdmitted)` itself, and where
-/// it could send nothing, `Refused(Unfit)`. It reports each reply with the request's round, calls [`handle_timeout`](Self::handle_timeout) when
-/// [`poll_timeout`](Self::poll_timeout) has come, and reads [`poll_event`](Self::poll_event) after
-/// each call. It drives a machine until [`is_done`](Self::is_done), also when nobody waits for it any more.
+/// The driver sends the requests of [`poll_request`](Self::poll_request) to the process that it
+/// knows to be admitted at that node. If the node may not vote, the driver itself replies
+/// `Refused(NotAdmitted)`. If the driver could send nothing, it replies `Refused(Unfit)`. It
+/// reports each reply with the round of the request, calls [`handle_timeout`](Self::handle_timeout)
+/// when [`poll_timeout`](Self::poll_timeout) has come, and reads [`poll_event`](Self::poll_event)
+/// after each call. It drives a machine until [`is_done`](Self::is_done), even if no caller waits
+/// for it any more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     terms: Terms,
     phase: Phase,
     seats: Vec<Seat>,
-    /// Number of the last request; replies to others than a seat's last one are late.
+    /// The number of the last request. Replies to other requests than the last of a node are late.
     round: u32,
-    /// First round of the current acquire, renewal or release.
+    /// The first round of the current acquire, renewal or release.
     first: u32,
-    /// When that was sent: validity counts from here.
+    /// When that round was sent: validity counts from here.
     sent: Now,
-    /// The ttl that was asked for then.
+    /// The ttl of that round.
     ttl: Duration,
-    /// Valid until here, once held.
+    /// The end of validity, once held.
     deadline: Option<Deadline>,
     /// The largest value seen.
     seen: u64,
-    /// When the last lease that was asked for has ended wherever it was granted.
+    /// When the last requested lease has ended on every node that granted it.
     over: Deadline,
     requests: VecDeque<Request>,
     events: VecDeque<Event>,
@@ -45,20 +48,21 @@ pub struct Attempt {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// Waiting for a majority.
+    /// Waits for a majority.
     Asking,
-    /// A majority has granted; counters are being brought to the token.
+    /// A majority has granted the lock; the counters are being raised to the token.
     Committing(Token),
     /// Held; `renewing` while a renewal is undecided.
     Held { token: Token, renewing: bool },
-    /// Was held; a majority has it no more.
+    /// The lease was held; a majority does not have it any more.
     Lost,
-    /// Being given back; `told` once the event is out.
+    /// Being released; `told` once the event was returned.
     Ending { told: bool },
 }
 
 impl Attempt {
-    /// Asks all nodes at once. `now` was read before the first byte goes out.
+    /// Begins to acquire: asks all nodes at once. The caller read `now` before it sent the first
+    /// byte.
     pub fn acquire(now: Now, terms: Terms) -> Self {
         let mut attempt = Self {
             terms,
@@ -78,7 +82,8 @@ impl Attempt {
         attempt
     }
 
-    /// A node's reply to the request of this round, or `Unknown` when there will be none.
+    /// Records the reply of a node to the request of this round, or `Unknown` if there will be no
+    /// reply.
     pub fn handle_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
         let Some(seat) = self.seats.get_mut(node) else { return };
         if let Reply::Busy { counter, .. } | Reply::Granted(counter) = reply {
@@ -97,7 +102,7 @@ impl Attempt {
         }
     }
 
-    /// What is due now. Safe to call at any time and any number of times.
+    /// Does what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) {
         for node in 0..self.seats.len() {
             let due = self.seats.get(node).and_then(|seat| seat.waits);
@@ -109,54 +114,55 @@ impl Attempt {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.seats.iter().filter_map(|seat| seat.waits).map(|wait| wait.due).reduce(Deadline::min)
     }
 
-    /// The next request to be sent.
+    /// Returns the next request to send.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Nothing is to be sent, expected or cleaned up any more.
+    /// Returns true if there is nothing more to send, to expect or to clean up.
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Ending { told: true })
             && self.requests.is_empty()
             && self.seats.iter().all(|seat| seat.waits.is_none())
     }
 
-    /// It is being given back, or has been: it holds nothing and never will.
+    /// Returns true if the attempt is being released or was released: it holds nothing and never
+    /// will.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. })
     }
 
-    /// The round of the request to a node that a reply is waited for.
+    /// Returns the round of the outstanding request to a node.
     pub fn waits_for(&self, node: usize) -> Option<u32> {
         self.seats.get(node)?.waits.map(|wait| wait.round)
     }
 
-    /// The attempt's id.
+    /// Returns the id of the attempt.
     pub fn id(&self) -> AttemptId {
         self.terms.attempt
     }
 
-    /// How many nodes are configured.
+    /// Returns how many nodes are configured.
     pub fn nodes(&self) -> usize {
         self.terms.nodes
     }
 
-    /// The ttl that was asked for last.
+    /// Returns the ttl of the last request.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// The token, while it is held.
+    /// Returns the token while the lock is held.
     pub fn token(&self) -> Option<Token> {
         match self.phase {
             Phase::Held { token, .. } => Some(token),
@@ -164,23 +170,23 @@ impl Attempt {
         }
     }
 
-    /// Until when the lease is valid, once held; renewals move it.
+    /// Returns the end of validity, once held; renewals move it.
     pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
     }
 
-    /// The largest value seen for the lock: the next attempt's [`Terms::seen`].
+    /// Returns the largest value seen for the lock: the [`Terms::seen`] of the next attempt.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// On how many nodes the lease is known to be, without a gap since the last renewal that
-    /// counted. Less than a majority is a loss.
+    /// Returns on how many nodes the lease is known to exist, without a gap since the last renewal
+    /// that counted. Fewer than a majority is a loss.
     pub fn evidence(&self) -> usize {
         self.seats.iter().filter(|seat| seat.owns_before(self.first)).count()
     }
 
-    /// The nodes that did nothing in the current round, and why.
+    /// Iterates over the nodes that refused in the current round, with the reason.
     pub fn refusals(&self) -> impl Iterator<Item = (usize, Refusal)> {
         self.seats.iter().enumerate().filter_map(|(node, seat)| match seat.vote {
             Vote::Refused(refusal) => Some((node, refusal)),
@@ -188,13 +194,14 @@ impl Attempt {
         })
     }
 
-    /// The nodes that were asked to release it and have not said that they did.
+    /// Iterates over the nodes that were asked to release the lease and have not confirmed it.
     pub fn unreleased(&self) -> impl Iterator<Item = usize> {
         let open = |(node, seat): (usize, &Seat)| seat.suspect.then_some(node);
         self.seats.iter().enumerate().filter_map(open)
     }
 
-    /// The nodes whose answer to the acquire may still come, also after it was denied.
+    /// Iterates over the nodes whose answer to the acquire may still arrive, also after it was
+    /// denied.
     pub fn unheard(&self) -> impl Iterator<Item = usize> {
         let open =
             |seat: &Seat| seat.waits.is_some() && seat.vote == Vote::Silent && seat.releases == 0;
@@ -202,7 +209,7 @@ impl Attempt {
         self.seats.iter().enumerate().filter_map(open)
     }
 
-    /// The nodes that have not answered in the current round, or not in time.
+    /// Iterates over the nodes that have not answered in the current round, or not in time.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
         let silent = |(node, seat): (usize, &Seat)| (seat.vote == Vote::Silent).then_some(node);
         self.seats.iter().enumerate().filter_map(silent)
@@ -212,12 +219,12 @@ impl Attempt {
         majority(self.terms.nodes)
     }
 
-    /// The end of validity of what was asked for last.
+    /// Returns the end of validity of the last request.
     fn full_term(&self) -> Deadline {
         Deadline::after(self.sent, self.ttl.saturating_sub(drift(self.ttl)))
     }
 
-    /// Begins something with all nodes: replies to what came before are late from now on.
+    /// Begins a round at all nodes: replies to earlier rounds are late from now on.
     fn begin(&mut self, now: Now) {
         self.first = self.round + 1;
         self.sent = now;

@@ -1,4 +1,5 @@
-//! Setting up: no node votes without a wait unless every node answers and none has ever voted.
+//! Tests of the set-up: no node votes without a wait unless every node answers and none has ever
+//! voted.
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn vouched(cluster: &mut Cluster, nodes: usize) -> Admission {
 
 #[test]
 fn a_first_start_needs_an_answer_of_every_node_and_changes_nothing_without() {
-    // One node restarts empty; one that is silent, or two, may have granted a lease with it.
+    // One node restarts empty; one or two silent nodes may have granted a lease with it.
     for down in [vec![2], vec![0, 2]] {
         let mut three = Cluster::founded(3);
         three.nodes[1] = Node::new(process(101));
@@ -29,7 +30,7 @@ fn a_first_start_is_refused_where_a_node_has_voted() {
     let attempt = AttemptId::new(ClientId::from_bits(1), 1, 1);
     let acquire =
         Op::Acquire { attempt, ttl: Duration::from_secs(1), proposal: Token::new(7).unwrap() };
-    // Votes; was restarted with its data; was restarted and waits.
+    // A node votes; restarted with its data; restarted and waits.
     for case in 0..3 {
         let mut three = Cluster::founded(3);
         three.nodes[0].handle(at(2), process(0), &0, acquire);
@@ -57,7 +58,7 @@ fn a_first_start_goes_on_where_clients_have_written_markers_that_wait() {
 
 #[test]
 fn a_node_that_forgets_during_a_first_start_is_not_admitted() {
-    // After how many tasks it happens.
+    // The number of tasks before the event.
     for after in 0..12 {
         for restarts in [false, true] {
             let mut three = Cluster::empty(3);
@@ -72,7 +73,7 @@ fn a_node_that_forgets_during_a_first_start_is_not_admitted() {
                 operator.handle_reply(at(1), node, serial, reply, done);
             }
             let votes = three.nodes[1].look().current().is_some_and(|marker| marker.admitted);
-            // Before its marker is written it may be any empty node.
+            // Before the client writes its marker, it may be any empty node.
             let early = after <= if restarts { 1 } else { 4 };
             assert_eq!(votes, early, "after {after}, restarts: {restarts}");
         }
@@ -106,4 +107,43 @@ fn one_server_in_two_places_is_never_set_up() {
     let before = three.nodes.clone();
     assert_eq!(vouched(&mut three, 3).halt(), Some(Halt::Twin(2, 0)));
     assert_eq!(three.nodes, before);
+}
+
+#[test]
+fn a_first_start_replaces_the_longest_ttl_of_markers_that_only_wait() {
+    let mut three = Cluster::empty(3);
+    // A client connected before the operator, with another longest ttl.
+    for number in 0..3 {
+        three.nodes[number].propose(process(number), 1, 2 * MAX_TTL).unwrap();
+    }
+    let operator = vouched(&mut three, 3);
+    assert_eq!(operator.halt(), None);
+    for (number, node) in three.nodes.iter().enumerate() {
+        let marker = node.look().current().unwrap();
+        assert!(marker.admitted, "node {number}");
+        assert_eq!(marker.max_ttl, MAX_TTL, "node {number}");
+    }
+}
+
+#[test]
+fn after_a_loss_no_node_is_asked_to_look_through_its_keys() {
+    let mut operator = Admission::new(at(1), 3, MAX_TTL, Some(Founding::AfterLoss));
+    for node in 0..3 {
+        assert_eq!(operator.poll_task().map(|(at, _, task)| (at, task)), Some((node, Task::Look)));
+    }
+    assert_eq!(operator.poll_task(), None);
+}
+
+#[test]
+fn another_longest_ttl_is_refused_where_one_node_keeps_its_own() {
+    for founding in [Founding::Vouched, Founding::AfterLoss] {
+        let mut three = Cluster::founded(3);
+        (1..3).for_each(|node| three.nodes[node] = Node::new(process(node + 100)));
+        let before = three.nodes.clone();
+        let mut operator = Admission::new(at(20), 3, MAX_TTL / 2, Some(founding));
+        operator.refuse_other_max_ttl();
+        three.run(at(20), &mut operator);
+        assert_eq!(operator.halt(), Some(Halt::OtherMaxTtl(0, MAX_TTL)));
+        assert_eq!(three.nodes, before);
+    }
 }

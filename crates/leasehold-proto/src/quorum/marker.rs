@@ -1,19 +1,19 @@
-//! The admission marker: what lies in a node's data to show that no data was lost.
+//! The admission marker: a value in the data of a node that shows that no data was lost.
 
 use core::fmt;
 use core::time::Duration;
 
-/// One run of a server process: 160 random bits, new at each start (Redis: `run_id`).
+/// Identifies one run of a server process: 160 random bits, new at each start (Redis: `run_id`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId([u8; 20]);
 
 impl ProcessId {
-    /// The id of these bytes.
+    /// Creates the id from these bytes.
     pub const fn from_bytes(bytes: [u8; 20]) -> Self {
         Self(bytes)
     }
 
-    /// The id as a server writes it: 40 hexadecimal digits.
+    /// Reads the id as a server writes it: 40 hexadecimal digits. Returns `None` for other text.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 40 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -38,43 +38,45 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// What lies in the data. Any loss of data removes it; a restart makes it name another process.
+/// A marker in the data of a node. A loss of data removes it; after a restart it names another
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Marker {
     /// The process that it was written for.
     pub process: ProcessId,
-    /// Random: tells one admission from the next one of the same process.
+    /// Random: distinguishes two admissions of the same process.
     pub nonce: u64,
-    /// The longest ttl that is granted.
+    /// The longest ttl that the node grants.
     pub max_ttl: Duration,
     /// False while the node waits for its admission.
     pub admitted: bool,
 }
 
-/// What a node says of itself to anybody who asks.
+/// The answer of a node to any client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Look {
     /// The process that answers.
     pub process: ProcessId,
-    /// The marker that is there, whoever it was written for.
+    /// The marker that the node has; it may have been written for another process.
     pub marker: Option<Marker>,
-    /// The marker shows that the node has voted: it is admitted, or has a high-water mark.
+    /// True if the marker shows that the node has voted: it is admitted, or has a high-water mark.
     pub voted: bool,
 }
 
 impl Look {
-    /// The marker, if it was written for the process that answers.
+    /// Returns the marker, if it was written for the process that answers.
     pub fn current(&self) -> Option<Marker> {
         self.marker.filter(|marker| marker.process == self.process)
     }
 }
 
-/// What a node says of its past to an operator who sets nodes up.
+/// The answer of a node to an operator who sets nodes up, about its past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Survey {
-    /// What it says to anybody.
+    /// The answer that any client gets.
     pub look: Look,
-    /// Its data show that it has voted: it is admitted, has a high-water mark, or knows some lock.
+    /// True if its data shows that it has voted: it is admitted, has a high-water mark, or knows a
+    /// lock.
     pub voted: bool,
 }
 

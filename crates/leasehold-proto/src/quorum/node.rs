@@ -1,4 +1,4 @@
-//! One node: what it keeps, and what it does atomically at each request.
+//! One node: its data, and what it does atomically at each request.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,48 +6,48 @@ use std::collections::BTreeMap;
 use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, Survey, TOMBSTONE};
 use crate::{AttemptId, Now, Token};
 
-/// One independent node with locks of names `K`.
+/// An independent node with locks of names `K`.
 ///
-/// Everything but the process id is data, and may be lost. The order of the checks in each
-/// step is part of what it promises: scripts that do the same are compared with it.
+/// Everything but the process id is data, and may be lost. The order of the checks in each step is
+/// part of the contract: tests compare scripts that do the same with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node<K> {
     process: ProcessId,
     marker: Option<Marker>,
-    /// At least every counter that any lock here ever had.
+    /// At least the highest counter that any lock on this node ever had.
     high: u64,
     /// The high-water mark when this process was admitted. Counters below it are older data.
     floor: u64,
     locks: BTreeMap<K, Record>,
 }
 
-/// Who has a lock on one node, for people to see and for tests.
+/// The holder of a lock on one node, for display and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// The attempt.
+    /// The attempt that holds the lock.
     pub attempt: AttemptId,
-    /// The lock's counter.
+    /// The counter of the lock.
     pub counter: Token,
-    /// How long it lasts unless renewed.
+    /// How long the lease lasts unless it is renewed.
     pub remaining: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Record {
-    /// 0 = none: only an ended attempt is remembered.
+    /// 0: no counter; the node remembers only an ended attempt.
     counter: u64,
-    /// Who has the lock, until this point of the steady clock.
+    /// The holder of the lock, until this point of the steady clock.
     lease: Option<(AttemptId, u64)>,
-    /// The attempt that was ended last, and whether it had the lock then.
+    /// The attempt that was ended last, and whether it held the lock then.
     ended: Option<(AttemptId, bool)>,
-    /// Attempts that were ended without having had the lock, and until when they are refused: their
-    /// acquire may still be on its way.
+    /// Attempts that were ended without a lease, and until when they are refused: their acquire may
+    /// still be on its way.
     tombstones: BTreeMap<AttemptId, u64>,
-    /// When the record is as if it had never been.
+    /// When the node drops the record.
     forget_ns: u64,
 }
 
-/// What a node knows of all its locks' counters.
+/// What a node knows of the counters of all its locks.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     high: u64,
@@ -55,34 +55,34 @@ struct Marks {
 }
 
 impl<K: Ord + Clone> Node<K> {
-    /// A node without data.
+    /// Creates a node without data.
     pub fn new(process: ProcessId) -> Self {
         Self { process, marker: None, high: 0, floor: 0, locks: BTreeMap::new() }
     }
 
-    /// Another process with the same data.
+    /// Restarts the node as another process with the same data.
     pub fn restart(&mut self, process: ProcessId) {
         self.process = process;
     }
 
-    /// All data is lost (`FLUSHALL`, an empty restart).
+    /// Drops all data (`FLUSHALL`, an empty restart).
     pub fn forget(&mut self) {
         *self = Self::new(self.process);
     }
 
-    /// What anybody may ask.
+    /// Returns what any client may ask.
     pub fn look(&self) -> Look {
         let voted = self.high > 0 || self.marker.is_some_and(|marker| marker.admitted);
         Look { process: self.process, marker: self.marker, voted }
     }
 
-    /// Whether this node has ever voted, as far as its data tell.
+    /// Returns whether this node has ever voted, as far as its data shows.
     pub fn survey(&self) -> Survey {
         let look = self.look();
         Survey { look, voted: look.voted || !self.locks.is_empty() }
     }
 
-    /// Who has a lock.
+    /// Returns the holder of a lock.
     pub fn lease(&self, now: Now, lock: &K) -> Option<Lease> {
         let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns)?;
         let (attempt, until) = record.holder(now)?;
@@ -90,19 +90,19 @@ impl<K: Ord + Clone> Node<K> {
         Some(Lease { attempt, counter: Token::new(record.counter)?, remaining })
     }
 
-    /// A lock's counter, while it is remembered.
+    /// Returns the counter of a lock, while the node remembers it.
     pub fn counter(&self, now: Now, lock: &K) -> Option<Token> {
         let record = self.locks.get(lock).filter(|record| record.forget_ns > now.steady_ns)?;
         Token::new(record.counter)
     }
 
-    /// The high-water mark and the longest ttl; from an admitted node only.
+    /// Returns the high-water mark and the longest ttl. Only an admitted node answers.
     pub fn high(&self, process: ProcessId) -> Result<(u64, Duration), Refusal> {
         self.admitted(process).map(|marker| (self.high, marker.max_ttl))
     }
 
-    /// A node that has lost its marker, or whose marker is another process's, begins to wait.
-    /// One that waits or is admitted stays as it is. Says which marker is there afterwards.
+    /// Makes a node wait that has lost its marker, or whose marker names another process. A node
+    /// that waits or is admitted does not change. Returns the marker that the node has afterwards.
     pub fn propose(
         &mut self,
         process: ProcessId,
@@ -114,8 +114,24 @@ impl<K: Ord + Clone> Node<K> {
         Ok(*self.marker.insert(self.look().current().unwrap_or(fresh)))
     }
 
-    /// The node may vote from now on, if it has waited without interruption since this nonce was
-    /// proposed; its counters start above `floor`. Says which marker is there afterwards.
+    /// Does the same at a first start, and replaces a marker that waits with another `max_ttl`. Any
+    /// client that connects before the operator writes such a marker.
+    pub fn propose_first(
+        &mut self,
+        process: ProcessId,
+        nonce: u64,
+        max_ttl: Duration,
+    ) -> Result<Marker, Refusal> {
+        self.meant(process)?;
+        let waits = |marker: &Marker| !marker.admitted && marker.max_ttl != max_ttl;
+        if self.look().current().as_ref().is_some_and(waits) {
+            self.marker = None;
+        }
+        self.propose(process, nonce, max_ttl)
+    }
+
+    /// Admits the node, if it has waited without interruption since this nonce was proposed. Its
+    /// counters start above `floor`. Returns the marker that the node has afterwards.
     pub fn admit(
         &mut self,
         process: ProcessId,
@@ -136,8 +152,8 @@ impl<K: Ord + Clone> Node<K> {
         Ok(self.look().current())
     }
 
-    /// Carries out one step of an attempt. `now` is the node's own clock, and `process` whom the
-    /// client means to speak to.
+    /// Carries out one step of an attempt. `now` is the clock of the node; `process` is the process
+    /// that the client addresses.
     pub fn handle(&mut self, now: Now, process: ProcessId, lock: &K, op: Op) -> Reply {
         let marker = match self.admitted(process) {
             Ok(marker) => marker,
@@ -236,13 +252,13 @@ impl Record {
         if !held && !heal {
             return Reply::Missing;
         }
-        // Where the counter was forgotten, later tokens than this one may have been as well.
+        // If the counter was lost, later tokens than this one may be lost too.
         self.counter = self.floor(marks).max(token.get());
         self.grant(now, attempt, ttl);
         if held { Reply::Renewed } else { Reply::Healed }
     }
 
-    /// Never touches the counter.
+    /// Ends the attempt. This never changes the counter.
     fn release(&mut self, now: Now, attempt: AttemptId) -> Reply {
         let before = self.ended.filter(|(ended, _)| *ended == attempt);
         let owns = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
@@ -252,7 +268,7 @@ impl Record {
         }
         self.ended = Some((attempt, held));
         if !held {
-            // Not at each: many may be there.
+            // Not at each release, since there may be many.
             if self.tombstones.len().is_power_of_two() {
                 self.tombstones.retain(|_, until| *until > now.steady_ns);
             }
@@ -262,7 +278,7 @@ impl Record {
         if held { Reply::Released } else { Reply::NotHeld }
     }
 
-    /// The attempt was ended, or another one has the lock.
+    /// Returns the reply if the attempt was ended, or another attempt holds the lock.
     fn refuses(&self, now: Now, attempt: AttemptId) -> Option<Reply> {
         let dead = self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns);
         if dead || self.ended.is_some_and(|(ended, _)| ended == attempt) {
@@ -277,7 +293,7 @@ impl Record {
         self.lease.filter(|(_, until)| *until > now.steady_ns)
     }
 
-    /// What a new value must be above.
+    /// Returns the value that a new counter must exceed.
     fn floor(&self, marks: Marks) -> u64 {
         if self.counter == 0 { marks.high } else { self.counter.max(marks.floor) }
     }

@@ -1,4 +1,4 @@
-//! A node of the quorum: what each operation does, repeated and late.
+//! Tests of a quorum node: what each operation does, repeated and late.
 
 use super::super::MAX_TTL;
 use super::*;
@@ -64,13 +64,13 @@ fn a_counter_from_before_the_admission_is_below_what_was_recovered() {
     let mut node = One::new();
     node.says(0, acquire(1, 100), Reply::Granted(token(100)));
     node.says(1, release(1), Reply::Released);
-    // It starts again with these data; later tokens are known to other nodes alone.
+    // The node restarts with this data; only other nodes know later tokens.
     node.0.marker = None;
     node.0.propose(P, 6, MAX_TTL).unwrap();
     node.0.admit(P, 6, 500).unwrap();
     node.says(2, acquire(2, 1), Reply::Granted(token(501)));
     node.says(3, release(2), Reply::Released);
-    // What is granted now counts again.
+    // Grants count again from now on.
     node.0.admit(P, 6, 900).unwrap();
     node.says(4, acquire(3, 1), Reply::Granted(token(502)));
 }
@@ -103,7 +103,7 @@ fn an_ended_attempt_comes_back_by_no_late_message() {
     node.says(1, release(2), Reply::Released);
     node.says(1, renew(2, 10, true), Reply::Ended);
     node.says(1, release(1), Reply::NotHeld);
-    // Others have ended since: it is still refused, for a while.
+    // Other attempts have ended since; the node still refuses it for a while.
     node.says(2, acquire(1, 10), Reply::Ended);
     node.says(2, release(3), Reply::NotHeld);
     node.says(59, acquire(1, 10), Reply::Ended);
@@ -129,7 +129,7 @@ fn what_was_forgotten_is_made_up_for_by_the_high_water_mark() {
     node.says(0, release(1), Reply::Released);
     let later = RETENTION.as_secs() + 1;
     node.says(later, acquire(2, 1), Reply::Granted(token(901)));
-    // Healing with an old token, too: a later one may have been forgotten.
+    // Also with an old token: a later token may have been lost.
     node.0.forget();
     node.0.propose(P, 6, MAX_TTL).unwrap();
     node.0.admit(P, 6, 950).unwrap();

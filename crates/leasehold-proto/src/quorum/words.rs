@@ -1,210 +1,212 @@
-//! What an attempt says to a node, what a node answers, and what an attempt tells its driver.
+//! The requests of an attempt to a node, the replies, and the events of an attempt for its driver.
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::{AttemptId, Deadline, Token};
 
-/// One step on one lock at one node. A node carries it out as a whole or not at all.
+/// One step on one lock at one node. A node carries out the whole step or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// Take the lock if it is free there.
+    /// Take the lock if it is free on the node.
     Acquire {
-        /// For whom.
+        /// The attempt that acquires.
         attempt: AttemptId,
-        /// For how long.
+        /// The ttl of the lease.
         ttl: Duration,
-        /// The least value that the grant shall have.
+        /// The least value that the grant may have.
         proposal: Token,
     },
-    /// Raise the counter to the token that the attempt has settled on.
+    /// Raise the counter to the token that the attempt has chosen.
     Commit {
-        /// Who holds the lease there.
+        /// The attempt that holds the lease on the node.
         attempt: AttemptId,
-        /// The value that was granted there.
+        /// The value that the node granted.
         from: Token,
-        /// What the counter shall be.
+        /// The value that the counter is raised to.
         token: Token,
     },
     /// Extend the lease.
     Renew {
-        /// Whose lease.
+        /// The attempt that holds the lease.
         attempt: AttemptId,
-        /// For how long from now.
+        /// The ttl of the lease, from now.
         ttl: Duration,
-        /// Its token; the counter is raised to it.
+        /// The token of the lease; the node raises the counter to it.
         token: Token,
-        /// Grant it anew where nobody has it.
+        /// Grant the lease anew if no attempt holds the lock there.
         heal: bool,
     },
-    /// End the attempt there.
+    /// End the attempt on the node.
     Release {
-        /// Which.
+        /// The attempt to end.
         attempt: AttemptId,
     },
 }
 
-/// A node's answer, or its absence.
+/// The reply of a node, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
-    /// To `Acquire`: the lease is the attempt's, and the counter stands at this value.
+    /// To `Acquire`: the attempt holds the lease, and the counter has this value.
     Granted(Token),
-    /// To `Acquire` or `Renew`: another attempt has it.
+    /// To `Acquire` or `Renew`: another attempt holds the lock.
     Busy {
-        /// The lock's counter.
+        /// The counter of the lock.
         counter: Token,
-        /// How long that lease lasts unless renewed.
+        /// How long that lease lasts unless it is renewed.
         remaining: Duration,
     },
-    /// To `Acquire` or `Renew`: this attempt was ended there.
+    /// To `Acquire` or `Renew`: this attempt was ended on the node.
     Ended,
     /// To `Commit`: the counter is the token.
     Committed,
-    /// To `Commit`: the lease is not the attempt's, or the counter is not what was granted.
+    /// To `Commit`: the attempt does not hold the lease, or the counter is not the granted value.
     Moved,
-    /// To `Renew`: it was the attempt's, and lasts a ttl from now.
+    /// To `Renew`: the attempt held the lease, which lasts a ttl from now.
     Renewed,
-    /// To `Renew` with `heal`: nobody had it; it is the attempt's from now on.
+    /// To `Renew` with `heal`: no attempt held the lock; the attempt holds it from now on.
     Healed,
-    /// To `Renew` without `heal`: nobody has it.
+    /// To `Renew` without `heal`: no attempt holds the lock.
     Missing,
-    /// To `Release`: it was the attempt's, and is free.
+    /// To `Release`: the attempt held the lock, which is free now.
     Released,
-    /// To `Release`: it was not the attempt's.
+    /// To `Release`: the attempt did not hold the lock.
     NotHeld,
     /// The node did nothing.
     Refused(Refusal),
-    /// No answer, or none that can be understood: whether it was done is not known.
+    /// No answer, or none that the client understands. The step may or may not have been done.
     Unknown,
 }
 
 /// Why a node did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// The request was meant for another process: this one may have forgotten what that one knew.
+    /// The request was meant for another process; this process may have lost data that the other
+    /// one had.
     Stranger,
-    /// The node has no vote: it may have forgotten leases, and has not been admitted since.
+    /// The node may not vote: it may have lost leases, and has not been admitted since.
     NotAdmitted,
-    /// The ttl is above what all nodes agreed on.
+    /// The ttl exceeds the limit that all nodes agreed on.
     TtlTooLong {
-        /// The longest.
+        /// The longest ttl that the node grants.
         max_ttl: Duration,
     },
-    /// The proposed token is more than an hour ahead of the node's clock.
+    /// The proposed token is more than an hour ahead of the clock of the node.
     ClockAhead,
-    /// There is no token left (2^53-1 was reached).
+    /// No token is left (2^53-1 was reached).
     UsedUp,
-    /// The node can do nothing now: it loads, is full, is a replica.
+    /// The node cannot serve the request now: it loads data, is full, or is a replica.
     Unfit,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stranger => f.write_str("another process answers there than before"),
-            Self::NotAdmitted => f.write_str("it may have forgotten leases and has no vote yet"),
+            Self::Stranger => f.write_str("another server process answers at this address now"),
+            Self::NotAdmitted => f.write_str("it may have lost leases and may not vote yet"),
             Self::TtlTooLong { max_ttl } => write!(f, "it grants at most {max_ttl:?}"),
             Self::ClockAhead => {
                 f.write_str("the proposed token is more than an hour ahead of its clock")
             }
-            Self::UsedUp => f.write_str("its tokens are used up"),
-            Self::Unfit => f.write_str("it can change nothing now"),
+            Self::UsedUp => f.write_str("it has no token left"),
+            Self::Unfit => f.write_str("it cannot write now"),
         }
     }
 }
 
-/// What an attempt is made with.
+/// The parameters of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The attempt.
+    /// The id of the attempt.
     pub attempt: AttemptId,
     /// How many nodes are configured, connected or not.
     pub nodes: usize,
-    /// The lease's length.
+    /// The ttl of the lease.
     pub ttl: Duration,
-    /// How long each node is waited for; [`node_limit`](super::node_limit) gives the default.
+    /// How long to wait for each node; [`node_limit`](super::node_limit) returns the default.
     pub limit: Duration,
     /// The largest value that the client has seen for this lock; 0 for none.
     pub seen: u64,
 }
 
-/// Something to be sent to a node.
+/// A request to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// Which node, counted from 0.
+    /// The node, counted from 0.
     pub node: usize,
-    /// To be given back with the reply.
+    /// The round, which the driver returns with the reply.
     pub round: u32,
-    /// What it shall do.
+    /// The step to carry out.
     pub op: Op,
 }
 
-/// What an attempt tells its driver.
+/// What an attempt reports to its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The lock is held.
     Held {
-        /// Its token.
+        /// The token of the lease.
         token: Token,
-        /// Until when it is valid unless renewed.
+        /// The end of validity unless the lease is renewed.
         until: Deadline,
         /// Whether one round trip was enough.
         at_once: bool,
     },
-    /// The lock is not to be had now. What was granted is being given back.
+    /// The lock is not available now. The attempt releases what was granted.
     Denied(Denied),
-    /// A renewal came through.
+    /// A renewal succeeded.
     Renewed {
-        /// Until when the lease is valid now.
+        /// The new end of validity.
         until: Deadline,
     },
-    /// A renewal did not reach a majority; whether it was done is not known. Try again.
+    /// A renewal did not reach a majority; it may or may not have been done. Try again.
     NotRenewed,
-    /// A majority of the nodes does not hold the lease any more.
+    /// A majority of the nodes does not have the lease any more.
     Lost,
-    /// The attempt has been ended on a majority, or on all nodes that answer.
+    /// The attempt has ended on a majority, or on all nodes that answer.
     Released {
-        /// Whether the lease was held until then; `None` when too few nodes could tell.
+        /// Whether the lease was held until then; `None` if too few nodes could answer that.
         held: Option<bool>,
     },
 }
 
-/// Why an attempt was denied.
+/// Why an attempt was denied, with the votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Denied {
-    /// In a word.
+    /// The reason.
     pub why: Why,
     /// The votes.
     pub tally: Tally,
-    /// The largest value seen for the lock: the next attempt's [`Terms::seen`].
+    /// The largest value seen for the lock: the [`Terms::seen`] of the next attempt.
     pub seen: u64,
-    /// When so many nodes are free again that another attempt can succeed, if leases are the
-    /// reason and none is renewed or given back.
+    /// When enough nodes are free for another attempt to succeed, if leases are the reason and no
+    /// holder renews or releases one.
     pub free_in: Option<Duration>,
 }
 
-/// Why an attempt was denied, in a word.
+/// The reason why an attempt was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// Others have it on some nodes; without their leases a majority could have granted it.
+    /// Other attempts hold leases on some nodes; without them a majority could have granted the
+    /// lock.
     Busy,
-    /// Too few nodes have answered or may vote.
+    /// Too few nodes answered or may vote.
     Unavailable,
-    /// The counters of too few nodes could be brought to one token: others were at it.
+    /// Too few counters could be raised to one token: other attempts ran at the same time.
     Contended,
-    /// A majority granted it, but when that was known its lease had ended already.
+    /// A majority granted the lock, but its lease had ended before the client received that.
     TooLate,
 }
 
 /// How the nodes voted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
-    /// Gave the lease.
+    /// Nodes that granted the lease.
     pub granted: usize,
-    /// Have given it to another attempt.
+    /// Nodes that granted it to another attempt.
     pub busy: usize,
-    /// Have said that they do nothing.
+    /// Nodes that refused.
     pub refused: usize,
-    /// Have not answered in time.
+    /// Nodes that did not answer in time.
     pub unknown: usize,
 }

@@ -1,4 +1,4 @@
-//! What can hurt locks in a cluster: slots that nobody serves, masters without replicas, each master.
+//! Examines a cluster: slots that no node serves, masters without replicas, and each master.
 
 use leasehold_core::doctor::Examined;
 use leasehold_core::{ErrorKind, Result};
@@ -12,10 +12,10 @@ use crate::topology::{Seeds, seen};
 /// Fewer masters than this cannot agree on a failover.
 const LEAST: usize = 3;
 
-/// Looks at the cluster, and at each of its masters.
+/// Examines the cluster, and each of its masters.
 ///
 /// # Errors
-/// `Unavailable` when no node answers.
+/// `Unavailable` if no node answers.
 pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examined> {
     let (masters, served) = match seen(seeds).await {
         Ok(seen) => seen,
@@ -26,8 +26,8 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
         all.problem(
             "slots",
             error.message(),
-            "locks whose names fall into these slots cannot be had",
-            "give the slots to nodes",
+            "locks whose names fall into these slots cannot be acquired",
+            "assign the slots to nodes",
         );
     }
     if masters.len() < LEAST {
@@ -39,11 +39,17 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
         );
     }
     failover(&mut all, acknowledged);
+    let mut answers = None;
     for (place, client) in &masters {
         match examine_server(client, place, &seeds.prefix, Part::Cluster).await {
-            Ok(found) => all.join(found.examined),
+            Ok(found) => {
+                if !found.is_silent {
+                    answers.get_or_insert((place, client));
+                }
+                all.join(found.examined);
+            }
             Err(error) => {
-                let why = "locks whose names fall into its slots cannot be had until a replica is promoted";
+                let why = "locks whose names fall into its slots cannot be acquired until a replica is promoted";
                 all.problem(
                     "master-silent",
                     format!("{place}: {}", error.message()),
@@ -53,13 +59,16 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
             }
         }
     }
-    if let Some((place, client)) = masters.first() {
+    // A master that is silent would be waited for once more.
+    if let Some((place, client)) = answers {
         all.join(state(place, client).await);
+    } else if !masters.is_empty() {
+        all.unseen("the state of the cluster", "no master answers");
     }
     Ok(all)
 }
 
-/// What a node says of the whole.
+/// Adds what a node reports about the whole cluster.
 async fn state(place: &str, client: &Client) -> Examined {
     let mut patient = match Patient::reach(client, place).await {
         Ok(patient) => patient,

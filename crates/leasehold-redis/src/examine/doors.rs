@@ -1,4 +1,5 @@
-//! Who else can get in: a server without a password, or one whose password is heard on the way.
+//! Examines access by others: a server without a password, or a password that is sent in plain
+//! text.
 
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
@@ -13,30 +14,31 @@ pub(super) async fn look(patient: &mut Patient, client: &Client) {
     if !here && named {
         patient.examined().note(
             "plain-text",
-            "the password and all that follows it goes over the network as plain text",
-            "whoever listens can then end leases, and read who holds what",
-            "use rediss:// where the network is not your own",
+            "the password and all data go over the network as plain text",
+            "a listener on the network can end leases, and read which process holds which lock",
+            "use rediss:// on a network that you do not control",
         );
     }
-    if named && !is_open(info.addr()).await {
+    // A silent server would be waited for once more.
+    if patient.found.is_silent || (named && !is_open(info.addr()).await) {
         return;
     }
     let reachable = match here {
         false => Some("from other machines"),
-        // It is open for them too where it listens to them and has no protection.
+        // It is open to other machines if it listens to them without protection.
         true => listens_elsewhere(patient).await.then_some("from other machines as well"),
     };
     if let Some(reachable) = reachable {
         patient.examined().warning(
             "no-password",
-            format!("the server lets everybody in without a password, {reachable}"),
-            "whoever reaches it can end leases and throw all keys away",
-            "set a password or users (requirepass, ACL), and use rediss:// where others can listen",
+            format!("the server accepts every client without a password, {reachable}"),
+            "any client that reaches it can end leases and delete all keys",
+            "set a password or users (requirepass, ACL), and use rediss:// on shared networks",
         );
     }
 }
 
-/// True when the host is this machine.
+/// Returns true if the host is this machine.
 async fn is_here(host: &str, port: u16) -> bool {
     match tokio::net::lookup_host((host, port)).await {
         Ok(mut all) => all.all(|address| address.ip().is_loopback()),
@@ -44,7 +46,7 @@ async fn is_here(host: &str, port: u16) -> bool {
     }
 }
 
-/// True when somebody without a name and a password is let in.
+/// Returns true if the server accepts a client without a user and password.
 async fn is_open(address: &ConnectionAddr) -> bool {
     let anonymous = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
     let Ok(info) = address.clone().into_connection_info() else { return false };

@@ -1,4 +1,4 @@
-//! Whether a server keeps what it was told: eviction, persistence, replication, room, slowness.
+//! Examines whether a server keeps its data: eviction, persistence, replication, memory, slowness.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use super::Part;
 use super::patient::Patient;
 use crate::node::fitness::field;
 
-/// Settings that `INFO` does not tell.
+/// Settings that `INFO` does not contain.
 const SETTINGS: &[&str] = &["appendfsync", "min-replicas-to-write", "save", "timeout"];
-/// Commands in the slow log that took longer than this are shown, in µs.
+/// Slow-log entries from this duration on are reported, in µs.
 const SLOW_US: u64 = 100_000;
-/// A replica further behind than this, in seconds.
+/// How far a replica may be behind, in seconds.
 const BEHIND_S: u64 = 10;
 
 /// Settings by name.
@@ -27,7 +27,7 @@ pub(super) async fn look(patient: &mut Patient, part: Part) {
     if let Some(info) = &info {
         patient.found.run_id = field(info, "run_id").map(str::to_owned);
         let examined = patient.examined();
-        eviction(examined, info);
+        eviction(examined, info, part);
         persistence(examined, info, settings.as_ref(), part);
         replication(examined, info, settings.as_ref(), part);
         room(examined, info);
@@ -35,7 +35,7 @@ pub(super) async fn look(patient: &mut Patient, part: Part) {
     look_at_slow_commands(patient).await;
 }
 
-/// Some settings; `None`, and said, where they may not be asked for.
+/// Reads some settings. Returns `None`, and adds a note, if the user may not read them.
 pub(super) async fn config(patient: &mut Patient, what: &str, names: &[&str]) -> Option<Settings> {
     let words = [&["CONFIG", "GET"], names].concat();
     let answer = patient.see(what, &words, "+config|get").await?;
@@ -46,27 +46,34 @@ fn number(info: &str, name: &str) -> u64 {
     field(info, name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-fn eviction(examined: &mut Examined, info: &str) {
+fn eviction(examined: &mut Examined, info: &str, part: Part) {
     let policy = match field(info, "maxmemory_policy") {
-        None => return examined.unseen("the eviction policy", "INFO does not say it"),
+        None => return examined.unseen("the eviction policy", "INFO does not contain it"),
         Some("noeviction") => return,
         Some(policy) => policy,
     };
     let change = "set maxmemory-policy noeviction, on a server for locks alone";
     let evicted = number(info, "evicted_keys");
-    if number(info, "maxmemory") > 0 {
+    if part == Part::Node {
+        examined.problem(
+            "eviction",
+            format!("maxmemory-policy is {policy}"),
+            "clients refuse the server as a node of a quorum, since it may delete leases",
+            "set maxmemory-policy noeviction",
+        );
+    } else if number(info, "maxmemory") > 0 {
         examined.problem(
             "eviction",
             format!("maxmemory-policy is {policy}, and {evicted} keys were evicted so far"),
-            "records of locks have a time to live, so that a full server throws them away while they \
-             are held, and lets in a second holder",
+            "records of locks have a time to live, so a full server deletes them while they \
+             are held, and grants the lock to a second holder",
             change,
         );
     } else {
         examined.warning(
             "eviction",
-            format!("maxmemory-policy is {policy}; there is no maxmemory yet"),
-            "as soon as there is, a full server throws locks away while they are held",
+            format!("maxmemory-policy is {policy}; maxmemory is not set yet"),
+            "once it is set, a full server deletes locks while they are held",
             change,
         );
     }
@@ -77,19 +84,19 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         examined.problem(
             "loading",
             "the server is loading its data",
-            "until it has, nothing is granted or renewed",
-            "wait; a ttl longer than a restart keeps leases over it",
+            "until it has loaded, it grants and renews nothing",
+            "wait; a ttl longer than a restart preserves leases",
         );
     }
-    let stops = "what is not saved is forgotten at the next restart, and with save points and \
-                 stop-writes-on-bgsave-error, or an append-only file, writes are refused until it works";
+    let stops = "unsaved data is lost at the next restart, and with save points and \
+                 stop-writes-on-bgsave-error, or an append-only file, the server refuses writes until it works";
     if field(info, "rdb_last_bgsave_status") == Some("err") {
         let change =
-            "look at the server's log: often the disk is full or the directory is not its own";
+            "read the server's log: often the disk is full, or it may not write to the directory";
         examined.problem("save-failed", "the last snapshot failed", stops, change);
     }
     if field(info, "aof_last_write_status") == Some("err") {
-        let change = "look at the server's log; free some space";
+        let change = "read the server's log; free some space";
         examined.problem("save-failed", "the append-only file cannot be written", stops, change);
     }
     if number(info, "latest_fork_usec") > 100_000 {
@@ -99,8 +106,8 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
                 "the last fork stopped the server for {} ms",
                 number(info, "latest_fork_usec") / 1000
             ),
-            "nothing is granted or renewed in that time; a ttl of seconds bears it",
-            "keep locks on a server of their own, which stays small",
+            "it grants and renews nothing in that time; a ttl of seconds tolerates that",
+            "keep locks on a separate server, which stays small",
         );
     }
     if number(info, "aof_enabled") > 0 {
@@ -109,7 +116,7 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
     let snapshots =
         settings.map(|settings| settings.get("save").is_some_and(|save| !save.is_empty()));
     let what = match snapshots {
-        Some(true) => "it saves snapshots now and then, and keeps no append-only file",
+        Some(true) => "it saves snapshots at intervals, and keeps no append-only file",
         Some(false) => "it saves nothing",
         None => "it keeps no append-only file",
     };
@@ -117,16 +124,16 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         Part::Single | Part::Watched | Part::Cluster => examined.warning(
             "persistence",
             what,
-            "after a restart it has forgotten leases that are still held, and lets in a second holder",
-            "set appendonly yes; or add ?admission=strict to the URL, which keeps a server out that may \
-             have forgotten; and fence the resource",
+            "after a restart it has lost leases that are still held, and grants locks to a second holder",
+            "set appendonly yes; or add ?admission=strict to the URL, which excludes a server that may \
+             have lost leases; and fence the resource",
         ),
         Part::Node => examined.note(
             "persistence",
             what,
-            "after a restart the node has no vote for max-ttl; while more than a minority restarts, \
-             there are no locks",
-            "set appendonly yes where nodes restart together",
+            "after a restart the node cannot vote for max-ttl; while more than a minority restarts, \
+             no lock can be acquired",
+            "set appendonly yes if nodes restart together",
         ),
     }
 }
@@ -136,14 +143,14 @@ fn synced(examined: &mut Examined, settings: Option<&Settings>) {
         Some("everysec") => examined.note(
             "appendfsync",
             "appendfsync is everysec",
-            "a machine that loses power loses about the last second of what was granted; a server that \
+            "a machine that loses power loses the grants of about the last second; a server that \
              is killed loses nothing",
-            "set appendfsync always where that is worse than the time that a sync takes",
+            "set appendfsync always if that is worse than the time that a sync takes",
         ),
         Some("no") => examined.warning(
             "appendfsync",
             "appendfsync is no",
-            "a machine that loses power loses what the system had not written yet, often half a minute",
+            "a machine that loses power loses what the system has not written, often half a minute",
             "set appendfsync everysec or always",
         ),
         _ => {}
@@ -152,27 +159,27 @@ fn synced(examined: &mut Examined, settings: Option<&Settings>) {
 
 fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>, part: Part) {
     if field(info, "role") == Some("slave") && field(info, "master_link_status") == Some("down") {
-        let why = "it answers nothing, or what is long over";
+        let why = "it answers nothing, or returns old data";
         examined.problem("replica", "its link to its master is down", why, "name the master");
     }
     let wanted =
         settings.and_then(|all| all.get("min-replicas-to-write")?.parse().ok()).unwrap_or(0);
-    // It says how many are good enough only where some are wanted.
+    // It reports how many are good only if min-replicas-to-write is set.
     let good = field(info, "min_slaves_good_slaves").and_then(|good| good.parse::<u64>().ok());
     if let Some(good) = good.filter(|&good| good < wanted) {
         examined.problem(
             "min-replicas",
             format!("{good} replicas follow closely enough, and min-replicas-to-write is {wanted}"),
-            "the server refuses all writes, and with them locks",
-            "bring the replicas back, or lower min-replicas-to-write",
+            "the server refuses all writes, so no lock can be acquired",
+            "restore the replicas, or lower min-replicas-to-write",
         );
     }
     if part == Part::Watched && wanted == 0 && settings.is_some() {
         examined.warning(
             "two-masters",
             "min-replicas-to-write is 0",
-            "a master that is cut off from the others goes on granting beside the new one, until it \
-             hears of it",
+            "a partitioned master keeps granting locks beside the new master, until it \
+             detects the failover",
             "set min-replicas-to-write 1 and min-replicas-max-lag 10, so that it stops after that time",
         );
     }
@@ -192,8 +199,8 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
                     part("ip").unwrap_or("?"),
                     part("state").unwrap_or("?")
                 ),
-                "if it is promoted, it does not know of what was granted since",
-                "look at its network and disk",
+                "if it is promoted, it does not have the latest grants",
+                "check its network and disk",
             );
         }
     }
@@ -201,23 +208,23 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         (0, Part::Watched | Part::Cluster) => examined.warning(
             "no-replicas",
             "no replica follows it",
-            "when it fails there is nobody to take its place, and no locks",
-            "bring its replicas back",
+            "if it fails, no replica can replace it, and no lock can be acquired",
+            "restore its replicas",
         ),
         (0, _) => {}
         (_, Part::Node) => examined.warning(
             "node-with-replicas",
             format!("{replicas} replicas follow it"),
-            "a replica that takes a node's place has not heard of its last grants, though it must not \
-             vote before they are over: by its marker it does not, and the node is out for that long",
-            "let each node of a quorum stand alone, with an append-only file",
+            "a replica that replaces a node does not have its last grants, so it must not \
+             vote before those have expired: its marker ensures that, and the node is out that long",
+            "run each node of a quorum without replicas, with an append-only file",
         ),
         (_, Part::Watched | Part::Cluster) => {}
         (_, Part::Single) => examined.note(
             "failover",
             format!("{replicas} replicas follow it"),
-            "replication is asynchronous: a replica that is promoted may not have heard of the last \
-             grants, and lets in a second holder",
+            "replication is asynchronous: a promoted replica may not have received the last \
+             grants, and then grants the lock to a second holder",
             "fence the resource; or use a quorum (redlock://) of independent servers",
         ),
     }
@@ -229,8 +236,8 @@ fn room(examined: &mut Examined, info: &str) {
         examined.warning(
             "memory",
             format!("{} of {} MiB are used (maxmemory)", used >> 20, most >> 20),
-            "a full server refuses acquires; renewals and releases go on",
-            "give it room, or move what else is there to another server",
+            "a full server refuses acquires; renewals and releases still work",
+            "raise maxmemory, or move other data to another server",
         );
     }
     let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
@@ -238,8 +245,8 @@ fn room(examined: &mut Examined, info: &str) {
         examined.warning(
             "connections",
             format!("{clients} of {most} connections are used (maxclients)"),
-            "a client that reconnects when there is none left loses its locks",
-            "raise maxclients, or find out who keeps so many open",
+            "a client that cannot reconnect loses its locks",
+            "raise maxclients, or find out which clients keep so many open",
         );
     }
 }
@@ -252,7 +259,7 @@ async fn look_at_slow_commands(patient: &mut Patient) {
         let Value::Array(fields) = entry else { continue };
         let us: u64 =
             fields.get(2).and_then(|us| redis::from_redis_value_ref(us).ok()).unwrap_or(0);
-        // Of its words only the first: the others may hold what is secret.
+        // Show only the first word: the others may contain secrets.
         let words: Vec<String> = fields
             .get(3)
             .and_then(|words| redis::from_redis_value_ref(words).ok())
@@ -269,7 +276,7 @@ async fn look_at_slow_commands(patient: &mut Patient) {
                 "the slow log has {count} commands of 100 ms or more, at most {command} with {ms} ms"
             ),
             "while a command or a script runs the server does nothing else: no grant, no renewal",
-            "keep locks on a server of their own; SLOWLOG RESET once the cause is gone",
+            "keep locks on a separate server; run SLOWLOG RESET once the cause is removed",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A server under examination: asking it, and sorting why it does not answer.
+//! A server under examination: sends questions, and classifies missing answers.
 
 use std::time::Duration;
 
@@ -16,29 +16,31 @@ use crate::supervisor::{send, within};
 
 /// How long connecting, and each answer, may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How often the way there and back is measured.
+/// How often the round trip is measured.
 const ROUNDS: usize = 11;
-/// Round trips longer than this, in the middle, cost locks more than they should.
+/// A median round trip above this makes locks slower than they need to be.
 const FAR: Duration = Duration::from_millis(50);
-/// Clocks further apart than this are worth a word.
+/// Clocks that differ by more than this are reported.
 const APART: Duration = Duration::from_secs(1);
 
-/// A server that answers, and what was found of it.
+/// A server that answers, and the findings about it.
 pub(super) struct Patient {
     connection: MultiplexedConnection,
     pub(super) pushed: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) found: Found,
 }
 
-/// What is known of a server when everything was looked at.
+/// What is known of a server after the examination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) examined: Examined,
+    /// An answer did not come in time. Each further question would wait as long.
+    pub(super) is_silent: bool,
     pub(super) version: Option<String>,
-    /// It has been said that it cannot push.
+    /// The finding that it cannot push was added.
     pub(super) mute: bool,
     pub(super) run_id: Option<String>,
-    /// The median of the times there and back.
+    /// The median of the round trips.
     pub(super) round_trip: Option<Duration>,
 }
 
@@ -48,7 +50,7 @@ pub(super) enum Silence {
     Forbidden(String),
     /// The server does not know the command.
     Unknown,
-    /// Something else.
+    /// Another error.
     Failed(RedisError),
     /// No answer in time.
     Slow(Error),
@@ -71,9 +73,9 @@ impl Patient {
                 let connection = within(LIMIT, connecting).await?;
                 found.examined.warning(
                     "no-push",
-                    "RESP3 is not spoken there: an old proxy in between, most likely",
-                    "nobody can be pushed to, so that waiters ask again and again, in no order",
-                    "connect to the server itself, or through a proxy that knows RESP3",
+                    "the server does not speak RESP3; probably an old proxy is in between",
+                    "the server cannot send pushes, so waiters ask again and again, in no order",
+                    "connect to the server itself, or through a proxy that supports RESP3",
                 );
                 found.mute = true;
                 connection
@@ -91,8 +93,12 @@ impl Patient {
         &mut self.found.examined
     }
 
-    /// One command.
+    /// Sends one command and waits at most 5 s for its answer. After a missing answer it sends
+    /// nothing more.
     pub(super) async fn ask(&mut self, words: &[&str]) -> Result<Value, Silence> {
+        if self.found.is_silent {
+            return Err(Silence::Slow(no_answer()));
+        }
         let mut command = Cmd::new();
         for word in words {
             command.arg(word);
@@ -105,13 +111,13 @@ impl Patient {
             Ok(Err(error)) if is_unknown(&error) => Err(Silence::Unknown),
             Ok(Err(error)) => Err(Silence::Failed(error)),
             Err(_elapsed) => {
-                let what = format!("the server did not answer in {LIMIT:?}");
-                Err(Silence::Slow(Error::new(leasehold_core::ErrorKind::Unavailable, what)))
+                self.found.is_silent = true;
+                Err(Silence::Slow(no_answer()))
             }
         }
     }
 
-    /// The answer to a question; without one, `what` could not be seen.
+    /// Returns the answer to a question. Without an answer, `what` is noted as not checked.
     pub(super) async fn see(&mut self, what: &str, words: &[&str], right: &str) -> Option<Value> {
         let why = match self.ask(words).await {
             Ok(value) => return Some(value),
@@ -119,7 +125,7 @@ impl Patient {
                 format!("this user may not call {}; allow {right}", words[0])
             }
             Err(Silence::Unknown) => {
-                format!("the server does not let {} be called; ask whoever runs it", words[0])
+                format!("the server does not allow {}; ask its operator", words[0])
             }
             Err(Silence::Failed(error)) => from_redis(error).message().to_owned(),
             Err(Silence::Slow(error)) => error.message().to_owned(),
@@ -128,7 +134,7 @@ impl Patient {
         None
     }
 
-    /// Version, mode and role, as the server introduces itself.
+    /// Checks version, mode and role, as the server reports them.
     pub(super) async fn look_at_kind(&mut self, part: Part) {
         let hello = self.see("version, mode and role", &["HELLO"], "+hello").await;
         let said = |field: &str| {
@@ -143,7 +149,7 @@ impl Patient {
             examined.problem(
                 "version",
                 format!("the server is Redis {version}"),
-                "the scripts that locks are need 7.0, and clients refuse an older one",
+                "the lock scripts need 7.0, and clients refuse an older server",
                 "upgrade the server to 7.0 or newer",
             );
         }
@@ -152,8 +158,8 @@ impl Patient {
             Some("cluster") => examined.problem(
                 "cluster-node",
                 "the server is a node of a cluster (cluster-enabled yes)",
-                "a single node has some of the keys only, and clients refuse it",
-                "name the cluster (redis+cluster://HOST:PORT), or a server that is none",
+                "a single node has only some of the keys, and clients refuse it",
+                "name the cluster (redis+cluster://HOST:PORT), or a server outside a cluster",
             ),
             Some("sentinel") => examined.problem(
                 "sentinel",
@@ -173,14 +179,14 @@ impl Patient {
             examined.problem(
                 "replica",
                 "the server is a replica",
-                "it can grant nothing, and clients refuse it",
+                "it cannot grant locks, and clients refuse it",
                 "name its master",
             );
         }
         self.found.version = version;
     }
 
-    /// How far away the server is, and how far its clock.
+    /// Measures the round trip to the server, and how far its clock differs.
     pub(super) async fn measure(&mut self) {
         let clock = Clock::system();
         let (mut trips, mut best) = (Vec::new(), None::<(Duration, i64)>);
@@ -208,8 +214,8 @@ impl Patient {
             self.examined().warning(
                 "far",
                 format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
-                "each acquire and release waits for it, and a hand-off for half of it more",
-                "use a server in the same place as its clients",
+                "each acquire and release waits that long, and a hand-off half as long again",
+                "use a server near its clients",
             );
         }
         if let Some((trip, ahead)) = best {
@@ -225,15 +231,21 @@ impl Patient {
         let how = if ahead_us > 0 { "ahead of" } else { "behind" };
         self.examined().warning(
             "clock",
-            format!("its clock is {:.1} s {how} ours", apart.as_secs_f64()),
-            "leases end by the server's clock, and tokens begin at it: when it is set right with a step, \
-             leases end early or stay, and after a loss of data tokens may begin too low",
-            "find out which of the two is wrong, and let NTP slew it",
+            format!("its clock is {:.1} s {how} the local clock", apart.as_secs_f64()),
+            "leases end by the server's clock, and tokens start at it: if a step corrects it, \
+             leases end early or late, and after a loss of data tokens may start too low",
+            "find out which clock is wrong, and let NTP slew it",
         );
     }
 }
 
-/// Managed servers take commands away, and old ones do not have them.
+fn no_answer() -> Error {
+    let what = format!("the server did not answer in {LIMIT:?}");
+    Error::new(leasehold_core::ErrorKind::Unavailable, what)
+}
+
+/// Returns true for a command that does not exist: old servers lack some, managed servers remove
+/// some.
 fn is_unknown(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     detail.starts_with("unknown command") || detail.starts_with("unknown subcommand")

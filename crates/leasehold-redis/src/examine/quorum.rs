@@ -1,4 +1,4 @@
-//! What can hurt a quorum of independent servers beside what hurts each of them.
+//! Examines what can hurt a quorum of independent servers, besides what hurts each server.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::address::Address;
 use crate::key::Keys;
 use crate::node::marker;
 
-/// How long one node is waited for, unless the URL says otherwise: with the default ttl.
+/// How long a client waits for one node, unless the URL says otherwise: with the default ttl.
 const NODE_LIMIT: Duration = Duration::from_millis(50);
 
-/// Looks at each node, and at what they are together.
+/// Examines each node, and the nodes together.
 ///
 /// # Errors
-/// `Unavailable` when none answers.
+/// `Unavailable` if no node answers.
 pub(super) async fn examine(addresses: &[Address], limit: Option<Duration>) -> Result<Examined> {
     let looks = addresses.iter().map(|address| look(address, limit.unwrap_or(NODE_LIMIT)));
     let nodes = futures_util::future::join_all(looks).await;
@@ -42,7 +42,7 @@ pub(super) async fn examine(addresses: &[Address], limit: Option<Duration>) -> R
                     "silent-node",
                     error.message(),
                     "without it a majority of all nodes must still answer",
-                    "start it, or see why it cannot be reached",
+                    "start it, or find out why it cannot be reached",
                 );
                 all.join(silent);
             }
@@ -63,11 +63,11 @@ struct Node {
     vote: Vote,
 }
 
-/// What a node's marker says.
+/// The state of a node by its marker.
 enum Vote {
     /// It may vote, and grants up to this ttl.
     Admitted(Duration),
-    /// It is out, since it has none, one of another process, or one that is not yet confirmed.
+    /// It may not vote: it has no marker, a marker of another process, or an unconfirmed marker.
     Out,
     /// The marker could not be read.
     Unseen,
@@ -79,9 +79,9 @@ async fn look(address: &Address, limit: Duration) -> Result<Node> {
     if let Some(trip) = found.round_trip.filter(|&trip| trip * 2 > limit) {
         found.examined.warning(
             "node-limit",
-            format!("an answer takes {trip:.1?}, and a node is waited for {limit:?}"),
-            "an answer that comes later does not count, so that the node is as good as down",
-            "set node-limit in the URL to several times of that",
+            format!("an answer takes {trip:.1?}, and a client waits {limit:?} for a node"),
+            "later answers do not count, so the node is as good as down",
+            "set node-limit in the URL to several times that",
         );
     }
     let vote = vote(address, &mut found).await;
@@ -89,6 +89,10 @@ async fn look(address: &Address, limit: Duration) -> Result<Node> {
 }
 
 async fn vote(address: &Address, found: &mut Found) -> Vote {
+    if found.is_silent {
+        found.examined.unseen("whether the node may vote", "the server did not answer");
+        return Vote::Unseen;
+    }
     let key = Keys::new(&address.prefix).node();
     let asked = match Patient::reach(&address.client, &address.place).await {
         Ok(mut patient) => {
@@ -122,7 +126,7 @@ fn look_at_number(all: &mut Examined, nodes: usize, answer: usize) {
         all.warning(
             "few-nodes",
             format!("there are {nodes} nodes"),
-            "both must answer for each lock, so that it is had less often than from one server alone",
+            "both must answer for each lock, so locks are less available than with one server",
             "use three or five nodes",
         );
     } else if nodes.is_multiple_of(2) {
@@ -146,10 +150,10 @@ fn look_at_places(all: &mut Examined, addresses: &[Address]) {
         let (kind, nodes) = (most > (hosts.len() - 1) / 2, hosts.len());
         let what = format!("{most} of {nodes} nodes are on one host");
         let why = match kind {
-            true => "when that host fails there is no majority: it is no better than one server",
-            false => "they fail together, so that fewer others may",
+            true => "if that host fails there is no majority: it is no better than one server",
+            false => "they fail together, so fewer others may fail",
         };
-        all.warning("one-host", what, why, "give each node a machine of its own");
+        all.warning("one-host", what, why, "run each node on a separate machine");
     }
 }
 
@@ -162,7 +166,7 @@ fn look_at_versions(all: &mut Examined, seen: &[(&Address, Node)]) {
         all.note(
             "versions",
             format!("the nodes run different versions: {}", versions.join(", ")),
-            "they behave alike as far as locks are concerned, but not in what each can be set to",
+            "they handle locks in the same way, but have different settings",
             "finish the upgrade",
         );
     }
@@ -196,16 +200,16 @@ fn look_at_markers(all: &mut Examined, seen: &[(&Address, Node)], nodes: usize) 
         all.problem(
             "no-votes",
             format!("{votes} of {nodes} nodes may vote; not {}", out.join(", ")),
-            "a lock needs a majority of nodes that have forgotten nothing",
-            "`leasehold quorum status` says whether waiting helps; else `leasehold quorum init`, with \
-             --after-loss when they have been set up before",
+            "a lock needs a majority of nodes that have lost no data",
+            "run `leasehold quorum status` to see whether waiting helps; else `leasehold quorum init`, with \
+             --after-loss if they were set up before",
         );
     } else if !out.is_empty() {
         all.warning(
             "node-out",
             format!("{} may not vote", out.join(", ")),
-            "it may have forgotten leases, and stays out until they are over",
-            "nothing: it comes back by itself while a client lives",
+            "it may have lost leases, and cannot vote until those have expired",
+            "nothing: it votes again while a client runs",
         );
     }
     let granted = |node: &Node| match node.vote {
@@ -220,8 +224,8 @@ fn look_at_markers(all: &mut Examined, seen: &[(&Address, Node)], nodes: usize) 
         all.warning(
             "max-ttl",
             format!("the nodes were set up with different max-ttl: {least:?} to {most:?}"),
-            "a ttl that some nodes refuse has fewer votes than it could",
-            "stop all clients, remove the markers (docs/quorum.md), and set up anew",
+            "a ttl that some nodes refuse gets fewer votes",
+            "stop all clients, remove the markers (docs/quorum.md), and set the nodes up again",
         );
     }
 }

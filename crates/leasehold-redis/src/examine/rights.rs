@@ -1,4 +1,5 @@
-//! Whether the user may do what locks need: each command is tried on a key that is not there.
+//! Examines whether the user may do what locks need: it tries each command on a key that does not
+//! exist.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use super::patient::{Patient, Silence};
 use crate::error::from_redis;
 use crate::key::Keys;
 
-/// How long a push to ourselves may take.
+/// How long a push to this client may take.
 const PUSHED: Duration = Duration::from_secs(2);
 
 /// Without this right locks work, but slowly.
 const PUSH: &str = "right-to-push";
-/// Without this one too.
+/// The same for this right.
 const COUNT: &str = "right-to-count";
 
-/// What a group of commands is for.
+/// The purpose of a group of commands.
 struct Need {
     id: &'static str,
     what: &'static str,
@@ -23,7 +24,7 @@ struct Need {
     commands: Vec<Vec<String>>,
 }
 
-/// Tries everything, and says what is missing.
+/// Tries all commands, and reports which are missing.
 pub(super) async fn look(patient: &mut Patient, keys: &Keys, part: Part) {
     let random = format!("{:016x}", fastrand::u64(..));
     let channel = format!("leasehold:c:{random}");
@@ -34,10 +35,10 @@ pub(super) async fn look(patient: &mut Patient, keys: &Keys, part: Part) {
             let words: Vec<&str> = command.iter().map(String::as_str).collect();
             match patient.ask(&words).await {
                 Err(Silence::Forbidden(said)) => missing.push(format!("{} ({said})", words[0])),
-                // Scripts publish behind a proxy that does not know the command.
+                // Scripts publish on the server, even behind a proxy that does not know the command.
                 Err(Silence::Unknown) if ["PUBLISH", "PUBSUB"].contains(&words[0]) => {}
-                Err(Silence::Unknown) => missing.push(format!("{} (unknown there)", words[0])),
-                // What was asked for is not here, and need not be; the right was looked at before.
+                Err(Silence::Unknown) => missing.push(format!("{} (unknown command)", words[0])),
+                // The key or script is not here, and need not be; the server checked the right before.
                 Err(Silence::Failed(error)) if is_elsewhere(&error) => {}
                 Err(Silence::Failed(error)) => {
                     first_failure.get_or_insert(from_redis(error));
@@ -62,19 +63,20 @@ pub(super) async fn look(patient: &mut Patient, keys: &Keys, part: Part) {
         patient.examined().problem(
             "commands-fail",
             error.message(),
-            "a lock that is asked for now is told the same",
-            "see what the message says",
+            "an acquire gets the same error now",
+            "do what the message says",
         );
     }
     look_at_pushes(patient, &channel).await;
 }
 
-/// Not here: a script that is not known, a key in a slot of another node.
+/// Returns true for an error about another place: an unknown script, or a key in a slot of another
+/// node.
 fn is_elsewhere(error: &redis::RedisError) -> bool {
     matches!(error.code(), Some("NOSCRIPT" | "MOVED" | "ASK" | "CLUSTERDOWN" | "TRYAGAIN"))
 }
 
-/// Publishes to a channel of ours, and waits for it to come back.
+/// Publishes to a channel of this client, and waits for the message.
 async fn look_at_pushes(patient: &mut Patient, channel: &str) {
     if patient.ask(&["SUBSCRIBE", channel]).await.is_err() {
         return;
@@ -93,16 +95,16 @@ async fn look_at_pushes(patient: &mut Patient, channel: &str) {
     if !tokio::time::timeout(PUSHED, pushed).await.unwrap_or(false) {
         patient.examined().warning(
             "no-push",
-            "what is published to this client does not arrive",
-            "a waiter is not woken when it is its turn, and asks again 15 s later at the latest",
-            "connect to the server itself, not through a proxy that knows no RESP3 pushes",
+            "messages published to this client do not arrive",
+            "a waiter is not woken at its turn, and asks again after at most 15 s",
+            "connect to the server itself, not through a proxy without RESP3 pushes",
         );
     }
     let _ = patient.ask(&["UNSUBSCRIBE", channel]).await;
 }
 
 fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
-    // As a lock's: a user may be let to such keys alone.
+    // A key like that of a lock: a user may have rights to such keys alone.
     let name = leasehold_core::Name::new(format!("doctor-{random}"));
     let key = &name.map(|name| keys.of(&name)).unwrap_or_default();
     let queue = &format!("{key}:q");
@@ -112,27 +114,27 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
     let mut needs = vec![
         Need {
             id: PUSH,
-            what: "be pushed to",
-            why: "a waiter cannot be told that it is its turn, so that all ask again and again, in no \
+            what: "receive pushes",
+            why: "waiters cannot be notified of their turn, so all ask again and again, in no \
                   order",
             commands: all(&[&["SUBSCRIBE", channel], &["UNSUBSCRIBE", channel]]),
         },
         Need {
             id: "right-to-publish",
-            what: "push to others",
-            why: "clients are refused: whoever releases must be able to wake the next",
+            what: "send pushes",
+            why: "clients are refused: a release must be able to wake the next waiter",
             commands: all(&[&["PUBLISH", channel, ""]]),
         },
         Need {
             id: "right-to-scripts",
             what: "call scripts",
-            why: "every operation on a lock is one",
+            why: "every operation on a lock is a script",
             commands: all(&[&["EVALSHA", no_script, "0"], &["SCRIPT", "LOAD", "return 0"]]),
         },
         Need {
             id: "right-to-record",
             what: "read and write the record of a lock",
-            why: "locks are refused, or can be had and not renewed",
+            why: "acquires fail, or locks can be acquired and not renewed",
             commands: all(&[
                 &["GET", key],
                 &["MGET", key],
@@ -145,7 +147,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
         Need {
             id: "right-to-queue",
             what: "keep the queue of a lock",
-            why: "locks can be had while nobody waits, and no longer as soon as somebody does",
+            why: "locks can be acquired only while no client waits",
             commands: all(&[
                 &["ZADD", queue, "XX", "0", ""],
                 &["ZREM", queue, ""],
@@ -158,22 +160,22 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
         Need {
             id: "right-to-list",
             what: "list the locks",
-            why: "`leasehold list` and `watch` are refused; locks work",
+            why: "`leasehold list` and `watch` fail; locks work",
             commands: all(&[&["SCAN", "0", "COUNT", "1"]]),
         },
     ];
     if part != Part::Node {
         needs.push(Need {
             id: COUNT,
-            what: "see whether a waiter is there",
-            why: "a lock that is handed on to a waiter that has gone stays with it for 2 s",
+            what: "see whether a waiter is connected",
+            why: "a lock that is handed off to a waiter that has gone stays with it for 2 s",
             commands: all(&[&["PUBSUB", "NUMSUB", channel]]),
         });
     } else {
         needs.push(Need {
             id: "right-to-node",
-            what: "use it as a node of a quorum",
-            why: "the node has no vote",
+            what: "use the server as a node of a quorum",
+            why: "the node cannot vote",
             commands: all(&[
                 &["GETRANGE", key, "0", "0"],
                 &["ZCARD", queue],

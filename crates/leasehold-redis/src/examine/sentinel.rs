@@ -1,4 +1,4 @@
-//! What can hurt locks on a server that sentinels watch: the sentinels, and the master that they name.
+//! Examines the sentinels, and the master that they name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::patient::{Patient, Silence};
 use super::{Part, examine_server, failover, refused};
 use crate::topology::Sentinels;
 
-/// Looks at the sentinels, and at the master.
+/// Examines the sentinels, and the master.
 ///
 /// # Errors
-/// `Unavailable` when no sentinel answers.
+/// `Unavailable` if no sentinel answers.
 pub(super) async fn examine(
     sentinels: &Arc<Sentinels>,
     place: &str,
@@ -33,7 +33,7 @@ pub(super) async fn examine(
                     "silent-sentinel",
                     error.message(),
                     "the others must agree without it before a failover",
-                    "start it, or see why it cannot be reached",
+                    "start it, or find out why it cannot be reached",
                 );
                 all.join(examined);
                 silent = Some((silent.map_or(1, |(count, _)| count + 1), error));
@@ -59,8 +59,8 @@ pub(super) async fn examine(
             all.problem(
                 "no-master",
                 error.message(),
-                "without a master that they agree on there are no locks",
-                "see SENTINEL MASTERS on each of them",
+                "without a master that they agree on, no lock can be acquired",
+                "run SENTINEL MASTERS on each of them",
             );
             return Ok(all);
         }
@@ -71,20 +71,20 @@ pub(super) async fn examine(
         Err(error) => all.problem(
             "master-silent",
             format!("{master}: {}", error.message()),
-            "clients are told of this master, and cannot reach it",
-            "see whether it runs, and whether sentinels announce an address that clients can reach",
+            "clients get this master from the sentinels, and cannot reach it",
+            "check that it runs, and that the sentinels announce an address that clients can reach",
         ),
     }
     Ok(all)
 }
 
-/// One sentinel.
+/// Examines one sentinel.
 async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
     let mut patient = match Patient::reach(client, place).await {
         Ok(patient) => patient,
         Err(error) => return refused(place, error).map(|found| found.examined),
     };
-    let what = "what the sentinel says of the master";
+    let what = "what the sentinel reports about the master";
     let answer = patient.see(what, &["SENTINEL", "MASTER", name], "+sentinel|master").await;
     let said: HashMap<String, String> =
         answer.and_then(|answer| redis::from_redis_value(answer).ok()).unwrap_or_default();
@@ -93,19 +93,19 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         patient.examined().warning(
             "few-sentinels",
             format!("it knows {others} other sentinels"),
-            "a failover needs most of them; of one or two none may fail",
-            "run three or five, on machines of their own",
+            "a failover needs a majority of them; with one or two, none may fail",
+            "run three or five, on separate machines",
         );
     }
     if said.get("flags").is_some_and(|flags| flags.contains("down")) {
         patient.examined().problem(
             "master-down",
-            "it takes the master for down",
-            "until another is promoted there are no locks",
-            "wait for the failover, or see why there is none",
+            "it considers the master down",
+            "until a replica is promoted, no lock can be acquired",
+            "wait for the failover, or find out why there is none",
         );
     }
-    // It answers with an error when a failover could not be agreed on.
+    // It answers with an error if the sentinels could not agree on a failover.
     if let Err(Silence::Failed(error)) = patient.ask(&["SENTINEL", "CKQUORUM", name]).await
         && error.code() == Some("NOQUORUM")
     {
@@ -113,8 +113,8 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         patient.examined().problem(
             "no-quorum",
             detail,
-            "when the master fails nobody is promoted, and there are no locks",
-            "bring the sentinels back, or lower the quorum of `sentinel monitor`",
+            "if the master fails, no replica is promoted, and no lock can be acquired",
+            "restore the sentinels, or lower the quorum of `sentinel monitor`",
         );
     }
     Ok(patient.into_found().examined)

@@ -1,5 +1,6 @@
 -- One step of an admission. KEYS: the node's own key. ARGV: one of
 --   P nonce(16) max_ttl_ms(8)   propose: a marker that waits, unless this process has one already
+--   F nonce(16) max_ttl_ms(8)   the same at a first start: replaces one that waits with another max_ttl
 --   H                           say how high the counters have grown; from an admitted node only
 --   A nonce(16) [floor(16)]     admit, if the marker is still the one that was proposed; counters
 --                               start above floor, or above the server's clock
@@ -18,8 +19,9 @@ if node and not old and (sub(node, 1, 2) ~= 'N2' or #node ~= 99) then
 end
 local mine = node and not old and sub(node, 4, 43) == RUN_ID
 local op = sub(arg, 1, 1)
-if op == 'P' then
-  if not mine then
+if op == 'P' or op == 'F' then
+  local waits = mine and sub(node, 3, 3) == 'W'
+  if not mine or op == 'F' and waits and sub(node, 60, 67) ~= sub(arg, 18, 25) then
     local high = node and sub(node, 68, 83) or '0000000000000000'
     node = 'N2W' .. RUN_ID .. sub(arg, 2, 25) .. high .. '0000000000000000'
     call('SET', key, node)

@@ -124,6 +124,8 @@ local function grant(key, rec, who, state, ms)
   local count = math.max(math.min(who.tokens, NOW + LEAD - base), 1)
   local top = base + (count - 1) -- in this order: 2^53 + 1 is 2^53
   if top > TOP then return false end
+  -- There may have been a record before, which was removed: how its leases ended is unknown.
+  if rec.top == NEVER then rec.lost = digits(base - 1) end
   rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
   rec.base, rec.top = digits(base), digits(top)
   rec.ends, rec.since = digits(NOW + ms * 1000), NOW_TEXT

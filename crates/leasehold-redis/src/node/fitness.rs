@@ -1,4 +1,4 @@
-//! Whether a server can be a node of a quorum, from what its `INFO` says.
+//! Whether a server can be a node of a quorum, by its `INFO`.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use leasehold_core::{Error, ErrorKind, Now};
 
 use super::wire::Failure;
 
-/// Clocks further apart than this are worth a word; an hour apart, tokens are refused.
+/// Clocks that differ by more than this cause a warning; with an hour, tokens are refused.
 const FAR_MS: u64 = 10_000;
 
-/// A field of `INFO`.
+/// Returns a field of `INFO`.
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = info.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
 }
 
-/// What is to be said about a server, before it is said which.
+/// What must be reported about a server, before its place is added.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     refusal: Option<Error>,
@@ -25,12 +25,13 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// By the sections server, memory and replication; when they were asked for and came.
+    /// Creates the verdict from the sections server, memory and replication, with the times of the
+    /// request and of the answer.
     pub(super) fn of(info: &str, asked: Now, came: Now) -> Self {
         let mut warnings = Vec::new();
         if field(info, "maxmemory_policy").is_none() {
             warnings.push(
-                "INFO does not say whether it evicts keys; see to it that maxmemory-policy is \
+                "INFO does not show whether it evicts keys; make sure that maxmemory-policy is \
                  noeviction"
                     .to_owned(),
             );
@@ -42,30 +43,31 @@ impl Verdict {
             let by = Duration::from_secs(ahead_ms.unsigned_abs() / 1000);
             let how = if ahead_ms > 0 { "ahead of" } else { "behind" };
             warnings.push(format!(
-                "its clock is {by:?} {how} ours; tokens need clocks less than an hour apart"
+                "its clock is {by:?} {how} the local clock; tokens need clocks less than an hour apart"
             ));
         }
         Self { refusal: refusal(info), warnings, clock_ahead_ms }
     }
 
-    /// There is no connection: a person must act when the server has refused one.
+    /// The verdict without a connection: an operator must act only if the server refused the
+    /// client.
     pub(super) fn of_no_connection(cause: Error) -> Self {
         let refused = matches!(cause.kind(), ErrorKind::Refused | ErrorKind::Unsupported);
         Self { refusal: refused.then_some(cause), ..Self::default() }
     }
 
-    /// The server does not tell.
+    /// The verdict if the server does not answer INFO.
     pub(super) fn of_no_info(failure: Failure) -> Self {
         let forbidden =
             matches!(&failure, Failure::Answer(error) if error.code() == Some("NOPERM"));
         let refusal = forbidden.then(|| {
-            let what = "the user may not call INFO, which says which process answers; allow +info";
+            let what = "the user may not call INFO, which shows which process answers; allow +info";
             Error::new(ErrorKind::Refused, what).with_source(failure.error())
         });
         Self { refusal, ..Self::default() }
     }
 
-    /// The verdict on this server.
+    /// Returns the verdict on the server at this place.
     pub(super) fn at(self, place: &str) -> Fitness {
         let named = |error: Error| {
             Error::new(error.kind(), format!("node {place}: {}", error.message()))
@@ -80,12 +82,13 @@ impl Verdict {
     }
 }
 
-fn refusal(info: &str) -> Option<Error> {
+/// Returns why this server must not vote, by the sections server, memory and replication.
+pub(super) fn refusal(info: &str) -> Option<Error> {
     let refused = |what: String| Some(Error::new(ErrorKind::Refused, what));
     if field(info, "run_id").is_none() {
         return refused(
-            "INFO does not say which process answers (run_id); without it nobody can tell whether \
-             it has forgotten leases"
+            "INFO does not show which process answers (run_id); without it no client can detect whether \
+             it has lost leases"
                 .to_owned(),
         );
     }
@@ -95,7 +98,7 @@ fn refusal(info: &str) -> Option<Error> {
     match field(info, "maxmemory_policy") {
         Some("noeviction") | None => None,
         Some(policy) => refused(format!(
-            "maxmemory-policy is {policy}, so that the server may throw leases away; set \
+            "maxmemory-policy is {policy}, so the server may delete leases; set \
              maxmemory-policy noeviction"
         )),
     }

@@ -1,4 +1,4 @@
-//! The way to one node: commands with short time limits, and what it means when one fails.
+//! The connection to one node: commands with short time limits, and the meaning of each failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::sync::{mpsc, watch};
 use crate::error::from_redis;
 use crate::supervisor::{Line, Live, Order, Supervisor, send};
 
-/// A connection on which an answer takes longer than this is given up.
+/// If an answer takes longer than this, the connection is closed.
 const BROKEN_AFTER: Duration = Duration::from_secs(1);
-/// Whoever wakes so much later than it wanted to was kept from running; what was to be read meanwhile
-/// is given so many moments.
+/// A task that wakes this much later than planned was kept from running. Answers that arrived
+/// meanwhile get this many extra moments to be read.
 const STALL: Duration = Duration::from_millis(10);
 const MOMENT: Duration = Duration::from_millis(5);
 const MOMENTS: u32 = 3;
-/// What a server says before it begins: nothing was done.
+/// Errors that a server returns before it begins: nothing was done.
 const REFUSALS: &[&str] = &[
     "BUSY",
     "LOADING",
@@ -33,40 +33,44 @@ const REFUSALS: &[&str] = &[
     "READONLY",
 ];
 
-/// Why a command was not answered as it should be.
+/// Why a command has no proper answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Another process answers than the one that was meant. Nothing was done.
+    /// Another process answers than the one that was addressed. Nothing was done.
     Stranger,
+    /// The settings of the server do not allow it to vote; with the reason and what to do. Nothing
+    /// was done.
+    Unfit(Error),
     /// There is no connection. Nothing was sent.
     Down(Error),
-    /// The server has said why it did nothing.
+    /// The server answered why it did nothing.
     Answer(RedisError),
-    /// Whether it was done is not known.
+    /// It is not known whether it was done.
     Unknown(Error),
 }
 
 impl Failure {
-    /// The server has no memory left.
+    /// Returns true if the server has no memory left.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Answer(error) if error.code() == Some("OOM"))
     }
 
-    /// What each step is answered.
+    /// Returns the reply to each step.
     pub(super) fn reply(&self) -> Reply {
         match self {
             Self::Stranger => Reply::Refused(Refusal::Stranger),
-            Self::Down(_) | Self::Answer(_) => Reply::Refused(Refusal::Unfit),
+            Self::Unfit(_) | Self::Down(_) | Self::Answer(_) => Reply::Refused(Refusal::Unfit),
             Self::Unknown(_) => Reply::Unknown,
         }
     }
 
-    /// What the server said when it did nothing, as the rest of a sentence about it.
+    /// Returns why the server did nothing, as the rest of a sentence about it.
     pub(super) fn refusal(&self) -> Option<String> {
         match self {
             Self::Answer(error) => {
                 Some(format!("refused: {}", from_redis(error.clone()).message()))
             }
+            Self::Unfit(error) => Some(format!("cannot vote: {}", error.message())),
             _ => None,
         }
     }
@@ -74,7 +78,7 @@ impl Failure {
     pub(super) fn error(self) -> Error {
         match self {
             Self::Stranger => Error::new(ErrorKind::Unavailable, Refusal::Stranger.to_string()),
-            Self::Down(error) | Self::Unknown(error) => error,
+            Self::Unfit(error) | Self::Down(error) | Self::Unknown(error) => error,
             Self::Answer(error) => from_redis(error),
         }
     }
@@ -86,7 +90,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// One connection, made anew when it breaks.
+/// One connection, which is re-established when it breaks.
 #[derive(Debug)]
 pub(super) struct Wire {
     line: watch::Receiver<Line>,
@@ -110,12 +114,13 @@ impl Wire {
         self.orders.send(order).ok();
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if there is one.
     pub(super) fn live(&self) -> Result<Live, Failure> {
         self.line.borrow().live().map_err(Failure::Down)
     }
 
-    /// That there is no connection, and why none can be made, as the rest of a sentence about the node.
+    /// Returns that there is no connection, with the reason, as the rest of a sentence about the
+    /// node.
     pub(super) fn down(&self) -> Option<String> {
         match &*self.line.borrow() {
             Line::Up(_) => None,
@@ -124,12 +129,12 @@ impl Wire {
         }
     }
 
-    /// The connection, waited for while one is being made.
+    /// Returns the connection; waits while it is being made.
     pub(super) async fn up(&self, limit: Duration) -> Result<Live, Failure> {
         self.settled(limit).await.live().map_err(Failure::Down)
     }
 
-    /// How things stand, as soon as it is known whether a connection can be made.
+    /// Returns the state, as soon as it is known whether a connection can be made.
     pub(super) async fn settled(&self, limit: Duration) -> Line {
         let mut line = self.line.clone();
         let known = line.wait_for(|line| !matches!(line, Line::Down(None)));
@@ -160,11 +165,11 @@ impl Wire {
             if late <= STALL || moments == MOMENTS {
                 break;
             }
-            // It was we who were kept from running: the answer may lie here unread.
+            // This process was kept from running: the answer may be here unread.
             due = Deadline::after(now, MOMENT);
             moments += 1;
         }
-        // A server may be slower than our patience; one that is silent for long is gone.
+        // A server may be slower than this limit; one that is silent for long is down.
         tokio::spawn(late(calling, self.orders.clone(), live.epoch));
         let what = format!("the server did not answer in {limit:?}");
         Err(Failure::Unknown(Error::new(ErrorKind::Unavailable, what)))
@@ -173,7 +178,7 @@ impl Wire {
     fn sort(&self, error: RedisError, epoch: u64) -> Failure {
         let code = error.code().unwrap_or_default();
         if code == "READONLY" {
-            // It was demoted: by its name another server may be reached by now.
+            // It was demoted: its name may lead to another server by now.
             self.order(Order::Broken(epoch));
         }
         match REFUSALS.contains(&code) {

@@ -1,4 +1,4 @@
-//! What goes into a node's scripts and comes out of them, byte by byte as `docs/quorum.md` says.
+//! Encodes and decodes the messages of a node's scripts, byte by byte as in `docs/quorum.md`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ pub(super) use crate::reply::number;
 use crate::request::{TAIL, push_attempt, push_number, tail};
 use crate::script::Script;
 
-/// Bytes of a lock's record before its tail's length.
+/// The length of a lock record before the length of its tail, in bytes.
 const FIXED: usize = 149;
-/// Bytes of what every step says.
+/// The length of the common part of every step, in bytes.
 const HEAD: usize = 49;
-/// What the fields of times have room for, in ms.
+/// The largest time that a field can hold, in ms.
 const LONGEST: u64 = 99_999_999;
-/// How long after its last lease a lock is known.
+/// How long a lock is remembered after its last lease.
 const HOUR_US: u64 = 3_600_000_000;
 
-/// The call of the script for some steps, on different locks: what all of them say the same is
-/// written once.
+/// Builds the script call for steps on different locks. Parts that are the same in all steps are
+/// sent once.
 pub(super) fn command(script: &Script, node: &str, keys: &Keys, steps: &[&Step]) -> Cmd {
     let mut command = Cmd::with_capacity(6 + 2 * steps.len(), 256 + 128 * steps.len());
     command.arg("EVALSHA").arg(script.hash()).arg(1 + steps.len()).arg(node);
@@ -49,7 +49,7 @@ pub(super) fn command(script: &Script, node: &str, keys: &Keys, steps: &[&Step])
     command
 }
 
-/// `op(1) attempt(32) token(16)`.
+/// Appends `op(1) attempt(32) token(16)`.
 fn push_head(text: &mut String, step: &Step) {
     let (letter, attempt, token) = match step.op {
         Op::Acquire { attempt, proposal, .. } => ('A', attempt, proposal.get()),
@@ -62,7 +62,8 @@ fn push_head(text: &mut String, step: &Step) {
     push_number(text, token, 16);
 }
 
-/// What a step says besides: a commit its `from`, others a ttl and a flag, a release nothing.
+/// Returns the rest of a step: for a commit its `from`, for a release nothing, for others a ttl and
+/// a flag.
 fn says(step: &Step) -> Option<(u64, bool)> {
     match step.op {
         Op::Acquire { ttl, .. } => Some((ms(ttl), step.wait)),
@@ -72,7 +73,7 @@ fn says(step: &Step) -> Option<(u64, bool)> {
     }
 }
 
-/// True when two steps say the same. Two commits rarely do.
+/// Returns true if two steps have the same rest. Two commits rarely do.
 fn alike(one: &Step, other: &Step) -> bool {
     let commits = |step: &Step| matches!(step.op, Op::Commit { .. });
     says(one) == says(other)
@@ -81,7 +82,7 @@ fn alike(one: &Step, other: &Step) -> bool {
         && (Arc::ptr_eq(&one.origin, &other.origin) || one.origin == other.origin)
 }
 
-/// `ttl_ms(8) flag(1) length(4) tail`, or of a commit `from(16)`.
+/// Appends `ttl_ms(8) flag(1) length(4) tail`, or for a commit `from(16)`.
 fn push_says(text: &mut String, step: &Step) {
     let Some((number, flag)) = says(step) else { return };
     if let Op::Commit { .. } = step.op {
@@ -90,11 +91,11 @@ fn push_says(text: &mut String, step: &Step) {
     push_number(text, number, 8);
     text.push(if flag { '1' } else { '0' });
     let written = step.origin.written(tail);
-    // It has no part in the protocol: what does not fit is left out.
+    // The protocol does not use the tail: one that does not fit is left out.
     text.push_str(if written.len() <= 4 + TAIL { written } else { "0000" });
 }
 
-/// The replies to these steps.
+/// Returns the replies to these steps.
 pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<Reply> {
     let count = steps.len();
     match answer {
@@ -104,14 +105,14 @@ pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<Reply> {
     }
     let replies: Vec<Reply> = answer.split('\n').map(reply).collect();
     match replies.as_slice() {
-        // The node's own key holds something strange.
+        // The node's own key has an unknown value.
         [Reply::Refused(Refusal::Unfit)] => vec![Reply::Refused(Refusal::Unfit); count],
         all if all.len() == count => replies,
         _ => vec![Reply::Unknown; count],
     }
 }
 
-/// The reply to a step that has what it asked for.
+/// Returns the reply to a step that succeeded.
 fn wanted(op: Op) -> Reply {
     match op {
         Op::Acquire { proposal, .. } => Reply::Granted(proposal),
@@ -123,7 +124,7 @@ fn wanted(op: Op) -> Reply {
 
 fn reply(line: &str) -> Reply {
     understood(line).unwrap_or_else(|| {
-        tracing::warn!(line, "an answer that is not understood");
+        tracing::warn!(line, "the node sent an unexpected answer");
         Reply::Unknown
     })
 }
@@ -152,7 +153,7 @@ fn understood(line: &str) -> Option<Reply> {
         b'P' => Reply::Refused(Refusal::ClockAhead),
         b'U' => Reply::Refused(Refusal::UsedUp),
         b'X' | b'V' => {
-            tracing::warn!("a key of ours holds something else, or is of a newer version");
+            tracing::warn!("a lock key has another value, or a newer version");
             Reply::Refused(Refusal::Unfit)
         }
         b'?' => Reply::Unknown,
@@ -160,11 +161,11 @@ fn understood(line: &str) -> Option<Reply> {
     })
 }
 
-/// The node's marker and its high-water mark.
+/// The marker of a node and its high-water mark.
 pub(super) type Record = (Marker, u64);
 
-/// `N2 state(1) run_id(40) nonce(16) max_ttl_ms(8) high(16) floor(16)`. `N1`, without the floor, is
-/// read as what a process before has left.
+/// Reads `N2 state(1) run_id(40) nonce(16) max_ttl_ms(8) high(16) floor(16)`. It reads `N1`, which
+/// has no floor, as the marker of an earlier process.
 pub(super) fn record(text: &str) -> Option<Record> {
     let field = |from: usize, to: usize| text.get(from..to);
     let old = field(0, 2)? == "N1" && text.len() == 83;
@@ -182,15 +183,16 @@ pub(super) fn record(text: &str) -> Option<Record> {
     Some((marker, number(field(67, 83)?).ok()?))
 }
 
-/// True for a record of this kind that a later version of this program has written.
+/// Returns true for a record of this kind that a later version of this program has written.
 pub(super) fn is_newer(record: &str, kind: char) -> bool {
     let first = if kind == 'N' { b'3' } else { b'2' };
     let version = record.strip_prefix(kind).and_then(|rest| rest.bytes().next());
     version.is_some_and(|version| (first..=b'9').contains(&version))
 }
 
-pub(super) fn propose(nonce: u64, max_ttl: Duration) -> String {
-    format!("P{nonce:016x}{:08}", ms(max_ttl))
+pub(super) fn propose(nonce: u64, max_ttl: Duration, first: bool) -> String {
+    let step = if first { 'F' } else { 'P' };
+    format!("{step}{nonce:016x}{:08}", ms(max_ttl))
 }
 
 pub(super) fn admit(nonce: u64, floor: Option<u64>) -> String {
@@ -198,7 +200,7 @@ pub(super) fn admit(nonce: u64, floor: Option<u64>) -> String {
     format!("A{nonce:016x}{}", floor.unwrap_or_default())
 }
 
-/// Who has a lock, or had it last, from its record.
+/// Returns the current or last holder of a lock, from its record.
 pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLease>> {
     let record = match record {
         Value::Nil => return Ok(None),
@@ -210,7 +212,7 @@ pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLe
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
     let ends = number(field(53, 69)?)?;
-    // Nobody has had it, or so long ago that the record is as if it had never been.
+    // No attempt held it, or so long ago that the record does not count any more.
     if number(field(117, 133)?)? == 0 || number(field(69, 85)?)?.saturating_add(HOUR_US) <= now {
         return Ok(None);
     }
@@ -224,7 +226,7 @@ pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLe
     }))
 }
 
-/// Rounded up: a lease lasts no shorter than was asked for. What does not fit is above any
+/// Rounds up: a lease is never shorter than requested. A time that does not fit exceeds any
 /// `max_ttl`.
 fn ms(time: Duration) -> u64 {
     let ms = time.as_nanos().div_ceil(1_000_000);

@@ -1,4 +1,4 @@
-//! A cluster: a link to each master, requests sent to whoever serves their slot.
+//! A cluster: a link to each master, and requests go to the master that serves their slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,28 +18,28 @@ use crate::link::Link;
 use crate::script::Scripts;
 use crate::supervisor::Listener;
 
-/// Pauses while a node says that it cannot serve a slot now.
+/// The first and longest pause while a node reports that it cannot serve a slot now.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
-/// Redirects that are followed without a pause.
+/// How many redirects are followed without a pause.
 const REDIRECTS: u32 = 3;
 
-/// The masters of a cluster. Cheap to clone.
+/// The masters of a cluster. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster(Arc<Masters>);
 
-/// What a request needs of the connection that it goes out on.
+/// What a request needs of the connection that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Our channel is subscribed there: it may wait there.
+    /// The channel of the client is subscribed there, so the request may wait there.
     Subscription,
-    /// It is waited for.
+    /// The request waits for a connection.
     Connection,
-    /// Without it the request fails at once.
+    /// The request fails at once if there is no connection.
     Now,
 }
 
 impl Cluster {
-    /// Connects to all masters, so that a caller hears what is wrong at once.
+    /// Connects to all masters, so that the caller gets an error at once.
     pub(crate) async fn start(
         seeds: Seeds,
         keys: Keys,
@@ -53,17 +53,17 @@ impl Cluster {
         &self.0.scripts
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub(crate) fn slot(key: &str) -> u16 {
         slot(key.as_bytes())
     }
 
-    /// How many replicas the master of a slot is known to have.
+    /// Returns how many replicas the master of a slot is known to have.
     pub(crate) fn replicas(&self, slot: u16) -> usize {
         self.0.owners.borrow().owner(slot).map_or(0, |owner| owner.replicas)
     }
 
-    /// A link to each master.
+    /// Returns a link to each master.
     pub(crate) fn masters(&self) -> Result<Vec<Link>> {
         let owners = self.0.owners.borrow().clone();
         owners.owners.iter().map(|owner| self.0.link(&owner.place)).collect()
@@ -73,15 +73,15 @@ impl Cluster {
         self.0.is_mute()
     }
 
-    /// Has pushes to our channel heard, on each master and on those to come.
+    /// Subscribes to the channel on each current and future master.
     pub(crate) fn subscribe(&self, channel: String, listener: Arc<dyn Listener>) {
         self.0.subscribe(channel, listener);
     }
 
-    /// Runs a command at the node that serves a slot, wherever that moves meanwhile. It is sent
-    /// again only after an answer, so that none of it can come late: to say that nothing was done, or
-    /// that a script has stopped in its middle, which the same attempt then goes through anew. With
-    /// one `after` it, as [`Link::run_between`].
+    /// Runs a command at the node that serves a slot, even if the slot moves meanwhile. It is sent
+    /// again only after an answer, so that no copy arrives late. Such an answer means that nothing
+    /// was done, or that a script stopped in the middle, which the same attempt can run again. With
+    /// an `after` command it works as [`Link::run_between`].
     pub(crate) async fn run(
         &self,
         slot: u16,
@@ -107,7 +107,7 @@ impl Cluster {
                     let link = self.0.link(&place)?;
                     let ready = async {
                         match need {
-                            // Another node than was thought: there may be no connection to it yet.
+                            // Another node than expected: there may be no connection to it yet.
                             Need::Now if redirects > 0 => link.connected(left).await,
                             Need::Subscription => link.subscribed(left).await,
                             Need::Connection => link.connected(left).await,

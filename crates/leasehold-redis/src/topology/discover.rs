@@ -1,4 +1,4 @@
-//! Asking nodes of a cluster who serves what.
+//! Asks nodes of a cluster which node serves which slots.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{NO_NODE, Place, shown};
 use crate::error::{from_redis, strange};
 use crate::supervisor::{send, within};
 
-/// How long a node may take to say who serves what.
+/// How long a node may take to answer.
 pub(super) const LIMIT: Duration = Duration::from_secs(1);
 
-/// Asks the nodes of a URL who serves what.
+/// Asks the nodes of a URL which node serves which slots.
 pub(super) async fn discover(seeds: &[Place], maker: &Maker) -> Result<Owners> {
     let asking = seeds.iter().map(|(host, port)| async move {
         let asked = ask(&maker.client(host, *port)?).await;
@@ -33,7 +33,7 @@ pub(super) async fn discover(seeds: &[Place], maker: &Maker) -> Result<Owners> {
             Err(error) => errors.push(error),
         }
     }
-    // What a person must put right comes before what may pass.
+    // Errors that an operator must fix come before temporary errors.
     if answers.is_empty() {
         let worst = errors.iter().position(|error: &Error| error.kind().is_certain());
         let none = || Error::new(ErrorKind::Invalid, "store URL: no hosts");
@@ -42,16 +42,16 @@ pub(super) async fn discover(seeds: &[Place], maker: &Maker) -> Result<Owners> {
     Owners::read(&answers, maker.tls())
 }
 
-/// The clients of all masters.
+/// Returns clients of all masters.
 pub(super) async fn clients(seeds: &Seeds) -> Result<Vec<Client>> {
     let owners = discover(&seeds.hosts, &seeds.maker).await?;
     owners.owners.iter().map(|owner| seeds.maker.client(&owner.place.0, owner.place.1)).collect()
 }
 
-/// A master as the nodes of a URL tell of it: its place, and how to connect to it.
+/// A master as the nodes of a URL report it: its place, and how to connect to it.
 pub(crate) type Master = (String, Client);
 
-/// All masters that serve slots, and what is wrong if nobody serves some of the slots.
+/// Returns all masters that serve slots, and an error if no node serves some of the slots.
 pub(crate) async fn seen(seeds: &Seeds) -> Result<(Vec<Master>, Result<()>)> {
     let owners = discover(&seeds.hosts, &seeds.maker).await?;
     let master = |place: &Place| Ok((shown(place), seeds.maker.client(&place.0, place.1)?));
@@ -79,7 +79,7 @@ pub(super) fn text(answer: Value) -> Result<String> {
     redis::from_redis_value(answer).map_err(|error| strange(error.to_string()))
 }
 
-/// An error of a server that was taken for a node, with what to do about it.
+/// Adds what to do to the error of a server that is not a node of a cluster.
 fn explain(error: redis::RedisError) -> Error {
     let text = error.to_string();
     if text.contains("cluster support disabled") || text.contains("unknown command") {

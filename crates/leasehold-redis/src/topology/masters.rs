@@ -1,4 +1,5 @@
-//! The masters of a cluster: a link to each, and who serves which slots, looked at now and then.
+//! The masters of a cluster: a link to each, and which master serves which slots, checked at
+//! intervals.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,13 +20,13 @@ use crate::link::Link;
 use crate::script::Scripts;
 use crate::supervisor::{Listener, Order, Supervisor};
 
-/// Who serves what is looked at anew so often; more often while a node is away.
+/// How often the slots are checked; more often while a node is down.
 const LOOK: Duration = Duration::from_secs(10);
 const LOOK_SOON: Duration = Duration::from_millis(300);
-/// Between two looks, whatever the reason.
+/// The shortest pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Shared by all who use the cluster.
+/// Shared by all users of the cluster.
 #[derive(Debug)]
 pub(super) struct Masters {
     seeds: Vec<Place>,
@@ -35,7 +36,7 @@ pub(super) struct Masters {
     pub(super) clock: Clock,
     pub(super) owners: watch::Sender<Arc<Owners>>,
     nodes: Mutex<Nodes>,
-    /// To look now who serves what.
+    /// Triggers a check of the slots.
     look: Arc<Notify>,
     once: Once,
 }
@@ -47,7 +48,7 @@ struct Nodes {
 }
 
 impl Masters {
-    /// Connects to all masters, so that a caller hears what is wrong at once.
+    /// Connects to all masters, so that the caller gets an error at once.
     pub(super) async fn start(
         seeds: Seeds,
         keys: Keys,
@@ -105,7 +106,7 @@ impl Masters {
         Ok(link)
     }
 
-    /// The link to a node; if there is none, one that begins to connect.
+    /// Returns the link to a node; creates one that begins to connect if there is none.
     pub(super) fn link(self: &Arc<Self>, place: &Place) -> Result<Link> {
         let mut nodes = self.nodes();
         if let Some(link) = nodes.links.get(place) {
@@ -121,7 +122,7 @@ impl Masters {
         Ok(link)
     }
 
-    /// Has pushes to our channel heard, on each master and on those to come.
+    /// Subscribes to the channel on each current and future master.
     pub(super) fn subscribe(self: &Arc<Self>, channel: String, listener: Arc<dyn Listener>) {
         let mut nodes = self.nodes();
         nodes.subscription = Some((channel, listener));
@@ -138,7 +139,7 @@ impl Masters {
         link.order(Order::Subscribe(channel.clone(), Arc::new(ear)));
     }
 
-    /// A node has said that another one has a slot.
+    /// Records that a node has redirected a slot to another node.
     pub(super) fn give(&self, slot: u16, place: Place) {
         self.look_soon();
         let mut owners = Owners::clone(&self.owners.borrow());
@@ -149,7 +150,7 @@ impl Masters {
         }
     }
 
-    /// Something has happened: who serves what may have changed.
+    /// Triggers a check, since the slots may have moved.
     pub(super) fn look_soon(&self) {
         self.look.notify_one();
     }
@@ -162,7 +163,8 @@ impl Masters {
         }
     }
 
-    /// Asks all nodes that can be reached who serves what; if none can, those of the URL.
+    /// Asks all reachable nodes which node serves which slots; if none answers, asks the nodes of
+    /// the URL.
     async fn look(self: &Arc<Self>) -> Result<()> {
         let links: Vec<(Place, Link)> =
             self.nodes().links.iter().map(|(place, link)| (place.clone(), link.clone())).collect();
@@ -181,14 +183,14 @@ impl Masters {
             tracing::info!(masters = %owners.places(), "the slots of the cluster have moved");
             self.install(owners.clone());
         }
-        // Before one of them says anything to us.
+        // Do this before any of them pushes.
         for owner in &owners.owners {
             self.link(&owner.place)?;
         }
         Ok(())
     }
 
-    /// True while a master has no connection.
+    /// Returns true while a master has no connection.
     fn is_partial(&self) -> bool {
         let owners = self.owners.borrow().clone();
         let nodes = self.nodes();
@@ -197,7 +199,7 @@ impl Masters {
     }
 }
 
-/// Hears one node.
+/// Listens to one node.
 #[derive(Debug)]
 struct Ear {
     cluster: Weak<Masters>,
@@ -207,7 +209,7 @@ struct Ear {
 impl Listener for Ear {
     fn message(&self, payload: &[u8]) {
         let Some(cluster) = self.cluster.upgrade() else { return };
-        // By whichever way it comes first: who serves the slot may change meanwhile.
+        // Use the copy that arrives first: the slot may move meanwhile.
         if cluster.once.is_first(payload, cluster.clock.now()) {
             self.listener.message(payload);
         }
@@ -229,7 +231,7 @@ impl Listener for Ear {
     }
 }
 
-/// Looks who serves what, now and then and when there is a reason, for as long as somebody cares.
+/// Checks the slots at intervals and on demand, while the cluster is in use.
 async fn look_again(cluster: Weak<Masters>, look: Arc<Notify>) {
     loop {
         let Some(masters) = cluster.upgrade() else { return };
@@ -242,7 +244,7 @@ async fn look_again(cluster: Weak<Masters>, look: Arc<Notify>) {
         }
         let Some(masters) = cluster.upgrade() else { return };
         if let Err(error) = masters.look().await {
-            tracing::debug!(%error, "no node says who serves which slots");
+            tracing::debug!(%error, "no node reports which node serves which slots");
         }
         drop(masters);
         clock.sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! How a server is found: by its address, by asking sentinels, or as the owner of a slot.
+//! How a client finds its server: by address, by asking sentinels, or as the owner of a slot.
 
 mod cluster;
 mod discover;
@@ -29,10 +29,10 @@ pub(crate) use sentinel::Sentinels;
 /// A host and a port.
 pub(crate) type Place = (String, u16);
 
-/// What a URL may say besides.
+/// The additional options of a URL.
 const OPTIONS: &[&str] = &["replicas"];
 
-/// Said of a server that was taken for a node of a cluster.
+/// The error for a server that is not a node of a cluster.
 const NO_NODE: &str = "the server is not in cluster mode (cluster-enabled no); name it with \
                        redis://HOST:PORT";
 
@@ -45,7 +45,7 @@ pub(crate) struct Store {
     pub(crate) place: String,
 }
 
-/// The sentinels of a URL without options for locks.
+/// Returns the sentinels of a URL without options for locks.
 pub(crate) fn sentinels(url: StoreUrl) -> Result<Sentinels> {
     sentinel::parse(url, &[]).map(|watched| watched.sentinels)
 }
@@ -86,7 +86,7 @@ impl Store {
 }
 
 impl What {
-    /// Clients of all servers that keep locks now.
+    /// Returns clients of all servers that keep locks now.
     pub(crate) async fn clients(&self) -> Result<Vec<Client>> {
         match self {
             Self::One(source) => Ok(vec![source.client().await?]),
@@ -107,7 +107,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The server to connect to now.
+    /// Returns the server to connect to now.
     pub(crate) async fn client(&self) -> Result<Client> {
         match self {
             Self::Server(client) | Self::Node(client) => Ok(client.clone()),
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// The sentinels that are asked.
+    /// Returns the sentinels, if any.
     pub(crate) fn sentinels(&self) -> Option<Arc<Sentinels>> {
         match self {
             Self::Watched(sentinels) => Some(sentinels.clone()),
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// Waits until it is known that another server must be used.
+    /// Waits until another server must be used.
     pub(crate) async fn moved(&self) {
         match self {
             Self::Server(_) | Self::Node(_) => std::future::pending().await,
@@ -131,7 +131,7 @@ impl Source {
         }
     }
 
-    /// Refuses a server that cannot keep locks, by what it says of its mode and its role.
+    /// Refuses a server that cannot keep locks, by its mode and its role.
     pub(crate) fn check(&self, mode: Option<&str>, role: Option<&str>) -> Result<()> {
         let unsupported = |what: &str| Err(Error::new(ErrorKind::Unsupported, what));
         match (mode, self) {

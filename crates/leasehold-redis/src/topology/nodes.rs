@@ -1,4 +1,4 @@
-//! What nodes say of their cluster: who serves which slots.
+//! Parses the answers of nodes about their cluster: which node serves which slots.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,32 +8,32 @@ use super::slot::SLOTS;
 use super::{Place, shown};
 use crate::error::strange;
 
-/// A node that serves slots, or might.
+/// A node that serves slots, or may serve some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) place: Place,
-    /// Where two nodes claim a slot, the larger one has it.
+    /// If two nodes claim a slot, the larger epoch wins.
     epoch: u64,
-    /// Replicas that are known, whether they are there or not.
+    /// The known replicas, available or not.
     pub(super) replicas: usize,
 }
 
-/// Who serves which slots, as far as is known.
+/// Which node serves which slots, as far as it is known.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
     pub(super) owners: Vec<Owner>,
-    /// For each slot a number in `owners`, or nobody's.
+    /// For each slot the number of its node in `owners`, or the number for no node.
     slots: Vec<u16>,
-    /// The epoch with which each was claimed.
+    /// The epoch with which each slot was claimed.
     claims: Vec<u64>,
 }
 
-/// Nobody's number.
+/// The number of a slot without a node.
 const NOBODY: u16 = u16::MAX;
 
 impl Owners {
-    /// From the answers to `CLUSTER NODES`, each with the host that gave it. Where they differ, the
-    /// newest claim counts, as it does among the nodes. By their names, where certificates have them.
+    /// Parses answers to `CLUSTER NODES`, each with the host that sent it. If they differ, the
+    /// newest claim counts, as it does among the nodes. Hosts are named if certificates have names.
     pub(super) fn read(answers: &[(String, String)], by_name: bool) -> Result<Self> {
         let (slots, claims) = (vec![NOBODY; SLOTS], vec![0; SLOTS]);
         let mut all = Self { owners: Vec::new(), slots, claims };
@@ -58,7 +58,7 @@ impl Owners {
                 return Err(strange(line));
             };
             let slots: Vec<&&str> = slots.iter().filter(|slots| !slots.starts_with('[')).collect();
-            // A master without slots may get some: its pushes must be heard from then on.
+            // A master without slots may get some: its pushes are needed from then on.
             let away = |why| flags.contains(why);
             let empty = slots.is_empty();
             if away("slave") || empty && ["fail", "handshake", "noaddr"].into_iter().any(away) {
@@ -75,7 +75,7 @@ impl Owners {
         Ok(())
     }
 
-    /// Its number, with what is newest of it.
+    /// Returns the number of a node, and keeps the newest data about it.
     fn number(&mut self, owner: Owner) -> u16 {
         let known = self.owners.iter().position(|known| known.place == owner.place);
         let at = known.unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Owners {
         at as u16
     }
 
-    /// `5` or `0-5460`.
+    /// Parses `5` or `0-5460`.
     fn claim(&mut self, slots: &str, number: u16, epoch: u64) -> Option<()> {
         let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
         let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
@@ -106,7 +106,8 @@ impl Owners {
         self.owners.get(usize::from(number)).filter(|_| number != NOBODY)
     }
 
-    /// Gives one slot to a node; how many replicas it has is not known yet, so as many as before.
+    /// Assigns one slot to a node. Its number of replicas is not known yet, so the previous number
+    /// is kept.
     pub(super) fn give(&mut self, slot: u16, place: Place) {
         let replicas = self.owner(slot).map_or(0, |owner| owner.replicas);
         let number = self.number(Owner { place, epoch: 0, replicas });
@@ -115,26 +116,26 @@ impl Owners {
         }
     }
 
-    /// Refuses a cluster in which nobody serves some of the slots.
+    /// Refuses a cluster in which no node serves some of the slots.
     pub(super) fn check(&self) -> Result<()> {
         let without = |slot: &u16| *slot == NOBODY;
         let count = self.slots.iter().filter(|slot| without(slot)).count();
         let Some(first) = self.slots.iter().position(without) else { return Ok(()) };
         let what = format!(
-            "no node of the cluster serves {count} of its {SLOTS} slots, slot {first} for one; \
-             look at CLUSTER NODES, and give them to nodes (redis-cli --cluster fix)"
+            "no node of the cluster serves {count} of its {SLOTS} slots, for example slot {first}; \
+             check CLUSTER NODES, and assign the slots (redis-cli --cluster fix)"
         );
         Err(Error::new(ErrorKind::Refused, what))
     }
 
-    /// Those that serve slots.
+    /// Iterates over the nodes that serve slots.
     pub(super) fn serving(&self) -> impl Iterator<Item = &Owner> {
         let numbers: HashSet<u16> = self.slots.iter().copied().collect();
         let numbered = self.owners.iter().zip(0..);
         numbered.filter(move |(_, number)| numbers.contains(number)).map(|(owner, _)| owner)
     }
 
-    /// Whether there are the same masters, and each slot is served by the same one with as many
+    /// Returns whether both have the same masters, and each slot has the same master with as many
     /// replicas.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let places = |all: &Self| -> HashSet<Place> {
@@ -159,13 +160,14 @@ fn fields(line: &str) -> Vec<&str> {
     line.split_ascii_whitespace().collect()
 }
 
-/// `host:port@bus[,name[,key=value]...]`. A node that does not know its own address has left it out.
+/// Parses `host:port@bus[,name[,key=value]...]`. A node that does not know its own address omits
+/// it.
 fn place(address: &str, asked: &str, by_name: bool) -> Result<Place> {
     let mut parts = address.split(',');
     let at = parts.next().and_then(|at| at.split('@').next()).unwrap_or_default();
     let name = parts.next().filter(|name| by_name && !name.is_empty() && !name.contains('='));
     let (host, port) = at.rsplit_once(':').ok_or_else(|| strange(address))?;
-    // 0 of a node whose address is not known.
+    // The port is 0 if the address of the node is not known.
     let port = port.parse().map_err(|_error| strange(address))?;
     let host = name.unwrap_or(if host.is_empty() { asked } else { host });
     Ok((host.to_owned(), port))
@@ -206,7 +208,7 @@ ee :0@0 master,noaddr - 0 1 0 disconnected
         assert!(owners.is_as(&owners.clone()) && !owners.is_as(&read(&[OLD])));
         let gap = read(&["aa :7000@17000 myself,master - 0 0 1 connected 1-16382\n"]);
         let error = gap.check().unwrap_err().to_string();
-        assert!(error.contains("2 of its 16384 slots, slot 0"), "{error}");
+        assert!(error.contains("2 of its 16384 slots, for example slot 0"), "{error}");
         assert_eq!(gap.places(), "h:7000");
     }
 
@@ -236,7 +238,7 @@ ee :0@0 master,noaddr - 0 1 0 disconnected
 
     #[test]
     fn a_claim_counts_by_its_own_epoch() {
-        // It had the slot long ago, as an old node says, and has got newer ones since.
+        // An old node reports that it had the slot long ago; it has newer slots since.
         let old = "aa 10.0.0.1:1@2 master - 0 0 1 connected 7\n\
             bb 10.0.0.2:1@2 master - 0 0 2 connected\n";
         let new = "aa 10.0.0.1:1@2 master - 0 0 3 connected 8\n\

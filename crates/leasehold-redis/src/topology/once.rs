@@ -1,4 +1,4 @@
-//! Pushes that every node of a cluster brings, heard once.
+//! Deduplicates pushes that every node of a cluster sends.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use leasehold_core::Now;
 
-/// The copies of a push come within this time. One that comes later is taken for another, which
-/// does no harm: a client knows what it holds.
+/// All copies of a push arrive within this time. A later copy counts as another push, which does no
+/// harm: a client knows what it holds.
 const MEMORY: Duration = Duration::from_secs(1);
-/// So many are remembered before the oldest are looked for.
+/// How many pushes are remembered before the oldest are removed.
 const ROOM: usize = 256;
 
-/// What was heard lately.
+/// The recent pushes.
 #[derive(Debug, Default)]
 pub(super) struct Once(Mutex<Heard>);
 
 #[derive(Debug, Default)]
 struct Heard {
     hasher: RandomState,
-    /// Hashes of payloads, and when they came.
+    /// The hashes of payloads, and when they arrived.
     at: HashMap<u64, u64>,
     room: usize,
 }
 
 impl Once {
-    /// True at the first copy.
+    /// Returns true for the first copy.
     pub(super) fn is_first(&self, payload: &[u8], now: Now) -> bool {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let hash = heard.hasher.hash_one(payload);

@@ -1,4 +1,4 @@
-//! What a node says when it does not serve a slot, or not now.
+//! The errors of a node that does not serve a slot, or not now.
 
 use leasehold_core::Error;
 use redis::RedisError;
@@ -6,18 +6,19 @@ use redis::RedisError;
 use super::Place;
 use crate::address::host_and_port;
 
-/// Where to go instead.
+/// Where to send the request instead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// The slot is another node's. An empty host is that of the node that says it.
+    /// Another node serves the slot. An empty host is the host of the node that answers.
     Moved(u16, Place),
-    /// The slot is being moved, and this key has been already, or is not there yet.
+    /// The slot is being moved, and this key was moved already, or does not exist yet.
     Ask(Place),
-    /// Keys of one lock lie apart while its slot is being moved, or the cluster is not whole: soon.
+    /// The keys of one lock are on two nodes while its slot is being moved, or the cluster is not
+    /// complete: try again soon.
     Soon,
 }
 
-/// The redirect that an error is.
+/// Returns the redirect of an error, if it is one.
 pub(super) fn redirect(error: &Error) -> Option<Redirect> {
     let source = std::error::Error::source(error)?;
     let answer = source.downcast_ref::<RedisError>()?;
@@ -31,7 +32,7 @@ pub(super) fn redirect(error: &Error) -> Option<Redirect> {
             Some(if code == "MOVED" { Redirect::Moved(slot, place) } else { Redirect::Ask(place) })
         }
         "TRYAGAIN" | "CLUSTERDOWN" => Some(Redirect::Soon),
-        // In the middle of a script; the same attempt may go through it again.
+        // It occurs in the middle of a script, which the same attempt may run again.
         _ if error.to_string().contains("non local key") => Some(Redirect::Soon),
         _ => None,
     }

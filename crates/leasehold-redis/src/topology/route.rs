@@ -1,4 +1,4 @@
-//! The way from a lock's name to the server that keeps it.
+//! The route from a lock name to the server that keeps the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// One server for all locks, or a cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// With the sentinels that name it, if any do.
+    /// One server, with the sentinels that name it, if any.
     One(Link, Option<Arc<Sentinels>>),
     Cluster(Cluster),
 }
@@ -34,7 +34,7 @@ impl Route {
         }
     }
 
-    /// Where pushes go: our channel, and who listens.
+    /// Sets where pushes go: the channel of the client, and the listener.
     pub(crate) fn subscribe(&self, channel: String, listener: Arc<dyn Listener>) {
         match self {
             Self::One(link, _) => link.order(Order::Subscribe(channel, listener)),
@@ -42,8 +42,8 @@ impl Route {
         }
     }
 
-    /// True when a request that is to wait needs not be kept back any more. In a cluster it is kept
-    /// back on its way, since that may change.
+    /// Returns true if a waiting request need not be delayed any more. In a cluster it is delayed
+    /// on its way, since the state may change.
     pub(crate) fn is_subscribed(&self) -> bool {
         match self {
             Self::One(link, _) => link.is_subscribed(),
@@ -58,7 +58,7 @@ impl Route {
         }
     }
 
-    /// Whoever waits must ask again: a server cannot push.
+    /// Returns true if waiters must ask again, because a server cannot push.
     pub(crate) fn is_mute(&self) -> bool {
         match self {
             Self::One(link, _) => link.is_mute(),
@@ -81,7 +81,7 @@ impl Route {
         }
     }
 
-    /// Runs a script's command for a lock, and for others that [go along](Self::together) with it.
+    /// Runs a script call for a lock, and for other locks of the same [group](Self::together).
     pub(crate) async fn run(&self, key: &str, command: &Cmd, limit: Duration) -> Result<Value> {
         match self {
             Self::One(link, _) => link.run(command, limit).await,
@@ -91,7 +91,7 @@ impl Route {
         }
     }
 
-    /// The same, with a WAIT on the same connection; both answers.
+    /// Does the same with a WAIT on the same connection; returns both answers.
     pub(crate) async fn run_replicated(
         &self,
         key: &str,
@@ -108,8 +108,8 @@ impl Route {
         }
     }
 
-    /// How many replicas the server of a key is known to have: those that the sentinels or the
-    /// cluster know, whether they are there or not; of a single server those that are there.
+    /// Returns how many replicas the server of a key is known to have. Sentinels and clusters count
+    /// all known replicas, a single server counts the connected ones.
     pub(crate) async fn replicas(&self, key: &str) -> Result<usize> {
         match self {
             Self::One(_, Some(sentinels)) => Ok(sentinels.replicas()),
@@ -124,7 +124,7 @@ impl Route {
         }
     }
 
-    /// Sorts things by what may stand in one call: their numbers, in groups.
+    /// Groups items that may share one call; returns their numbers.
     pub(crate) fn together<'a>(
         &self,
         keys: &Keys,
@@ -142,7 +142,7 @@ impl Route {
         }
     }
 
-    /// All servers that keep locks.
+    /// Returns all servers that keep locks.
     pub(crate) fn all(&self) -> Result<Vec<Link>> {
         match self {
             Self::One(link, _) => Ok(vec![link.clone()]),

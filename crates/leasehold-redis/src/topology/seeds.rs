@@ -1,4 +1,4 @@
-//! Several hosts in one URL, and clients of the servers that are found through them.
+//! Several hosts in one URL, and clients of the servers that they name.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use redis::{Client, ConnectionAddr};
 
 use crate::address::{Common, Login, OPTIONS, host_and_port, invalid, is_tls, split_db};
 
-/// Makes clients of servers that are found by others: as whom to connect, and how.
+/// Creates clients of servers that other servers name: with which credentials and settings.
 #[derive(Clone)]
 pub(crate) struct Maker {
     common: Common,
@@ -22,7 +22,7 @@ impl fmt::Debug for Maker {
 }
 
 impl Maker {
-    /// The client of one server.
+    /// Returns the client of one server.
     pub(crate) fn client(&self, host: &str, port: u16) -> Result<Client> {
         let host = host.to_owned();
         let addr = match self.tls {
@@ -36,7 +36,7 @@ impl Maker {
         self.tls
     }
 
-    /// The same by another way in.
+    /// Returns the same maker with other credentials.
     pub(crate) fn with_login(&self, user: Option<String>, password: Option<String>) -> Self {
         let mut maker = self.clone();
         (maker.common.user, maker.common.password_file) = (None, None);
@@ -50,11 +50,12 @@ impl Maker {
     }
 }
 
-/// What a URL says that names several hosts of one store: `//[user[:password]@]host[:port],...[/rest]`.
+/// The parts of a URL that names several hosts of one store:
+/// `//[user[:password]@]host[:port],...[/rest]`.
 #[derive(Debug)]
 pub(crate) struct Seeds {
     pub(crate) hosts: Vec<(String, u16)>,
-    /// What stands after the last host.
+    /// The text after the last host.
     pub(crate) rest: Option<String>,
     pub(crate) db: Option<String>,
     pub(crate) maker: Maker,
@@ -63,7 +64,7 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// Takes what every URL may have; `options` were taken before.
+    /// Takes the options that every URL may have; the caller took `options` before.
     pub(crate) fn parse(mut url: StoreUrl, port: u16, options: &[&str]) -> Result<Self> {
         let common = Common::take(&mut url)?;
         url.finish(&[OPTIONS, options].concat())?;

@@ -1,4 +1,4 @@
-//! The master that sentinels name: asked of all of them, and followed when they switch.
+//! The master that sentinels name: the client asks all sentinels, and follows when they switch.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,11 +20,11 @@ use crate::address::invalid;
 use crate::error::{from_redis, strange};
 use crate::supervisor::{send, within};
 
-/// How long one sentinel may take to answer. All are asked at once, and waited for.
+/// How long one sentinel may take to answer. All are asked at once.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Pauses before one that does not answer is listened to again.
+/// The first and longest pause before a silent sentinel is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// How often each is asked again.
+/// How often each sentinel is asked again.
 const ASK: Duration = Duration::from_secs(10);
 const PORT: u16 = 26379;
 const OPTIONS: &[&str] =
@@ -35,10 +35,10 @@ const CHANNEL: &str = "+switch-master";
 pub(crate) struct Sentinels {
     name: String,
     sentinels: Vec<(Place, Client)>,
-    /// Makes the clients of masters.
+    /// Creates the clients of masters.
     maker: Maker,
     known: Mutex<Known>,
-    /// The newest that was heard of since.
+    /// The newest report since then.
     newest: watch::Sender<Option<Said>>,
     listeners: Mutex<Option<JoinSet<()>>>,
 }
@@ -55,40 +55,56 @@ impl fmt::Debug for Sentinels {
 
 #[derive(Default)]
 struct Known {
-    /// The master that connections were last told of.
+    /// The master that connections used last.
     current: Option<Said>,
-    /// What each sentinel has said last.
+    /// The last report of each sentinel.
     heard: HashMap<usize, Said>,
-    /// What was the newest at the last try, if it failed.
+    /// The newest report at the last try, if that failed.
     tried: Option<Said>,
 }
 
-/// What a sentinel says of the master.
+/// The report of a sentinel about the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
-    /// Of the switch that made it the master: the larger, the newer.
+    /// The epoch of the switch that made it the master; a larger epoch is newer.
     epoch: u64,
     place: Place,
-    /// Replicas that it knows of, whether they are there or not.
+    /// The replicas that the sentinel knows, available or not.
     replicas: usize,
 }
 
 impl Said {
-    /// The same master since the same switch.
+    /// Parses the answer to `SENTINEL MASTER`.
+    fn of(fields: &HashMap<String, String>) -> Result<Self> {
+        let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
+        let number = |name: &str| field(name).parse::<u64>().map_err(|_| strange(fields));
+        let port = field("port").parse().map_err(|_| strange(fields))?;
+        // During a failover, until the other replicas follow, the leading sentinel reports the
+        // address of the old master with the epoch of the new one. The following switch must count
+        // as newer.
+        let switching = field("flags").split(',').any(|flag| flag == "failover_in_progress");
+        Ok(Self {
+            epoch: number("config-epoch")?.saturating_sub(u64::from(switching)),
+            place: (field("ip").to_owned(), port),
+            replicas: number("num-slaves")? as usize,
+        })
+    }
+
+    /// Returns true for the same master since the same switch.
     fn is_as(&self, other: &Self) -> bool {
         (self.epoch, &self.place) == (other.epoch, &other.place)
     }
 }
 
-/// A URL of sentinels, understood.
+/// A parsed URL of sentinels.
 pub(crate) struct Watched {
     pub(crate) sentinels: Sentinels,
     pub(crate) prefix: String,
     pub(crate) place: String,
 }
 
-/// Understands `redis+sentinel://[user[:password]@]host[:port],.../master-name`. User and password
-/// are those of the servers.
+/// Parses `redis+sentinel://[user[:password]@]host[:port],.../master-name`. User and password are
+/// those of the servers.
 pub(crate) fn parse(mut url: StoreUrl, options: &[&str]) -> Result<Watched> {
     let mut take = |option: &str| url.take(option);
     let (user, secret) = (take("sentinel-user"), take("sentinel-password"));
@@ -103,8 +119,8 @@ pub(crate) fn parse(mut url: StoreUrl, options: &[&str]) -> Result<Watched> {
     let seeds = Seeds::parse(url, PORT, &[OPTIONS, options].concat())?;
     let Some(name) = seeds.rest else {
         return Err(invalid(
-            "no master name; write redis+sentinel://one:26379,two:26379/NAME, with the name that \
-             stands in `sentinel monitor NAME`"
+            "no master name; write redis+sentinel://one:26379,two:26379/NAME, with the name in \
+             `sentinel monitor NAME`"
                 .into(),
         ));
     };
@@ -126,34 +142,45 @@ pub(crate) fn parse(mut url: StoreUrl, options: &[&str]) -> Result<Watched> {
 }
 
 impl Sentinels {
-    /// Asks all sentinels for the master. The one that has seen the newest switch is believed.
+    /// Asks all sentinels for the master. The answer with the newest switch counts.
     pub(crate) async fn master(self: &Arc<Self>) -> Result<Client> {
-        self.known().tried = self.newest.borrow().clone();
+        let before = self.newest.borrow().clone();
+        self.known().tried = before.clone();
         let asking = self.sentinels.iter().map(|(_, client)| self.ask(client));
         let answers = join_all(asking).await;
         let heard = answers.iter().enumerate();
         let heard = heard.filter_map(|(number, said)| Some((number, said.clone().ok()?)));
         self.known().heard = heard.collect();
-        let said = newest(self.said(answers)?)?;
+        let said = self.adopt(before.as_ref(), newest(self.said(answers)?)?);
         tracing::debug!(name = %self.name, master = %shown(&said.place), "sentinels name the master");
         let client = self.maker.client(&said.place.0, said.place.1);
-        {
-            let mut known = self.known();
-            (known.current, known.tried) = (Some(said.clone()), None);
-        }
-        self.newest.send_replace(Some(said));
         self.listen();
         client
     }
 
-    /// What they said, with their places; or why none of them said anything.
+    /// Makes the answer of the sentinels the current master and returns it. If a newer report
+    /// arrived since `before`, while they were asked, that one counts: it arrives only once.
+    fn adopt(&self, before: Option<&Said>, answer: Said) -> Said {
+        let mut adopted = answer;
+        self.newest.send_modify(|newest| match newest {
+            Some(heard) if Some(&*heard) != before && heard.epoch > adopted.epoch => {
+                adopted = heard.clone();
+            }
+            newest => *newest = Some(adopted.clone()),
+        });
+        let mut known = self.known();
+        (known.current, known.tried) = (Some(adopted.clone()), None);
+        adopted
+    }
+
+    /// Returns the answers with their places, or why no sentinel answered.
     fn said(&self, answers: Vec<Result<Said>>) -> Result<Vec<(String, Said)>> {
         let (mut said, mut errors) = (Vec::new(), Vec::new());
         for ((place, _), answer) in self.sentinels.iter().zip(answers) {
             match answer {
                 Ok(answer) => said.push((shown(place), answer)),
                 Err(error) => {
-                    tracing::debug!(sentinel = %shown(place), %error, "a sentinel is of no help");
+                    tracing::debug!(sentinel = %shown(place), %error, "a sentinel gave no usable answer");
                     errors.push((shown(place), error));
                 }
             }
@@ -161,12 +188,12 @@ impl Sentinels {
         if !said.is_empty() {
             return Ok(said);
         }
-        // What a person must put right comes before what may pass.
+        // Errors that an operator must fix come before temporary errors.
         let worst = errors.iter().find(|(_, error)| error.kind().is_certain());
         let Some((place, error)) = worst.or(errors.first()) else {
             return Err(invalid("no sentinels".into()));
         };
-        let what = format!("no sentinel names the master; {place} says: {error}");
+        let what = format!("no sentinel names the master; the answer of {place}: {error}");
         Err(Error::new(error.kind(), what).with_source(error.clone()))
     }
 
@@ -184,35 +211,28 @@ impl Sentinels {
         let answer = send(connection, &command).await.map_err(|error| self.explain(error))?;
         let fields: HashMap<String, String> =
             redis::from_redis_value(answer).map_err(|error| strange(error.to_string()))?;
-        let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
-        let number = |name: &str| field(name).parse::<u64>().map_err(|_| strange(&fields));
-        let port = field("port").parse().map_err(|_| strange(&fields))?;
-        Ok(Said {
-            epoch: number("config-epoch")?,
-            place: (field("ip").to_owned(), port),
-            replicas: number("num-slaves")? as usize,
-        })
+        Said::of(&fields)
     }
 
-    /// An error of a sentinel, with what to do about it.
+    /// Adds what to do to the error of a sentinel.
     fn explain(&self, error: redis::RedisError) -> Error {
         let text = error.to_string();
         if text.contains("No such master") {
             let what = format!(
-                "the sentinels watch no master {:?}; the name stands in `sentinel monitor NAME`",
+                "the sentinels watch no master {:?}; use the name in `sentinel monitor NAME`",
                 self.name
             );
             return Error::new(ErrorKind::Invalid, what).with_source(error);
         }
         if text.contains("unknown command") {
-            let what = "this is no Sentinel; name sentinels in redis+sentinel:, a server in redis:";
+            let what = "the server is not a Sentinel; name sentinels in redis+sentinel:, a server in redis:";
             return Error::new(ErrorKind::Unsupported, what).with_source(error);
         }
         from_redis(error)
     }
 
-    /// Returns when a sentinel says that another server has become the master; not again for one
-    /// that has been tried in vain.
+    /// Returns when a sentinel reports another server as the master, but not again for a server
+    /// that failed.
     pub(crate) async fn moved(&self) {
         let mut newest = self.newest.subscribe();
         let other = |said: &Option<Said>| {
@@ -228,7 +248,7 @@ impl Sentinels {
         }
     }
 
-    /// A sentinel has said who the master is.
+    /// Records the master that a sentinel reports.
     fn hear(&self, number: usize, said: Said) {
         let mut known = self.known();
         known.heard.insert(number, said.clone());
@@ -250,14 +270,16 @@ impl Sentinels {
         });
     }
 
-    /// The server that the sentinels name is no master, or not yet.
+    /// The error for a server that the sentinels name, but that is not a master, or not yet.
     pub(crate) fn not_yet(&self) -> Error {
         let current = self.current().map(|said| shown(&said.place)).unwrap_or_default();
-        let what = format!("{current}, which the sentinels name as the master, is a replica (yet)");
+        let what = format!(
+            "{current}, which the sentinels name as the master, is still a replica; trying again"
+        );
         Error::new(ErrorKind::Unavailable, what)
     }
 
-    /// How many replicas the master is known to have.
+    /// Returns how many replicas the master is known to have.
     pub(crate) fn replicas(&self) -> usize {
         self.current().map_or(0, |said| said.replicas)
     }
@@ -270,12 +292,12 @@ impl Sentinels {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name that they watch the master by.
+    /// Returns the name under which they watch the master.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Each with its place.
+    /// Iterates over the sentinels with their places.
     pub(crate) fn each(&self) -> impl Iterator<Item = (String, &Client)> {
         self.sentinels.iter().map(|(place, client)| (shown(place), client))
     }
@@ -284,7 +306,7 @@ impl Sentinels {
         self.sentinels.iter().map(|(place, _)| shown(place)).collect()
     }
 
-    /// Listens to each sentinel, from the first use on, for as long as this lives.
+    /// Listens to each sentinel, from the first use on, for as long as this exists.
     fn listen(self: &Arc<Self>) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if listeners.is_some() {
@@ -297,7 +319,7 @@ impl Sentinels {
     }
 }
 
-/// Listens to one sentinel, and connects to it anew whenever that ends.
+/// Listens to one sentinel, and reconnects whenever the connection ends.
 async fn listen(number: usize, client: Client, sentinels: Weak<Sentinels>) {
     let clock = Clock::system();
     let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
@@ -313,14 +335,14 @@ async fn listen(number: usize, client: Client, sentinels: Weak<Sentinels>) {
     }
 }
 
-/// One connection to one sentinel, until it breaks.
+/// Follows one connection to one sentinel, until it breaks.
 async fn follow(number: usize, client: &Client, sentinels: &Weak<Sentinels>, clock: &Clock) {
     let Ok((mut connection, mut pushes)) = connect(client).await else { return };
     if within(LIMIT, connection.subscribe(CHANNEL)).await.is_err() {
         return;
     }
     loop {
-        // At first too: a switch may have come before. Replicas come without a word.
+        // Also at the start: a switch may have happened before. New replicas are not reported.
         let Some(sentinels) = sentinels.upgrade() else { return };
         let asking = tokio::time::timeout(LIMIT, sentinels.ask_on(&mut connection));
         let Ok(Ok(said)) = asking.await else { return };
@@ -336,7 +358,7 @@ async fn follow(number: usize, client: &Client, sentinels: &Weak<Sentinels>, clo
     }
 }
 
-/// A connection to a sentinel, with what it pushes.
+/// Connects to a sentinel; returns the connection with its pushes.
 async fn connect(
     client: &Client,
 ) -> Result<(MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>)> {
@@ -349,7 +371,8 @@ async fn connect(
     Ok((within(LIMIT, connecting).await?, pushes))
 }
 
-/// The answer of the newest switch; of several the one that most give, with the most replicas.
+/// Returns the answer with the newest switch. Of several, it returns the most frequent one, with
+/// the most replicas.
 fn newest(said: Vec<(String, Said)>) -> Result<Said> {
     let epoch = said.iter().map(|(_, said)| said.epoch).max();
     let newest: Vec<&(String, Said)> =
@@ -413,10 +436,49 @@ mod tests {
             sentinels.hear(number, Said { replicas, ..first.clone() });
             assert_eq!(sentinels.replicas(), known);
         }
-        // Those of another master are not ours.
+        // Replicas of another master do not count.
         sentinels.hear(1, Said { epoch: 2, place: ("m".to_owned(), 2), replicas: 9 });
         sentinels.hear(0, Said { replicas: 2, ..first });
         assert_eq!(sentinels.replicas(), 2);
+    }
+
+    #[test]
+    fn an_answer_during_a_failover_is_older_than_its_switch() {
+        let fields = |flags: &str, port: &str| {
+            [
+                ("config-epoch", "5"),
+                ("flags", flags),
+                ("ip", "m"),
+                ("port", port),
+                ("num-slaves", "2"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+        };
+        let during = Said::of(&fields("master,failover_in_progress", "1")).unwrap();
+        let after = Said::of(&fields("master", "2")).unwrap();
+        assert!(during.epoch < after.epoch);
+        let sentinels = watched(&during);
+        sentinels.hear(0, after);
+        assert!(sentinels.moved().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_switch_that_is_heard_of_while_sentinels_are_asked_is_not_forgotten() {
+        let said = |epoch| Said { epoch, place: ("m".to_owned(), epoch as u16), replicas: 2 };
+        let sentinels = watched(&said(1));
+        let before = sentinels.newest.borrow().clone();
+        sentinels.hear(0, said(2));
+        assert_eq!(sentinels.adopt(before.as_ref(), said(1)), said(2));
+        assert_eq!(sentinels.current(), Some(said(2)));
+        assert!(
+            sentinels.moved().now_or_never().is_none(),
+            "the client is already connected to it"
+        );
+        // Earlier reports are older than an answer, for any epoch: sentinels may be new.
+        let before = sentinels.newest.borrow().clone();
+        assert_eq!(sentinels.adopt(before.as_ref(), said(1)), said(1));
+        assert_eq!(sentinels.current(), Some(said(1)));
     }
 
     #[test]
@@ -430,13 +492,13 @@ mod tests {
         assert!(!moved(), "the same master");
         sentinels.hear(0, second.clone());
         assert!(moved());
-        // It was looked for in vain.
+        // The client could not connect to it.
         sentinels.known().tried = Some(second.clone());
         sentinels.hear(1, Said { replicas: 1, ..second.clone() });
         assert!(!moved());
         sentinels.hear(1, third);
         assert!(moved());
         sentinels.hear(0, second);
-        assert!(moved(), "an older one is no news");
+        assert!(moved(), "an older report has no effect");
     }
 }

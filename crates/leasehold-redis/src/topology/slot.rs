@@ -1,9 +1,9 @@
-//! The slot of a key: CRC16 of its hash tag.
+//! Computes the slot of a key: CRC16 of its hash tag.
 
-/// Slots of a cluster.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16384;
 
-/// CRC16/XMODEM, as the Redis Cluster specification has it.
+/// CRC16/XMODEM, as in the Redis Cluster specification.
 const TABLE: [u16; 256] = table();
 
 const fn table() -> [u16; 256] {
@@ -22,13 +22,13 @@ const fn table() -> [u16; 256] {
     table
 }
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     let step = |crc: u16, byte: &u8| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)];
     tag(key).iter().fold(0, step) % SLOTS as u16
 }
 
-/// What stands in the first braces, unless that is nothing.
+/// Returns the text in the first braces, unless it is empty.
 fn tag(key: &[u8]) -> &[u8] {
     let place = |byte: u8, from: usize| key.iter().skip(from).position(|b| *b == byte);
     let Some(open) = place(b'{', 0) else { return key };

@@ -1,4 +1,4 @@
-//! Requests of many tasks in one script call: each hears its own answer.
+//! Requests of many tasks in one script call: each caller gets its own answer.
 
 use leasehold_conformance::until;
 use leasehold_core::{Client, ErrorKind, Guard};
@@ -30,7 +30,7 @@ async fn everybody_in_a_batch_hears_its_own_answer() {
         assert_eq!(guard.is_none(), number % 3 == 0, "{number}");
         guards.extend(guard.map(|guard| (number, guard)));
     }
-    // The same with their ends: some of them have been ended by somebody else.
+    // The same with their ends: another client has ended some of them.
     for (number, guard) in guards.iter().filter(|(number, _)| number % 5 == 0) {
         other.lock(name(*number)).force_release(guard.token()).await.unwrap();
     }
@@ -47,13 +47,13 @@ async fn everybody_in_a_batch_hears_its_own_answer() {
     drop(taken);
 }
 
-/// A task that waits for the lock, behind those who do already: in the line of its own process, or
-/// in the server's queue.
+/// Starts a task that waits for the lock behind the tasks that wait already: in the local queue, or
+/// in the queue of the server.
 async fn waits(client: &Client, in_line: &impl Fn() -> usize, count: usize) -> JoinHandle<Guard> {
     let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
     until("it stands in line", || async { in_line() == count }).await.unwrap();
-    // Longer than others outside wait while a lock goes on in a process.
+    // Longer than clients outside wait while a process hands a lock to its own tasks.
     tokio::time::sleep(ms(100)).await;
     waiting
 }
@@ -63,7 +63,7 @@ async fn those_outside_are_heard_of_with_the_grant() {
     let client = connect(&server.url()).await;
     let lock = client.lock("a");
     let holder = lock.acquire().await.unwrap();
-    // Ours stand in line between two others.
+    // The local tasks wait between two other clients.
     let ours = || client.usage().waiting;
     let outside = || {
         let queue = server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap();
@@ -75,14 +75,14 @@ async fn those_outside_are_heard_of_with_the_grant() {
     let before = waits(&other, &outside, 1).await;
     holder.release().await.unwrap();
     let before = before.await.unwrap();
-    // The first of ours has taken its place there.
+    // The first local task has joined the queue.
     let other = connect(&server.url()).await;
     let after = waits(&other, &outside, 2).await;
     before.release().await.unwrap();
     let first = first.await.unwrap();
     tokio::time::sleep(ms(50)).await;
     first.release().await.unwrap();
-    // They are in turn, though our second one was nearer.
+    // They get it in turn, though the second local task was closer.
     let after = tokio::time::timeout(secs(10), after).await.unwrap().unwrap();
     assert!(!second.is_finished());
     after.release().await.unwrap();

@@ -1,4 +1,5 @@
-//! A real cluster of six nodes: slots that move under load, a master that dies, what can be wrong.
+//! A real cluster of six nodes: slots that move under load, a master that crashes, and possible
+//! faults.
 
 use leasehold_conformance::kit::{Certificates, RedisCluster, RedisServer, Settings, wait};
 use leasehold_conformance::{says, until};
@@ -27,7 +28,7 @@ fn six() -> RedisCluster {
     RedisCluster::start(Settings::new()).unwrap()
 }
 
-/// The master that has a slot at the start.
+/// Returns the master that has a slot at the start.
 fn owner(slot: u16) -> usize {
     (0..3).find(|master| RedisCluster::range(*master).contains(&usize::from(slot))).unwrap()
 }
@@ -41,7 +42,7 @@ async fn a_slot_that_moves_to_and_fro_under_load_loses_nothing() {
     let mut moves = 0;
     for _ in 0..10 {
         for (from, to) in [(home, away), (away, home)] {
-            // Operators do not replace what is there, and neither does this.
+            // Like an operator, this does not replace an existing key.
             cluster.begin(slot, from, to).unwrap();
             crowd.go_on(1).await;
             cluster.finish(slot, from, to).unwrap();
@@ -81,7 +82,7 @@ async fn a_lock_and_its_line_survive_being_moved_apart() {
         cluster.begin(slot, from, to).unwrap();
         cluster.move_key(first, from, to).unwrap();
         let releasing = tokio::spawn(held.release());
-        // Neither side may take the line for empty while it is apart from its record.
+        // No side may treat the queue as empty while it is on another node than its record.
         tokio::time::sleep(ms(300)).await;
         assert!(!waiting.is_finished() && !releasing.is_finished());
         cluster.finish(slot, from, to).unwrap();
@@ -101,7 +102,7 @@ async fn an_unfinished_move_keeps_free_locks_usable() {
     let first = before.token();
     before.release().await.unwrap();
     cluster.begin(slot, from, to).unwrap();
-    // At the old place, at the new one, and where nothing was.
+    // At the old node, at the new node, and at a node without the key.
     let second = client.lock("a").ttl(secs(2)).acquire().await.unwrap();
     cluster.move_key("leasehold:{a}", from, to).unwrap();
     let deadline = second.deadline();
@@ -129,13 +130,13 @@ async fn a_killed_master_is_replaced_and_nobody_hangs() {
     cluster.promoted(0).unwrap();
     crowd.leave();
     crowd.go_on(20).await;
-    // It comes back and becomes a replica: its data and its place in the cluster were kept.
+    // It restarts as a replica: it kept its data and its place in the cluster.
     cluster.nodes[0].start_again().unwrap();
     cluster.settled().unwrap();
     crowd.go_on(20).await;
     let seen = crowd.stop().await;
     println!("cluster, one of three masters killed under 30 clients: {seen:?}");
-    // One grant of each lock that the master had may be forgotten.
+    // One grant of each lock of that master may be lost.
     assert!(seen.overlaps <= names.len() as u64, "{seen:?}");
     assert_eq!(seen.fallen, 0, "{seen:?}");
 }
@@ -187,7 +188,7 @@ async fn what_is_wrong_with_a_cluster_is_said() {
     let error = try_connect(&format!("redis+cluster://127.0.0.1:{port}")).await.unwrap_err();
     says(&error, ErrorKind::Unavailable, &["is the server running?"]);
     let mut cluster = RedisCluster::start(Settings::new()).unwrap();
-    // One that answers is enough, and a replica will do.
+    // One node that answers is enough, even a replica.
     cluster.nodes[0].kill();
     cluster.promoted(0).unwrap();
     cluster.settled().unwrap();
@@ -221,21 +222,21 @@ async fn pushes_are_heard_once() {
     let mut sides = [Side::connect(&cluster.url()).await, Side::connect(&cluster.url()).await];
     let (first, second) = (sides[0].ask(secs(60)), sides[1].ask(secs(60)));
     let grant = sides[0].granted(&first).await;
-    // One for each master that it is subscribed at.
+    // One for each master with a subscription.
     for _ in 0..3 {
         assert!(matches!(sides[1].next_event().await, leasehold_core::backend::Event::Reset));
     }
     assert!(matches!(sides[1].acquire(&second).await, Answer::Queued { .. }));
     sides[0].verdict(&crate::side::end(&first, grant)).await;
     assert_eq!(sides[1].pushed().await.0, second.attempt);
-    // All nodes send it; what a second copy would have brought comes before the next push.
+    // All nodes send it; the effect of a second copy would arrive before the next push.
     let third = sides[0].ask(secs(60));
     assert!(matches!(sides[0].acquire(&third).await, Answer::Queued { .. }));
     let event = sides[1].next_event().await;
     assert!(matches!(event, leasehold_core::backend::Event::Wanted { .. }), "{event:?}");
 }
 
-/// Waiters at a lock, each of another client; their guards come as they get them.
+/// Waiters at a lock, each of another client; their guards arrive in the order of their grants.
 async fn wait_for(url: &str, waiters: usize) -> mpsc::UnboundedReceiver<Guard> {
     let (sender, guards) = mpsc::unbounded_channel();
     for number in 0..waiters {
@@ -257,7 +258,7 @@ async fn a_lock_at_a_node_that_nobody_listens_at_goes_to_one_alone() {
     let slot = cluster.slot("leasehold:{a}").unwrap();
     let holder = connect(&cluster.url()).await.lock("a").ttl(secs(60)).acquire().await.unwrap();
     let mut guards = wait_for(&cluster.url(), 3).await;
-    // No client knows of it yet, and what is said there is heard everywhere.
+    // No client knows the new node yet, and every node forwards its messages.
     cluster.join(Settings::new()).unwrap();
     cluster.move_slot(slot, owner(slot), 6).unwrap();
     let mut token = holder.token();

@@ -12,6 +12,7 @@ use crate::{Test, connect, plain, secs, test, try_connect};
 pub(crate) const TESTS: &[Test] = &[
     test!(no_server_is_said_at_once),
     test!(a_wrong_password_is_refused_and_not_shown),
+    test!(a_user_without_a_password_is_never_taken_for_the_default_user),
     test!(a_password_file_is_read),
     test!(a_user_without_rights_is_refused_and_told_which),
     test!(a_unix_socket_and_a_database_of_its_own),
@@ -44,6 +45,20 @@ async fn a_wrong_password_is_refused_and_not_shown() {
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     let client = connect(&server.url_as("default", "right")).await;
     assert!(!format!("{client:?} {}", client.place()).contains("right"));
+}
+
+async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
+    let open = "on nopass ~leasehold:* &leasehold:* +@all";
+    let users = Settings::new().user("app", crate::RIGHTS).user("open", open);
+    let server = RedisServer::start(users).unwrap();
+    let url = |user: &str| format!("redis://{user}@{}", server.address());
+    let error = try_connect(&url("app")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("wrong user or password"), "{error}");
+    let client = connect(&url("open")).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let users = server.admin(&["CLIENT", "LIST"]).unwrap().text();
+    assert!(users.contains("user=open"), "{users}");
 }
 
 async fn a_password_file_is_read() {
@@ -107,7 +122,7 @@ async fn a_black_hole_is_left_within_the_time_limit() {
         .unwrap();
     proxy.heal();
     drop(asking.await.unwrap().unwrap());
-    // Also when the answer to the release is lost with a connection that was made in the dark.
+    // Also if the answer to the release is lost with a connection that was made meanwhile.
     until("it is released", || async {
         client.lock("a").status().await.is_ok_and(|status| status.state == State::Free)
     })
@@ -124,7 +139,7 @@ async fn a_connection_that_breaks_at_subscribe_is_made_anew_with_pauses() {
     // Pauses that double from 20 ms to 1 s take half of that on average.
     let made = reconnects(&proxy, secs(5), subscribed).await;
     assert!((3..60).contains(&made), "{made} connections in 5 s");
-    // One that lasts is used.
+    // A connection that lasts is used.
     client.lock("a").acquire_within(secs(20)).await.unwrap().release().await.unwrap();
 }
 
@@ -155,7 +170,7 @@ async fn everybody_in_line_hears_in_time_that_the_server_has_gone() {
     tokio::time::timeout(secs(30), all).await.expect("they wait for each other's patience to end");
 }
 
-/// The bound is 2 s; without one it was the client's patience of 10 s.
+/// The bound is 2 s; without it the limit was the client's patience of 10 s.
 async fn try_acquire_is_bounded_at_a_silent_server() {
     let server = plain();
     let client = connect(&server.url()).await;

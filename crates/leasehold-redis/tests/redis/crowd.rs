@@ -1,8 +1,9 @@
-//! Many clients that lock and unlock, and what a resource of theirs sees: overlaps, tokens, and how
-//! long nobody came.
+//! Many clients that lock and unlock, and what their resource sees: overlaps, tokens, and the
+//! longest time without a visit.
 //!
-//! Two who are inside at once overlap only if the first of them is still valid when it leaves. Visits
-//! are short; [`Crowd::stay`] keeps one visitor of each lock inside while the server fails.
+//! Two visitors that are inside at the same time overlap only if the first is still valid when it
+//! leaves. Visits are short; [`Crowd::stay`] keeps one visitor of each lock inside while the server
+//! fails.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +16,16 @@ use tokio::task::JoinHandle;
 
 use crate::{secs, try_connect};
 
-/// What was seen of one lock, or of all.
+/// What was seen of one lock, or of all locks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) visits: u64,
     pub(crate) overlaps: u64,
-    /// Tokens that were not above the one before.
+    /// Tokens that were not larger than the previous token.
     pub(crate) fallen: u64,
     /// The longest time without a visit.
     pub(crate) gap: Duration,
-    /// What acquires failed of, and how often.
+    /// The errors of acquires, and how often each occurred.
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
@@ -33,16 +34,16 @@ struct Judge {
     seen: Seen,
     token: u64,
     last: Instant,
-    /// Tokens of those inside, and whether somebody came after them.
+    /// The tokens of the visitors inside, and whether another visitor came after them.
     inside: HashMap<u64, bool>,
-    /// Somebody inside does not leave.
+    /// A visitor inside does not leave.
     stays: bool,
 }
 
 impl Judge {
     fn enter(&mut self, guard: &Guard) -> Option<u64> {
         let token = guard.token().get();
-        // It came too late, and knows it.
+        // It came too late, and detects that.
         if !guard.is_valid() {
             return None;
         }
@@ -62,7 +63,7 @@ impl Judge {
     }
 }
 
-/// Clients of before keep the machine busy: who is told to try again does.
+/// Earlier clients keep the machine busy: retry if the error says so.
 async fn connected(url: &str) -> Client {
     loop {
         match try_connect(url).await {
@@ -72,7 +73,7 @@ async fn connected(url: &str) -> Client {
     }
 }
 
-/// Clients at work.
+/// Running clients.
 pub(crate) struct Crowd {
     judges: Vec<Arc<Mutex<Judge>>>,
     going: Arc<AtomicBool>,
@@ -81,7 +82,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// So many clients, spread over these locks, each with a connection of its own.
+    /// Starts this many clients, spread over these locks, each with its own connection.
     pub(crate) async fn start(url: &str, clients: usize, names: &[String]) -> Self {
         let going = Arc::new(AtomicBool::new(true));
         let staying = Arc::new(AtomicBool::new(false));
@@ -108,23 +109,23 @@ impl Crowd {
         Self { judges, going, staying, tasks }
     }
 
-    /// Returns when somebody is inside of each lock who does not leave before [`leave`](Self::leave),
-    /// unless the lease ends or somebody else comes in.
+    /// Returns when each lock has a visitor that does not leave before [`leave`](Self::leave),
+    /// unless its lease ends or another visitor enters.
     pub(crate) async fn stay(&self) {
         self.staying.store(true, Ordering::Relaxed);
-        until("somebody stays", || async {
+        until("a visitor stays in each lock", || async {
             self.judges.iter().all(|judge| judge.lock().unwrap().stays)
         })
         .await
         .unwrap();
     }
 
-    /// Visits are short again.
+    /// Makes visits short again.
     pub(crate) fn leave(&self) {
         self.staying.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until every lock has had so many more visits.
+    /// Waits until every lock has had this many more visits.
     pub(crate) async fn go_on(&self, more: u64) {
         let aims: Vec<u64> =
             self.judges.iter().map(|judge| judge.lock().unwrap().seen.visits + more).collect();
@@ -140,7 +141,7 @@ impl Crowd {
         }
     }
 
-    /// What was seen so far, of all locks together.
+    /// Returns what was seen so far, of all locks together.
     pub(crate) fn seen(&self) -> Seen {
         let mut all = Seen::default();
         for judge in &self.judges {
@@ -154,7 +155,7 @@ impl Crowd {
         all
     }
 
-    /// Lets everybody finish.
+    /// Lets all clients finish.
     pub(crate) async fn stop(self) -> Seen {
         self.going.store(false, Ordering::Relaxed);
         let all = async {
@@ -162,13 +163,13 @@ impl Crowd {
                 task.await.unwrap();
             }
         };
-        tokio::time::timeout(secs(60), all).await.expect("somebody hangs");
+        tokio::time::timeout(secs(60), all).await.expect("a client hangs");
         let judges = self.judges;
         Self { judges, going: self.going, staying: self.staying, tasks: Vec::new() }.seen()
     }
 }
 
-/// What one client does.
+/// Runs one client.
 struct Visitor {
     name: String,
     judge: Arc<Mutex<Judge>>,
@@ -188,7 +189,7 @@ impl Visitor {
                         self.stay(&guard, token).await;
                         self.judge.lock().unwrap().leave(token, guard.is_valid());
                     }
-                    // A release that is lost is a matter of the server's.
+                    // A lost release depends on the server alone.
                     guard.release().await.ok();
                 }
                 Err(error) => {

@@ -1,4 +1,5 @@
-//! Lines with very many dead waiters: one call removes a few of them, and the living get the lock.
+//! Queues with very many dead waiters: one call removes a few of them, and live waiters get the
+//! lock.
 
 use leasehold_conformance::kit::RedisServer;
 use leasehold_conformance::until;
@@ -15,11 +16,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(each_ask_of_a_waiter_prolongs_the_queue),
 ];
 
-/// Dead waiters, and how many one call removes at most (`DEAD` in record.lua).
+/// The number of dead waiters, and how many one call removes at most (`DEAD` in record.lua).
 const ALL: usize = 20_000;
 const STEP: usize = 64;
 
-/// Puts waiters into the queue of lock `a`, before all that came by themselves, whose clients are gone.
+/// Puts waiters of clients that no longer exist into the queue of lock `a`, before all others.
 fn bury_line(server: &RedisServer) {
     for first in (0..ALL).step_by(1000) {
         let mut command = vec!["ZADD".to_owned(), "leasehold:{a}:q".to_owned()];
@@ -53,12 +54,13 @@ async fn a_living_waiter_behind_very_many_dead_ones_gets_the_lock_in_small_steps
     assert_eq!(line(&server), 0);
 }
 
-/// A backend that no client is attached to does nothing by itself: it is as good as dead after a call.
+/// A backend without a client does nothing by itself: after a call it is as good as dead.
 async fn alone(url: &str) -> leasehold_redis::RedisBackend {
     leasehold_redis::connect(StoreUrl::parse(url).unwrap()).await.unwrap()
 }
 
-/// The holder makes one call, and is gone. Whether the line is short by so many.
+/// Makes one call for the holder, which then stops. Returns whether the queue is shorter by this
+/// many.
 async fn holder_goes(server: &RedisServer) {
     let mut side = Side::connect(&server.url()).await;
     let backend = alone(&server.url()).await;
@@ -70,7 +72,7 @@ async fn holder_goes(server: &RedisServer) {
     let waits = side.ask(secs(600));
     side.queued(&waits).await;
     bury_line(server);
-    // It leaves again: what is left are the dead.
+    // It leaves again: only dead waiters are left.
     side.verdict(&unheard(&waits)).await;
     let before = line(server);
     backend.release(end(&held, grant)).await.unwrap();
@@ -81,7 +83,7 @@ async fn holder_goes(server: &RedisServer) {
 async fn one_call_removes_a_few_dead_waiters_and_the_next_ones_go_on() {
     let server = plain();
     holder_goes(&server).await;
-    // Nobody has gone on with the line: a waiter that comes does.
+    // No client has continued with the queue: a new waiter does.
     let client = connect(&server.url()).await;
     let before = calls(&server);
     let guard = client.lock("a").acquire_within(secs(60)).await.unwrap();
@@ -97,7 +99,7 @@ async fn a_waiter_is_not_passed_while_dead_ones_stand_before_it() {
     let mut first = Side::connect(&server.url()).await;
     let waits = first.ask(secs(600));
     assert_eq!(first.queued(&waits).await, secs(0), "it goes on with the line");
-    // One that comes later gets nothing, though nobody holds the lock, and helps.
+    // A later client gets nothing, though no client holds the lock, and removes some.
     let second = alone(&server.url()).await;
     let asking = Ask { wait: false, ..first.ask(secs(600)) };
     let before = line(&server);

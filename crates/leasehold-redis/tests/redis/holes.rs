@@ -1,5 +1,5 @@
-//! The eight ways in which the first sketch of the hand-off broke, shown to be closed on a real
-//! server. Each is a bug in the model, too (`leasehold-sim`, `tests/handoff.rs`).
+//! The eight ways in which the first sketch of the hand-off failed, each closed on a real server.
+//! Each is also a bug in the model (`leasehold-sim`, `tests/handoff.rs`).
 
 use leasehold_conformance::kit::{Direction, Proxy};
 use leasehold_conformance::until;
@@ -35,7 +35,7 @@ async fn hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation() {
     two.verdict(&end(&held, grant)).await;
     let (attempt, pushed) = one.pushed().await;
     assert_eq!(attempt, waits.attempt);
-    // It rotates while another waits, and the push comes once more.
+    // It rotates while another client waits, and the push arrives once more.
     let other = two.ask(secs(30));
     two.queued(&other).await;
     let next = one.ask(secs(30));
@@ -93,7 +93,7 @@ async fn hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt() {
     late.queued(&waits).await;
     proxy.cut(Direction::ServerToClient);
     direct.verdict(&end(&held, grant)).await;
-    direct.ended().await; // The offer is over before anybody has heard of it.
+    direct.ended().await; // The offer expires before any client receives it.
     proxy.heal();
     loop {
         match late.next_event().await {
@@ -118,7 +118,7 @@ async fn hole_2_after_a_reconnect_a_push_has_nothing_to_count_from() {
     loop {
         match waiter.next_event().await {
             Event::Broken | Event::Next { .. } => {}
-            Event::Reset => break, // Pushes may have been missed, and are told again to who asks.
+            Event::Reset => break, // Pushes may have been missed; a client that asks gets them again.
             other => panic!("{other:?}"),
         }
     }
@@ -154,7 +154,7 @@ async fn hole_3_giving_up_frees_a_full_grant_under_way() {
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
     let ask = one.ask(secs(60));
-    one.granted(&ask).await; // As if its answer had never come.
+    one.granted(&ask).await; // As if its answer had never arrived.
     let waits = two.ask(secs(60));
     two.queued(&waits).await;
     let mut given_up = unheard(&ask);
@@ -232,7 +232,7 @@ async fn hole_6_a_new_head_is_told_though_the_one_before_it_was_granted_or_left(
         asks.push(ask);
     }
     sides[1].ended().await;
-    sides[1].granted(&asks[0]).await; // It asks by itself: nothing is handed on.
+    sides[1].granted(&asks[0]).await; // It asks itself: nothing is handed on.
     let told = async |side: &mut Side| loop {
         if let Event::Next { ask_again, .. } = side.next_event().await {
             break ask_again;
@@ -243,7 +243,7 @@ async fn hole_6_a_new_head_is_told_though_the_one_before_it_was_granted_or_left(
     assert!(told(&mut sides[3]).await > secs(20));
 }
 
-/// An offer that was over when its waiter asked, and was granted again: the two grants.
+/// An offer that had expired when its waiter asked, and was granted again: returns the two grants.
 macro_rules! granted_again {
     ($one:ident, $two:ident, $ask:ident) => {{
         let held = $two.ask(secs(30));
@@ -265,7 +265,7 @@ async fn hole_7_tokens_of_an_earlier_block_are_not_given_back() {
     let ask = one.ask(ms(200));
     let (first, second) = granted_again!(one, two, ask);
     one.verdict(&end(&ask, first)).await;
-    // In the record: the next block starts at the time of day, which would hide it.
+    // Check the record: the next block starts at the wall clock, which would hide it.
     let top = server.admin(&["GETRANGE", "leasehold:{a}", "84", "99"]).unwrap();
     assert_eq!(top.text().parse().ok(), Some(second.tokens.top().get()), "tokens were given back");
 }
@@ -277,7 +277,7 @@ async fn hole_8_an_offer_granted_again_is_ended_by_a_release_that_names_the_firs
     let mut ask = one.ask(ms(200));
     let (first, _) = granted_again!(one, two, ask);
     ask.ttl = secs(60);
-    one.granted(&ask).await; // For much longer than the test lasts.
+    one.granted(&ask).await; // For much longer than the test takes.
     assert_eq!(one.verdict(&end(&ask, first)).await, Verdict::Lost);
     assert_eq!(two.status().await.state, State::Free);
 }

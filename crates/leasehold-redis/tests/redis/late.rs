@@ -1,4 +1,5 @@
-//! Every kind of request repeated, and delayed past a successor; a rotation whose reply is lost.
+//! Every kind of request repeated, and delayed past a successor; and a rotation whose reply is
+//! lost.
 
 use leasehold_conformance::kit::{Pattern, Proxy, RedisServer};
 use leasehold_conformance::until;
@@ -16,12 +17,12 @@ pub(crate) const TESTS: &[Test] = &[
     test!(every_request_delayed_past_a_successor_leaves_it_alone),
 ];
 
-/// Scripts are called by their hash, so a request is told by the lock's key in it.
+/// Scripts are called by their hash, so the lock's key identifies a request.
 fn about_a() -> Pattern {
     Pattern::command("EVALSHA").and("{a}")
 }
 
-/// The requests of one attempt; `next` is what a rotation asks for.
+/// The requests of one attempt; `next` is the acquire of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Acquire,
@@ -35,7 +36,7 @@ enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Acquire, Kind::Renew, Kind::Release, Kind::Cancel, Kind::Rotate, Kind::Force];
 
-/// Sends one, and does not mind what comes back.
+/// Sends a request, and ignores the answer.
 async fn send(side: &Side, kind: Kind, ask: &Ask, next: &Ask, grant: Option<Grant>) {
     let end = |ask| grant.map_or_else(|| unheard(ask), |grant| end(ask, grant));
     match (kind, grant) {
@@ -53,7 +54,7 @@ async fn send(side: &Side, kind: Kind, ask: &Ask, next: &Ask, grant: Option<Gran
     }
 }
 
-/// How many scripts the server has run.
+/// Returns how many scripts the server has run.
 fn scripts_run(server: &RedisServer) -> u64 {
     let info = server.admin(&["INFO", "commandstats"]).unwrap().text();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -80,7 +81,7 @@ async fn a_swallowed_reply_to_a_rotation_gives_the_same_lease() {
     assert_eq!(side.verdict(&end(&next, second)).await, Verdict::Released);
 }
 
-/// Repeats an ending until it is answered.
+/// Repeats an end until it is answered.
 async fn again(side: &Side, end: &End) -> leasehold_core::backend::Ended {
     for _ in 0..1000 {
         match side.release(end).await {
@@ -191,7 +192,7 @@ async fn every_request_delayed_past_a_successor_leaves_it_alone() {
             async move { send(&side, kind, &ask, &next, grant).await }
         });
         until("it is on its way", || async { held.is_caught() }).await.unwrap();
-        // Its client gives up and says so another way; then comes the successor.
+        // Its client times out and ends it in another way; then the successor acquires.
         for ask in [&ask, &next] {
             other.release(&End { suspect: true, ..unheard(ask) }).await.unwrap();
         }

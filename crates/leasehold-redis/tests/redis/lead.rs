@@ -1,4 +1,4 @@
-//! How far tokens run ahead of the server's clock, and what is left of them where a clock goes back.
+//! How far tokens run ahead of the server's clock, and what is left of that if a clock goes back.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::StoreUrl;
-use leasehold_core::backend::Answer;
+use leasehold_core::backend::{Answer, State, Verdict};
 use leasehold_core::proto::handoff::TOKEN_LEAD;
 
 use crate::side::{Side, end, unheard};
@@ -17,10 +17,12 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_block_is_cut_where_it_would_reach_beyond_the_clock),
     test!(a_record_outlives_its_tokens_though_the_clock_was_set_back),
     test!(forgetting_keeps_the_tokens_that_the_clock_has_not_passed),
+    test!(a_late_release_is_not_told_released_once_the_record_was_removed),
     test!(forgetting_keeps_what_late_requests_are_refused_by),
 ];
 
-/// Tokens that may be beyond [`TOKEN_LEAD`]: one for each grant of a call, 64 requests with two each.
+/// Tokens that may be beyond [`TOKEN_LEAD`]: one for each grant of a call of 64 requests with two
+/// grants each.
 const CALL: u64 = 128;
 
 fn number(server: &RedisServer, from: &str, to: &str) -> u64 {
@@ -28,7 +30,7 @@ fn number(server: &RedisServer, from: &str, to: &str) -> u64 {
     text.parse().unwrap()
 }
 
-/// The highest token that was reserved.
+/// Returns the highest token that was reserved.
 fn top(server: &RedisServer) -> u64 {
     number(server, "84", "99")
 }
@@ -49,7 +51,7 @@ async fn tokens_stay_near_the_clock_though_waiters_leave_with_their_blocks() {
         last = held.token().get();
         let mut waiting = Box::pin(lock.acquire());
         assert!((&mut waiting).now_or_never().is_none());
-        // The release asks for a block for the one that waits, which leaves before it hears of it.
+        // The release asks for a block for the waiter, which leaves before it is notified.
         held.release().await.unwrap();
         drop(waiting);
         let (clock, top) = (clock_us(&server), top(&server));
@@ -57,7 +59,7 @@ async fn tokens_stay_near_the_clock_though_waiters_leave_with_their_blocks() {
         assert!(top <= bound, "round {round}: {} us ahead of the clock", top - clock);
     }
     client.settle().await;
-    // So a lock whose record is lost, a moment later, goes on above all that was ever reserved.
+    // So a lock whose record is lost continues, a moment later, above all reserved tokens.
     let reserved = top(&server);
     assert!(reserved >= last);
     until("the clock has passed them", || async { clock_us(&server) > reserved }).await.unwrap();
@@ -76,12 +78,12 @@ async fn a_block_is_cut_where_it_would_reach_beyond_the_clock() {
         let (base, last) = (grant.tokens.base().get(), grant.tokens.top().get());
         let after = clock_us(&server);
         assert!(last < (after + u64::from(TOKEN_LEAD)).max(base + 1), "round {round}");
-        // It is no shorter than the room that there was.
+        // It is not shorter than the space that was left.
         let room = (before + u64::from(TOKEN_LEAD)).saturating_sub(base).max(1);
         assert!(last - base + 1 >= room.min(u64::from(TOKEN_LEAD)), "round {round}");
         assert_eq!(number(&server, "84", "99"), last, "the record says the same");
         side.verdict(&unheard(&ask)).await;
-        // What an end gives back, the next one has again.
+        // The next holder gets the tokens that an end returns.
         if round == 50 {
             let ask = side.ask(Duration::from_secs(60));
             let grant = side.granted(&ask).await;
@@ -91,7 +93,7 @@ async fn a_block_is_cut_where_it_would_reach_beyond_the_clock() {
     }
 }
 
-/// The clock is two hours ahead, then right, and the lock idle for longer and longer.
+/// Sets the clock two hours ahead, then right, with the lock idle for longer and longer.
 async fn a_record_outlives_its_tokens_though_the_clock_was_set_back() {
     let shim = ClockShim::build().unwrap();
     shim.set_offset(7200.0).unwrap();
@@ -139,4 +141,27 @@ async fn forgetting_keeps_what_late_requests_are_refused_by() {
     assert_eq!(forget.unwrap(), 1);
     assert_eq!(server.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer(), Some(0));
     assert_eq!(side.acquire(&ask).await, Answer::Ended, "a lease that nobody knows of");
+}
+
+async fn a_late_release_is_not_told_released_once_the_record_was_removed() {
+    let server = plain();
+    let mut side = Side::connect(&server.url()).await;
+    // The short path of a free lock, and that of a waiter's request.
+    for wait in [false, true] {
+        let lost = side.ask(Duration::from_millis(100));
+        let late = end(&lost, side.granted(&lost).await);
+        until("the lease is over", || async { side.status().await.state == State::Free })
+            .await
+            .unwrap();
+        server.admin(&["DEL", "leasehold:{a}"]).unwrap();
+        if wait {
+            // The long path creates a record if another key of the lock exists.
+            server.admin(&["ZADD", "leasehold:{a}:t", "1", &"0".repeat(32)]).unwrap();
+        }
+        let next = side.ask(secs(600));
+        let grant = side.granted(&next).await;
+        assert_eq!(side.verdict(&late).await, Verdict::Unknown, "the lease was lost");
+        side.verdict(&end(&next, grant)).await;
+        server.admin(&["DEL", "leasehold:{a}", "leasehold:{a}:t"]).unwrap();
+    }
 }

@@ -1,6 +1,6 @@
-//! Listing the locks of a server that has many keys of others.
+//! Lists the locks of a server that has many keys of other programs.
 //!
-//! `LEASEHOLD_LIST=100000,1000000` makes so many locks and foreign keys, and says what it took.
+//! `LEASEHOLD_LIST=100000,1000000` creates that many locks and foreign keys, and prints the times.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{Test, connect, plain, test};
 
 pub(crate) const TESTS: &[Test] = &[test!(locks_are_listed_in_steps_among_many_foreign_keys)];
 
-/// What is made unless the environment says otherwise.
+/// The default numbers of locks and foreign keys.
 const LOCKS: usize = 2_000;
 const FOREIGN: usize = 50_000;
 
@@ -30,8 +30,8 @@ async fn locks_are_listed_in_steps_among_many_foreign_keys() {
             task.await.unwrap().unwrap();
         }
     }
-    server.admin(&["DEBUG", "POPULATE", &foreign.to_string(), "somebody"]).unwrap();
-    // Keys that look like ours at first.
+    server.admin(&["DEBUG", "POPULATE", &foreign.to_string(), "foreign"]).unwrap();
+    // Keys that look like lock keys at first.
     for key in ["leasehold:job", "leasehold:{job}:x", "leasehold:{job", "leasehold:{jo}b}"] {
         server.admin(&["SET", key, "1"]).unwrap();
     }
@@ -52,7 +52,7 @@ async fn locks_are_listed_in_steps_among_many_foreign_keys() {
     let calls = |wanted: &str| {
         commands.iter().find(|(command, _)| command == wanted).map_or(0, |(_, calls)| *calls)
     };
-    // So many keys at a time that nobody else waits long.
+    // Few enough keys at a time that other clients do not wait long.
     assert!(calls("scan") * 1000 >= locks + foreign, "{commands:?}");
     assert!(calls("evalsha") * 250 >= locks, "{commands:?}");
     if std::env::var_os("LEASEHOLD_LIST").is_some() {
@@ -66,7 +66,7 @@ fn sizes() -> (usize, usize) {
     (locks.parse().unwrap(), foreign.parse().unwrap())
 }
 
-/// Each command that was called, and how often.
+/// Returns each command that was called, and how often.
 fn commands(server: &RedisServer) -> Vec<(String, usize)> {
     let info = server.admin(&["INFO", "commandstats"]).unwrap().text();
     let row = |line: &str| {
@@ -76,7 +76,7 @@ fn commands(server: &RedisServer) -> Vec<(String, usize)> {
     info.lines().filter_map(row).collect()
 }
 
-/// The slowest SCAN and the slowest script.
+/// Returns the slowest SCAN and the slowest script.
 fn longest(server: &RedisServer) -> String {
     let log = server.admin(&["SLOWLOG", "GET", "-1"]).unwrap();
     let longest = |command: &str| {

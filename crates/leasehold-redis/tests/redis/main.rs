@@ -1,6 +1,6 @@
-//! What happens on a real Redis server when messages, processes, permissions and memory fail.
+//! Tests with a real Redis server when messages, processes, permissions and memory fail.
 
-// A set-up that fails is a failed test.
+// A failed set-up is a failed test.
 #![allow(clippy::unwrap_used)]
 
 mod batches;
@@ -34,7 +34,7 @@ use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{test, until};
 use leasehold_core::{Client, Error, StoreUrl};
 
-/// Counts what is in use, for those who must leave nothing behind.
+/// Counts what is in use, for tests that must leave nothing behind.
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
@@ -83,12 +83,13 @@ async fn connect(url: &str) -> Client {
     try_connect(url).await.unwrap()
 }
 
-/// The rights that `docs/redis.md` names.
+/// The rights that `docs/redis.md` lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
     +zrem +zrange +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
 
-/// A lock is taken, waited for, handed on by a push, renewed, looked at, ended by force and forgotten.
+/// Acquires a lock, waits for it, hands it off by a push, renews it, reads its status, ends it by
+/// force and forgets it.
 async fn everything_works(url: &str) {
     let (one, two) = (connect(url).await, connect(url).await);
     let held = one.lock("all/1").ttl(secs(60)).renew_after(ms(200)).acquire().await.unwrap();
@@ -120,7 +121,7 @@ async fn everything_works(url: &str) {
     next.release().await.unwrap_err();
 }
 
-/// How many scripts a server was asked to run: each request of ours is one.
+/// Returns how many scripts a server was asked to run: each request of a client is one.
 fn calls(server: &RedisServer) -> u64 {
     let info = server.admin(&["INFO", "commandstats"]).unwrap().text();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));

@@ -1,4 +1,4 @@
-//! Replies swallowed, requests repeated and delayed, on the wire.
+//! Replies lost, requests repeated and delayed, on the wire.
 
 use leasehold_conformance::kit::{Pattern, Proxy};
 use leasehold_conformance::{force_release_is_pushed, until};
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(force_release_reaches_the_holder_at_once),
 ];
 
-/// Scripts are called by their hash, so a request is told by the lock's key in it.
+/// Scripts are called by their hash, so the lock's key identifies a request.
 fn about(name: &str) -> Pattern {
     Pattern::command("EVALSHA").and(&*format!("{{{name}}}"))
 }
@@ -102,7 +102,7 @@ async fn an_acquire_delayed_past_its_end_holds_nothing() {
     let given_up = client.lock("a").ttl(secs(30)).acquire_within(ms(300)).await;
     assert_eq!(given_up.unwrap_err().kind(), ErrorKind::Timeout);
     assert!(held.is_caught());
-    // Its connection is given up, and its end goes over another one.
+    // Its connection is closed, and its end goes over another connection.
     until("the end has arrived", || async {
         server.admin(&["EXISTS", "leasehold:{a}:t"]).unwrap().integer() == Some(1)
     })
@@ -122,7 +122,7 @@ async fn an_ask_given_up_before_there_was_a_record_gets_nothing() {
     let held = proxy.hold(about("a"));
     client.lock("a").ttl(secs(30)).acquire_within(ms(300)).await.unwrap_err();
     client.settle().await;
-    // Somebody else makes the record, which must know of the attempt that was given up.
+    // Another client creates the record, which must know the abandoned attempt.
     let guard = direct.lock("a").ttl(secs(30)).acquire_within(secs(5)).await.unwrap();
     held.release();
     proxy.forget_rules();
@@ -137,7 +137,7 @@ async fn a_release_delayed_past_a_successor_leaves_it_alone() {
     let proxy = Proxy::start(&server).unwrap();
     let (client, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
     let guard = client.lock("a").ttl(secs(1)).acquire().await.unwrap();
-    let held = proxy.hold(about("a")); // Its renewal, or its release: whichever comes first.
+    let held = proxy.hold(about("a")); // Its renewal or its release, whichever comes first.
     drop(guard);
     let next = direct.lock("a").ttl(secs(30)).acquire_within(secs(10)).await.unwrap();
     held.release();
@@ -173,15 +173,15 @@ async fn an_ending_that_was_never_answered_is_no_waiter_any_more() {
     let waits = side.ask(secs(60));
     side.queued(&waits).await;
     assert!(matches!(side.next_event().await, Event::Reset), "it has been subscribed");
-    // It is ended while the server is away, and then never again.
+    // It is ended while the server is down, and never again.
     proxy.refuse_connections(true).unwrap();
     proxy.kill_connections();
     assert!(matches!(side.next_event().await, Event::Broken));
     side.release(&unheard(&waits)).await.unwrap_err();
     proxy.refuse_connections(false).unwrap();
     while !matches!(side.next_event().await, Event::Reset) {}
-    // So what it is given is for its client to end: one that merely asked again would find nobody
-    // to ask, and the lock would stay taken for as long as the offer.
+    // So its client must end the lease that it gets. A client that only asked again would find no
+    // caller, and the lock would stay taken for as long as the offer.
     direct.verdict(&end(&held, grant)).await;
     let (attempt, pushed) = side.pushed().await;
     assert_eq!(attempt, waits.attempt);
@@ -197,7 +197,7 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
     let guard = client.lock("a").acquire().await.unwrap();
     let attempt = guard.attempt();
     guard.release().await.unwrap();
-    // Something repeats its ask, unknown to the client.
+    // The request is repeated, and the client does not know.
     let mut side = Side::connect(&server.url()).await;
     let mut repeated = side.ask(secs(300));
     (repeated.attempt, repeated.wait) = (attempt, false);

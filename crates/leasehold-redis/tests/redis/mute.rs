@@ -1,4 +1,4 @@
-//! Servers that cannot push, or proxies before them: waiters ask again, and it can be seen.
+//! Servers that cannot push, or proxies in front of them: waiters ask again, and status shows that.
 
 use leasehold_conformance::kit::{RedisServer, Settings};
 use leasehold_conformance::until;
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(without_the_right_to_see_who_listens_locks_are_handed_on),
 ];
 
-/// Two clients get the lock from each other, and nobody stands in the server's queue.
+/// Two clients acquire the lock in turn, and no client is in the queue of the server.
 async fn waiters_ask_again(server: &RedisServer, url: &str) {
     let (one, two) = (connect(url).await, connect(url).await);
     assert!(!one.capability().push && !one.capability().ordered);
@@ -32,7 +32,7 @@ async fn waiters_ask_again(server: &RedisServer, url: &str) {
         token = Some(next.token());
         next.release().await.unwrap();
     }
-    // In a process the lock goes on in memory, and what nobody else wants is exchanged.
+    // A process hands the lock on in memory, and exchanges a lock that no other client wants.
     let both = (0..20).map(|_| {
         let lock = one.lock("b");
         tokio::spawn(async move { lock.acquire_within(secs(30)).await.unwrap().release().await })
@@ -98,7 +98,7 @@ async fn without_the_right_to_see_who_listens_locks_are_handed_on() {
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
     let line = || server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap().integer();
     until("it stands in line", || async { line() == Some(1) }).await.unwrap();
-    // Before it one that has gone.
+    // A dead waiter is ahead of it.
     let gone = format!("{:032x}{:08}{:08}0000", 7, 60_000, 1);
     server.admin(&["ZADD", "leasehold:{a}:q", "1", &gone]).unwrap();
     held.release().await.unwrap();

@@ -1,8 +1,8 @@
-//! A node of a quorum says and does the same as `leasehold_proto::quorum::Node`, in random steps:
-//! every kind of request, alone and many in one call, late and repeated, admissions, restarts with
-//! other data and without, scripts and keys that were lost, clocks that jump.
+//! A node of a quorum answers and does the same as `leasehold_proto::quorum::Node`, in random
+//! steps: every kind of request, alone and many in one call, late and repeated, admissions,
+//! restarts with other data and without, lost scripts and keys, and clocks that jump.
 //!
-//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the usual ones.
+//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the default ones.
 
 mod expected;
 mod server;
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(what_is_not_ours_stays_as_it_is_and_fails_no_other_step),
 ];
 
-/// Steps of one seed.
+/// The number of steps of one seed.
 const STEPS: usize = 200;
 
 async fn the_scripts_and_the_node_say_the_same_in_random_steps() {
@@ -40,7 +40,7 @@ async fn the_scripts_and_the_node_say_the_same_in_random_steps() {
         panic!("seed {seed}: {difference}\nin these steps:\n{}", steps.join("\n"));
     }
     println!("seeds {:?}: {seen:?}", seeds());
-    // A test that never meets an answer says nothing about it.
+    // A test that never gets an answer does not cover it.
     for answer in "FGBECMRHNLDTPUW!".chars() {
         let times = seen.get(&answer).copied().unwrap_or_default();
         assert!(times > 0, "no answer was {answer}: {seen:?}");
@@ -58,7 +58,7 @@ async fn what_is_not_ours_stays_as_it_is_and_fails_no_other_step() {
     assert_eq!(server.foreign(), "1 strange Q2");
 }
 
-/// What is not the same, if anything. Counts the answers by their first letter.
+/// Returns the first difference, if any. Counts the answers by their first letter.
 fn difference(
     server: &mut Server,
     seed: u64,

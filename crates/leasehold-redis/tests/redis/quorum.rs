@@ -1,4 +1,4 @@
-//! Locks over a majority of real servers that stop, restart, forget, refuse and are full.
+//! Locks over a majority of real servers that stop, restart, lose data, refuse and are full.
 
 pub(crate) mod down;
 pub(crate) mod faults;
@@ -53,7 +53,7 @@ impl Servers {
         self.0.iter().for_each(|server| drop(server.admin(command).unwrap()));
     }
 
-    /// Set up, with leases of two seconds at most.
+    /// Sets the nodes up, for leases of at most two seconds.
     async fn founded(count: usize) -> (Self, String) {
         let servers = Self::start(count);
         let url = servers.url("max-ttl=2s&node-limit=200ms");
@@ -99,7 +99,7 @@ async fn comes_back(lock: &Lock) -> Guard {
         *guard.lock().unwrap() = held;
         guard.lock().unwrap().is_some()
     };
-    until("the lock is to be had", held).await.unwrap();
+    until("the lock can be acquired", held).await.unwrap();
     guard.into_inner().unwrap().unwrap()
 }
 
@@ -127,7 +127,7 @@ async fn a_waiter_is_woken_by_the_release() {
     let guard = one.lock("a").ttl(secs(2)).acquire().await.unwrap();
     let lock = two.lock("a").ttl(secs(2));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
-    // Noted at each node, with an end.
+    // It is stored at each node, with an end.
     let noted = || async {
         servers.0.iter().all(|server| {
             let lives = server.admin(&["PTTL", "leasehold:{a}:w"]).unwrap().integer();
@@ -142,7 +142,7 @@ async fn a_waiter_is_woken_by_the_release() {
     assert!(!servers.0.iter().any(published));
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
-    // The slowest node may do it later than the majority that the waiter has asked again.
+    // The slowest node may release later than the majority that the waiter asked again.
     until("each node has told the waiter", || async { servers.0.iter().all(published) })
         .await
         .unwrap();
@@ -152,15 +152,15 @@ async fn a_waiter_is_woken_by_the_release() {
 
 async fn a_first_start_needs_init() {
     let servers = Servers::start(3);
-    let url = servers.url("max-ttl=2s");
+    let url = servers.url("max-ttl=20s");
     let client = connect(&url).await;
-    let error = client.lock("a").ttl(secs(1)).try_acquire().await.unwrap_err();
+    let error = client.lock("a").ttl(secs(10)).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("quorum init"), "{error}");
     let members = init(&url, Founding::Vouched).await;
-    assert_eq!((votes(&members), members.max_ttl), (3, Some(secs(2))));
-    // Who was connected before needs nothing but time.
-    comes_back(&client.lock("a").ttl(secs(1))).await.release().await.unwrap();
-    // Set up already: nothing is changed.
+    assert_eq!((votes(&members), members.max_ttl), (3, Some(secs(20))));
+    // A client that was connected before only needs time.
+    comes_back(&client.lock("a").ttl(secs(10))).await.release().await.unwrap();
+    // Set up already: nothing changes.
     assert_eq!(init(&url, Founding::AfterLoss).await, members);
 }
 
@@ -170,7 +170,7 @@ async fn a_node_that_forgot_has_no_vote_until_its_leases_are_over() {
     for server in &servers.0[3..] {
         server.stop().unwrap();
     }
-    // A bare majority, and no renewal that would win the others.
+    // A bare majority, and no renewal that would reach the others.
     let guard = one.lock("a").lease(secs(2)).acquire_within(secs(10)).await.unwrap();
     servers.0[2].restart_empty().unwrap();
     for server in &servers.0[3..] {
@@ -183,7 +183,7 @@ async fn a_node_that_forgot_has_no_vote_until_its_leases_are_over() {
     }
     let next = two.lock("a").ttl(secs(1)).acquire_within(secs(20)).await.unwrap();
     assert!(next.token() > guard.token());
-    // Nobody does anything, and it votes again.
+    // It votes again without action by an operator.
     let all = || async { votes(&look(&url).await) == 5 };
     until("all may vote again", all).await.unwrap();
     assert!(next.is_valid());
@@ -232,7 +232,7 @@ async fn one_server_with_admission_is_out_after_it_forgot() {
     let server = plain();
     let url = format!("{}?admission=strict&max-ttl=1s", server.url());
     let client = connect(&url).await;
-    // It comes in by itself: nobody else can be asked.
+    // It is admitted by itself: there is no other node to ask.
     let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
     server.admin(&["FLUSHALL"]).unwrap();
     let other = connect(&url).await;
@@ -274,7 +274,7 @@ async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {
     servers.0[0].stop().unwrap();
     servers.0[1].kill();
     let guard = client.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap();
-    // A client that comes now, as well.
+    // Also a client that connects now.
     let late = connect(&url).await;
     assert!(late.lock("a").ttl(secs(2)).try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
@@ -300,7 +300,7 @@ async fn full_nodes_still_renew_and_let_go() {
     assert!(error.to_string().contains("refused"), "{error}");
     let deadline = guard.deadline();
     until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
-    // In one call with an acquire, too.
+    // Also in one call with an acquire.
     let lock = client.lock("b").ttl(secs(1));
     let (released, refused) = tokio::join!(guard.release(), lock.try_acquire());
     released.unwrap();
@@ -348,7 +348,7 @@ async fn loading_and_demoted_nodes_have_no_vote() {
     .unwrap();
     rest[0].admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
     loading.finish().unwrap();
-    // One forgot, the other has the data of somebody else: two of three.
+    // One lost its data, the other has the data of another node: two of three.
     let error = lock.acquire_within(secs(5)).await.unwrap_err();
     assert!(error.to_string().contains("--after-loss"), "{error}");
     init(&url, Founding::AfterLoss).await;

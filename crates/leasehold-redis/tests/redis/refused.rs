@@ -1,4 +1,4 @@
-//! Servers that cannot be used and input that is not allowed: said clearly, and nothing changed.
+//! Servers that cannot be used and invalid input: a clear error, and nothing changed.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_sentinel_is_refused),
     test!(a_server_older_than_the_scripts_need_is_refused),
     test!(a_database_that_is_not_there_is_refused),
+    test!(a_key_of_another_type_beside_a_record_fails_its_own_lock_alone),
     test!(an_expired_certificate_is_refused),
     test!(a_certificate_of_another_authority_is_refused),
     test!(a_server_with_too_few_replicas_refuses),
@@ -70,7 +71,7 @@ async fn a_sentinel_is_refused() {
     says(&error, ErrorKind::Unsupported, &["Sentinel", "redis+sentinel://HOST:PORT/MASTER-NAME"]);
 }
 
-/// Speaks like a server of this version; gives back what it was asked, a command a line.
+/// Acts as a server of this version; returns the commands that it received, one for each line.
 fn pretend(version: &'static str) -> (String, Arc<Mutex<String>>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -115,9 +116,30 @@ async fn a_database_that_is_not_there_is_refused() {
     says(&error, ErrorKind::Refused, &["no database of this number", "db=N"]);
     let error = try_connect(&format!("{}/first", server.url())).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["database", "a number"]);
+    let rules = format!("{} -select", crate::RIGHTS);
+    let server = RedisServer::start(Settings::new().user("app", &rules)).unwrap();
+    let url = format!("{}/1", server.url_as("app", "s3cret"));
+    says(&try_connect(&url).await.unwrap_err(), ErrorKind::Refused, &["may not", "'select'"]);
 }
 
-/// The URL of a server with TLS, as somebody reaches it who trusts `trusted`.
+async fn a_key_of_another_type_beside_a_record_fails_its_own_lock_alone() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    for end in ["q", "t"] {
+        let key = format!("leasehold:{{a}}:{end}");
+        server.admin(&["FLUSHALL"]).unwrap();
+        server.admin(&["SET", &key, "other"]).unwrap();
+        let held = client.lock("b").acquire().await.unwrap();
+        let waiter = connect(&server.url()).await;
+        let _holder = client.lock("a").try_acquire().await;
+        let error = waiter.lock("a").acquire_within(secs(30)).await.unwrap_err();
+        says(&error, ErrorKind::Foreign, &[&key, "choose another prefix or name"]);
+        held.release().await.unwrap();
+        assert_eq!(server.admin(&["GET", &key]).unwrap().text(), "other");
+    }
+}
+
+/// The URL of a server with TLS, for a client that trusts `trusted`.
 fn tls(server: &RedisServer, trusted: &Certificates) -> String {
     let url = server.tls_url().unwrap();
     format!("{url}?tls-ca={}", trusted.authority().display())
@@ -148,7 +170,7 @@ async fn a_server_with_too_few_replicas_refuses() {
     let error = client.lock("b").acquire().await.unwrap_err();
     says(&error, ErrorKind::Refused, &["too few replicas", "min-replicas-to-write"]);
     assert_eq!(server.admin(&["EXISTS", "leasehold:{b}"]).unwrap().integer(), Some(0));
-    // A release that is refused is seen through, long before the ttl is over.
+    // A refused release is completed, long before the ttl ends.
     says(&guard.release().await.unwrap_err(), ErrorKind::Refused, &["too few replicas"]);
     server.admin(&["CONFIG", "SET", "min-replicas-to-write", "0"]).unwrap();
     until("it is released", || async {
@@ -163,7 +185,7 @@ async fn a_server_that_cannot_save_refuses() {
     let client = connect(&server.url()).await;
     let guard = client.lock("a").acquire().await.unwrap();
     server.admin(&["CONFIG", "SET", "save", "1 1"]).unwrap();
-    // Nothing can be written where a directory stands.
+    // A directory in its place prevents writing.
     std::fs::create_dir(server.data().join("dump.rdb")).unwrap();
     server.admin(&["BGSAVE"]).unwrap();
     until("the snapshot fails", || async {
@@ -191,7 +213,7 @@ async fn credentials_that_are_no_longer_right_are_named() {
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
         error.to_string().contains("wrong user or password").then_some(())
     };
-    until("the cause is told", || async { says_so().await.is_some() }).await.unwrap();
+    until("the error contains the cause", || async { says_so().await.is_some() }).await.unwrap();
     server.admin(&["CONFIG", "SET", "requirepass", "s3cret"]).unwrap();
     client.lock("a").acquire_within(secs(20)).await.unwrap().release().await.unwrap();
 }
@@ -202,7 +224,7 @@ async fn used_up_tokens_are_said_and_nothing_is_changed() {
     let ask = side.ask(secs(30));
     let first = side.granted(&ask).await;
     side.verdict(&crate::side::end(&ask, first)).await;
-    // So far beyond the clock there is one token at a time, down to the last.
+    // This far beyond the clock there is one token at a time, down to the last.
     for left in [15, 1] {
         let token = leasehold_core::Token::MAX.get() - left;
         server.admin(&["SETRANGE", "leasehold:{a}", "84", &format!("{token:016}")]).unwrap();
@@ -215,7 +237,7 @@ async fn used_up_tokens_are_said_and_nothing_is_changed() {
     for tokens in [1, 16] {
         let ask = leasehold_core::backend::Ask { tokens, ..side.ask(secs(30)) };
         let error = side.backend.acquire(ask).await.unwrap_err();
-        says(&error, ErrorKind::Foreign, &["leasehold:{a}", "used up"]);
+        says(&error, ErrorKind::Foreign, &["leasehold:{a}", "no token left"]);
         assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap(), before);
     }
 }
@@ -264,7 +286,7 @@ async fn metadata_that_is_too_large_is_refused() {
     let error = client.lock("a").metadata("x".repeat(1025)).acquire().await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["metadata", "1025", "1024"]);
     assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
-    // What becomes longest when it is escaped.
+    // The text that becomes longest when it is escaped.
     let text = "\u{1}".repeat(1024);
     let guard = client.lock("a").metadata(text.as_str()).acquire().await.unwrap();
     let holder = client.lock("a").status().await.unwrap().holder.unwrap();
@@ -299,7 +321,7 @@ async fn what_does_not_fit_into_its_field_is_refused() {
 }
 
 async fn who_releases_is_not_told_what_the_next_one_is_refused() {
-    // It may not stand in the queue of the server.
+    // It may not be in the queue of the server.
     let rules = "on >pw ~leasehold:* &leasehold:* +@all -zadd";
     let server = RedisServer::start(Settings::new().user("weak", rules)).unwrap();
     let (weak, other) = (connect(&server.url_as("weak", "pw")).await, connect(&server.url()).await);

@@ -1,4 +1,4 @@
-//! Grants that replicas must have: those that a failover could lose are refused.
+//! Grants that replicas must have: grants that a failover could lose are refused.
 
 use leasehold_conformance::kit::{
     ClockShim, Direction, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(what_cannot_be_is_said_at_connect),
 ];
 
-/// A master, the way to it for its replica, and the replica.
+/// A master, the proxy to it for its replica, and the replica.
 fn pair() -> (RedisServer, Proxy, RedisServer) {
     pair_with(Settings::new())
 }
@@ -32,7 +32,7 @@ fn pair_with(settings: Settings) -> (RedisServer, Proxy, RedisServer) {
     let between = Proxy::opaque(&master).unwrap();
     let follow = format!("replicaof 127.0.0.1 {}", between.address().port());
     let replica = RedisServer::start(settings.line(follow)).unwrap();
-    // Each tells the other a little later.
+    // Each notifies the other a little later.
     leasehold_conformance::kit::wait("the replica follows", || {
         replica.info("master_link_status").is_ok_and(|link| link == "up")
             && master.info("slave0").is_ok_and(|link| link.contains("state=online"))
@@ -48,15 +48,15 @@ async fn replicated(master: &RedisServer, replica: &RedisServer) {
     until("the replica has it", has_it).await.unwrap();
 }
 
-/// Two believe that they hold the lock, unless the first was refused.
+/// Two clients believe that they hold the lock, unless the first was refused.
 async fn holders_after_a_failover(options: &str) -> usize {
     let (mut master, between, replica) = pair();
     let name = Proxy::start(&master).unwrap();
     let client = connect(&format!("{}{options}", name.url())).await;
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
-    // Else the lock is held there, for longer than the first holder goes without a renewal.
+    // Otherwise the lock is held there for longer than the first holder's renewal period.
     replicated(&master, &replica).await;
-    // From here on the replica hears nothing.
+    // From here on the replica receives nothing.
     between.cut(Direction::ServerToClient);
     let first = client.lock("a").ttl(secs(60)).acquire().await;
     if let Err(error) = &first {
@@ -79,7 +79,8 @@ async fn a_grant_that_a_failover_could_lose_is_refused() {
     assert_eq!(holders_after_a_failover("?replicas=majority").await, 1);
 }
 
-/// Tokens before and after a failover to a replica whose clock is so many seconds behind.
+/// Returns the tokens before and after a failover to a replica whose clock is this many seconds
+/// behind.
 async fn tokens_over_a_failover(shim: &ClockShim, behind: f64, lost: bool) -> (Token, Token) {
     shim.set_offset(-behind).unwrap();
     let (mut master, between, replica) = pair_with(shim.on(Settings::new()));
@@ -91,7 +92,7 @@ async fn tokens_over_a_failover(shim: &ClockShim, behind: f64, lost: bool) -> (T
     };
     let replicated = async || replicated(&master, &replica).await;
     token(&master).await;
-    // With the release: by this replica's clock the lease would last for another hour.
+    // With the release: by this replica's clock the lease would last another hour.
     replicated().await;
     if lost {
         between.cut(Direction::ServerToClient);
@@ -101,7 +102,7 @@ async fn tokens_over_a_failover(shim: &ClockShim, behind: f64, lost: bool) -> (T
         replicated().await;
     }
     master.kill();
-    // As long as a failover takes at least.
+    // The least time that a failover takes.
     tokio::time::sleep(secs(1)).await;
     replica.admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
     (before, token(&replica).await)
@@ -206,7 +207,7 @@ async fn in_a_cluster_the_replicas_of_the_slot_count() {
         assert_eq!(guard.replicas(), Some(1));
         guard.release().await.unwrap();
     }
-    // The replica of one master is away: its slots alone are refused.
+    // The replica of one master is down: only its slots are refused.
     cluster.nodes[3].kill();
     let mut refused = 0;
     for name in names {
@@ -224,7 +225,7 @@ async fn what_cannot_be_is_said_at_connect() {
     let majority = format!("{}?replicas=majority", server.url());
     let error = try_connect(&majority).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains("no replicas"), "{error}");
+    assert!(error.to_string().contains("no known replicas"), "{error}");
     let error = try_connect(&format!("{}?replicas=some", server.url())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let client = connect(&format!("{}?replicas=1", server.url())).await;

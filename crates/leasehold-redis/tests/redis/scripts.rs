@@ -1,8 +1,8 @@
-//! The scripts say and do the same as the record of `leasehold-proto`, in random steps: one call
-//! with one key or many, late and repeated requests, clients that cannot be reached, lost keys,
-//! and keys that hold something of somebody else's.
+//! The scripts answer and do the same as the record of `leasehold-proto`, in random steps: one call
+//! with one key or many, late and repeated requests, unreachable clients, lost keys, and keys with
+//! data of another program.
 //!
-//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the usual ones.
+//! `LEASEHOLD_SEEDS=1000-4000` tries other seeds than the default ones.
 
 mod call;
 mod expected;
@@ -10,7 +10,7 @@ mod server;
 mod steps;
 mod words;
 
-// The very scripts that the engine loads.
+// The scripts that the engine loads.
 #[allow(dead_code, reason = "the engine uses the rest")]
 #[path = "../../src/script.rs"]
 pub(crate) mod code;
@@ -26,9 +26,9 @@ use steps::{Step, random};
 
 pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_record_say_the_same_in_random_steps)];
 
-/// Steps of one seed.
+/// The number of steps of one seed.
 const STEPS: usize = 200;
-/// What the tests try: some 20,000 steps.
+/// The default seeds: some 20,000 steps.
 const SEEDS: Range<u64> = 0..100;
 
 async fn the_scripts_and_the_record_say_the_same_in_random_steps() {
@@ -45,7 +45,7 @@ async fn the_scripts_and_the_record_say_the_same_in_random_steps() {
     }
 }
 
-/// What is not the same, if anything.
+/// Returns the first difference, if any.
 fn difference(server: &mut Server, seed: u64, steps: &[Step]) -> Option<String> {
     server.clear(seed);
     let mut expected = expected::Expected::new(seed);

@@ -1,4 +1,4 @@
-//! Three real sentinels: a master that dies, one that comes back, and what can be wrong with them.
+//! Three real sentinels: a master that crashes, one that comes back, and possible faults.
 
 use leasehold_conformance::kit::{
     Certificates, Proxy, RedisSentinels, RedisServer, Settings, wait,
@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_master_is_followed_by_fifty_clients),
     test!(a_holder_keeps_its_lock_over_a_failover),
     test!(a_master_that_was_stopped_is_left_before_it_goes_on),
+    test!(a_client_that_asks_during_a_failover_follows_its_switch),
     test!(sentinels_that_are_away_or_of_another_mind_are_outvoted),
     test!(a_sentinel_that_breaks_each_connection_is_asked_with_pauses),
     test!(what_is_wrong_with_sentinels_is_said),
@@ -32,10 +33,10 @@ async fn a_killed_master_is_followed_by_fifty_clients() {
     let new = all.master_after(0).unwrap();
     crowd.leave();
     crowd.go_on(200).await;
-    // It believes that it is the master still, until a sentinel tells it.
+    // It still acts as the master, until a sentinel reconfigures it.
     all.servers[0].start_again().unwrap();
     crowd.go_on(200).await;
-    // Sentinels look at it for eight seconds before they tell it.
+    // Sentinels watch it for eight seconds before they reconfigure it.
     wait("the old master follows the new one", || {
         all.servers[0].info("role").is_ok_and(|role| role == "slave")
     })
@@ -44,7 +45,7 @@ async fn a_killed_master_is_followed_by_fifty_clients() {
     println!("sentinel, master killed under 50 clients: {seen:?}");
     assert_eq!(calls(&all.servers[0]), 0, "the old master was used");
     assert!(calls(&all.servers[new]) > 0);
-    // What the replica had not heard of is one grant at the most: there is one lock.
+    // The replica missed at most one grant: there is one lock.
     assert!(seen.overlaps <= 1, "{seen:?}");
     assert_eq!(seen.fallen, 0, "{seen:?}");
 }
@@ -89,14 +90,14 @@ async fn a_master_that_was_stopped_is_left_before_it_goes_on() {
     let before = calls(&all.servers[0]);
     all.servers[0].stop().unwrap();
     let new = all.master_after(0).unwrap();
-    // By a sentinel's word alone: it sends nothing.
+    // By the report of a sentinel alone: the client sends nothing.
     until("the client has gone there", || async {
         let channels = all.servers[new].admin(&["PUBSUB", "CHANNELS", "leasehold:c:*"]).unwrap();
         channels.items().len() == 1
     })
     .await
     .unwrap();
-    // For some seconds it takes itself for the master, and the old connection was never closed.
+    // For some seconds it acts as the master, and the old connection was never closed.
     all.servers[0].go_on().unwrap();
     assert_eq!(all.servers[0].info("role").unwrap(), "master");
     let guard = client.lock("a").acquire().await.unwrap();
@@ -104,6 +105,41 @@ async fn a_master_that_was_stopped_is_left_before_it_goes_on() {
     let held = all.servers[new].admin(&["GETRANGE", "leasehold:{a}", "34", "34"]).unwrap();
     assert_eq!(held.text(), "H");
     guard.release().await.unwrap();
+}
+
+async fn a_client_that_asks_during_a_failover_follows_its_switch() {
+    let all = three();
+    let sentinel = &all.sentinels[0];
+    let patient = ["SENTINEL", "SET", RedisSentinels::NAME, "down-after-milliseconds", "60000"];
+    sentinel.admin(&patient).unwrap();
+    let epoch_and_port = || -> (u64, u16) {
+        let answer = sentinel.admin(&["SENTINEL", "MASTER", RedisSentinels::NAME]).unwrap();
+        let fields: Vec<String> = answer.items().iter().map(|value| value.text()).collect();
+        let field = |name| fields.chunks(2).find(|field| field[0] == name).unwrap()[1].clone();
+        (field("config-epoch").parse().unwrap(), field("port").parse().unwrap())
+    };
+    let (epoch, old) = epoch_and_port();
+    let is_master = |at: usize| all.servers[at].info("role").is_ok_and(|role| role == "master");
+    sentinel.admin(&["SENTINEL", "FAILOVER", RedisSentinels::NAME]).unwrap();
+    wait("a replica is promoted", || is_master(1) || is_master(2)).unwrap();
+    let (new, other) = if is_master(1) { (1, 2) } else { (2, 1) };
+    // The sentinel waits for it, and meanwhile names the old master with the new epoch.
+    all.servers[other].stop().unwrap();
+    wait("the sentinel has the new epoch", || epoch_and_port().0 > epoch).unwrap();
+    let alone = format!("redis+sentinel://{}/{}", sentinel.address(), RedisSentinels::NAME);
+    let client = connect(&alone).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    assert!(calls(&all.servers[0]) > 0 && epoch_and_port().1 == old, "the failover was too fast");
+    until("the client has gone to the new master", || async {
+        let channels = all.servers[new].admin(&["PUBSUB", "CHANNELS", "leasehold:c:*"]).unwrap();
+        channels.items().len() == 1
+    })
+    .await
+    .unwrap();
+    // By the sentinel's report: sentinels make the old master a replica only after 8 s.
+    assert!(is_master(0));
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    all.servers[other].go_on().unwrap();
 }
 
 async fn sentinels_that_are_away_or_of_another_mind_are_outvoted() {
@@ -135,7 +171,7 @@ async fn a_sentinel_that_breaks_each_connection_is_asked_with_pauses() {
     let proxy = Proxy::start(&all.sentinels[0]).unwrap();
     let url = format!("redis+sentinel://{}/{}", proxy.address(), RedisSentinels::NAME);
     let client = connect(&url).await;
-    // It is listened to, and has answered.
+    // The client listens to it, and it has answered.
     let answered = || proxy.commands().get("SENTINEL").copied().unwrap_or_default();
     until("it is listened to", || async { proxy.commands().contains_key("SUBSCRIBE") })
         .await
@@ -154,14 +190,14 @@ async fn what_is_wrong_with_sentinels_is_said() {
     let error = try_connect(&format!("redis+sentinel://{places}")).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["no master name"]);
     let server = format!("redis+sentinel://{}/main", all.servers[0].address());
-    says(&try_connect(&server).await.unwrap_err(), ErrorKind::Unsupported, &["no Sentinel"]);
+    says(&try_connect(&server).await.unwrap_err(), ErrorKind::Unsupported, &["not a Sentinel"]);
     let error = try_connect(&format!("{}?admission=strict", all.url())).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["unknown option \"admission\"", "replicas"]);
     let error = try_connect(&format!("{}?sentinel-tls=maybe", all.url())).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["sentinel-tls", "on or off"]);
 }
 
-/// What `docs/redis.md` names for a sentinel's user.
+/// The rights that `docs/redis.md` lists for a user of sentinels.
 const WATCHER: &str = "on >w4tch resetchannels &+switch-master -@all +sentinel|master +subscribe \
     +hello +auth +ping";
 

@@ -1,4 +1,5 @@
-//! Servers that forget, refuse, are full, busy, loading, stopped or somebody else's.
+//! Servers that lose data, refuse, are full, busy, loading, stopped, or have data of other
+//! programs.
 
 use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
@@ -69,7 +70,7 @@ async fn a_foreign_value_is_refused_and_left_alone() {
     }
     let text = server.admin(&["GET", "leasehold:{text}"]).unwrap().text();
     assert_eq!(text, "550e8400-e29b-41d4");
-    // One that is in a batch with others harms none of them.
+    // A bad request in a batch does not affect the others.
     let mut asking = Vec::new();
     for number in 0..64 {
         let name = if number == 7 { "hash".to_owned() } else { format!("n{number}") };
@@ -115,7 +116,7 @@ async fn a_loading_server_is_waited_for() {
     let loading = server.restart_loading().unwrap();
     let lock = client.lock("a");
     let asking = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
-    tokio::time::sleep(ms(300)).await; // It has met the loading server by now, or will.
+    tokio::time::sleep(ms(300)).await; // It has reached the loading server by now, or will.
     assert!(!asking.is_finished());
     loading.finish().unwrap();
     asking.await.unwrap().unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! A backend without a client around it, so that a test says itself what is asked and when.
+//! A backend without a client, so that a test decides what is asked and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 static SIDES: AtomicU64 = AtomicU64::new(1);
 
-/// One connection under an id of its own.
+/// A connection with its own client id.
 pub(crate) struct Side {
     pub(crate) backend: RedisBackend,
     pub(crate) client: ClientId,
@@ -32,7 +32,7 @@ impl Side {
         Self { backend, client, events, sequence: 0 }
     }
 
-    /// A waiting ask for lock `a` by a new attempt.
+    /// Builds a waiting acquire for lock `a` by a new attempt.
     pub(crate) fn ask(&mut self, ttl: Duration) -> Ask {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
@@ -52,7 +52,7 @@ impl Side {
         self.backend.acquire(ask.clone()).await.unwrap()
     }
 
-    /// Asks, and is granted the lease.
+    /// Acquires, and is granted the lease.
     pub(crate) async fn granted(&self, ask: &Ask) -> Grant {
         match self.acquire(ask).await {
             Answer::Granted(grant) => grant,
@@ -60,7 +60,7 @@ impl Side {
         }
     }
 
-    /// Asks, and is put in line.
+    /// Acquires, and is queued.
     pub(crate) async fn queued(&self, ask: &Ask) -> Duration {
         match self.acquire(ask).await {
             Answer::Queued { ask_again, .. } => ask_again,
@@ -86,7 +86,7 @@ impl Side {
         self.backend.status(&name()).await.unwrap()
     }
 
-    /// Waits until the lock's lease has ended by its ttl.
+    /// Waits until the lock's lease has expired.
     pub(crate) async fn ended(&self) {
         until("the lease ends", || async { self.status().await.state == State::Free })
             .await
@@ -113,13 +113,13 @@ pub(crate) fn name() -> Name {
     Name::new("a").unwrap()
 }
 
-/// The end of an attempt that has not heard of a grant.
+/// Builds the end of an attempt without a known grant.
 pub(crate) fn unheard(ask: &Ask) -> End {
     let (name, attempt) = (ask.name.clone(), ask.attempt);
     End { name, attempt, base: None, last: None, suspect: false, keep: None, then: None }
 }
 
-/// The end of a lease of which the first token was used.
+/// Builds the end of a lease of which the first token was used.
 pub(crate) fn end(ask: &Ask, grant: Grant) -> End {
     let base = grant.tokens.base();
     End { base: Some(base), last: Some(base), ..unheard(ask) }

@@ -5,6 +5,7 @@ use leasehold_proto::handoff::End;
 
 use super::client::Exchange;
 use super::client::World;
+use super::state::attempt;
 use super::{Bug, Call, Ending, Message, Operation, Phase, Setup, State, TTL, upkeep};
 
 /// How often a lease is passed on inside its process, however many tokens it has.
@@ -262,6 +263,7 @@ impl State {
             let reply = self.serve(setup, from, sent, call);
             if matches!(call, Call::Release(_)) {
                 self.deliver(setup, reply);
+                self.go_on_with_line(setup, from);
             } else {
                 self.network.insert(reply);
             }
@@ -278,6 +280,24 @@ impl State {
                 clients[id].handle_push(&mut world, attempt, at, push);
             }
             Message::Push { .. } | Message::Request { .. } => {}
+        }
+    }
+
+    /// The answer to a release reports that dead waiters are left: the client sends another end,
+    /// for an attempt that no client has made.
+    fn go_on_with_line(&mut self, setup: &Setup, id: u8) {
+        let Self { server, clients, network, history, clock, .. } = self;
+        let client = &mut clients[usize::from(id)];
+        let mute =
+            setup.bug == Some(Bug::CapTellsNobody) || setup.bug == Some(Bug::RestIsNeverRemoved);
+        if !client.up || mute || !server.record.needs_another_step() {
+            return;
+        }
+        let mut world = World { setup, clock: *clock, network, history };
+        let attempt = attempt(id, 0);
+        if client.endings.iter().all(|ending| ending.end.attempt != attempt) {
+            let (base, last, suspect, keep) = (None, None, false, None);
+            client.end(&mut world, End { attempt, base, last, suspect, keep });
         }
     }
 

@@ -12,7 +12,7 @@ pub enum Bug {
     GivingUpFreesOffersOnly,
     /// Hole 4: a late acquire is refused by the last owner in the record alone.
     RefusedByTheRecordAlone,
-    /// Hole 5: a release that is asked again is told that the lease was lost.
+    /// Hole 5: a repeated release returns that the lease was lost.
     ReleaseAskedAgainIsLost,
     /// Hole 6: only the head of the queue has a timer, and it learns of its place by a push.
     OnlyTheHeadHasATimer,
@@ -28,20 +28,20 @@ pub enum Bug {
     RenewalRevives,
     /// An acquire is not refused though its attempt was ended.
     TombstoneIgnored,
-    /// The lease is handed to a waiter that nobody has reached.
+    /// The lease is handed to a waiter that cannot be reached.
     UnreachableIsNotSkipped,
     /// Validity counts from the answer instead of from the request.
     ValidityCountsFromTheAnswer,
-    /// Whoever becomes the first in line because the one before it was granted the lease by asking
-    /// is not told.
+    /// A waiter that becomes the first because the previous one acquired the lease by asking is not
+    /// notified.
     DirectGrantTellsNobody,
-    /// Whoever becomes the first in line because the one before it has left is not told.
+    /// A waiter that becomes the first because the previous one has left is not notified.
     LeavingTellsNobody,
     /// An ask whose answer never came does not make the attempt suspect.
     NeverSuspect,
     /// An exchange whose answer was not heard does not make what it asked for suspect.
     ExchangeIsNotSuspect,
-    /// Whoever inherits an attempt forgets that an ask of it is still on its way.
+    /// A task that inherits an attempt forgets that a request of it is still on its way.
     InheritedIsNotSuspect,
     /// The tokens of those to whom a lease was passed on inside a process are given back.
     PassedTokensGivenBack,
@@ -55,6 +55,12 @@ pub enum Bug {
     CleanUpIgnoresEnded,
     /// A forced release ends the current lease, whatever token it names.
     ForceIgnoresToken,
+    /// The first lease of a new record does not count those before it as unknown.
+    BlankRecordKnowsTheEnds,
+    /// A step that has removed as many dead waiters as it may is the last one that removes any.
+    RestIsNeverRemoved,
+    /// An ask that leaves dead waiters is answered "wait", and not "ask again".
+    CapTellsNobody,
     /// A grant reserves a whole block, however far tokens are ahead of the clock.
     BlocksWithoutBound,
 }

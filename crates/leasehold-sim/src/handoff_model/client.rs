@@ -1,6 +1,7 @@
 //! A client after the rules of the hand-off protocol: what it knows, and how it takes an answer.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use leasehold_proto::handoff::{Answer, End, Push};
 use leasehold_proto::{AttemptId, Token, TokenBlock};
@@ -254,7 +255,13 @@ impl Client {
             Answer::Queued { place, .. } => {
                 let pause = answer.ask_again().unwrap_or_default().as_secs() / TICK.as_secs();
                 let mut ask_at = Some(next.unwrap_or(world.clock + pause as u8));
-                if world.setup.bug == Some(Bug::OnlyTheHeadHasATimer) && place > 0 {
+                let free = matches!(answer, Answer::Queued { remaining: Duration::ZERO, .. });
+                let untold = match world.setup.bug {
+                    Some(Bug::OnlyTheHeadHasATimer) => place > 0,
+                    Some(Bug::CapTellsNobody) => free,
+                    _ => false,
+                };
+                if untold {
                     ask_at = next;
                 }
                 let lead = at - sent;

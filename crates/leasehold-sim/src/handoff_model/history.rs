@@ -74,12 +74,14 @@ impl History {
 
     /// The server tells what became of the lease that starts with `base`.
     pub(super) fn tells(&mut self, base: Option<u64>, verdict: Verdict) {
-        // The record that could tell was removed.
-        let Some(base) = base.filter(|base| *base > self.forgotten) else { return };
+        let Some(base) = base else { return };
         let fate = self.fates.get(&base).copied();
+        // The record that could tell was removed: nothing better than Unknown or Lost can be told, but a
+        // lease that was lost must not be called released.
+        let removed = base <= self.forgotten;
         let wrong = match verdict {
             Verdict::Released => fate != Some(Fate::Released),
-            Verdict::Lost => fate != Some(Fate::Lost),
+            Verdict::Lost => fate != Some(Fate::Lost) && !removed,
             Verdict::Gone => true,
             Verdict::Unknown => false,
         };

@@ -58,7 +58,7 @@ pub enum Call {
 pub enum Answered {
     /// To acquire, or to the second half of a rotation.
     Acquired(AttemptId, Answer),
-    /// To an exchange for another task: which attempt it ended, and what the other is told.
+    /// To an exchange for another task: which attempt it ended, and the answer for the other task.
     Exchanged(AttemptId, AttemptId, Answer),
     /// To a renewal: whether the lease goes on.
     Renewed(AttemptId, u64, bool),

@@ -11,10 +11,10 @@ const EXCLUSION: &str = "at most one valid guard";
 const UNIQUE: &str = "no token is used twice";
 const ORDER: &str = "tokens grow";
 const ENDED: &str = "an ended attempt owns nothing";
-const ORPHAN: &str = "no lease without somebody behind it";
+const ORPHAN: &str = "no lease without a client behind it";
 const TTL_BOUND: &str = "no lease outlives its ttl";
-const VERDICT: &str = "a release is told the truth";
-const QUEUE: &str = "nobody stands in line without a client behind it";
+const VERDICT: &str = "a release returns the true verdict";
+const QUEUE: &str = "no waiter without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
@@ -54,9 +54,9 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
     if setup.timers {
         all.push(Property::always(FIRST, first_asks_in_time));
     }
-    // A silent repetition of an ask is the one thing that can leave a lease to its ttl. What the
-    // release of such a lease is told, nobody hears. A server that has lost data has lost the ends of
-    // attempts as well.
+    // A silent repetition of a request is the only event that can leave a lease to its ttl. No
+    // client receives the result of a release of such a lease. A server that has lost data has also
+    // lost the ends of attempts.
     if !setup.silent && !setup.upkeep.loses() {
         all.push(Property::always(VERDICT, |_, state| not(state, Broken::Verdict)));
         all.push(Property::always(ENDED, ended_owns_nothing));
@@ -103,8 +103,8 @@ fn somebody_behind_the_waiter(_: &Setup, state: &State) -> bool {
     state.server.record.waiters().all(|waiter| stands_behind(state, waiter.attempt))
 }
 
-/// Whoever is the first in line reckons with the lease that it waits for, not with an earlier one
-/// that might have lasted for hours. What is on its way may still tell it.
+/// The first waiter counts on the lease that it waits for, not on an earlier lease that might have
+/// lasted for hours. A message on its way may still notify it.
 fn first_asks_in_time(_: &Setup, state: &State) -> bool {
     let now = at(state.server_time);
     let record = &state.server.record;
@@ -121,7 +121,7 @@ fn first_asks_in_time(_: &Setup, state: &State) -> bool {
     attempt != first.attempt || told || ask_at.is_some_and(|ask_at| ask_at <= ends)
 }
 
-/// A client knows of the attempt, or will hear of it, or has crashed.
+/// A client knows the attempt, or will receive it, or has crashed.
 fn stands_behind(state: &State, attempt: leasehold_proto::AttemptId) -> bool {
     let client = state.clients.get(usize::from(client_of(attempt)));
     client.is_some_and(|client| !client.up || client.tracks(attempt))

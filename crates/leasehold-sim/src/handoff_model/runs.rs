@@ -84,6 +84,20 @@ pub const RUNS: &[Run] = &[
         },
     ),
     run("three clients", Size::Small, Setup { clients: 3, ticks: 0, ..PLAIN }),
+    run(
+        "dead waiters beyond the cap",
+        Size::Small,
+        Setup {
+            clients: 3,
+            attempts: 2,
+            faults: 2,
+            ticks: 0,
+            prompt: true,
+            rotate: true,
+            gives_up: false,
+            ..PLAIN
+        },
+    ),
     run("bad timing", Size::Small, Setup { bad_timing: true, faults: 1, ticks: 1, ..PLAIN }),
     run("silent repetition", Size::Small, Setup { silent: true, faults: 1, ticks: 0, ..PLAIN }),
     run(
@@ -109,6 +123,16 @@ pub const RUNS: &[Run] = &[
             ticks: 2,
             prompt: true,
             upkeep: Upkeep { times: 1, sweep: true, ahead: AHEAD, ..Upkeep::NONE },
+            ..PLAIN
+        },
+    ),
+    run(
+        "forget, a lease is over",
+        Size::Small,
+        Setup {
+            ticks: 4,
+            prompt: true,
+            upkeep: Upkeep { times: 1, forget: true, ..Upkeep::NONE },
             ..PLAIN
         },
     ),

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use leasehold_proto::handoff::{Answer, Ask, End, Push, Record, Renewed, State as Taken, Verdict};
+use leasehold_proto::handoff::{
+    self, Answer, Ask, End, Parts, Push, Renewed, State as Taken, Verdict,
+};
 use leasehold_proto::{AttemptId, Now, Token};
 
 use super::state::client_of;
 use super::{Bug, Setup, TICK};
+
+/// The record, of which one step removes one dead waiter.
+pub type Record = handoff::Record<(), 1>;
 
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,7 +25,7 @@ pub struct Server {
 /// How it reaches the clients.
 pub(super) type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
 
-/// The server's time where tokens do not matter. The wall clock stands still.
+/// The server's time if tokens do not matter. The wall clock does not advance.
 pub(super) fn at(ticks: u8) -> Now {
     Now { steady_ns: (TICK * u32::from(ticks)).as_nanos() as u64, wall_ns: 0 }
 }
@@ -43,7 +48,12 @@ impl Server {
         if setup.bug == Some(Bug::RefusedByTheRecordAlone) && self.last_ended == Some(attempt) {
             return Answer::Ended;
         }
-        // A push that tells nobody anything has reached whom it was for, as far as the record sees.
+        if setup.bug == Some(Bug::RestIsNeverRemoved) && self.record.needs_another_step() {
+            let remaining = TICK;
+            return Answer::Queued { place: 0, base: self.record.base(), remaining };
+        }
+        let blank = self.record.top().is_none();
+        // A push without content has reached its client, as far as the record knows.
         let mut handed = setup.bug != Some(Bug::DirectGrantTellsNobody);
         let mut reach = |to, push| match push {
             Push::Next { .. } if !handed => true,
@@ -52,7 +62,11 @@ impl Server {
                 reach(to, push)
             }
         };
-        self.record.acquire(now, &ask(setup, attempt), &mut reach)
+        let answer = self.record.acquire(now, &ask(setup, attempt), &mut reach);
+        if blank && setup.bug == Some(Bug::BlankRecordKnowsTheEnds) {
+            self.record = Parts { lost: 0, ..self.record.clone().into() }.into();
+        }
+        answer
     }
 
     pub(super) fn renew(&mut self, setup: &Setup, now: Now, attempt: AttemptId, base: u64) -> bool {
@@ -86,6 +100,9 @@ impl Server {
             Some(Bug::ReleaseAskedAgainIsLost) if !holds && end.base.is_some() => {
                 self.record.release(now, &end, reach);
                 return Verdict::Lost;
+            }
+            Some(Bug::RestIsNeverRemoved) if self.record.needs_another_step() => {
+                return Verdict::Gone;
             }
             Some(Bug::TombstoneIgnored) => end.suspect = false,
             Some(Bug::RefusedByTheRecordAlone) => {
@@ -125,6 +142,10 @@ impl Server {
         next: AttemptId,
         reach: Reach<'_>,
     ) -> (Verdict, Answer) {
+        if matches!(setup.bug, None | Some(Bug::CapTellsNobody)) {
+            return self.record.rotate(now, &end, &ask(setup, next), reach);
+        }
+        // The other bugs are planted in the two halves.
         let verdict = self.release(setup, now, end, reach);
         (verdict, self.acquire(setup, now, next, reach))
     }

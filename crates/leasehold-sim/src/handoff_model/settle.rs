@@ -3,9 +3,9 @@
 use super::{Action, Client, Phase, Setup, State, TTL};
 
 impl State {
-    /// True when everybody who waits gets the lock, and everything that is to be ended is, if from
-    /// now on every message arrives, every timer fires and every holder releases at once. Who is
-    /// told to take another attempt does so.
+    /// Returns true if every waiter acquires the lock, and everything that must end does, when from
+    /// now on every message arrives, every timer fires and every holder releases at once. A client
+    /// that must take another attempt does so.
     pub(super) fn settles(&self, setup: &Setup) -> bool {
         let wants = |client: &Client| {
             let waits = !matches!(client.phase, Phase::Idle | Phase::Holding { .. });

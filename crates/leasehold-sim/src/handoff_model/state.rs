@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use leasehold_proto::handoff::Answer::Queued;
-use leasehold_proto::handoff::{End, Push, Record, Verdict};
+use leasehold_proto::handoff::{End, Push, Verdict};
 use leasehold_proto::{AttemptId, Now, Token};
 
-use super::server::{Reach, Server, at};
+use super::server::{Reach, Record, Server, at};
 use super::{Answered, Broken, Bug, Call, Client, Fate, History, Message, Setup};
 
 /// Everything.
@@ -63,8 +63,8 @@ impl State {
         }
     }
 
-    /// The server's time as its record takes it. The wall clock stands still unless a run needs it:
-    /// the floor that it gives to tokens would hide errors.
+    /// The server's time as its record uses it. The wall clock does not advance unless a run needs
+    /// it: the floor that it gives to tokens would hide errors.
     fn now(&self, setup: &Setup) -> Now {
         let mut wall_us = if setup.upkeep.reads_clock() { self.wall_us() } else { 0 };
         if setup.bug == Some(Bug::BlocksWithoutBound) {

@@ -1,9 +1,9 @@
 //! Maintenance beside the load: what an operator, or a server by itself, does to the record.
 
 use leasehold_proto::Token;
-use leasehold_proto::handoff::{Forced, Parts, Record, State as Taken, TOKEN_LEAD};
+use leasehold_proto::handoff::{Forced, Parts, State as Taken, TOKEN_LEAD};
 
-use super::server::at;
+use super::server::{Record, at};
 use super::{Bug, Client, Fate, Phase, Setup, State};
 
 /// Which operations may happen in a run, and how many in total.

@@ -17,7 +17,7 @@ pub struct Cell {
     pub runs: u64,
     /// How often the lock was had.
     pub holds: u64,
-    /// How often somebody got it while another took itself for the holder.
+    /// How often a client acquired it while another believed to hold it.
     pub overlaps: u64,
     /// Updates that were lost by the resource without a fence.
     pub lost_plain: u64,
@@ -27,7 +27,7 @@ pub struct Cell {
     pub stale: Option<u64>,
     /// Tokens used twice or out of order.
     pub inversions: Option<u64>,
-    /// The longest time without a holder while somebody wanted the lock, in milliseconds: the mean
+    /// The longest time without a holder while a client wanted the lock, in milliseconds: the mean
     /// over the runs.
     pub gap_ms: u64,
     /// Runs in which a promise of the set-up was broken.
@@ -142,12 +142,12 @@ pub fn markdown(cells: &[Cell]) -> String {
          what Leasehold does; the other set-ups are there to compare with. ZooKeeper, etcd and SQL \
          are models: one node that keeps its data, with the token and the belief of their recipes.\n\n\
          ![Overlaps by set-up and trouble](pictures/guarantees-under-faults.svg)\n\n\
-         - **overlaps**: how often somebody got the lock while another took itself for its holder, \
+         - **overlaps**: how often a client acquired the lock while another believed to hold it, \
          of so many **holds**. In bold where the set-up promises that there is none.\n\
          - **lost**: updates of a number behind the lock that were lost, without a fence / with one \
          (– where there is no token to check).\n\
          - **tokens**: how often a token was used twice or was not above one held before.\n\
-         - **gap**: the longest time without a holder while somebody wanted the lock, on average.\n\n"
+         - **gap**: the longest time without a holder while a client wanted the lock, on average.\n\n"
     );
     let broken: u64 = cells.iter().map(|cell| cell.broken).sum();
     let _ = writeln!(out, "Runs in which a promise was broken: {broken}.\n");
@@ -179,7 +179,7 @@ pub fn markdown(cells: &[Cell]) -> String {
         let _ = writeln!(out, "- `{setup}`: {}", setup.about());
     }
     out.push_str(
-        "\nA clock that jumps ends leases before their time, so nobody promises exclusion then: with \
+        "\nA clock that jumps ends leases before their time, so no set-up guarantees exclusion then: with \
          five nodes one jump is harmless unless the holder has a bare majority at that moment. \
          Tokens stay unique and in order, and a resource that checks them loses nothing. Those of \
          `single-strict` rest on the node's own clock where it has forgotten its data: they are in \

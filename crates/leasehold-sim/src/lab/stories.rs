@@ -13,7 +13,7 @@ pub struct Story {
     pub name: &'static str,
     /// What it shows, in a line.
     pub about: &'static str,
-    /// Where it is told unless somebody chooses.
+    /// The default set-up of the story.
     pub setup: Setup,
     /// What would have prevented it, in a sentence.
     pub prevention: &'static str,
@@ -65,7 +65,7 @@ pub const STORIES: &[Story] = &[
     story(
         "setnx",
         Setup::PlainSet,
-        "the holder dies, and its lock has no time limit: nobody ever gets in",
+        "the holder dies, and its lock has no time limit: no client ever acquires it again",
         "A lease with a ttl ends by itself: SET key value NX PX ttl.",
         |setup| Plan {
             clients: vec![once(0, 10_000), once(1000, 5000)],
@@ -101,12 +101,12 @@ pub const STORIES: &[Story] = &[
     story(
         "get-then-set",
         Setup::Single,
-        "an acquire that is repeated by GET and then SET: two see that nobody has the lock, and both \
+        "an acquire that is repeated by GET and then SET: two clients see a free lock, and both \
          set it",
         "Looking and taking must be one step, and be repeated with the id of the same attempt: \
          granted twice it is the same lease (lab lost-reply).",
         |setup| Plan {
-            // Whoever finds it taken looks again when its time is over, and then sets it.
+            // A client that finds it taken looks again at the end of its time, and then sets it.
             bug: Some(Bug::TimestampInTheValue),
             clients: vec![once(0, 4000), once(1000, 3000), once(1200, 3000)],
             faults: vec![at(2000, Fault::Crash { client: 0, back: u64::MAX })],
@@ -211,7 +211,7 @@ pub const STORIES: &[Story] = &[
         "renewal-fails",
         Setup::Single,
         "the holder is cut off from its server, and its renewals fail",
-        "The holder is told before its lease ends, and stops: that is the conservative policy; the \
+        "The holder is notified before its lease ends, and stops: that is the conservative policy; the \
          aggressive one goes on at its own risk (--setup plain-set).",
         |setup| Plan {
             clients: vec![renewing(0, 80_000), once(5000, 5000)],
@@ -270,8 +270,8 @@ pub const STORIES: &[Story] = &[
     story(
         "majority-restart",
         Setup::Redlock,
-        "three of five nodes forget: nobody knows how high tokens have grown",
-        "There is nothing to prevent: nobody is let in until an operator says so (leasehold quorum init \
+        "three of five nodes forget: no node knows how high tokens have grown",
+        "There is nothing to prevent: no client gets the lock until an operator allows it (leasehold quorum init \
          --after-loss), and then a ttl later.",
         |setup| Plan {
             clients: vec![once(0, 3000), once(6000, 5000)],
@@ -312,7 +312,7 @@ pub const STORIES: &[Story] = &[
         "partition",
         Setup::Redlock,
         "the holder is cut off from three of five nodes",
-        "There is nothing to prevent: the holder is told in time, and the others wait for one ttl.",
+        "There is nothing to prevent: the holder is notified in time, and the others wait for one ttl.",
         |setup| Plan {
             clients: vec![renewing(0, 50_000), once(5000, 5000)],
             faults: (0..setup.nodes())
@@ -327,7 +327,7 @@ pub const STORIES: &[Story] = &[
         "split-vote",
         Setup::Redlock,
         "five clients ask at the same moment, and the votes are split",
-        "There is nothing to prevent: whoever has no majority gives back and tries again after a random pause.",
+        "There is nothing to prevent: a client without a majority releases and tries again after a random pause.",
         |setup| Plan {
             clients: vec![once(0, 100); 5],
             network: Network::GOOD,
@@ -350,7 +350,7 @@ pub const STORIES: &[Story] = &[
     story(
         "herd",
         Setup::PlainSet,
-        "nine wait for a lock, and each release is told to all of them: all ask, one gets it",
+        "nine wait for a lock, and each release notifies all of them: all ask, one gets it",
         "A release should be told to the first in line alone (--setup single).",
         |setup| Plan {
             waiting: waiting(setup),

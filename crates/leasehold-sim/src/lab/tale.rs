@@ -82,7 +82,7 @@ impl Tale {
             let text = match what {
                 What::Asks(client) | What::Denied(client) => {
                     let denied = matches!(what, What::Denied(_));
-                    // Only the first of either is told.
+                    // Only the first of either is reported.
                     let before = waits.get(client).copied();
                     if before == Some(true) || before == Some(denied) {
                         continue;
@@ -99,7 +99,7 @@ impl Tale {
                 }
                 What::Releases(client) => format!("{} gives the lock back", person(*client)),
                 What::Loses(client) => {
-                    format!("{} is told that it loses the lock, and stops", person(*client))
+                    format!("{} is notified that it loses the lock, and stops", person(*client))
                 }
                 What::NotValid(client) => {
                     format!(
@@ -126,7 +126,7 @@ impl Tale {
                 What::Stops(client) => format!("{} is stopped", person(*client)),
                 What::GoesOn(client) => format!("{} goes on", person(*client)),
                 What::Dies(client) => format!("{} dies", person(*client)),
-                // The first time is told.
+                // The first time is reported.
                 What::Listens(client) if !listens.insert(*client) => continue,
                 What::Listens(client) => format!("{} listens for a release", person(*client)),
                 What::Tells(node, many) => {
@@ -212,11 +212,11 @@ impl Tale {
                 format!("A write came after its lease had ended{lost}.")
             }
             None if self.plan.waiting != Waiting::Asks && self.seen.gap < SECOND => format!(
-                "There were never two holders; the lock was asked for {} times to be had {} times.",
+                "There were never two holders; the clients asked {} times for {} holds.",
                 self.seen.asks, self.seen.holds
             ),
             None => format!(
-                "There were never two holders, and the lock was {:.1} s without one while somebody \
+                "There were never two holders, and the lock was {:.1} s without one while a client \
                  wanted it.",
                 self.seen.gap as f64 / SECOND as f64
             ),
@@ -226,7 +226,7 @@ impl Tale {
 
 fn told(many: usize) -> String {
     match many {
-        0 => "nobody is".to_owned(),
+        0 => "no waiter is".to_owned(),
         1 => "one who waits is".to_owned(),
         many => format!("{many} who wait are"),
     }

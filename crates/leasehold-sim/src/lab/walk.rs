@@ -1,5 +1,6 @@
-//! The walk-through of the articles: so many nodes, so many of them down or started again empty while
-//! somebody holds the lock; does another get the same lock, and can anybody get another one?
+//! The walk-through of the articles: a number of nodes, some of them down or restarted empty while
+//! a client holds the lock. Does a second client acquire the same lock, and can a client acquire
+//! another lock?
 
 use std::time::Duration;
 

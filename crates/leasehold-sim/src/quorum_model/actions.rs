@@ -85,7 +85,7 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
         if state.expiries > 0 {
             actions.push(Action::Expire(node));
         }
-        // Before anybody has asked a node there is nothing to forget.
+        // Before a client has asked a node it has nothing to lose.
         if state.forgets > 0 && node < state.touched {
             actions.push(Action::Forget(node));
         }
@@ -111,7 +111,7 @@ impl State {
         self.nodes.iter().all(|node| node.high(node.look().process).is_ok())
     }
 
-    /// Nobody holds, acquires or will: nothing that happens matters any more.
+    /// No client holds, acquires or will: no further event matters.
     fn is_over(&self, setup: &Setup) -> bool {
         let over = |one: &Client| {
             one.attempt.is_none() && one.guard.is_none() && one.begun == setup.attempts

@@ -16,7 +16,7 @@ pub struct Client {
     pub guard: Option<Guard>,
     /// How often it may still renew.
     pub renewals: u8,
-    /// The largest token that anybody held when the current attempt began.
+    /// The largest token that any client held when the current attempt began.
     pub floor: u64,
 }
 

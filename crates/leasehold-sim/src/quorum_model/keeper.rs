@@ -1,6 +1,8 @@
 //! The client that looks after admission, and operators who set nodes up, by the machine of
 //! `leasehold_proto`.
 
+use std::mem::discriminant;
+
 use leasehold_proto::Now;
 use leasehold_proto::quorum::{Admission, Founding, Node, ProcessId, Task, TaskReply};
 
@@ -36,7 +38,7 @@ impl Keeper {
         Self::begin(setup, tick, nodes, None, None)
     }
 
-    /// Somebody who sets nodes up.
+    /// An operator who sets nodes up.
     pub(super) fn operator(
         setup: &Setup,
         tick: u8,
@@ -56,7 +58,8 @@ impl Keeper {
     ) -> Self {
         let admission = Admission::new(at(tick), nodes.len(), TTL, founding);
         let ghosts = vec![None; nodes.len()];
-        let mut keeper = Self { admission, tasks: Vec::new(), early: Vec::new(), operator, ghosts };
+        let (tasks, early) = (Vec::new(), Vec::new());
+        let mut keeper = Self { admission, tasks, early, operator, ghosts };
         keeper.run(setup, tick, nodes);
         keeper
     }
@@ -95,9 +98,26 @@ impl Keeper {
         self.run(setup, tick, nodes);
     }
 
+    /// The next task is carried out, and with it those of its kind that follow, unless they write markers.
+    pub(super) fn act_at_once(&mut self, setup: &Setup, tick: u8, nodes: &mut [Node<u8>]) {
+        let kind = |keeper: &Self| keeper.tasks.first().map(|task| discriminant(&task.2));
+        let first = kind(self);
+        let writes = matches!(self.tasks.first(), Some((_, _, Task::Propose { .. })));
+        let rest = if writes { 1 } else { self.tasks.len() };
+        for _ in 0..rest {
+            if kind(self) == first {
+                self.act(setup, tick, nodes, 0);
+            }
+        }
+    }
+
     /// What is next is a question, and not a change.
     pub(super) fn asks(&self) -> bool {
-        matches!(self.tasks.first(), Some((_, _, Task::Survey)))
+        match self.tasks.first() {
+            Some((_, _, Task::Survey)) => true,
+            Some((node, _, Task::Look)) => self.admission.silent().any(|silent| silent == *node),
+            _ => false,
+        }
     }
 
     /// Nothing more comes of this operator.
@@ -132,7 +152,7 @@ impl Keeper {
         }
     }
 
-    /// The wall clock of clients stands still; that of operators is ahead of all tokens.
+    /// The wall clock of clients does not advance; that of operators is ahead of all tokens.
     fn now(&self, tick: u8) -> Now {
         let ahead = u64::from(self.operator.is_some()) * (u64::from(tick) + 1) * 10_000;
         Now { wall_ns: ahead, ..at(tick) }
@@ -180,9 +200,11 @@ impl Keeper {
         let reply = match task {
             Task::Look => TaskReply::Look(target.look()),
             Task::Survey => TaskReply::Survey(target.survey()),
-            Task::Propose { process, nonce, max_ttl } => target
-                .propose(process, nonce, max_ttl)
-                .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
+            Task::Propose { process, nonce, max_ttl, first } => match first {
+                true => target.propose_first(process, nonce, max_ttl),
+                false => target.propose(process, nonce, max_ttl),
+            }
+            .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
             Task::Admit { process, nonce, floor } => {
                 let floor = match setup.bug {
                     Some(Bug::RecoveryForUnknownLocks) if known => 0,

@@ -26,6 +26,9 @@ pub struct Maintenance {
     pub returns: u8,
     /// A node gets the data of an earlier moment, and keeps its process id: what nothing notices.
     pub rollbacks: u8,
+    /// Fewer states: an operator asks all nodes in one step, and admits them in one step. It writes its markers
+    /// one by one.
+    pub coarse: bool,
 }
 
 impl Maintenance {
@@ -38,6 +41,7 @@ impl Maintenance {
         flushes: 0,
         returns: 0,
         rollbacks: 0,
+        coarse: false,
     };
 }
 
@@ -109,7 +113,7 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Upkeep>) {
 }
 
 impl Setup {
-    /// Somebody may set nodes up.
+    /// An operator may set nodes up.
     fn operates(&self) -> bool {
         self.maintenance.inits > 0 || self.maintenance.after_loss > 0
     }
@@ -131,7 +135,10 @@ impl State {
             }
             Upkeep::Operate(number) => {
                 if let Some(operator) = self.operators.get_mut(number) {
-                    operator.act(setup, self.clock, &mut self.nodes, 0);
+                    match setup.maintenance.coarse {
+                        true => operator.act_at_once(setup, self.clock, &mut self.nodes),
+                        false => operator.act(setup, self.clock, &mut self.nodes, 0),
+                    }
                     self.refused |= operator.is_halted();
                 }
             }
@@ -166,9 +173,8 @@ impl State {
             }
         }
         // One who was refused, or is done, does nothing more.
-        if let [operator] = self.operators.as_slice()
-            && operator.is_done(self.nodes.len())
-        {
+        let nodes = self.nodes.len();
+        if !self.operators.is_empty() && self.operators.iter().all(|one| one.is_done(nodes)) {
             self.operators.clear();
             self.touched = self.nodes.len();
         }

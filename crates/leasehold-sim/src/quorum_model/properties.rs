@@ -5,7 +5,7 @@ use stateright::Property;
 
 use super::{Client, Setup, State};
 
-/// Nobody promises this when leases end before their time.
+/// Not guaranteed when leases end before their time.
 pub const EXCLUSION: &str = "at most one valid guard";
 /// Two attempts never hold the same token, whatever the clocks do.
 pub const UNIQUE: &str = "no token is used twice";
@@ -66,7 +66,7 @@ fn has_evidence(setup: &Setup, state: &State) -> bool {
     })
 }
 
-/// The client's guard is valid, and nobody has ended its lease by force.
+/// The client's guard is valid, and no operator has ended its lease by force.
 fn believes(state: &State, client: &Client) -> bool {
     let forced = client.guard.is_some_and(|guard| state.forced.contains(&guard.attempt));
     client.is_valid(state.clock) && !forced

@@ -50,6 +50,13 @@ pub const FIRST_START: Setup = Setup {
     ..PLAIN
 };
 
+/// Two operators set nodes up at once.
+pub const TWO_INITS: Setup = Setup {
+    patient: true,
+    maintenance: Maintenance { fresh: true, inits: 2, coarse: true, ..Maintenance::NONE },
+    ..PLAIN
+};
+
 /// Two of three nodes forget, and an operator sets them up after the loss.
 pub const AFTER_LOSS: Setup = Setup {
     forgets: 2,
@@ -100,6 +107,7 @@ pub const RUNS: &[Run] = &[
     run("older data", Size::Small, OLDER_DATA),
     run("force-release", Size::Small, FORCE),
     run("first start", Size::Small, FIRST_START),
+    run("two inits at once", Size::Small, TWO_INITS),
     run("init after loss", Size::Large, AFTER_LOSS),
     run("a lease ends early", Size::Medium, Setup { proposals: 2, expiries: 1, ..PLAIN }),
     run("time, all nodes", Size::Medium, Setup { ticks: 2, ..PLAIN }),

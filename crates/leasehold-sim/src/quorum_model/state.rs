@@ -17,7 +17,7 @@ pub struct State {
     pub nodes: Vec<Node<u8>>,
     /// How far each node's clock is ahead, in ticks.
     pub ahead: Vec<u8>,
-    /// The clock of everybody else.
+    /// The clock of all other clients.
     pub clock: u8,
     /// The clients.
     pub clients: Vec<Client>,
@@ -188,7 +188,7 @@ impl State {
         let op = planted(setup, node, now, request.op);
         let reply = node.handle(now, process, &LOCK, op);
         if let Op::Release { .. } = request.op {
-            return; // Nobody waits for it.
+            return; // No client waits for it.
         }
         let message = Message::Reply { client, request, reply };
         // A refusal changes nothing at the node, and never counts: that it comes late is covered by

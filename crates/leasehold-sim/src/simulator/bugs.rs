@@ -21,7 +21,7 @@ pub enum Bug {
     RecoveryBeforeWaiting,
     /// It asks too few of the others.
     RecoveryFromTooFew,
-    /// A single node that has forgotten starts at the clock of whoever admits it.
+    /// A single node that lost its data starts at the clock of the client that admits it.
     FloorOfAClient,
     /// A release does not compare the owner.
     ReleaseComparesNothing,

@@ -32,7 +32,7 @@ pub(super) struct Client {
     pub(super) lease: Option<Lease>,
     /// The nodes that the attempts were made with, where that is not all of them.
     pub(super) connected: Vec<usize>,
-    /// The next attempt takes the lock over, whoever has it.
+    /// The next attempt takes the lock over from any holder.
     pub(super) force: bool,
     /// An operator has released the lease of the current attempt by force.
     pub(super) forced: bool,
@@ -229,8 +229,8 @@ impl Client {
 
     fn rest(&mut self, time: u64, rng: &mut Rng) {
         self.phase = match self.behaviour.think {
-            // Once the faults have ended the lock is let free for seconds, so that somebody who
-            // never gets it was kept out, and had not just no luck.
+            // After the end of the faults the lock stays free for seconds, so that a client that
+            // never acquires it was excluded, and was not only unlucky.
             Some(_) if time >= self.calm => Phase::Idle(time + rng.between(2 * SECOND, 5 * SECOND)),
             Some((low, high)) => Phase::Idle(time + rng.between(low, high)),
             None => Phase::Idle(u64::MAX),

@@ -1,4 +1,4 @@
-//! A clock of somebody's own: a rate, an offset, and jumps of its wall clock.
+//! The clock of one process: a rate, an offset, and jumps of its wall clock.
 
 use leasehold_proto::{Deadline, Now};
 
@@ -31,7 +31,7 @@ impl Clock {
         self.since(time, self.read(time), deadline)
     }
 
-    /// The same by somebody who has just read this clock.
+    /// Does the same for a caller that has just read this clock.
     pub(super) fn since(&self, time: u64, now: Now, deadline: Deadline) -> u64 {
         let left = u64::try_from(deadline.remaining(now).as_nanos()).unwrap_or(u64::MAX);
         let rate = (1_000_000 + self.ppm).unsigned_abs().max(1);

@@ -8,7 +8,7 @@ use super::{Behaviour, Belief, Fault, MS, Memory, Network, Plan, Rng, SECOND, Se
 const TTL: Duration = Duration::from_secs(2);
 /// From here on nothing goes wrong any more.
 const CALM: u64 = 14 * SECOND;
-/// Long enough for nodes to be admitted again, for leases to end, and for everybody's turn.
+/// Long enough for nodes to be admitted again, for leases to end, and for every client's turn.
 const END: u64 = 32 * SECOND;
 const CLIENTS: usize = 3;
 
@@ -94,9 +94,9 @@ impl Trouble {
     /// Whether this set-up promises that there is one holder at a time.
     ///
     /// A clock that jumps ends leases before their time. With five nodes that is harmless as long
-    /// as the holder has more than a bare majority, which nobody can promise. With one node `init`
-    /// relies on the word of the operator that no client holds a lock. A node that is resumed from a
-    /// snapshot cannot know that it has forgotten leases.
+    /// as the holder has more than a bare majority, which no set-up guarantees. With one node,
+    /// `init` relies on the operator's statement that no client holds a lock. A node that resumes
+    /// from a snapshot cannot know that it lost leases.
     pub fn exclusive(self, setup: Setup) -> bool {
         match (self, setup) {
             (_, Setup::PlainSet) | (Self::NodeClock | Self::NodeClocks | Self::Snapshot, _) => {

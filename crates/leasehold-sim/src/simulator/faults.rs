@@ -10,12 +10,12 @@ pub enum Fault {
         /// For how long.
         time: u64,
     },
-    /// The same for whoever believes to hold the lock.
+    /// The same for the client that believes to hold the lock.
     PauseHolder {
         /// For how long.
         time: u64,
     },
-    /// The same for the next one that asks for the lock, before it hears of any reply.
+    /// The same for the next client that asks for the lock, before it receives any reply.
     PauseAsker {
         /// For how long.
         time: u64,
@@ -27,7 +27,7 @@ pub enum Fault {
         /// `u64::MAX`: never.
         back: u64,
     },
-    /// The same for whoever believes to hold the lock.
+    /// The same for the client that believes to hold the lock.
     CrashHolder {
         /// After how long it is back.
         back: u64,

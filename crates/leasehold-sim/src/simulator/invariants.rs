@@ -26,9 +26,9 @@ pub enum Broken {
     Tokens,
     /// A stale write got through a fence, or an update behind it was lost.
     Fence,
-    /// A lease outlived its ttl with nobody behind it.
+    /// A lease without a client outlived its ttl.
     Orphan,
-    /// After the faults had ended somebody waited in vain.
+    /// After the end of the faults a client waited without success.
     Waiter,
 }
 
@@ -39,7 +39,7 @@ pub struct Seen {
     pub asks: u64,
     /// How often the lock was had.
     pub holds: u64,
-    /// How often somebody got the lock while another took itself for the holder.
+    /// How often a client acquired the lock while another believed to hold it.
     pub overlaps: u64,
     /// How often a token was used twice or came out of order.
     pub inversions: u64,
@@ -51,7 +51,7 @@ pub struct Seen {
     pub stale: u64,
     /// Writes that the fence refused.
     pub refused: u64,
-    /// The longest time without a holder while somebody wanted the lock, in nanoseconds.
+    /// The longest time without a holder while a client wanted the lock, in nanoseconds.
     pub gap: u64,
     /// The promises that were not kept.
     pub broken: Vec<Broken>,

@@ -192,10 +192,11 @@ impl Server {
         match task {
             Task::Look => TaskReply::Look(self.node.look()),
             Task::Survey => TaskReply::Survey(self.node.survey()),
-            Task::Propose { process, nonce, max_ttl } => self
-                .node
-                .propose(process, nonce, max_ttl)
-                .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
+            Task::Propose { process, nonce, max_ttl, first } => match first {
+                true => self.node.propose_first(process, nonce, max_ttl),
+                false => self.node.propose(process, nonce, max_ttl),
+            }
+            .map_or_else(TaskReply::Refused, |marker| TaskReply::Marker(Some(marker))),
             Task::Admit { process, nonce, floor } => self
                 .node
                 .admit(process, nonce, floor.unwrap_or_else(|| now.unix_us()))

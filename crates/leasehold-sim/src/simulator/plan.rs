@@ -21,12 +21,12 @@ pub struct Plan {
     pub network: Network,
     /// How those learn of a release who were turned away.
     pub waiting: Waiting,
-    /// A resource that compares the random value of the lock is there too: whoever gets the lock
-    /// claims it, and writes are taken while the claim stands.
+    /// A resource that compares the random value of the lock exists too: the client that acquires
+    /// the lock claims it, and the resource accepts writes while the claim stands.
     pub by_value: bool,
     /// When what goes wrong.
     pub faults: Vec<(u64, Fault)>,
-    /// From here on nothing goes wrong any more, and everybody must get on.
+    /// From here on there are no faults, and every client must make progress.
     pub calm: u64,
     /// The end.
     pub end: u64,
@@ -61,16 +61,15 @@ pub struct Behaviour {
     pub claim: u64,
 }
 
-/// How a client that was turned away learns of a release. Whoever is told of none asks again when the
-/// lease that is in the way has ended.
+/// How a refused client learns of a release. A client without a notification asks again when the
+/// lease in its way has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// It does not: it asks again after random pauses.
     Asks,
-    /// It begins to listen then, and a release is told to all who listen.
+    /// It begins to listen then, and a release notifies all listeners.
     Listens,
-    /// It stands in line from the moment at which it was turned away, and a release is told to the
-    /// first.
+    /// It is in the queue from the moment of the refusal, and a release notifies the first waiter.
     InLine,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 /// A way to have locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setup {
-    /// `SET key value NX PX ttl` and `DEL` on one Redis; nobody looks at the clock or the owner.
+    /// `SET key value NX PX ttl` and `DEL` on one Redis, without a check of the clock or the owner.
     PlainSet,
     /// Leasehold on one Redis.
     Single,

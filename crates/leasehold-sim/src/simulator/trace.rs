@@ -24,7 +24,7 @@ pub enum What {
     Loses(usize),
     /// The same, because it looked at the clock.
     NotValid(usize),
-    /// A client was told that the lock is not to be had now.
+    /// A client received that the lock is not available now.
     Denied(usize),
     /// A client's write came to the resource: without and with a fence it was taken.
     Writes(usize, bool, bool),

@@ -105,7 +105,7 @@ struct World<'a> {
     waiters: Vec<usize>,
     /// Whose random value stands at the resource that compares them; their tokens stand for them.
     claimed: u64,
-    /// The next client that asks is stopped for so long, before it hears of any reply.
+    /// The next client that asks is paused for this long, before it receives any reply.
     ambush: Option<u64>,
     /// The nodes' high-water marks when the last one was started again, for a planted bug.
     early: Vec<u64>,

@@ -107,7 +107,7 @@ impl Plain {
         }
     }
 
-    /// To the new head; a head that is the caller is told by its answer.
+    /// To the new first waiter; a first waiter that is the caller gets its answer instead.
     fn next(&mut self, caller: Option<AttemptId>, reach: Reach<'_>) {
         while let Some(w) = self.head() {
             let next = Push::Next { base: Token::new(self.base), remaining: self.remaining() };

@@ -1,4 +1,4 @@
-//! The stories show what they are told for, on the set-ups that they are told about.
+//! Each story shows what it is for, on its set-ups.
 
 use leasehold_sim::lab::{self, STORIES, Story, Tale};
 use leasehold_sim::simulator::{SECOND, Setup, Trouble};

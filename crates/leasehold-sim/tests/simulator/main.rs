@@ -134,7 +134,7 @@ fn inits(bug: Bug) -> impl Fn(u64) -> Plan {
     }
 }
 
-/// Whoever gets the lock hears of it late, and does not renew.
+/// The client that acquires the lock learns of it late, and does not renew.
 fn late_reading(bug: Bug) -> impl Fn(u64) -> Plan {
     move |seed| {
         let client = Behaviour { renews: false, hold: (SECOND, 3 * SECOND), ..Behaviour::BUSY };

@@ -1,10 +1,10 @@
-//! Where a server is, and as whom to go there, as a URL says it.
+//! Parses the server of a URL: where it is, and with which credentials to connect.
 
 use leasehold_core::{Error, Result, StoreUrl, TlsFiles};
 
 use super::invalid;
 
-/// Where a server is, and as whom to go there.
+/// Where a server is, and with which credentials to connect.
 #[derive(Default)]
 pub(super) struct Server {
     pub(super) host: String,
@@ -21,7 +21,8 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn take(url: &mut StoreUrl, example: &str) -> Result<Self> {
         let none = || invalid(format!("no host; write {example}"));
-        // With two providers in a build, as other engines bring them, none is the default.
+        // If other engines add a second provider to the build, neither is the default.
+        #[cfg(feature = "tls")]
         rustls::crypto::ring::default_provider().install_default().ok();
         let socket = url.take("socket");
         let rest = url.place().strip_prefix("//").ok_or_else(none)?;
@@ -49,27 +50,34 @@ impl Server {
         if let Some(authority) = &authority {
             readable(authority, "tls-ca")?;
         }
-        // As libpq writes it.
+        // The names of libpq.
         let tls = match (url.take("tls"), url.take("sslmode").as_deref()) {
             (None, Some("disable")) => Some("off".to_owned()),
             (None, Some("allow")) => Some("prefer".to_owned()),
             (None, Some("verify-full")) => Some("verify".to_owned()),
             (None, Some(mode)) => Some(mode.to_owned()),
-            (Some(_), Some(_)) => return Err(invalid("tls and sslmode; set one".into())),
+            (Some(_), Some(_)) => return Err(invalid("tls and sslmode; keep one".into())),
             (tls, None) => tls,
         };
         if tls.as_deref() == Some("off") && (authority.is_some() || identity.is_some()) {
-            return Err(invalid("tls=off with certificates; leave one out".into()));
+            return Err(invalid("tls=off with certificates; remove one of them".into()));
         }
-        // It would not be looked at, and nobody names one for that.
+        // It would not be checked, which is certainly not intended.
         if matches!(tls.as_deref(), Some("prefer" | "require")) && authority.is_some() {
-            return Err(invalid("tls-ca goes with tls=verify-ca or tls=verify".into()));
+            return Err(invalid("tls-ca needs tls=verify-ca or tls=verify".into()));
+        }
+        #[cfg(not(feature = "tls"))]
+        if authority.is_some()
+            || identity.is_some()
+            || matches!(tls.as_deref(), Some("require" | "verify-ca" | "verify"))
+        {
+            return Err(StoreUrl::needs_feature("TLS", "tls"));
         }
         let user = url.take("user").or(user);
         Ok(Self { host, port, socket, user, password, database, tls, authority, identity })
     }
 
-    /// Who has an authority, or an identity of its own, wants to know whom it talks to.
+    /// Returns the TLS mode. An authority or an own identity in the URL implies `verify`.
     pub(super) fn tls(&self) -> &str {
         match &self.tls {
             Some(tls) => tls,
@@ -79,8 +87,8 @@ impl Server {
     }
 }
 
-/// Options of a client with all that the URL says of the server. Each engine has a type of its own
-/// for them, with the same names but for the authority's.
+/// Builds the client options with everything that the URL says about the server. Each engine has
+/// its own type for them; only the name of the authority differs.
 macro_rules! at {
     ($server:expr, $options:expr, $authority:ident) => {{
         let mut options = $options.host(&$server.host);

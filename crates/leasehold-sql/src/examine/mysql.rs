@@ -1,4 +1,4 @@
-//! MySQL and MariaDB: a replica, the tables' engine, what a commit promises, connections.
+//! Examines MySQL and MariaDB: a replica, the engine of the tables, durability, connections.
 
 use super::patient::Patient;
 use crate::address::Address;
@@ -7,8 +7,8 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
     if patient.number("whether it is read-only", "@@global.read_only").await == Some(1) {
         patient.examined.problem(
             "read-only",
-            "read_only is set: a replica, most likely",
-            "it can grant nothing",
+            "read_only is set: probably a replica",
+            "it cannot grant locks",
             "name the primary",
         );
     }
@@ -23,7 +23,7 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
         patient.examined.problem(
             "engine",
             format!("the engine of {table} is {engine}"),
-            "without transactions, a crash in the middle leaves a lock half given, and nothing is undone",
+            "without transactions, a crash leaves a lock half granted, and nothing is rolled back",
             format!("ALTER TABLE {table} ENGINE = InnoDB, and the others alike"),
         );
     }
@@ -34,8 +34,8 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
         patient.examined.warning(
             "durability",
             format!("innodb_flush_log_at_trx_commit is {flush}"),
-            "a machine that loses power (with 0 a server that crashes too) forgets about the last second \
-             of grants, and lets in a second holder",
+            "after a loss of power (with 0 after a server crash too) the grants of about the last second \
+             are lost, and locks are granted to a second holder",
             "set it to 1",
         );
     }
@@ -46,7 +46,7 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
             patient.examined.problem(
                 "binlog-format",
                 "binlog_format is STATEMENT",
-                "it does not go with READ COMMITTED, so that every write of a lock is refused",
+                "it does not work with READ COMMITTED, so every write of a lock is refused",
                 "set it to ROW or MIXED",
             );
         }
@@ -54,9 +54,9 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
     if patient.try_number("@@global.wsrep_on").await == Some(1) {
         patient.examined.warning(
             "galera",
-            "the server is one of a Galera cluster",
-            "nodes that take writes at the same time find out at the commit, and one of them is undone: \
-             who meets another at a lock tries again",
+            "the server is part of a Galera cluster",
+            "nodes with writes at the same time detect that at the commit, and one is rolled back: \
+             clients that contend for a lock must try again",
             "name the same node in every client's URL",
         );
     }
@@ -68,7 +68,7 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
         patient.examined.warning(
             "connections",
             format!("{used} of {most} connections are used (max_connections)"),
-            "a client that finds none left cannot renew",
+            "a client without a connection cannot renew",
             "raise max_connections",
         );
     }

@@ -1,4 +1,4 @@
-//! A database under examination: asking it, and saying why it does not answer.
+//! A database under examination: sends questions, and classifies missing answers.
 
 use std::time::Duration;
 
@@ -12,17 +12,19 @@ use crate::dialect::Dialect;
 use crate::error::{Fault, sort, sort_connecting};
 
 /// How long connecting, and each answer, may take.
-const LIMIT: Duration = Duration::from_secs(5);
-/// How often the way there and back is measured.
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
+/// How often the round trip is measured.
 const ROUNDS: usize = 11;
-/// Round trips longer than this, in the middle, cost locks more than they should.
+/// A median round trip above this makes locks slower than they need to be.
 const FAR: Duration = Duration::from_millis(50);
-/// Clocks further apart than this are worth a word.
+/// Clocks that differ by more than this are reported.
 const APART: Duration = Duration::from_secs(1);
 
-/// A database that answers, and what was found of it.
+/// A database that answers, and the findings about it.
 pub(super) struct Patient {
     connection: Connection,
+    /// An answer did not come in time. Each further question would wait as long.
+    is_silent: bool,
     pub(super) dialect: Dialect,
     pub(super) examined: Examined,
 }
@@ -36,20 +38,34 @@ impl Patient {
             Err(_elapsed) => return Err(Fault::late().into()),
         };
         let examined = Examined::at(&address.place);
-        Ok(Self { connection, dialect: address.tables.dialect, examined })
+        Ok(Self { connection, is_silent: false, dialect: address.tables.dialect, examined })
     }
 
-    /// One statement; after an error the connection can be used again.
+    /// Returns whether the database has left a question without an answer.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Runs one statement, and waits at most 5 s for its answer. After an error the connection can
+    /// be used again; after a missing answer it sends nothing more.
     pub(super) async fn run(&mut self, statement: &str) -> Result<Vec<Reply>, Fault> {
+        if self.is_silent {
+            return Err(Fault::late());
+        }
         let running = tokio::time::timeout(LIMIT, self.connection.run(statement)).await;
         match running {
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => Err(sort(error)),
-            Err(_elapsed) => Err(Fault::late()),
+            Err(_elapsed) => {
+                self.is_silent = true;
+                Err(Fault::late())
+            }
         }
     }
 
-    /// One number; `None`, and nothing said, where it may not be asked for or is not known there.
+    /// Returns one number. Returns `None`, without a note, if the user may not read it or the
+    /// database does not know it.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(super) async fn try_number(&mut self, expression: &str) -> Option<i64> {
         match self.value(&self.as_number(expression)).await {
             Ok(Value::Number(number)) => Some(number),
@@ -57,7 +73,7 @@ impl Patient {
         }
     }
 
-    /// One number; without it, `what` could not be seen.
+    /// Returns one number. Without it, `what` is noted as not checked.
     pub(super) async fn number(&mut self, what: &str, expression: &str) -> Option<i64> {
         match self.value(&self.as_number(expression)).await {
             Ok(Value::Number(number)) => Some(number),
@@ -69,7 +85,8 @@ impl Patient {
         }
     }
 
-    /// One text; without it, `what` could not be seen.
+    /// Returns one text. Without it, `what` is noted as not checked.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(super) async fn text(&mut self, what: &str, expression: &str) -> Option<String> {
         match self.value(&self.as_text(expression)).await {
             Ok(Value::Bytes(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -98,6 +115,7 @@ impl Patient {
         }
     }
 
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     fn as_text(&self, expression: &str) -> String {
         match self.dialect {
             #[cfg(feature = "postgres")]
@@ -109,7 +127,7 @@ impl Patient {
         }
     }
 
-    /// How far away the database is, and how far its clock.
+    /// Measures the round trip to the database, and how far its clock differs.
     pub(super) async fn measure(&mut self) {
         let clock = Clock::system();
         let expression = self.dialect.now();
@@ -133,8 +151,8 @@ impl Patient {
             self.examined.warning(
                 "far",
                 format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
-                "each acquire and release waits for it",
-                "use a database in the same place as its clients",
+                "each acquire and release waits that long",
+                "use a database near its clients",
             );
         }
         let Some((trip, ahead_us)) = best else { return };
@@ -143,10 +161,10 @@ impl Patient {
             let how = if ahead_us > 0 { "ahead of" } else { "behind" };
             self.examined.warning(
                 "clock",
-                format!("its clock is {:.1} s {how} ours", apart.as_secs_f64()),
-                "leases end by the database's clock, and tokens begin at it: when it is set right with a \
-                 step, leases end early or stay",
-                "find out which of the two is wrong, and let NTP slew it",
+                format!("its clock is {:.1} s {how} the local clock", apart.as_secs_f64()),
+                "leases end by the database's clock, and tokens start at it: if it is corrected by a \
+                 step, leases end early or late",
+                "find out which clock is wrong, and let NTP slew it",
             );
         }
     }

@@ -1,17 +1,21 @@
-//! PostgreSQL: a replica, a pooler, what a commit promises, connections.
+//! Examines PostgreSQL: a replica, a pooler, durability, connections.
 
 use sqlx::postgres::PgConnectOptions;
 
 use super::patient::Patient;
 use crate::address::{Address, Listen, Target};
 
-/// How often two connections are asked who serves them.
+/// How often two connections are asked which server process serves them.
 const LOOKS: usize = 8;
 
 pub(super) async fn look(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
     version_and_role(patient).await;
     promises(patient).await;
     room(patient).await;
+    if patient.is_silent() {
+        let why = "the database did not answer";
+        return patient.examined.unseen("whether there is a pooler", why);
+    }
     pooler(patient, address, options).await;
 }
 
@@ -21,7 +25,7 @@ async fn version_and_role(patient: &mut Patient) {
         patient.examined.problem(
             "version",
             format!("the server is PostgreSQL {}", version / 10_000),
-            "12 or newer is needed",
+            "locks need version 12 or newer",
             "upgrade the server",
         );
     }
@@ -30,14 +34,14 @@ async fn version_and_role(patient: &mut Patient) {
         patient.examined.problem(
             "replica",
             "the server is a replica (in recovery)",
-            "it can grant nothing",
+            "it cannot grant locks",
             "name the primary",
         );
     } else if setting(patient, "default_transaction_read_only").await.as_deref() == Some("on") {
         patient.examined.problem(
             "read-only",
             "default_transaction_read_only is on",
-            "it can grant nothing",
+            "it cannot grant locks",
             "set it off for this user or database",
         );
     }
@@ -48,8 +52,8 @@ async fn promises(patient: &mut Patient) {
         patient.examined.warning(
             "synchronous-commit",
             "synchronous_commit is off",
-            "a crash of the server forgets the last grants, up to three wal_writer_delay (0.6 s), and \
-             lets in a second holder",
+            "a crash of the server loses the last grants, up to three wal_writer_delay (0.6 s), and \
+             locks are granted to a second holder",
             "set synchronous_commit on for this user: ALTER ROLE ... SET synchronous_commit = on",
         );
     }
@@ -57,7 +61,7 @@ async fn promises(patient: &mut Patient) {
         patient.examined.warning(
             "fsync",
             "fsync is off",
-            "a machine that loses power may lose or damage everything that was granted",
+            "a machine that loses power may lose or damage all grants",
             "set fsync on",
         );
     }
@@ -68,7 +72,7 @@ async fn promises(patient: &mut Patient) {
         patient.examined.warning(
             "isolation",
             format!("default_transaction_isolation is {level}"),
-            "whoever meets another at a lock's row is told to try again, which costs a round trip each",
+            "clients that contend for a lock's row must try again, which costs a round trip each time",
             "set it to read committed for this user",
         );
     }
@@ -80,7 +84,7 @@ async fn promises(patient: &mut Patient) {
         patient.examined.note(
             "failover",
             format!("{count} replicas follow it, asynchronously"),
-            "one that is promoted may not have heard of the last grants, and lets in a second holder",
+            "a promoted replica may lack the last grants, and then grants a lock to a second holder",
             "set synchronous_standby_names, and fence the resource",
         );
     }
@@ -98,7 +102,7 @@ async fn room(patient: &mut Patient) {
         patient.examined.warning(
             "connections",
             format!("{used} of {most} connections are used (max_connections)"),
-            "a client that finds none left cannot renew",
+            "a client without a connection cannot renew",
             "raise max_connections, or put a pooler in front",
         );
     }
@@ -108,8 +112,8 @@ async fn setting(patient: &mut Patient, name: &str) -> Option<String> {
     patient.text(name, &format!("current_setting('{name}')")).await
 }
 
-/// Two connections that the same process of the server has served in turn go through a pooler which
-/// gives it to one transaction after the other.
+/// Detects a pooler that assigns a server process to each transaction: two connections are then
+/// served by the same process in turn.
 async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
     let pid = "pg_backend_pid()";
     let Ok(mut second) = Patient::reach(&address.target, address).await else {
@@ -125,15 +129,15 @@ async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOpt
     match (&address.listen, pooled) {
         (Listen::Here, true) => patient.examined.warning(
             "pooler",
-            "there is a pooler in between that gives a connection to each transaction anew",
-            "a waiter cannot LISTEN through it, so that it is not woken when it is its turn, and looks \
-             every now and then instead",
+            "a pooler in between assigns a connection to each transaction",
+            "a waiter cannot LISTEN through it, so it is not woken at its turn, and polls \
+             instead",
             "add listen=HOST:PORT of the database itself to the URL, or listen=off",
         ),
         (Listen::Off, true) => patient.examined.note(
             "pooler",
-            "there is a pooler in between that gives a connection to each transaction anew",
-            "waiters look every now and then, since the URL says listen=off",
+            "a pooler in between assigns a connection to each transaction",
+            "waiters poll, since the URL says listen=off",
             "listen=HOST:PORT of the database itself wakes them at once",
         ),
         (Listen::At(host, port), _) => {
@@ -141,9 +145,9 @@ async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOpt
             if let Err(error) = Patient::reach(&past, address).await {
                 patient.examined.warning(
                     "listen",
-                    format!("{host}:{port}, where the URL says to listen: {}", error.message()),
-                    "waiters are not woken, and look every now and then",
-                    "correct listen=HOST:PORT, or see why it cannot be reached",
+                    format!("{host}:{port}, the listen address of the URL: {}", error.message()),
+                    "waiters are not woken, and poll",
+                    "correct listen=HOST:PORT, or find out why it cannot be reached",
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! SQLite: the file and its directory, the file system, the journal.
+//! Examines SQLite: the file and its directory, the file system, the journal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use super::tables;
 use crate::address::{Address, Target};
 use crate::connection::Value;
 
-/// Looks at the file, which need not be there yet and is not made.
+/// Examines the file, which need not exist yet and is not created.
 pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -> Result<Examined> {
     let mut examined = Examined::at(&address.place);
     let file = options.get_filename();
@@ -26,9 +26,9 @@ pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -
     if !directory.is_dir() {
         examined.problem(
             "no-directory",
-            format!("the directory {} is not there", directory.display()),
-            "SQLite makes the file, and not its directory",
-            "make the directory, or choose another path",
+            format!("the directory {} does not exist", directory.display()),
+            "SQLite creates the file, but not its directory",
+            "create the directory, or choose another path",
         );
         return Ok(examined);
     }
@@ -36,8 +36,8 @@ pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -
     if !file.exists() {
         examined.note(
             "absent",
-            "the file is not there yet",
-            "the first client makes it; until then there is little to look at",
+            "the file does not exist yet",
+            "the first client creates it; until then there is little to check",
             "",
         );
         return Ok(examined);
@@ -59,17 +59,17 @@ pub(super) async fn examine(address: &Address, options: &SqliteConnectOptions) -
 fn look_at_directory(examined: &mut Examined, directory: &Path) {
     match statfs(directory) {
         Ok(found) => {
-            // The type is signed on some systems; its 32 bits are what counts.
+            // The type is signed on some systems; only its 32 bits count.
             if let Some(kind) = filesystem::refused(found.filesystem_type().0 as u32) {
                 examined.problem(
                     "network-file-system",
                     format!("it is on a file system of type {kind}"),
-                    "SQLite's locks do not hold there: two write at once, and the file is damaged",
+                    "SQLite's locks do not work there: two processes write at once, and damage the file",
                     "choose a file on a local disk, or a server as store",
                 );
             }
             let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
-            // File systems that make inodes as they need them report none at all.
+            // File systems that create inodes on demand report none at all.
             examined.room(bytes, (found.files() > 0).then(|| found.files_free()));
         }
         Err(error) => examined.unseen("the type of the file system", error.to_string()),
@@ -78,7 +78,7 @@ fn look_at_directory(examined: &mut Examined, directory: &Path) {
         examined.problem(
             "not-writable",
             format!("this user may not write in {}: {}", directory.display(), error.desc()),
-            "SQLite makes its journal beside the file for every change",
+            "SQLite creates its journal next to the file for every change",
             "give this user write access to the directory",
         );
     }
@@ -89,15 +89,15 @@ fn look_at_file(examined: &mut Examined, file: &Path) {
         examined.problem(
             "not-writable",
             "this user may not read and write the file",
-            "a lock is a row in it",
-            "give this user the right",
+            "a lock is a row in this file",
+            "give this user read and write access to the file",
         );
     }
     match fs::metadata(file) {
         Ok(meta) if meta.mode() & 0o007 != 0 => examined.warning(
             "mode",
-            format!("everybody has rights on it (mode {:04o})", meta.mode() & 0o7777),
-            "whoever can write it can end leases, and whoever can read sees who holds what",
+            format!("all users have rights on it (mode {:04o})", meta.mode() & 0o7777),
+            "a user that can write it can end leases; a user that can read it sees all holders",
             format!("chmod o-rwx {}", file.display()),
         ),
         Ok(_) => {}
@@ -117,7 +117,7 @@ async fn look_at_journal(patient: &mut Patient) {
         "off" | "memory" => patient.examined.problem(
             "journal",
             format!("the journal mode is {mode}"),
-            "a process that is killed while it writes damages the file, and all locks with it",
+            "a process that is killed during a write damages the file, and all locks in it",
             "PRAGMA journal_mode = DELETE, or WAL",
         ),
         _ => {}

@@ -1,4 +1,4 @@
-//! Whether the tables are there, are ours, and may be written.
+//! Examines whether the tables exist, belong to this program, and may be written.
 
 use super::patient::Patient;
 use crate::address::Address;
@@ -10,6 +10,9 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
     let version = match asked {
         Ok(replies) => replies.into_iter().find_map(|reply| reply.rows.into_iter().next()),
         Err(fault) if fault.what == What::NoTable => None,
+        Err(fault) if patient.is_silent() => {
+            return patient.examined.unseen("the tables", fault.error.message());
+        }
         Err(fault) => return patient.examined.refused(&fault.error),
     };
     let Some(version) = version else { return absent(patient, address) };
@@ -18,14 +21,14 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
         patient.examined.problem(
             "other-tables",
             error.message(),
-            "clients leave tables of another version alone",
+            "clients refuse tables of another version",
             "upgrade the older side, or use another prefix=NAME",
         );
         return;
     }
     let mut missing = Vec::new();
     for table in [&tables.locks, &tables.waiters, &tables.ended] {
-        // None of them matches a row.
+        // No statement matches a row.
         for (right, statement) in [
             ("SELECT", format!("SELECT 1 FROM {table} WHERE 1 = 0")),
             ("INSERT", format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0")),
@@ -33,6 +36,9 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
             ("DELETE", format!("DELETE FROM {table} WHERE 1 = 0")),
         ] {
             if let Err(fault) = patient.run(&statement).await {
+                if patient.is_silent() {
+                    return patient.examined.unseen("the rights", fault.error.message());
+                }
                 missing.push(format!("{right} on {table} ({})", fault.error.message()));
             }
         }
@@ -40,8 +46,8 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
     if !missing.is_empty() {
         patient.examined.problem(
             "rights",
-            format!("it cannot be done: {}", missing.join(", ")),
-            "locks are refused, or can be had and not given back",
+            format!("rights are missing: {}", missing.join(", ")),
+            "acquires fail, or locks can be acquired and not released",
             "grant SELECT, INSERT, UPDATE and DELETE on the tables to this user, on the primary",
         );
     }
@@ -53,19 +59,19 @@ fn update(tables: &crate::tables::Tables, table: &str) -> String {
 }
 
 fn absent(patient: &mut Patient, address: &Address) {
-    let what = "the tables are not there yet";
+    let what = "the tables do not exist yet";
     match address.create {
         true => patient.examined.note(
             "no-tables",
             what,
-            "the first client makes them, if its user may",
-            "make them now, as a user who may: leasehold init --store URL",
+            "the first client creates them, if its user may",
+            "create them now, as a user with the right: leasehold init --store URL",
         ),
         false => patient.examined.problem(
             "no-tables",
             what,
-            "with create=no nobody makes them",
-            "make them, as a user who may: leasehold init --store URL",
+            "with create=no no client creates them",
+            "create them, as a user with the right: leasehold init --store URL",
         ),
     }
 }

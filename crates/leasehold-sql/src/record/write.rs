@@ -1,4 +1,4 @@
-//! How the outcome of a step is written.
+//! Writes the outcome of a step.
 
 use leasehold_core::proto::handoff::{Parts, State, Waiter};
 use leasehold_core::{AttemptId, Name};
@@ -7,7 +7,8 @@ use super::{PATIENCE, Record, Tag, client_number, list, us};
 use crate::dialect::Packet;
 use crate::tables::Tables;
 
-/// How many rows of dead waiters, and of ended attempts, one step removes at most; the next step removes more.
+/// How many rows of dead waiters, and of ended attempts, one step removes at most; the next step
+/// removes more.
 const DEAD: u64 = 64;
 
 fn code(state: State) -> u8 {
@@ -19,8 +20,9 @@ fn code(state: State) -> u8 {
 }
 
 impl Record {
-    /// What has changed since `before`, to be written if nobody else was quicker; `None` when
-    /// nothing has. Those who are to be told are told by the same packet, where the engine can.
+    /// Returns the statements for the changes since `before`, which have an effect only if no other
+    /// client wrote first; `None` if nothing changed. The same packet notifies clients, if the
+    /// engine can.
     pub(crate) fn write(
         &mut self,
         tables: &Tables,
@@ -48,7 +50,7 @@ impl Record {
             .filter(|(attempt, _)| !gone.contains(attempt))
             .map(|(attempt, place)| (*attempt, place.saturating_sub(gone.len() as u64)))
             .collect();
-        // Dead waiters that are left need another step, which a single statement would not be.
+        // Remaining dead waiters need another step, which a single statement is not.
         self.line = self.waiting > 0 || before.stale > DEAD;
         let buried: Vec<(AttemptId, u64)> = (self.parts.tombstones.iter())
             .filter(|tombstone| !before.parts.tombstones.contains(tombstone))
@@ -72,7 +74,7 @@ impl Record {
             statements.push(dialect.delete_some(waiters, "attempt", &dead, "ticket", DEAD));
         }
         if before.stale > DEAD && !come.is_empty() {
-            // One that was taken for dead may be among those that are left.
+            // A waiter that counted as dead may be among the remaining entries.
             let come: Vec<AttemptId> = come.iter().map(|waiter| waiter.attempt).collect();
             let come = list(*dialect, &come);
             statements
@@ -115,8 +117,8 @@ impl Record {
         Some(dialect.atomic(&statements))
     }
 
-    /// The statement that decides: it changes one row, or none when somebody else was quicker. One
-    /// that makes the row fails then.
+    /// Returns the deciding statement: it changes one row, or none if another client wrote first.
+    /// An insert fails then.
     fn statement(&self, tables: &Tables, name: &str, before: Option<i64>, stamp: i64) -> String {
         let Tables { dialect, locks, .. } = tables;
         let Parts { state, base, top, until_ns, confirmed, lost, .. } = self.parts;
@@ -125,7 +127,7 @@ impl Record {
             None => (dialect.bytes(&[]), [].as_slice()),
         };
         let person = dialect.bytes(person);
-        // A free row's time says since when it is, so that old ones can be found.
+        // The time of a free row is when it became free, to find old rows.
         let until_us = match state {
             State::Free => self.now.unix_us(),
             _ => until_ns / 1000,

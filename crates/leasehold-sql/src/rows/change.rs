@@ -7,21 +7,21 @@ use super::engine::Engine;
 use super::name::Identifier;
 use super::statement::Statement;
 
-/// What an optimistic write puts into a row, beside the next version.
+/// The columns that an optimistic write changes, besides the version.
 pub struct Change<'q, E: Engine> {
     columns: Vec<Assignment<'q, E>>,
 }
 
-/// Writes `"column" = value, ` behind a statement.
+/// Appends `"column" = value, ` to a statement.
 type Assignment<'q, E> = Box<dyn FnOnce(Statement<'q, E>) -> Result<Statement<'q, E>> + Send + 'q>;
 
 impl<'q, E: Engine> Change<'q, E> {
-    /// Nothing but the version.
+    /// Creates a change of the version alone.
     pub fn new() -> Self {
         Self { columns: Vec::new() }
     }
 
-    /// And this column. A name that is none is an error of the write.
+    /// Adds this column. An invalid name is an error of the write.
     pub fn set<T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'q, E> + Type<E> + Send + 'q,

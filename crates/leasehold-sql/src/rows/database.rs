@@ -1,4 +1,4 @@
-//! A database by its URL, for programs that learn which one it is when they run.
+//! A database by its URL, for programs that learn the engine at run time.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use sqlx::pool::PoolOptions;
 use super::engine::Engine;
 use crate::address::{Address, Target};
 
-/// How long a connection is waited for.
+/// How long to wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Options of stores that would have no effect here.
+/// The options of stores that have no effect here.
 const TABLES: [&str; 4] = ["create", "listen", "prefix", "schema"];
 
-/// One of the databases, as connections that are made when they are used.
+/// One of the databases, with connections that are made at their first use.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Database {
@@ -30,26 +30,29 @@ pub enum Database {
     Sqlite(Pool<sqlx::Sqlite>),
 }
 
-/// What is to be done with a database, whichever it is.
+/// Work on a database of any engine.
 pub trait Visit {
-    /// What comes of it.
+    /// The result of the work.
     type Output;
 
-    /// Does it.
+    /// Does the work.
     fn visit<E: Engine>(self, pool: Pool<E>) -> Self::Output;
 }
 
 impl Database {
-    /// The database of a URL, with the options that URLs of stores have for the connection
-    /// (`docs/sql.md`), and none of those for its tables, inside a tokio runtime. Nothing is connected to yet, and no file is made.
+    /// Opens the database of a URL, inside a tokio runtime. The URL may have the connection options
+    /// of store URLs (`docs/sql.md`), but not the table options. It does not connect yet, and
+    /// creates no file.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that is not understood.
+    /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that cannot be parsed.
     pub fn open(url: &str) -> Result<Self> {
         let url = StoreUrl::parse(url)?;
         let mut given = url.clone();
         if let Some(option) = TABLES.iter().find(|option| given.take(option).is_some()) {
-            let problem = format!("{option} is for the tables of a store, and there is none here");
+            let problem = format!(
+                "{option} is for the tables of a store, which are not used here; remove it"
+            );
             return Err(StoreUrl::invalid(problem));
         }
         let address = Address::parse(url)?;
@@ -71,7 +74,7 @@ impl Database {
             }
             #[cfg(feature = "sqlite")]
             Target::Sqlite(connect) => {
-                // It is the program's own, and holds more than leases.
+                // It is the program's own file, and contains more than leases.
                 let connect = connect.create_if_missing(false);
                 let connect = connect.synchronous(sqlx::sqlite::SqliteSynchronous::Full);
                 Self::Sqlite(options(address.pool).connect_lazy_with(connect))
@@ -79,7 +82,7 @@ impl Database {
         })
     }
 
-    /// Has something done with it.
+    /// Runs a visitor on it.
     pub fn visit<V: Visit>(self, visitor: V) -> V::Output {
         match self {
             #[cfg(feature = "postgres")]

@@ -1,4 +1,4 @@
-//! What the databases say in different words.
+//! What the databases write differently.
 
 use std::fmt::Debug;
 
@@ -7,49 +7,50 @@ use sqlx::{Arguments, Database, Row};
 
 use super::failure::failure;
 
-/// PostgreSQL, MySQL (and MariaDB) or SQLite; nobody else can implement it.
+/// PostgreSQL, MySQL (and MariaDB) or SQLite; other crates cannot implement it.
 pub trait Engine: Dialect {}
 
 /// The parts of it that a program does not need.
 pub trait Dialect: Database + Debug {
-    /// What a name is put between.
+    /// The quote around names.
     const QUOTE: char;
-    /// One transaction writes at a time, so that there are no locks of rows, and a transaction that
-    /// has read cannot write once another has.
+    /// One transaction writes at a time. There are no row locks, and a transaction that has read
+    /// cannot write after another one has written.
     const ONE_WRITER: bool;
-    /// With one writer: makes this transaction the one, and changes nothing.
+    /// With one writer: makes this transaction the writer, and changes nothing.
     const TAKE_TURN: &'static str = "";
-    /// Whether `UPDATE` and `INSERT` take `RETURNING`.
+    /// Whether `UPDATE` and `INSERT` support `RETURNING`.
     const RETURNING: bool;
-    /// The end of an `INSERT` into a fence table whose row is there already.
+    /// The end of an `INSERT` into a fence table whose row may exist already.
     const OR_RAISE: &'static str;
-    /// What a resource is in a fence table: equal only when all bytes are.
+    /// The type of a resource in a fence table: equal only if all bytes are.
     const RESOURCE: &'static str;
-    /// What the id of a row is that is saved once: equal only when all bytes are.
+    /// The type of the id of a row that is saved once: equal only if all bytes are.
     const ID: &'static str = "TEXT";
-    /// Any bytes.
+    /// The type for any bytes.
     const BYTES: &'static str;
-    /// The end of an `INSERT` that leaves rows as they are whose id is there.
+    /// The end of an `INSERT` that does not change existing rows.
     const OR_KEEP: &'static str = " ON CONFLICT (id) DO NOTHING";
     /// Whether a value can be an array.
     const ARRAYS: bool = false;
-    /// What stands after the columns of a table: an engine with transactions, where there are others.
+    /// The options after the columns of a table: an engine with transactions, if there are others.
     const TABLE_OPTIONS: &'static str = "";
-    /// A column that numbers the rows, and never gives a number twice.
+    /// The type of a column that numbers the rows, and never uses a number twice.
     const SERIAL: &'static str;
-    /// An index is named among the columns of its table: there is no `CREATE INDEX IF NOT EXISTS`.
+    /// An index is declared among the columns of its table: there is no `CREATE INDEX IF NOT
+    /// EXISTS`.
     const INDEX_INSIDE: bool = false;
     /// The database's clock: microseconds since the Unix epoch, the same throughout a statement.
     const NOW_US: &'static str;
-    /// Asks how long a statement waits for a lock, in units of [`PATIENCE_MS`](Self::PATIENCE_MS).
+    /// Reads how long a statement waits for a lock, in units of [`PATIENCE_MS`](Self::PATIENCE_MS).
     const PATIENCE: &'static str;
     /// See [`PATIENCE`](Self::PATIENCE).
     const PATIENCE_MS: u64;
 
-    /// The statement that sets it.
+    /// Returns the statement that sets it.
     fn set_patience(units: i64) -> String;
 
-    /// Runs a statement; how many rows it matched.
+    /// Runs a statement; returns how many rows it matched.
     fn run<'c, 'q>(
         connection: &'c mut Self::Connection,
         sql: String,
@@ -57,7 +58,7 @@ pub trait Dialect: Database + Debug {
         persistent: bool,
     ) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Runs a statement; its rows.
+    /// Runs a statement; returns its rows.
     fn rows<'c, 'q>(
         connection: &'c mut Self::Connection,
         sql: String,
@@ -74,24 +75,24 @@ pub trait Dialect: Database + Debug {
     /// Adds bytes.
     fn add_bytes<'q>(arguments: &mut Self::Arguments<'q>, value: &'q [u8]) -> Result<()>;
 
-    /// Adds an array of texts, where there are [`ARRAYS`](Self::ARRAYS).
+    /// Adds an array of texts, if the engine has [`ARRAYS`](Self::ARRAYS).
     fn add_texts(_: &mut Self::Arguments<'_>, _: Vec<&str>) -> Result<()> {
         Ok(())
     }
 
-    /// Adds an array of bytes, where there are [`ARRAYS`](Self::ARRAYS).
+    /// Adds an array of bytes, if the engine has [`ARRAYS`](Self::ARRAYS).
     fn add_all_bytes(_: &mut Self::Arguments<'_>, _: Vec<&[u8]>) -> Result<()> {
         Ok(())
     }
 
-    /// An integer of a row, by the position of its column.
+    /// Returns an integer of a row, by the position of its column.
     fn integer(row: &Self::Row, column: usize) -> Result<Option<i64>>;
 
-    /// A text of a row, or bytes that are one, by the position of its column.
+    /// Returns a text of a row, or bytes that are text, by the position of its column.
     fn text(row: &Self::Row, column: usize) -> Result<String>;
 }
 
-/// What is written alike for all of them, and checked by the compiler for each.
+/// The methods that are the same for all engines; the compiler checks them for each.
 macro_rules! talk {
     () => {
         async fn run<'c, 'q>(
@@ -152,7 +153,7 @@ impl Dialect for sqlx::Postgres {
     const NOW_US: &'static str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
     const BYTES: &'static str = "BYTEA";
     const ARRAYS: bool = true;
-    // Shown with a unit, as an interval is.
+    // PostgreSQL shows it with a unit, like an interval.
     const PATIENCE: &'static str =
         "SELECT (EXTRACT(EPOCH FROM current_setting('lock_timeout')::interval) * 1000)::bigint";
     const PATIENCE_MS: u64 = 1;
@@ -182,14 +183,14 @@ impl Dialect for sqlx::MySql {
     const RETURNING: bool = false;
     const OR_RAISE: &'static str =
         " ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))";
-    // A text would be compared without its case and the blanks at its end.
+    // A text would be compared without its case and trailing blanks.
     const RESOURCE: &'static str = "VARBINARY(2048)";
     const SERIAL: &'static str = "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY";
     const INDEX_INSIDE: bool = true;
     const NOW_US: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
     const ID: &'static str = "VARBINARY(512)";
     const BYTES: &'static str = "LONGBLOB";
-    // `INSERT IGNORE` would also cut what is too long.
+    // `INSERT IGNORE` would also truncate long values.
     const OR_KEEP: &'static str = " ON DUPLICATE KEY UPDATE id = id";
     const TABLE_OPTIONS: &'static str = " ENGINE = InnoDB";
     const PATIENCE: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)";
@@ -207,11 +208,11 @@ impl Engine for sqlx::Sqlite {}
 
 #[cfg(feature = "sqlite")]
 impl Dialect for sqlx::Sqlite {
-    // In double quotes, a column that does not exist would be taken for a text.
+    // In double quotes, a missing column would be read as a text.
     const QUOTE: char = '`';
     const ONE_WRITER: bool = true;
-    // No other statement without a table does: it begins to write, and frees a page at most, in a
-    // file that was made for that (`auto_vacuum`).
+    // No other statement without a table does this: it begins to write, and frees at most one page,
+    // in a file that was created for that (`auto_vacuum`).
     const TAKE_TURN: &'static str = "PRAGMA incremental_vacuum(1)";
     const RETURNING: bool = true;
     const OR_RAISE: &'static str = OR_RAISE;

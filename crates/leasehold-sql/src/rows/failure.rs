@@ -1,18 +1,19 @@
-//! What a database says, as an [`Error`] of ours.
+//! Converts errors of a database to [`Error`].
 
 use leasehold_core::{Error, ErrorKind, Retry};
 use sqlx::error::DatabaseError;
 
-/// An error of `sqlx` as an [`Error`]: its kind says what is left behind, and whether a retry helps.
+/// Converts an error of `sqlx` to an [`Error`]: its kind tells which state is left, and whether a
+/// retry helps.
 ///
 /// | kind | of the database |
 /// |---|---|
-/// | [`Conflict`](ErrorKind::Conflict) | deadlock; a snapshot or serializable transaction that others were faster than. The transaction is rolled back, or has to be; the whole of it may be run again |
-/// | [`Timeout`](ErrorKind::Timeout) | a lock was not to be had at once, or in the time given |
+/// | [`Conflict`](ErrorKind::Conflict) | deadlock; a snapshot or serializable transaction that conflicts with an earlier commit. The transaction is rolled back, or must be; the whole transaction may be run again |
+/// | [`Timeout`](ErrorKind::Timeout) | a lock was not available at once, or timed out |
 /// | [`Invalid`](ErrorKind::Invalid) | no such table or column, a value of another type, a statement that is not SQL |
 /// | [`Refused`](ErrorKind::Refused) | rights, read-only, full, too large, a constraint (such as `CHECK (left >= 0)`) |
-/// | [`Unavailable`](ErrorKind::Unavailable) | not reached, shut down, too many connections: after a commit nobody knows whether it was carried out |
-/// | [`Foreign`](ErrorKind::Foreign) | damaged, or no database |
+/// | [`Unavailable`](ErrorKind::Unavailable) | not reached, shut down, too many connections: after a commit it is unknown whether it was carried out |
+/// | [`Foreign`](ErrorKind::Foreign) | damaged, or not a database |
 pub fn failure(error: sqlx::Error) -> Error {
     use sqlx::Error as Sql;
     let (kind, remedy) = match &error {
@@ -47,11 +48,11 @@ pub fn failure(error: sqlx::Error) -> Error {
     Error::new(kind, message).with_retry(retry).with_source(error)
 }
 
-/// Whether the values of a row are to blame for an error of [`failure`], so that the same statement
-/// without that row may be taken: a value that is too large or of another kind, a constraint.
+/// Returns whether the values of a row caused an error of [`failure`], so that the same statement
+/// without that row may succeed: a value that is too large or of another type, or a constraint.
 ///
 /// SQLSTATE classes 22 and 23; of MySQL also 1153, 1264, 1366, 1406 and 3819; of SQLite 18, 19 and 20.
-/// Nothing else is, such as rights, a disk that is full or a table that is missing.
+/// Returns false for all other errors, such as missing rights, a full disk or a missing table.
 pub fn is_row_fault(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     match source.and_then(|source| source.downcast_ref()) {
@@ -75,7 +76,7 @@ fn is_of_row(error: &dyn DatabaseError) -> bool {
     has_row_class(&code)
 }
 
-/// Data that cannot be, and constraints.
+/// Returns true for invalid data and constraints.
 fn has_row_class(sqlstate: &str) -> bool {
     matches!(sqlstate.get(..2), Some("22" | "23"))
 }
@@ -90,11 +91,12 @@ const DEADLOCK: Meaning =
     (ErrorKind::Conflict, "run the transaction again, and take locks in one order");
 const SNAPSHOT: Meaning = (
     ErrorKind::Conflict,
-    "another transaction was faster; run this one again, or at isolation level READ COMMITTED",
+    "another transaction was faster; run this one again, or use isolation level READ COMMITTED",
 );
-const LOCKED: Meaning = (ErrorKind::Timeout, "somebody else holds a lock on it");
+const LOCKED: Meaning = (ErrorKind::Timeout, "another transaction holds a lock on it");
 const RIGHTS: Meaning = (ErrorKind::Refused, "grant the right to this user");
 const CONSTRAINT: Meaning = (ErrorKind::Refused, "");
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 const LARGE: Meaning = (ErrorKind::Refused, "a value is larger than the server takes");
 const AWAY: Meaning = (ErrorKind::Unavailable, "");
 
@@ -111,7 +113,7 @@ fn said_by_database(error: &dyn DatabaseError) -> Meaning {
     by_sqlstate(&code)
 }
 
-/// By the codes of the SQL standard, and those of PostgreSQL ("PostgreSQL Error Codes", in its
+/// Maps the codes of the SQL standard, and those of PostgreSQL ("PostgreSQL Error Codes", in its
 /// manual).
 fn by_sqlstate(code: &str) -> Meaning {
     match code {
@@ -127,20 +129,20 @@ fn by_sqlstate(code: &str) -> Meaning {
         "25006" => (ErrorKind::Refused, "this is a replica, or the transaction is read-only"),
         "25P02" => (ErrorKind::Invalid, "an earlier statement has failed: roll back"),
         _ => match code.get(..2) {
-            // Whether it was carried out is not known.
+            // It is not known whether it was carried out.
             Some("40") if code == "40003" => AWAY,
             Some("40") => SNAPSHOT,
             Some("08" | "57") => AWAY,
             Some("53") if code == "53300" => (ErrorKind::Unavailable, "raise max_connections"),
             Some("42" | "22") => (ErrorKind::Invalid, ""),
             Some("0A" | "23" | "25" | "27" | "44" | "45" | "53" | "54" | "55" | "P0") => CONSTRAINT,
-            // What is not known may have been carried out.
+            // A statement with an unknown error may have been carried out.
             _ => AWAY,
         },
     }
 }
 
-/// By the server's number, since most of them share one SQLSTATE ("Server Error Message
+/// Maps the server's number, since most numbers share one SQLSTATE ("Server Error Message
 /// Reference", in MySQL's manual; MariaDB's own begin at 1900).
 #[cfg(feature = "mysql")]
 fn said_by_mysql(number: u16, sqlstate: &str) -> Meaning {
@@ -164,19 +166,19 @@ fn said_by_mysql(number: u16, sqlstate: &str) -> Meaning {
     }
 }
 
-/// By the extended code ("Result and Error Codes", in SQLite's documents), whose low byte is the
-/// plain one.
+/// Maps the extended code ("Result and Error Codes", in SQLite's documents), whose low byte is the
+/// plain code.
 #[cfg(feature = "sqlite")]
 fn said_by_sqlite(code: u32, message: &str) -> Meaning {
     // BUSY_SNAPSHOT and BUSY_RECOVERY: waiting would not help.
     if matches!(code, 517 | 261) {
         return (
             ErrorKind::Conflict,
-            "another has written since; lock before you read (`for_update`), or begin by BEGIN IMMEDIATE",
+            "another transaction wrote since; lock before you read (`for_update`), or use BEGIN IMMEDIATE",
         );
     }
     match code & 0xff {
-        5 => (ErrorKind::Timeout, "somebody else is writing; see busy_timeout"),
+        5 => (ErrorKind::Timeout, "another connection is writing; see busy_timeout"),
         6 => DEADLOCK,
         1 if message.starts_with("no such table") => TABLE,
         1 if message.contains("no such column") || message.contains("has no column") => COLUMN,

@@ -9,7 +9,8 @@ use super::engine::Engine;
 use super::name::Identifier;
 use super::statement::Statement;
 
-/// Refuses tokens smaller than the largest that a row has seen, which is kept in a column of it.
+/// Refuses tokens smaller than the largest token that a row has seen, which a column of the row
+/// stores.
 ///
 /// ```no_run
 /// # use leasehold_core::{Error, Token}; use leasehold_sql::rows::{RowFence, failure};
@@ -26,11 +27,11 @@ use super::statement::Statement;
 /// # Ok(()) }
 /// ```
 ///
-/// The check locks the row until the transaction ends, so that check and writes are one step, in
-/// whatever tables they are. It comes first in the transaction: what was read before it may be
-/// older than the last holder's write.
+/// The check locks the row until the transaction ends, so that the check and all writes are one
+/// step, in any tables. It must come first in the transaction: data read before it may be older
+/// than the last holder's write.
 ///
-/// Two statements on MySQL and MariaDB, else one.
+/// It needs two statements on MySQL and MariaDB, otherwise one.
 #[derive(Clone, Debug)]
 pub struct RowFence {
     table: Identifier,
@@ -40,14 +41,13 @@ pub struct RowFence {
 }
 
 impl RowFence {
-    /// Rows of `table` whose column `key` is unique; their column `fence` is a `BIGINT`, and `NULL`
-    /// or 0 when no token has been seen.
+    /// Fences the rows of `table` with the unique column `key`. Their column `fence` is a `BIGINT`,
+    /// and `NULL` or 0 before the first token.
     ///
-    /// Names are written as the database keeps them: PostgreSQL has those that were created
-    /// without quotes in lower case.
+    /// Write names as the database stores them: PostgreSQL stores unquoted names in lower case.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn new(table: &str, key: &str, fence: &str) -> Result<Self> {
         Ok(Self {
             table: Identifier::table(table)?,
@@ -65,12 +65,12 @@ impl RowFence {
         self
     }
 
-    /// Lets `token` pass unless the row with this key has seen a larger one, and keeps it there.
-    /// After [`Fenced::Stale`] the transaction has to be rolled back.
+    /// Accepts `token` unless the row with this key has seen a larger one, and stores it. After
+    /// [`Fenced::Stale`] the program must roll back the transaction.
     ///
     /// # Errors
-    /// As [`failure`](super::failure()), and [`ErrorKind::Foreign`] when there is no such row, or
-    /// what is in the column is no token. The transaction has to be rolled back.
+    /// As [`failure`](super::failure()), and [`ErrorKind::Foreign`] if there is no such row, or the
+    /// column does not contain a token. The program must roll back the transaction.
     pub fn check<'q, E: Engine, K>(
         &self,
         transaction: &mut Transaction<'_, E>,
@@ -100,8 +100,8 @@ impl RowFence {
     }
 }
 
-/// Refuses tokens smaller than the largest that has been seen for a resource, in a table of its
-/// own: for rows that have no column for it, or for what is not a row at all.
+/// Refuses tokens smaller than the largest token seen for a resource, in a separate table: for rows
+/// without a column for it, or for resources that are not rows.
 ///
 /// ```no_run
 /// # use leasehold_core::{Error, Token}; use leasehold_sql::rows::{FenceTable, failure};
@@ -117,7 +117,7 @@ impl RowFence {
 /// # Ok(()) }
 /// ```
 ///
-/// Everything else is as with [`RowFence`]. A resource stays in the table until the program deletes
+/// Otherwise it works like [`RowFence`]. A resource stays in the table until the program deletes
 /// it, which forgets its token.
 #[derive(Clone, Debug)]
 pub struct FenceTable {
@@ -126,14 +126,14 @@ pub struct FenceTable {
     persistent: bool,
 }
 
-/// In bytes; indexes of the databases take no more.
+/// In bytes; indexes of the databases support no more.
 const LONGEST_RESOURCE: usize = 2048;
 
 impl FenceTable {
-    /// A table with the columns `resource` (text, the primary key) and `token` (`BIGINT`).
+    /// Uses a table with the columns `resource` (text, the primary key) and `token` (`BIGINT`).
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn new(table: &str) -> Result<Self> {
         let token = Identifier::column("token", "token")?;
         Ok(Self { table: Identifier::table(table)?, token, persistent: true })
@@ -145,7 +145,7 @@ impl FenceTable {
         self
     }
 
-    /// Makes the table unless it is there.
+    /// Creates the table unless it exists.
     ///
     /// # Errors
     /// As [`failure`](super::failure()).
@@ -167,8 +167,8 @@ impl FenceTable {
         }
     }
 
-    /// Lets `token` pass unless a larger one has been seen for `resource` (1 to 2048 bytes of text
-    /// without NUL), and keeps it. After [`Fenced::Stale`] the transaction has to be rolled back.
+    /// Accepts `token` unless a larger one was seen for `resource` (1 to 2048 bytes of text without
+    /// NUL), and stores it. After [`Fenced::Stale`] the program must roll back the transaction.
     ///
     /// # Errors
     /// As [`RowFence::check`].
@@ -183,7 +183,7 @@ impl FenceTable {
                 let problem = "resource: 1 to 2048 bytes without NUL are allowed";
                 return Err(Error::new(ErrorKind::Invalid, problem).during("fence", None));
             }
-            // Only PostgreSQL and SQLite know `AS`, and only they need to tell old from new by it.
+            // Only PostgreSQL and SQLite have `AS`, and only they need it to separate old from new.
             let alias = if E::RETURNING { " AS kept" } else { "" };
             let raise = Statement::<E>::new("INSERT INTO ").name(&self.table).words(alias);
             let raise = raise.words(" (resource, token) VALUES (").text(resource).words(", ");
@@ -199,7 +199,7 @@ impl FenceTable {
     }
 }
 
-/// Raises what is kept to the token, if it is smaller, and reads it.
+/// Raises the stored token to this token, if it is smaller, and reads it.
 async fn raised<'q, E: Engine>(
     transaction: &mut Transaction<'_, E>,
     raise: Statement<'q, E>,
@@ -211,8 +211,8 @@ async fn raised<'q, E: Engine>(
         return raise.words(" RETURNING ").name(column).rows(transaction, persistent).await;
     }
     raise.run(transaction, persistent).await?;
-    // A plain SELECT may answer from before the others' writes, and an update that changes nothing
-    // does not make the row ours.
+    // A plain SELECT may return data from before other writes, and an update without a change does
+    // not lock the row.
     read().words(" FOR UPDATE").rows(transaction, persistent).await
 }
 
@@ -225,8 +225,8 @@ fn answer<E: Engine>(
     let foreign = |problem: String| Err(Error::new(ErrorKind::Foreign, problem));
     let kept = match kept?.as_slice() {
         [row] => E::integer(row, 0).map_err(|error| wrong_type(column, error))?,
-        [] => return foreign(format!("there is no row {resource}: insert it before it is fenced")),
-        _ => return foreign(format!("there are many rows {resource}: the key must be unique")),
+        [] => return foreign(format!("there is no row {resource}; insert it before the check")),
+        _ => return foreign(format!("there are many rows {resource}; the key must be unique")),
     };
     let token = kept.and_then(|kept| u64::try_from(kept).ok()).and_then(Token::new);
     match token {
@@ -234,7 +234,7 @@ fn answer<E: Engine>(
         Some(highest) if highest > offered => {
             Ok(Fenced::Stale(Stale::new(resource, offered, highest)))
         }
-        _ => foreign(format!("{column}: holds {kept:?} for {resource}, which is no token")),
+        _ => foreign(format!("{column}: holds {kept:?} for {resource}, which is not a token")),
     }
 }
 
@@ -243,7 +243,7 @@ pub(super) fn wrong_type(column: &Identifier, error: Error) -> Error {
     Error::new(ErrorKind::Invalid, problem).with_source(error)
 }
 
-/// Below 2^53, and so an `i64`.
+/// Converts the token, which is below 2^53, to an `i64`.
 fn value(token: Token) -> i64 {
     i64::try_from(token.get()).unwrap_or(i64::MAX)
 }

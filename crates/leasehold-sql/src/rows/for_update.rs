@@ -1,4 +1,4 @@
-//! Pessimistic: rows are locked while they are read, and until the transaction ends.
+//! Pessimistic locking: rows are locked when they are read, until the transaction ends.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::engine::Engine;
 use super::failure::failure;
 use super::statement::Statement;
 
-/// How long locks of others are waited for.
+/// How long to wait for locks of other transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// As long as the connection is set to: for ever on PostgreSQL (`lock_timeout`), 50 s on MySQL
+    /// As long as the connection's setting: for ever on PostgreSQL (`lock_timeout`), 50 s on MySQL
     /// and MariaDB (`innodb_lock_wait_timeout`), 5 s on SQLite (`busy_timeout`).
     #[default]
     AsSet,
     /// Not at all: [`ErrorKind::Timeout`] at once.
     No,
-    /// Not at all: rows that somebody else has locked are left out. For queues, where any row will
-    /// do.
+    /// Not at all: rows that another transaction has locked are skipped. For queues, where any row
+    /// will do.
     Skip,
-    /// So long, from 1 ms to 24 h; [`ErrorKind::Timeout`] then. MySQL and MariaDB count whole
+    /// This long, from 1 ms to 24 h; then [`ErrorKind::Timeout`]. MySQL and MariaDB count whole
     /// seconds, and the time is rounded up.
     Within(Duration),
 }
 
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Runs a `SELECT`, and locks the rows that it finds until the transaction ends; others that want
-/// to lock or write them wait so long.
+/// Runs a `SELECT`, and locks the rows that it finds until the transaction ends. Other transactions
+/// that lock or write them wait until then.
 ///
 /// ```no_run
 /// # use std::time::Duration; use leasehold_core::Error; use leasehold_sql::rows::*;
@@ -40,23 +40,23 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// let stock = sqlx::query("SELECT amount FROM stock WHERE item = $1").bind(7_i64);
 /// let rows = for_update(&mut tx, stock, Wait::Within(Duration::from_secs(1))).await?;
 /// let amount: i64 = rows[0].try_get("amount").map_err(failure)?;
-/// // Nobody else changes it before the transaction ends.
+/// // No other transaction changes it before this one ends.
 /// # Ok(()) }
 /// ```
 ///
-/// `FOR UPDATE` is put behind the statement, with `NOWAIT` or `SKIP LOCKED` where `wait` says so.
-/// A time limit holds for this statement alone: the connection's own is put back. (On MySQL,
-/// MariaDB and SQLite it stays with the connection when this future is dropped half-way.)
+/// It appends `FOR UPDATE` to the statement, with `NOWAIT` or `SKIP LOCKED` if `wait` requires it.
+/// A time limit applies to this statement alone: the connection's own limit is restored. (On MySQL,
+/// MariaDB and SQLite the limit stays if this future is dropped half-way.)
 ///
-/// SQLite has no locks of rows: one transaction writes at a time. There this makes the transaction
-/// the one that writes, as `BEGIN IMMEDIATE` does, and then reads; `wait` is for that turn, and
-/// [`Wait::Skip`] is [`Wait::No`]. A transaction that has read something before cannot wait: when
-/// another has written since, it fails with [`ErrorKind::Conflict`].
+/// SQLite has no row locks: one transaction writes at a time. There, this makes the transaction the
+/// writer, as `BEGIN IMMEDIATE` does, and then reads; `wait` limits the wait for that, and
+/// [`Wait::Skip`] is [`Wait::No`]. A transaction that has read before cannot wait: if another
+/// transaction has written since, it fails with [`ErrorKind::Conflict`].
 ///
 /// # Errors
-/// [`ErrorKind::Timeout`] when the locks were not to be had in time; [`ErrorKind::Conflict`] for a
-/// deadlock, or when the transaction's snapshot is older than a row (isolation level `REPEATABLE
-/// READ` and above on PostgreSQL); else as [`failure()`]. Roll back after each of them.
+/// [`ErrorKind::Timeout`] if the locks were not available in time; [`ErrorKind::Conflict`] for a
+/// deadlock, or if the transaction's snapshot is older than a row (isolation level `REPEATABLE
+/// READ` and above on PostgreSQL); others as [`failure()`]. Roll back after each of them.
 pub fn for_update<'q, E: Engine>(
     transaction: &mut Transaction<'_, E>,
     select: impl Execute<'q, E>,
@@ -73,7 +73,7 @@ pub fn for_update<'q, E: Engine>(
             let before = set_patience::<E>(transaction, units).await?;
             let rows = lock(transaction, select, wait).await;
             let back = Statement::<E>::new(&E::set_patience(before)).rows(transaction, false).await;
-            // After an error PostgreSQL takes no statement, and has forgotten the limit anyway.
+            // After an error PostgreSQL accepts no statement, and has reset the limit anyway.
             rows.and_then(|rows| back.map(|_| rows))
         };
         locked.await.map_err(|error: Error| error.during("for_update", None))
@@ -85,7 +85,7 @@ async fn lock<'q, E: Engine>(
     mut select: impl Execute<'q, E>,
     wait: Wait,
 ) -> Result<Vec<E::Row>> {
-    // On a line of its own: the last of the statement may be a comment.
+    // On a separate line: the statement may end with a comment.
     let suffix = match wait {
         _ if E::ONE_WRITER => "",
         Wait::AsSet | Wait::Within(_) => "\nFOR UPDATE",
@@ -101,7 +101,7 @@ async fn lock<'q, E: Engine>(
     E::rows(transaction, sql, arguments.unwrap_or_default(), persistent).await
 }
 
-/// Has the statements that follow wait `units` for a lock; what it was before.
+/// Sets how long the following statements wait for a lock, in `units`; returns the previous value.
 async fn set_patience<E: Engine>(connection: &mut E::Connection, units: i64) -> Result<i64> {
     let rows = Statement::<E>::new(E::PATIENCE).rows(connection, false).await?;
     let before = rows.first().map(|row| E::integer(row, 0)).transpose()?.flatten();
@@ -109,7 +109,7 @@ async fn set_patience<E: Engine>(connection: &mut E::Connection, units: i64) -> 
     Ok(before.unwrap_or_default())
 }
 
-/// In the engine's units, rounded up.
+/// Converts a limit to the engine's units, rounded up.
 fn units<E: Engine>(limit: Duration) -> Result<i64> {
     if limit < Duration::from_millis(1) || limit > LONGEST {
         let problem =

@@ -1,14 +1,13 @@
-//! Rows that many want to write: three ways that none of them writes over another.
+//! Rows that many clients write: three ways to avoid lost updates.
 //!
 //! | way | what it does | here |
 //! |---|---|---|
 //! | pessimistic | locks the row, then reads and writes it | [`for_update()`] |
-//! | optimistic | reads, computes, writes if nobody was faster, else again | [`Versioned`], [`retry()`] |
+//! | optimistic | reads, computes, writes if the row has not changed, otherwise repeats | [`Versioned`], [`retry()`] |
 //! | a lock of Leasehold | one holder at a time, whatever the work is; the row checks its token | [`RowFence`], [`FenceTable`] |
 //!
 //! All of them work in the program's own transactions of crate `sqlx` 0.8, on PostgreSQL, MySQL,
-//! MariaDB and SQLite alike. When to take which, with figures: `docs/sql-rows.md` in the
-//! repository.
+//! MariaDB and SQLite. The repository's `docs/sql-rows.md` compares them, with figures.
 
 #![allow(clippy::manual_async_fn, reason = "says `Send`, which callers that spawn cannot see")]
 

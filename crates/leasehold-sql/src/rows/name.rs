@@ -1,22 +1,22 @@
-//! Names of tables and columns, which come into a statement's text.
+//! Names of tables and columns, which become part of a statement's text.
 
 use std::fmt;
 
 use leasehold_core::{Error, ErrorKind, Result};
 
-/// The longest that all of the databases keep whole (PostgreSQL's limit), in bytes.
+/// The longest name that no database truncates (PostgreSQL's limit), in bytes.
 const LONGEST: usize = 63;
 
-/// A table or column; a table may have its schema before it, as in `shop.stock`.
+/// The name of a table or column; a table may have a schema, as in `shop.stock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identifier(String);
 
 impl Identifier {
-    /// A table's name: letters, digits and `_`, not a digit first, 63 bytes at most, and its schema
-    /// and a dot before it if need be.
+    /// Checks the name of a table: letters, digits and `_`, not a digit first, at most 63 bytes,
+    /// optionally with a schema and a dot in front.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn table(name: &str) -> Result<Self> {
         if name.split('.').count() > 2 {
             return Err(refused("table", name));
@@ -25,13 +25,13 @@ impl Identifier {
         Ok(Self(name.to_owned()))
     }
 
-    /// `field` is what the program calls it, for the error.
+    /// Checks the name of a column; `field` is its name in the error.
     pub(super) fn column(field: &str, name: &str) -> Result<Self> {
         check(field, name, name)?;
         Ok(Self(name.to_owned()))
     }
 
-    /// It as it stands in a statement.
+    /// Returns the name as it is written in a statement.
     pub fn quoted(&self, quote: char) -> String {
         let mut sql = String::new();
         self.quote(quote, &mut sql);
@@ -56,7 +56,7 @@ impl fmt::Display for Identifier {
     }
 }
 
-/// Letters of any language, digits and `_`, as programs name things: no quote can be among them.
+/// Checks for letters of any language, digits and `_`: the name can contain no quote.
 fn check(field: &str, name: &str, part: &str) -> Result<()> {
     let start = part.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let rest = part.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -66,9 +66,9 @@ fn check(field: &str, name: &str, part: &str) -> Result<()> {
 fn refused(field: &str, name: &str) -> Error {
     let short: String = name.chars().take(80).collect();
     let schema =
-        if field == "table" { ", with its schema and a dot before it if need be" } else { "" };
+        if field == "table" { ", optionally with a schema and a dot in front" } else { "" };
     let problem = format!(
-        "{field}: {short:?} is no name: letters, digits and _, not a digit first, {LONGEST} bytes at \
+        "{field}: {short:?} is not a valid name: use letters, digits and _, not a digit first, {LONGEST} bytes at \
          most{schema}"
     );
     Error::new(ErrorKind::Invalid, problem)

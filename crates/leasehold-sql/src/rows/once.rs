@@ -8,11 +8,11 @@ use super::failure::failure;
 use super::name::Identifier;
 use super::statement::Statement;
 
-/// In bytes; one index entry of every database holds it.
+/// In bytes; an index entry of every database can hold it.
 const LONGEST_ID: usize = 512;
 
-/// A table with the columns `id` (text, the primary key) and `payload` (bytes), into which a row goes
-/// once: of several with the same id, the first stays.
+/// A table with the columns `id` (text, the primary key) and `payload` (bytes), into which a row is
+/// inserted once: of several rows with the same id, the first stays.
 ///
 /// ```no_run
 /// # use leasehold_core::Error; use leasehold_sql::rows::OnceTable;
@@ -30,10 +30,10 @@ pub struct OnceTable {
 }
 
 impl OnceTable {
-    /// A table of this name.
+    /// Uses a table of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn new(table: &str) -> Result<Self> {
         Ok(Self { table: Identifier::table(table)?, persistent: true })
     }
@@ -44,7 +44,7 @@ impl OnceTable {
         self
     }
 
-    /// Makes the table unless it is there.
+    /// Creates the table unless it exists.
     ///
     /// # Errors
     /// As [`failure`](super::failure()).
@@ -63,13 +63,14 @@ impl OnceTable {
         }
     }
 
-    /// Saves rows (`id` of 1 to 512 bytes without NUL, and `payload`) by one statement, all or none.
-    /// Rows whose id is in the table stay as they are. Give different ids, in one order everywhere:
-    /// transactions that insert the same ids in different orders end in deadlocks.
+    /// Saves rows (`id` of 1 to 512 bytes without NUL, and `payload`) in one statement, all or
+    /// none. Rows whose id is in the table do not change. Pass different ids, in one order
+    /// everywhere: transactions that insert the same ids in different orders deadlock.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`]: nothing was saved, and it may be done again. [`ErrorKind::Invalid`]
-    /// for an id that is not allowed, or more than 16,000 rows. Else as [`failure`](super::failure()).
+    /// [`ErrorKind::Conflict`]: nothing was saved, and the call may be repeated.
+    /// [`ErrorKind::Invalid`] for an invalid id, or more than 16,000 rows. Others as
+    /// [`failure`](super::failure()).
     pub fn insert<E: Engine>(
         &self,
         pool: &Pool<E>,
@@ -80,9 +81,9 @@ impl OnceTable {
                 Some((id, _)) => {
                     Some(format!("id: {id:?} is not 1 to {LONGEST_ID} bytes without NUL"))
                 }
-                // Each row is two values, and 32,766 is the most that SQLite takes.
+                // Each row is two values, and SQLite accepts at most 32,766.
                 None if rows.len() > 16_000 => {
-                    Some(format!("rows: {}; allowed are 16,000", rows.len()))
+                    Some(format!("rows: {}; at most 16,000 are allowed", rows.len()))
                 }
                 None => None,
             };
@@ -94,7 +95,7 @@ impl OnceTable {
             }
             let insert = Statement::<E>::new("INSERT INTO ").name(&self.table);
             let insert = insert.words(" (id, payload) ").pairs(rows).words(E::OR_KEEP);
-            // With arrays the statement is always the same; else it depends on how many there are.
+            // With arrays the statement is always the same; otherwise it depends on the number of rows.
             let persistent = self.persistent && E::ARRAYS;
             let mut connection = pool.acquire().await.map_err(failure)?;
             let done = insert.run(&mut connection, persistent).await;

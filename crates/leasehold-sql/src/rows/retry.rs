@@ -1,11 +1,11 @@
-//! Runs a transaction again that others were faster than.
+//! Repeats a transaction after conflicts with other transactions.
 
 use std::time::Duration;
 
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Error, ErrorKind, Result};
 
-/// How often, and how soon.
+/// How often a transaction is tried, and after which pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Tries {
     most: u32,
@@ -14,13 +14,13 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// At most this many, the first one included (0 is taken as 1).
+    /// Allows at most this many tries, including the first (0 counts as 1).
     pub const fn most(most: u32) -> Self {
         Self { most, ..Self::DEFAULT }
     }
 
-    /// The pause after a conflict is drawn evenly between zero and a bound that doubles from
-    /// `base` to `cap`. Default: from 2 ms to 100 ms.
+    /// Sets the pauses: each is drawn evenly between zero and a bound that doubles from `base` to
+    /// `cap`. Default: from 2 ms to 100 ms.
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         (self.base, self.cap) = (base, cap);
         self
@@ -31,19 +31,19 @@ impl Tries {
 }
 
 impl Default for Tries {
-    /// 20 tries.
+    /// Allows 20 tries.
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// Runs `transaction` until it ends in anything but [`ErrorKind::Conflict`], or `tries` are used up:
-/// a version that somebody else has raised, a deadlock, a serialization failure.
+/// Runs `transaction` until it ends with anything but [`ErrorKind::Conflict`], or `tries` are used
+/// up. Conflicts are a version that another client has raised, a deadlock, and a serialization
+/// failure.
 ///
-/// It must do all of its work in one transaction of the database, begun anew in each call: after a
-/// conflict nothing of it is left behind. Nothing else is repeated: an error that leaves open
-/// whether the commit came through ([`ErrorKind::Unavailable`]) least of all, and a time limit has
-/// been waited for once.
+/// It must do all of its work in one database transaction that each call begins: after a conflict
+/// nothing of it remains. No other error is repeated: after [`ErrorKind::Unavailable`] it is
+/// unknown whether the commit succeeded, and after a timeout the time has been waited once.
 ///
 /// ```no_run
 /// # use leasehold_core::Error; use leasehold_sql::rows::*;
@@ -61,7 +61,7 @@ impl Default for Tries {
 /// ```
 ///
 /// # Errors
-/// What the last try said.
+/// The error of the last try.
 pub async fn retry<T, F>(tries: Tries, mut transaction: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -87,13 +87,13 @@ impl Pauses {
         Self { left: most.saturating_sub(1), backoff: Backoff::new(base, cap) }
     }
 
-    /// Waits before the next try; false when there is to be none after this error.
+    /// Waits before the next try. Returns false if this error allows no further try.
     pub(super) async fn again(&mut self, error: &Error) -> bool {
         if error.kind() != ErrorKind::Conflict || self.left == 0 {
             return false;
         }
         self.left -= 1;
-        // Without randomness all wait alike, as long as they would at most.
+        // Without randomness all clients wait for the longest pause.
         let bits = getrandom::u64().unwrap_or(u64::MAX);
         tokio::time::sleep(self.backoff.next(bits)).await;
         true

@@ -1,4 +1,4 @@
-//! A statement made of words, names and values; names are quoted, values are never in the text.
+//! Builds a statement from words, names and values; names are quoted, values are never in the text.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use sqlx::{Arguments, Encode, Type};
@@ -7,12 +7,12 @@ use super::engine::Engine;
 use super::failure::failure;
 use super::name::Identifier;
 
-/// A statement in the making, for any of the databases: names are quoted as the database wants it, and
-/// a value becomes a placeholder. What goes wrong is said when it is run.
+/// A statement for any of the databases: names are quoted as the database needs it, and a value
+/// becomes a placeholder. Errors are reported when it runs.
 pub struct Statement<'q, E: Engine> {
     sql: String,
     arguments: E::Arguments<'q>,
-    /// The first that went wrong.
+    /// The first error.
     problem: Option<Error>,
 }
 
@@ -22,36 +22,36 @@ impl<'q, E: Engine> Statement<'q, E> {
         Self { sql: words.to_owned(), arguments: E::Arguments::default(), problem: None }
     }
 
-    /// Goes on with these words, which are no values.
+    /// Appends these words, which are not values.
     pub fn words(mut self, words: &str) -> Self {
         self.sql.push_str(words);
         self
     }
 
-    /// Goes on with this name.
+    /// Appends this name.
     pub fn name(mut self, name: &Identifier) -> Self {
         name.quote(E::QUOTE, &mut self.sql);
         self
     }
 
-    /// Goes on with a value.
+    /// Appends a value.
     pub fn value<T: Encode<'q, E> + Type<E> + 'q>(self, value: T) -> Self {
         let added =
             |arguments: &mut E::Arguments<'q>| arguments.add(value).map_err(sqlx::Error::Encode);
         self.add(|arguments| added(arguments).map_err(failure))
     }
 
-    /// Goes on with an integer.
+    /// Appends an integer.
     pub fn integer(self, value: i64) -> Self {
         self.add(|arguments| E::add(arguments, value))
     }
 
-    /// Goes on with a text.
+    /// Appends a text.
     pub fn text(self, value: &'q str) -> Self {
         self.add(|arguments| E::add_text(arguments, value))
     }
 
-    /// Rows of two columns, as an `INSERT` takes them.
+    /// Appends rows of two columns, for an `INSERT`.
     pub(super) fn pairs(self, rows: &[(&'q str, &'q [u8])]) -> Self {
         if E::ARRAYS {
             let (texts, bytes) = rows.iter().copied().unzip();
@@ -70,13 +70,15 @@ impl<'q, E: Engine> Statement<'q, E> {
     fn add(mut self, add: impl FnOnce(&mut E::Arguments<'q>) -> Result<()>) -> Self {
         let added = add(&mut self.arguments).and_then(|()| {
             let wrote = self.arguments.format_placeholder(&mut self.sql);
-            wrote.map_err(|_| Error::new(ErrorKind::Invalid, "a value has no place"))
+            wrote
+                .map_err(|_| Error::new(ErrorKind::Invalid, "cannot bind a value of the statement"))
         });
         self.problem = self.problem.or(added.err());
         self
     }
 
-    /// Runs it; how many rows it matched. `persistent` keeps it prepared at the server.
+    /// Runs the statement; returns how many rows it matched. `persistent` keeps it prepared at the
+    /// server.
     ///
     /// # Errors
     /// As [`failure()`].
@@ -87,7 +89,7 @@ impl<'q, E: Engine> Statement<'q, E> {
         }
     }
 
-    /// Runs it; its rows.
+    /// Runs the statement; returns its rows.
     ///
     /// # Errors
     /// As [`failure()`].

@@ -1,4 +1,4 @@
-//! Optimistic: rows carry a version, and a write of one that was changed meanwhile is refused.
+//! Optimistic locking: rows have a version, and a write to a row that changed meanwhile is refused.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use sqlx::{Encode, Pool, Transaction, Type};
@@ -22,7 +22,7 @@ use super::statement::Statement;
 /// let outcome = stock
 ///     .update(&pool, 7_i64, |row| {
 ///         let amount: i64 = row.try_get("amount").map_err(failure)?;
-///         // `None` leaves the row as it is.
+///         // `None` does not change the row.
 ///         Ok((amount > 0).then(|| Change::new().set("amount", amount - 1)))
 ///     })
 ///     .await?;
@@ -30,11 +30,11 @@ use super::statement::Statement;
 /// # Ok(()) }
 /// ```
 ///
-/// No row is locked while it is computed, and nobody waits for that; whoever writes second computes
+/// No row is locked during the computation, and no client waits for it; the second writer computes
 /// again. An update still takes the row's lock, from its own write to the commit.
 ///
-/// All writers have to raise the version. The transaction must not read what is not committed (at
-/// MySQL's isolation level `READ UNCOMMITTED` a version could be read that never comes to be).
+/// All writers must raise the version. The transaction must not read uncommitted data (at MySQL's
+/// isolation level `READ UNCOMMITTED` it could read a version that is never committed).
 #[derive(Clone, Debug)]
 pub struct Versioned {
     table: Identifier,
@@ -53,25 +53,24 @@ pub struct Seen<E: Engine> {
     pub version: i64,
 }
 
-/// What [`Versioned::update`] has done.
+/// The result of [`Versioned::update`].
 #[must_use = "perhaps nothing was written"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
     /// The row was written.
     Written,
-    /// `compute` wanted no change.
+    /// `compute` returned no change.
     Unchanged,
     /// There is no row with this key.
     NoRow,
 }
 
 impl Versioned {
-    /// Rows of `table` whose column `key` is unique and whose column `version` counts. Names are
-    /// written as the database keeps them: PostgreSQL has those that were created without quotes
-    /// in lower case.
+    /// Uses the rows of `table` with the unique column `key` and the version in column `version`.
+    /// Write names as the database stores them: PostgreSQL stores unquoted names in lower case.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn new(table: &str, key: &str, version: &str) -> Result<Self> {
         Ok(Self {
             table: Identifier::table(table)?,
@@ -82,7 +81,7 @@ impl Versioned {
         })
     }
 
-    /// How often [`update`](Self::update) tries. Default: [`Tries::default`].
+    /// Sets how often [`update`](Self::update) tries. Default: [`Tries::default`].
     pub fn tries(mut self, tries: Tries) -> Self {
         self.tries = tries;
         self
@@ -94,12 +93,13 @@ impl Versioned {
         self
     }
 
-    /// Reads the row, computes, and writes it if its version is still the same; else again, with
-    /// pauses, as often as [`tries`](Self::tries) says.
+    /// Reads the row, computes, and writes it if its version has not changed; otherwise repeats,
+    /// with pauses, as often as [`tries`](Self::tries) allows.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the last try was too late as well; else as [`failure()`], or
-    /// what `compute` says. Nothing is written, but after [`ErrorKind::Unavailable`] that is open.
+    /// [`ErrorKind::Conflict`] if the row changed during the last try too; others as [`failure()`],
+    /// or the error of `compute`. Nothing was written; after [`ErrorKind::Unavailable`] that is
+    /// unknown.
     pub fn update<'q, E: Engine, K>(
         &self,
         pool: &Pool<E>,
@@ -135,7 +135,7 @@ impl Versioned {
         };
         let Some(change) = compute(&seen.row)? else { return Ok(Updated::Unchanged) };
         if E::ONE_WRITER {
-            // What has read cannot write once another has; one that begins with a write waits.
+            // A transaction that has read cannot write after another; one that begins with a write waits.
             transaction.rollback().await.map_err(failure)?;
             transaction = pool.begin().await.map_err(failure)?;
         }
@@ -144,12 +144,12 @@ impl Versioned {
         Ok(Updated::Written)
     }
 
-    /// Reads a row and its version; `None` when there is none. For transactions of the program's
-    /// own (on SQLite it is read before the transaction, which begins with the write), with [`write`](Self::write) and
-    /// [`retry`](super::retry()).
+    /// Reads a row and its version; `None` if there is no row. For the program's own transactions,
+    /// with [`write`](Self::write) and [`retry`](super::retry()). On SQLite, read before the
+    /// transaction, which begins with the write.
     ///
     /// # Errors
-    /// As [`failure()`]; [`ErrorKind::Invalid`] when the version is no `BIGINT`, or `NULL`.
+    /// As [`failure()`]; [`ErrorKind::Invalid`] if the version is not a `BIGINT`, or is `NULL`.
     pub fn read<'q, E: Engine, K>(
         &self,
         connection: &mut E::Connection,
@@ -174,12 +174,12 @@ impl Versioned {
         }
     }
 
-    /// Writes a row that still has the `version` it was read with, and raises it. After an error
-    /// the transaction has to be rolled back.
+    /// Writes a row that still has the `version` that it was read with, and raises it. After an
+    /// error the program must roll back the transaction.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when it has another, or is gone: read again and compute again;
-    /// [`ErrorKind::Foreign`] when several rows have the key; else as [`failure()`].
+    /// [`ErrorKind::Conflict`] if it has another version, or does not exist: read and compute
+    /// again; [`ErrorKind::Foreign`] if several rows have the key; others as [`failure()`].
     pub fn write<'q, E: Engine, K>(
         &self,
         transaction: &mut Transaction<'_, E>,
@@ -192,7 +192,10 @@ impl Versioned {
     {
         async move {
             let raised = version.checked_add(1).ok_or_else(|| {
-                Error::new(ErrorKind::Invalid, format!("{}: cannot grow any more", self.version))
+                Error::new(
+                    ErrorKind::Invalid,
+                    format!("{}: the version cannot grow any more", self.version),
+                )
             });
             let update = Statement::<E>::new("UPDATE ").name(&self.table).words(" SET ");
             let update = change.write(update)?.name(&self.version).words(" = ").integer(raised?);
@@ -203,7 +206,9 @@ impl Versioned {
                 1 => return Ok(()),
                 0 => {
                     let Self { table, version: column, .. } = self;
-                    let problem = format!("{table}: {column} {version} is not the row's any more");
+                    let problem = format!(
+                        "{table}: {column} {version} is not current: the row changed after it was read"
+                    );
                     Error::new(ErrorKind::Conflict, problem)
                 }
                 many => {

@@ -1,4 +1,4 @@
-//! One look: what is asked, and what is told of what was seen.
+//! One poll: what it reads, and what it reports.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::status::name_of;
 use crate::tables::Tables;
 
 impl Watch {
-    /// Looks once; how long the shortest lease that is waited for lasts.
+    /// Polls once; returns how long the shortest lease lasts that a waiter waits for.
     pub(super) async fn see(&self, look: &Look, sent: Now) -> Result<Option<Duration>> {
         let Tables { dialect, locks, waiters, .. } = &self.store.tables;
         let clock = dialect.now();
@@ -84,7 +84,7 @@ impl Watch {
         let mut next_end: Option<Duration> = None;
         for name in names {
             let name = (*name).clone();
-            // No row any more, or nobody has it: whoever asks sees to it that it passes on.
+            // No row, or no holder: the next acquire hands the lock on.
             let Some(record) = found.get(&name).filter(|record| is_alive(record)) else {
                 look.events.send(Event::Freed { name });
                 continue;
@@ -99,8 +99,8 @@ impl Watch {
         Ok(next_end)
     }
 
-    /// The lease has been given to one who waits here. An offer lasts, by our clock, from before we
-    /// have asked about it for as long as the database said it would.
+    /// Reports a lease that was granted to a local waiter. By the local clock, an offer lasts from
+    /// before the request for as long as the database reported.
     fn tell_grant(&self, look: &Look, name: Name, attempt: AttemptId, record: &Record, sent: Now) {
         let parts = &record.parts;
         let count = u32::try_from(parts.top.saturating_sub(parts.base)).unwrap_or(u32::MAX - 1) + 1;
@@ -112,7 +112,7 @@ impl Watch {
         };
         let lasts = remaining(record);
         let until = Deadline::after(sent, lasts.saturating_sub(drift(lasts)));
-        // One who has left meanwhile is told all the same: the client gives it back.
+        // A waiter that has left is notified too: the client releases the lease.
         self.leave(attempt);
         self.hold(lasts);
         if record.line {

@@ -1,4 +1,4 @@
-//! What is wrong with a table, a column or a statement is said, and changes nothing.
+//! Errors of a table, a column or a statement are reported, and change nothing.
 
 use leasehold_core::{Error, ErrorKind, Token};
 use leasehold_sql::rows::{Change, FenceTable, RowFence, Updated, Versioned, Wait, for_update};
@@ -63,9 +63,9 @@ where
     says(&error, &["no_column", "add the column"]);
     let write = |_: &E::Row| Ok(Some(Change::new().set("a; DROP TABLE stock", 1_i64)));
     let error = versioned("stock", "version").update(&pool, 1_i64, write).await.unwrap_err();
-    says(&error, &["column: ", "is no name"]);
+    says(&error, &["column: ", "is not a valid name"]);
     if E::NAME != "SQLite" {
-        // There any column takes any value.
+        // There, any column accepts any value.
         let write = |_: &E::Row| Ok(Some(Change::new().set("amount", "many")));
         let error = versioned("stock", "version").update(&pool, 1_i64, write).await.unwrap_err();
         says(&error, &["amount", "type"]);

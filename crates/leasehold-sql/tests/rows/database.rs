@@ -1,4 +1,4 @@
-//! The databases that the tests run on: one server of each kind, a database per test.
+//! The databases of the tests: one server of each kind, a database per test.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{MySql, Pool, Sqlite};
 
-/// No test takes longer than this; one that does hangs.
+/// No test takes longer than this; a longer test hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What the trials of an engine need.
@@ -26,7 +26,7 @@ pub(crate) fn needs(engine: &str) -> Needs {
     }
 }
 
-/// Servers that are started when the first test asks for them.
+/// Servers that start when the first test needs them.
 #[derive(Default)]
 pub(crate) struct Databases {
     postgres: Mutex<Option<Postgres>>,
@@ -34,7 +34,7 @@ pub(crate) struct Databases {
     count: AtomicU32,
 }
 
-/// Connections enough for every buyer of a test to wait with one.
+/// Enough connections for every buyer of a test to wait with one.
 fn options<E: Engine>() -> PoolOptions<E> {
     PoolOptions::new().max_connections(16).acquire_timeout(Duration::from_secs(60))
 }
@@ -77,7 +77,7 @@ impl Databases {
     }
 
     pub(crate) async fn sqlite(&self) -> Pool<Sqlite> {
-        // Goes when nobody has it open: the name is gone, the file stays with the connections.
+        // Deleted when no connection has it open: only the name is removed now.
         let directory = tempfile::tempdir().unwrap();
         let connect = SqliteConnectOptions::new()
             .filename(directory.path().join("test.db"))
@@ -90,7 +90,7 @@ impl Databases {
     }
 }
 
-/// What the tests say to any of them; `sqlx` has no bound that says it for all.
+/// What the tests need from any database; `sqlx` has no bound for all of it.
 pub(crate) trait Talk: Engine {
     fn exec(
         connection: &mut Self::Connection,
@@ -126,7 +126,7 @@ pub(crate) async fn number<E: Talk>(pool: &Pool<E>, sql: &str) -> i64 {
     E::number(&mut *pool.acquire().await.unwrap(), sql).await.unwrap()
 }
 
-/// A table `stock` with the items 1 to 3, of which there are `amount` each.
+/// Creates a table `stock` with the items 1 to 3, with `amount` of each.
 pub(crate) async fn stock<E: Talk>(pool: &Pool<E>, amount: i64) {
     exec(
         pool,
@@ -139,7 +139,7 @@ pub(crate) async fn stock<E: Talk>(pool: &Pool<E>, amount: i64) {
     }
 }
 
-/// Each function becomes a trial per engine, in a database of its own.
+/// Makes each function a trial per engine, in its own database.
 macro_rules! trials {
     ($databases:expr, $($module:ident::$name:ident),* $(,)?) => {{
         let mut trials = Vec::new();

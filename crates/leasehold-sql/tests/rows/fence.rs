@@ -20,7 +20,7 @@ fn fence() -> RowFence {
     RowFence::new("stock", "item", "fence").unwrap()
 }
 
-/// Both kinds of fence for item 1, then a write; committed only if both let it pass.
+/// Checks both kinds of fence for item 1, then writes; commits only if both accept.
 async fn write<E: Talk>(pool: &Pool<E>, amount: i64, token: Token) -> Result<Fenced>
 where
     i64: for<'q> Encode<'q, E> + Type<E>,
@@ -65,7 +65,7 @@ where
         assert_eq!((stale.offered, stale.highest), (token(offered), Token::MAX));
     }
     assert_eq!(number(&pool, AMOUNT).await, 6);
-    // Others are untouched.
+    // Other rows do not change.
     assert_eq!(number(&pool, "SELECT COUNT(*) FROM stock WHERE fence IS NULL").await, 2);
 }
 
@@ -135,10 +135,10 @@ where
     }
     let error = fence().check(&mut tx, 99_i64, token(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign);
-    assert_eq!(error.to_string(), "fence: there is no row stock 99: insert it before it is fenced");
+    assert_eq!(error.to_string(), "fence: there is no row stock 99; insert it before the check");
 }
 
-/// The story: a holder is paused past its lease, with its renewal, and writes late.
+/// The story: a holder is paused longer than its lease, with its renewal, and writes late.
 pub(crate) async fn a_paused_holders_late_write_is_refused<E: Talk>(pool: Pool<E>)
 where
     i64: for<'q> Encode<'q, E> + Type<E>,
@@ -156,7 +156,7 @@ where
                 let client = Client::new(backend).unwrap();
                 client.lock("stock/1").ttl(Duration::from_millis(200)).acquire().await.unwrap()
             });
-            // The pause: nothing of this runtime runs.
+            // The pause: no task of this runtime runs.
             holds.send(guard.token()).unwrap();
             let token = resumed.blocking_recv().map(|()| guard.token()).unwrap();
             assert!(!guard.is_valid());

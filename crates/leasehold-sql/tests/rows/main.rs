@@ -1,4 +1,4 @@
-//! Rows that many write: each promise is tried on PostgreSQL, MariaDB and SQLite.
+//! Rows that many clients write: each guarantee on PostgreSQL, MariaDB and SQLite.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Locked rows are waited for as long as the program says.
+//! A transaction waits for locked rows as long as the program says.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) async fn a_locked_row_is_waited_for<E: Talk>(pool: Pool<E>) {
             let mut tx = pool.begin().await.unwrap();
             let rows = for_update(&mut tx, ONE, Wait::AsSet).await.unwrap();
             assert_eq!(rows.len(), 1);
-            // Read, think, write: a lost update if anybody else could do the same meanwhile.
+            // Read, think, write: a lost update if another client could do the same meanwhile.
             let amount = "SELECT amount FROM stock WHERE item = 1";
             let amount = E::number(&mut tx, amount).await.unwrap() + 1;
             tokio::task::yield_now().await;
@@ -70,7 +70,7 @@ pub(crate) async fn a_time_limit_is_kept_and_holds_for_one_statement<E: Talk>(po
     tx.rollback().await.unwrap();
     assert_eq!(E::number(&mut connection, ask).await.unwrap(), set);
 
-    // Long enough: it waits for the holder. Afterwards the limit is the connection's again.
+    // Long enough: it waits for the holder. Then the connection's own limit applies again.
     let mut tx = sqlx::Connection::begin(&mut *connection).await.unwrap();
     let mut patient = Box::pin(for_update(&mut tx, ONE, Wait::Within(Duration::from_secs(60))));
     let early = tokio::time::timeout(Duration::from_millis(50), &mut patient).await;
@@ -99,7 +99,7 @@ pub(crate) async fn locked_rows_are_skipped<E: Talk>(pool: Pool<E>) {
 
 pub(crate) async fn a_deadlock_is_a_conflict_and_the_retry_gets_through<E: Talk>(pool: Pool<E>) {
     stock(&pool, 0).await;
-    // Both have their first row before either asks for the second; on SQLite they cannot.
+    // Both lock their first row before either asks for the second; on SQLite they cannot.
     let both = Barrier::new(2);
     let met = std::sync::atomic::AtomicU32::new(0);
     let conflicts = std::sync::atomic::AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Everything works where each transaction gets another connection.
+//! Everything works if each transaction gets another connection.
 
 use std::sync::Arc;
 

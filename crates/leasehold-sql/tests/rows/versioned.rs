@@ -1,4 +1,4 @@
-//! A write whose version is not the row's any more is refused, and done again.
+//! A write whose version is not current is refused, and repeated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -85,7 +85,7 @@ where
     let schema = match E::NAME {
         "PostgreSQL" => "public".to_owned(),
         "SQLite" => "main".to_owned(),
-        // The tests' databases are called `test` with a number.
+        // The databases of the tests are named `test` with a number.
         _ => format!(
             "test{}",
             number(&pool, "SELECT CAST(SUBSTRING(DATABASE(), 5) AS SIGNED)").await
@@ -109,8 +109,8 @@ where
     i64: for<'q> Encode<'q, E> + for<'r> Decode<'r, E> + Type<E>,
 {
     stock(&pool, 5).await;
-    // Somebody is always faster: another write comes between each read and its write. SQLite and
-    // the others let it in, since nobody holds a lock while he computes.
+    // Another client is always faster: another write comes between each read and its write. SQLite
+    // and the other engines admit it, since no client holds a lock during the computation.
     let stock = versioned().tries(Tries::most(4).backoff(Duration::ZERO, Duration::ZERO));
     let tried = AtomicU32::new(0);
     let handle = tokio::runtime::Handle::current();
@@ -128,7 +128,7 @@ where
     assert_eq!(number(&pool, "SELECT amount FROM stock WHERE item = 1").await, 5);
 }
 
-/// At the isolation level where a snapshot is kept, the database itself notices.
+/// At an isolation level with snapshots, the database itself detects it.
 pub(crate) async fn a_snapshot_that_others_were_faster_than_is_a_conflict<E: Talk>(pool: Pool<E>)
 where
     i64: for<'q> Encode<'q, E> + for<'r> Decode<'r, E> + Type<E>,

@@ -1,4 +1,4 @@
-//! Connections that are cut, silent, or ended by the database.
+//! Connections that are cut, silent, or closed by the database.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(mysql_is_used_over_tls, MySqlTls),
 ];
 
-/// `postgres://` or `mysql://` by way of a proxy.
+/// `postgres://` or `mysql://` through a proxy.
 fn through(url: &str, proxy: &Proxy) -> String {
     let (login, rest) = url.rsplit_once('@').unwrap();
     let (_, database) = rest.split_once('/').unwrap();
@@ -63,13 +63,13 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     let before = near.status().await;
     proxy.kill_connections();
     proxy.heal();
-    // Only the client knows whether it still wants it, and asks again.
+    // Only the client knows whether it still wants the lock; it asks again.
     assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
     let grant = far.granted(&ask).await;
     assert_eq!(Some(grant.tokens.base()), before.token, "the same lease and token");
     assert_eq!(far.granted(&ask).await.tokens, grant.tokens);
 
-    // It finds that the connections were killed, and leaves one that lives.
+    // It detects that the connections were killed, and leaves a working one.
     far.status().await;
     let remaining = near.status().await.remaining.unwrap();
     proxy.cut(Direction::ServerToClient);
@@ -109,8 +109,8 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     assert!(other.tokens.base() > grant.tokens.base());
 }
 
-/// Each time the reply to a release is lost, and what comes after it is refused: the same request
-/// sent again, or the steps that follow when that finds nothing to do.
+/// Each time the reply to a release is lost, and the next request is refused: the same request
+/// again, or the steps that follow if that has no effect.
 async fn what_may_have_been_done_is_never_refused() {
     refused_after("ALTER ROLE app PASSWORD 'other'", "wrong user or password").await;
     refused_after("REVOKE ALL ON leasehold_waiters FROM app", "rights").await;
@@ -149,7 +149,7 @@ async fn a_request_that_arrives_late_on_mysql_does_nothing() {
     late_requests(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
 }
 
-/// Each kind of request is on its way while its attempt is given up and a successor takes over.
+/// Each kind of request is on its way while its attempt ends and a successor takes over.
 async fn late_requests(url: &str, proxy: &Proxy) {
     let mut far = Side::connect(&through(url, proxy), 1).await;
     let mut near = Side::connect(url, 2).await;
@@ -158,7 +158,7 @@ async fn late_requests(url: &str, proxy: &Proxy) {
     let asks = [far.ask(secs(60)), far.ask(secs(60))];
     far.status().await;
 
-    // An acquire, a renewal and a release are sent and held up.
+    // An acquire, a renewal and a release are sent and delayed.
     let sent = proxy.bytes(Direction::ClientToServer);
     proxy.cut(Direction::ClientToServer);
     let mut under_way = Vec::new();
@@ -182,7 +182,7 @@ async fn late_requests(url: &str, proxy: &Proxy) {
         .await
         .unwrap();
 
-    // All is given up from elsewhere, and somebody else gets the lock.
+    // Another connection ends everything, and another client acquires the lock.
     assert_eq!(near.verdict(&end(&first, grant)).await, Verdict::Released);
     for ask in &asks {
         near.verdict(&End { suspect: true, ..unheard(ask) }).await;
@@ -222,7 +222,7 @@ async fn a_backend_that_is_terminated_costs_no_lock() {
     })
     .await
     .unwrap();
-    // In the midst of acquiring and releasing, again and again.
+    // During acquires and releases, again and again.
     for round in 0..20 {
         let lock = client.lock("busy");
         let busy = tokio::spawn(async move {
@@ -251,7 +251,7 @@ async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
     let proxy = Proxy::opaque(server.address()).unwrap();
     let (client, other) =
         (connect(&through(&server.url(), &proxy)).await, connect(&server.url()).await);
-    // Told a tenth of the ttl before the deadline.
+    // The loss is reported a tenth of the ttl before the deadline.
     let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
     proxy.cut_all();
     let lock = other.lock("a");
@@ -261,7 +261,7 @@ async fn a_connection_that_falls_silent_ends_in_time_and_is_made_anew() {
     let next = next.await.unwrap().unwrap();
     assert!(!guard.is_valid(), "two holders");
     assert!(next.token() > guard.token());
-    // A call ends within its limit though nobody answers.
+    // A call ends within its limit though the server does not answer.
     assert!(client.lock("b").status().await.is_err());
     proxy.heal();
     until("it works again", || async { client.lock("b").status().await.is_ok() }).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_client_that_is_dropped_leaves_no_connection() {
         let all = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
         server.sql(&format!("{all} AND query LIKE '{what}'")).unwrap()
     };
-    // At once, while it begins to listen for the sake of a waiter, and when it does.
+    // At once, while it begins to listen for a waiter, and when it listens.
     for round in 0..6 {
         let client = connect(&server.url()).await;
         let (held, lock) = (client.lock("a").acquire().await.unwrap(), client.lock("a"));
@@ -306,8 +306,8 @@ async fn a_release_dropped_anywhere_leaves_no_transaction_on_mysql() {
     dropped_releases(&server.url(), || server.sql(open).unwrap()).await;
 }
 
-/// A release of a lease that others wait for is dropped after so many polls: `open` says how many
-/// transactions are.
+/// A release of a lease with waiters is dropped after this many polls: `open` returns how many
+/// transactions are open.
 async fn dropped_releases(url: &str, open: impl Fn() -> String) {
     let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
     for polls in 0..40 {
@@ -326,7 +326,7 @@ async fn dropped_releases(url: &str, open: impl Fn() -> String) {
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
         drop(release);
-        // Nobody's row is in the way of those who see it through, and of the next.
+        // No row stays locked for the tasks that finish it, and for the next client.
         one.verdict(&end(&held, grant)).await;
         let offered = two.pushed(&waits).await;
         two.verdict(&end(&waits, offered)).await;

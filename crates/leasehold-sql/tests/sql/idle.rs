@@ -1,4 +1,5 @@
-//! What clients cost the database while nobody of theirs waits: no connection that listens, no question.
+//! What clients cost the database while none of their tasks waits: no listening connection, no
+//! polling.
 
 use leasehold_conformance::kit::{MariaDb, Postgres, Proxy};
 use leasehold_conformance::until;
@@ -13,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_holder_behind_whom_no_task_waits_asks_mysql_nothing, MySql),
 ];
 
-/// Acquires `a` for a task of `client`, and returns when it stands in line.
+/// Acquires `a` for a task of `client`, and returns when it is queued.
 async fn waiting(client: &Client) -> tokio::task::JoinHandle<leasehold_core::Result<()>> {
     let lock = client.lock("a");
     let task = tokio::spawn(async move { lock.acquire().await?.release().await });
@@ -39,7 +40,7 @@ async fn postgres_listens_while_a_task_waits_and_not_for_ever() {
         held.release().await.unwrap();
         next.await.unwrap().unwrap();
         let quiet = || async { listeners() == "0" };
-        // Ten seconds, and no more than the patience of two such waits.
+        // Ten seconds, and no more than the timeouts of two such waits.
         if until("it listens no more", quiet).await.is_err() {
             until("it listens no more", quiet).await.unwrap();
         }
@@ -59,7 +60,7 @@ async fn listening_connections_that_break_soon_are_made_anew_with_growing_pauses
         tokio::time::sleep(ms(150)).await;
         proxy.kill_connections();
     }
-    // Without pauses that grow there would be one for each cut or two.
+    // Without growing pauses there would be one for every cut or two.
     let made = proxy.connections_made();
     assert!((2..25).contains(&made), "{made} connections in {} cuts", 60);
     held.release().await.unwrap();
@@ -69,7 +70,7 @@ async fn listening_connections_that_break_soon_are_made_anew_with_growing_pauses
 async fn a_holder_behind_whom_no_task_waits_asks_postgres_nothing() {
     let server = Postgres::start(&["log_statement=all"]).unwrap();
     let asked = || server.log().matches("FROM leasehold_waiters").count() as u64;
-    asks_nothing(&server.url(), asked).await;
+    asks_nothing(&server.url(), asked, 0).await;
 }
 
 async fn a_holder_behind_whom_no_task_waits_asks_mysql_nothing() {
@@ -78,16 +79,24 @@ async fn a_holder_behind_whom_no_task_waits_asks_mysql_nothing() {
         let said = server.sql("SHOW GLOBAL STATUS LIKE 'Com_select'").unwrap();
         said.split_whitespace().last().unwrap().parse().unwrap()
     };
-    asks_nothing(&server.url(), asked).await;
+    // A renewal selects once, every two seconds.
+    asks_nothing(&server.url(), asked, 4).await;
 }
 
-async fn asks_nothing(url: &str, asked: impl Fn() -> u64) {
+/// Holds a lock for six seconds, in which `asked` grows by at most the `renewals`; a poll would
+/// come every second or more often.
+async fn asks_nothing(url: &str, asked: impl Fn() -> u64, renewals: u64) {
     let (one, two) = (connect(url).await, connect(url).await);
-    let held = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let held = one.lock("a").ttl(secs(6)).acquire().await.unwrap();
+    // Before its first renewal a holder would not poll for waiters in any case.
+    let first = held.deadline().unwrap().steady_ns();
+    let renewed = || async { held.deadline().is_some_and(|later| later.steady_ns() > first) };
+    until("it renews", renewed).await.unwrap();
     let before = asked();
-    tokio::time::sleep(secs(3)).await;
-    assert_eq!(asked(), before, "questions while nobody waits");
-    // Where its own tasks keep the lock busy, it asks for the waiters of others, and they get it.
+    tokio::time::sleep(secs(6)).await;
+    let asked = asked() - before;
+    assert!(asked <= renewals, "{asked} questions while no task waits");
+    // If its own tasks keep the lock busy, it polls for other waiters, and they acquire it.
     let busy: Vec<_> = (0..4)
         .map(|_| {
             let lock = one.lock("a");

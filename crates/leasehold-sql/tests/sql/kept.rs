@@ -1,4 +1,4 @@
-//! What the tables keep: tokens over rows that are gone, names as they are, no more than is needed.
+//! What the tables store: tokens beyond deleted rows, exact names, and no more than needed.
 
 use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::StoreUrl;
@@ -40,7 +40,7 @@ async fn tokens_grow(url: &str) {
         assert!(Some(guard.token()) > last);
         last = Some(guard.token());
         guard.release().await.unwrap();
-        // Where the clock has milliseconds only, it may not have passed the token yet.
+        // If the clock has only milliseconds, it may not have passed the token yet.
         leasehold_conformance::until("it is forgotten", || async { forget(url, "a/").await == 1 })
             .await
             .unwrap();

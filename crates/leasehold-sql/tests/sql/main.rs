@@ -1,6 +1,6 @@
-//! What happens on real databases when connections, servers, rights and files fail.
+//! Tests with real databases when connections, servers, rights and files fail.
 
-// A set-up that fails is a failed test.
+// A failed set-up is a failed test.
 #![allow(clippy::unwrap_used)]
 
 mod connection;

@@ -1,4 +1,4 @@
-//! Tables of a newer version are refused, and nothing of them is changed.
+//! Tables of a newer version are refused, and not changed.
 
 use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::{ErrorKind, StoreUrl};
@@ -12,7 +12,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_newer_schema_on_sqlite_is_refused_unchanged, Nothing),
 ];
 
-/// Makes a newer schema of the tables: no waiters and no index on `ended`, which this version would make.
+/// Creates a newer schema of the tables, without waiters and index on `ended`, which this version
+/// would create.
 const NEWER: &str = "ALTER TABLE leasehold_locks ADD COLUMN mode BIGINT; DROP TABLE leasehold_waiters; \
                      UPDATE leasehold_version SET version = 2";
 
@@ -21,7 +22,7 @@ async fn a_newer_schema_on_postgres_is_refused_unchanged() {
     newer(
         &server.url(),
         || {
-            let functions = "DROP FUNCTION leasehold_take_2, leasehold_free_2";
+            let functions = "DROP FUNCTION leasehold_take_3, leasehold_free_3";
             let index = "DROP INDEX leasehold_ended_name";
             server.sql(&format!("{NEWER}; {functions}; {index}")).unwrap();
         },
@@ -65,7 +66,7 @@ async fn a_newer_schema_on_sqlite_is_refused_unchanged() {
     newer(&url, newer_schema, || std::fs::read(&path).unwrap()).await;
 }
 
-/// `schema` gives all that there is of the tables.
+/// `schema` returns everything about the tables.
 async fn newer(url: &str, make: impl FnOnce(), schema: impl Fn() -> Vec<u8>) {
     connect(url).await;
     make();

@@ -19,7 +19,7 @@ const ROLE: &str = "LEASEHOLD_SQL_COUNTER";
 const PROCESSES: usize = 8;
 const ROUNDS: u64 = 25;
 
-/// The store and the file of one that counts.
+/// The store and the file of one counting process.
 pub(crate) struct Role {
     url: String,
     file: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) fn told() -> Option<Role> {
     Some(Role { url: url.to_owned(), file: file.into() })
 }
 
-/// Adds one to the number in the file, so many times. The file says the last token too.
+/// Adds one to the number in the file, this many times. The file also contains the last token.
 pub(crate) fn play(role: &Role) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

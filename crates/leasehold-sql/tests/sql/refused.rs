@@ -1,4 +1,4 @@
-//! What is wrong is said with the field and the remedy, and nothing is changed.
+//! Errors name the field and the remedy, and nothing changes.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -40,9 +40,10 @@ async fn what_is_wrong_with_postgres_is_said() {
     let other = url.replace("/leasehold", "/nowhere").replace("//nowhere", "//leasehold");
     refused(&other, ErrorKind::Refused, "no such database").await;
     refused(&format!("{url}?tls=require"), ErrorKind::Refused, "tls").await;
-    refused("postgres://u:wr0ng@127.0.0.1:1/x", ErrorKind::Unavailable, "nobody listens").await;
+    refused("postgres://u:wr0ng@127.0.0.1:1/x", ErrorKind::Unavailable, "no database listens")
+        .await;
     refused(&format!("{url}?create=no"), ErrorKind::Refused, "leasehold init").await;
-    refused(&format!("{url}?schema=nowhere"), ErrorKind::Refused, "not there").await;
+    refused(&format!("{url}?schema=nowhere"), ErrorKind::Refused, "CREATE SCHEMA").await;
     let (schema, prefix) = ("s".repeat(20), "p".repeat(20));
     let long = format!("{url}?schema={schema}&prefix={prefix}");
     refused(&long, ErrorKind::Invalid, "39 letters").await;
@@ -56,7 +57,7 @@ async fn what_is_wrong_with_postgres_is_said() {
     let reader = connect(&url).await;
     said(&reader.lock("a").try_acquire().await.unwrap_err(), ErrorKind::Refused, "read-only");
     server.sql("ALTER ROLE leasehold RESET default_transaction_read_only").unwrap();
-    // As after a switchover: the connection that was read-only is not used again.
+    // As after a switchover: a read-only connection is not used again.
     reader.lock("a").acquire().await.unwrap().release().await.unwrap();
 
     let guard = client.lock("a").acquire().await.unwrap();
@@ -72,7 +73,7 @@ async fn what_is_wrong_with_mysql_is_said() {
     let url = server.url();
     refused(&server.url_as("leasehold", "wr0ng"), ErrorKind::Refused, "wrong user or password")
         .await;
-    refused("mysql://u:wr0ng@127.0.0.1:1/x", ErrorKind::Unavailable, "nobody listens").await;
+    refused("mysql://u:wr0ng@127.0.0.1:1/x", ErrorKind::Unavailable, "no database listens").await;
     refused(&format!("{url}?create=no"), ErrorKind::Refused, "leasehold init").await;
     let (start, _) = url.rsplit_once('/').unwrap();
     refused(&format!("{start}/nowhere"), ErrorKind::Refused, "").await;
@@ -87,7 +88,7 @@ async fn what_is_wrong_with_mysql_is_said() {
     let reader = connect(&url).await;
     said(&reader.lock("a").try_acquire().await.unwrap_err(), ErrorKind::Refused, "read-only");
     server.sql("SET GLOBAL tx_read_only = 0").unwrap();
-    // As after a switchover: the connection that was read-only is not used again.
+    // As after a switchover: a read-only connection is not used again.
     reader.lock("a").acquire().await.unwrap().release().await.unwrap();
     server.sql("SET GLOBAL read_only = 1").unwrap();
     said(&client.lock("a").try_acquire().await.unwrap_err(), ErrorKind::Refused, "read-only");
@@ -131,7 +132,7 @@ async fn what_is_wrong_with_a_file_is_said() {
     refused(&url("text"), ErrorKind::Foreign, "not a SQLite database").await;
     assert!(std::fs::read_to_string(path("text")).unwrap().starts_with("no database"));
     refused(&format!("{}?create=no", url("new.db")), ErrorKind::Refused, "leasehold init").await;
-    // Whoever is root may write everywhere; a directory in the file's place is refused to all.
+    // The root user may write everywhere; a directory in place of the file is refused for all.
     std::fs::create_dir(path("directory")).unwrap();
     refused(&url("directory"), ErrorKind::Refused, "cannot be opened").await;
     std::fs::create_dir(path("read-only")).unwrap();
@@ -142,7 +143,7 @@ async fn what_is_wrong_with_a_file_is_said() {
     }
 }
 
-/// Carries out statements as somebody else does.
+/// Runs statements as another user.
 pub(crate) fn sqlite(path: &std::path::Path, statements: &'static str) {
     use sqlx::{ConnectOptions, Executor};
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -190,7 +191,7 @@ async fn a_file_that_was_replaced_is_opened_again() {
     replaced("DELETE").await;
 }
 
-/// There SQLite goes on writing to the old one without a word.
+/// There, SQLite silently continues to write to the old file.
 async fn a_file_with_a_log_that_was_replaced_is_opened_again() {
     replaced("WAL").await;
 }

@@ -1,4 +1,4 @@
-//! The database as a whole: restarted, killed, in the hands of a pooler, its clock and transactions.
+//! The whole database: restarted, killed, behind a pooler, with its clock and transactions.
 
 use leasehold_conformance::kit::{MariaDb, PgBouncer, Postgres};
 use leasehold_conformance::until;
@@ -54,7 +54,7 @@ async fn mysql_is_killed_and_comes_back() {
 async fn a_server_that_is_gone_for_long_is_told_in_time() {
     let mut server = Postgres::start(&[]).unwrap();
     let client = connect(&server.url()).await;
-    // Told a tenth of the ttl before the deadline.
+    // The loss is reported a tenth of the ttl before the deadline.
     let guard = client.lock("a").ttl(secs(6)).acquire().await.unwrap();
     let waiter = connect(&server.url()).await;
     let lock = waiter.lock("a");
@@ -92,7 +92,7 @@ async fn a_locked_row_on_mysql_costs_its_own_lease_alone() {
     locked_row(&server.url(), || run(lock), end).await;
 }
 
-/// One batch of renewals, while somebody keeps the row of one of them locked.
+/// One batch of renewals, while another transaction locks the row of one of them.
 async fn locked_row(url: &str, lock: impl Fn() + Sync, end: impl Fn()) {
     let mut side = Side::connect(url, 1).await;
     let mut leases = Vec::new();
@@ -162,8 +162,8 @@ async fn behind_a_pooler_those_who_wait_look_by_themselves() {
         guard.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
-    assert_eq!(server.sql(listens).unwrap(), "0", "LISTEN went to somebody's connection");
-    // With the database's own place named, the server tells.
+    assert_eq!(server.sql(listens).unwrap(), "0", "LISTEN went to a shared connection");
+    // With the database's own address, the server notifies.
     let past = format!("{}?listen={}", pooler.url(), server.address());
     let (one, two) = (connect(&past).await, connect(&past).await);
     let guard = one.lock("b").acquire().await.unwrap();

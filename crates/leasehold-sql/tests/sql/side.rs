@@ -1,4 +1,4 @@
-//! One client without the comfort of a client: single calls, and what is pushed.
+//! A backend without a client: single calls, and its pushes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Side {
         self.backend.status(&name()).await.unwrap()
     }
 
-    /// Waits until this attempt is granted by a push.
+    /// Waits until a push grants the lock to this attempt.
     pub(crate) async fn pushed(&mut self, ask: &Ask) -> Grant {
         loop {
             match self.events.recv().await.unwrap() {
@@ -84,7 +84,7 @@ impl Side {
     }
 }
 
-/// The end of an attempt that has heard of no grant.
+/// Builds the end of an attempt without a known grant.
 pub(crate) fn unheard(ask: &Ask) -> End {
     End {
         name: ask.name.clone(),

@@ -1,5 +1,5 @@
-//! The tables and the memory engine, which is the record of `leasehold-proto` itself, say the same in
-//! random steps: what one statement decides by itself is what the record would have decided.
+//! The tables and the memory engine, which is the record of `leasehold-proto`, give the same
+//! answers in random steps: what one statement decides is what the record would have decided.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
 const CLIENTS: u64 = 3;
 const STEPS: usize = 30;
 const SEEDS: u64 = 60;
-/// An offer that nobody confirms ends after two seconds: what comes later may differ.
+/// An offer without confirmation ends after two seconds: later answers may differ.
 const LONGEST: Duration = Duration::from_millis(1500);
 
 async fn postgres_and_the_record_say_the_same() {
@@ -42,11 +42,11 @@ async fn sqlite_and_the_record_say_the_same() {
     compare(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
 }
 
-/// One engine with its clients, and the tokens of their attempts as it has said them.
+/// One engine with its clients, and the tokens of their attempts as it returned them.
 struct Engine {
     clients: Vec<Arc<dyn Backend>>,
     bases: HashMap<AttemptId, Token>,
-    /// All bases that were heard of, in the order in which they were.
+    /// All bases in the order in which they were returned.
     heard: Vec<Token>,
     name: Option<Name>,
 }
@@ -82,7 +82,7 @@ async fn compare(url: &str) {
             let backend: Arc<dyn Backend> = Arc::new(memory.connect());
             backend
         }));
-        // What is pushed is not read: both pass over nobody.
+        // Pushes are not read: both engines skip no waiter.
         let mut kept = Vec::new();
         for (number, client) in record.clients.iter().enumerate() {
             let (sink, events) = EventSink::channel();
@@ -163,8 +163,8 @@ impl Engine {
         Self { clients: clients.collect(), bases: HashMap::new(), heard: Vec::new(), name: None }
     }
 
-    /// Takes a step, and what it and the lock's status say, with tokens by the order of their first
-    /// being heard of.
+    /// Takes a step; returns its answer and the lock's status, with tokens numbered by their first
+    /// occurrence.
     async fn take(&mut self, step: &Step) -> String {
         let (client, name, answer) = match step {
             Step::Ask(client, ask) => {

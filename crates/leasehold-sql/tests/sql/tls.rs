@@ -1,4 +1,4 @@
-//! TLS: what the URL asks for is what happens, and nobody is talked to who is not who he should be.
+//! TLS: the URL decides what happens, and a client sends nothing to an unverified server.
 
 use leasehold_conformance::kit::{Certificates, MariaDb, Postgres};
 use leasehold_core::ErrorKind;
@@ -10,7 +10,7 @@ pub(crate) async fn postgres_is_used_over_tls() {
     let server = Postgres::start_tls(&[], &right).unwrap();
     let place = Place::of(&server.url(), &right);
     place.is_checked(&Certificates::make().unwrap()).await;
-    // Who waits is told over TLS as well, and both ends know each other.
+    // A waiter is notified over TLS too, and both ends verify each other.
     let url = place.with(&place.known());
     let (one, two) = (connect(&url).await, connect(&url).await);
     let guard = one.lock("a").acquire().await.unwrap();
@@ -24,7 +24,7 @@ pub(crate) async fn postgres_is_used_over_tls() {
             ))
             .unwrap()
     };
-    // The clients of before have gone, and the holder, with no task that waits, does not listen.
+    // The earlier clients have gone, and the holder, without a waiting task, does not listen.
     leasehold_conformance::until("the waiter listens", || async {
         theirs("query LIKE 'LISTEN%'") == "1"
             && theirs("query LIKE 'LISTEN%' AND client_dn IS NOT NULL") == "1"
@@ -56,7 +56,7 @@ pub(crate) async fn mysql_is_used_over_tls() {
     Place::of(&server.url(), &old).is_refused("tls=verify-ca", &old).await;
 }
 
-/// A server that takes no connection without TLS.
+/// A server that accepts no connection without TLS.
 struct Place<'a> {
     /// Without options.
     url: String,
@@ -81,14 +81,14 @@ impl<'a> Place<'a> {
         format!("{}?{options}", self.url)
     }
 
-    /// With a certificate of its own.
+    /// With its own certificate.
     fn known(&self) -> String {
         let (cert, key) = (self.certificates.client(), self.certificates.client_key());
         let own = format!("&tls-cert={}&tls-key={}", cert.display(), key.display());
         authority("tls=verify", self.certificates) + &own
     }
 
-    /// What each mode takes, and what it refuses.
+    /// What each mode accepts, and what it refuses.
     async fn is_checked(&self, other: &Certificates) {
         let right = |options: &str| authority(options, self.certificates);
         for options in [
@@ -97,7 +97,7 @@ impl<'a> Place<'a> {
             String::new(),
             right("tls=verify-ca"),
             right("tls=verify"),
-            // The default where there is an authority, and as libpq writes it.
+            // The default with an authority, and the names of libpq.
             right("prefix=leasehold"),
             right("sslmode=verify-full").replace("tls-ca", "sslrootcert"),
         ] {
@@ -109,11 +109,11 @@ impl<'a> Place<'a> {
         for options in ["tls=verify", "tls=verify-ca", "prefix=leasehold", "sslmode=verify-full"] {
             self.is_refused(options, other).await;
         }
-        // Nobody vouches for it: the authorities of the world do not know it.
+        // No public authority has signed its certificate.
         for options in ["tls=verify", "tls=verify-ca"] {
             refused(&self.with(options)).await;
         }
-        // The right place by a name that its certificate does not have.
+        // The right server by a name that its certificate does not contain.
         let elsewhere =
             |options: &str| self.with(&right(options)).replace("127.0.0.1", "[::ffff:127.0.0.1]");
         refused(&elsewhere("tls=verify")).await;

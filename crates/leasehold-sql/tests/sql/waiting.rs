@@ -1,11 +1,13 @@
-//! Waiting: told at once where the server can tell, looked for where it cannot; the dead do not block.
+//! Waiting: notified at once if the server can notify, polled if it cannot; dead waiters do not
+//! block.
 
 use leasehold_conformance::kit::{MariaDb, Postgres};
-use leasehold_conformance::{force_release_is_pushed, until};
+use leasehold_conformance::{Stopwatch, force_release_is_pushed, until};
 use leasehold_core::backend::{Answer, Ask, Backend, Event, Renewed, State};
+use leasehold_core::clock::Clock;
 
 use crate::side::{Side, end, name, unheard};
-use crate::{Test, connect, secs, test};
+use crate::{Test, connect, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_connection_that_listens_is_made_anew, Postgres),
@@ -14,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(the_holder_is_told_that_somebody_waits_on_mysql, MySql),
     test!(the_database_s_clock_decides, Postgres),
     test!(force_release_reaches_the_holder_at_once, Postgres),
+    test!(a_client_behind_dead_waiters_waits_an_offer_for_each, Postgres),
     test!(a_thousand_waiters_are_served_in_order, Nothing),
     test!(a_hand_off_by_push_takes_three_round_trips, Postgres),
 ];
@@ -80,7 +83,7 @@ async fn told(url: &str) {
     wanted(&mut one, &held).await;
 }
 
-/// Waits until the holder is told that somebody waits.
+/// Waits until the holder is notified that a client waits.
 async fn wanted(side: &mut Side, held: &Ask) {
     loop {
         match side.events.recv().await.unwrap() {
@@ -92,7 +95,7 @@ async fn wanted(side: &mut Side, held: &Ask) {
     }
 }
 
-/// Rows are moved in time, as a clock that jumps would: the database alone says when a lease ends.
+/// Moves rows in time, as a clock jump would: only the database decides when a lease ends.
 async fn the_database_s_clock_decides() {
     let server = Postgres::start(&[]).unwrap();
     let (mut one, mut two) =
@@ -107,7 +110,7 @@ async fn the_database_s_clock_decides() {
     server.sql("UPDATE leasehold_locks SET until_us = until_us - 300000000000").unwrap();
     assert_eq!(one.status().await.state, State::Free);
     assert_eq!(one.renew(&held, grant).await.unwrap(), Renewed::Lost);
-    // Its clock goes back by an hour: tokens grow all the same.
+    // Its clock goes back by an hour: tokens still grow.
     server.sql("UPDATE leasehold_locks SET top = top + 3600000000").unwrap();
     let other = two.granted(&next).await;
     assert!(other.tokens.base().get() > grant.tokens.top().get() + 3_600_000_000);
@@ -117,7 +120,7 @@ async fn force_release_reaches_the_holder_at_once() {
     let server = Postgres::start(&[]).unwrap();
     let (one, two, operator) =
         (connect(&server.url()).await, connect(&server.url()).await, connect(&server.url()).await);
-    // It listens for the sake of a task that waits, and for a while after.
+    // It listens for a waiting task, and for a while after.
     let (held, lock) = (one.lock("another").acquire().await.unwrap(), one.lock("another"));
     let waiting = tokio::spawn(async move { lock.acquire().await?.release().await });
     let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
@@ -125,6 +128,36 @@ async fn force_release_reaches_the_holder_at_once() {
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap();
     force_release_is_pushed(&one, &two, &operator).await.unwrap();
+}
+
+/// So many that the client is not among the first, which each step notifies of the next lease.
+const DEAD: u32 = 4;
+
+async fn a_client_behind_dead_waiters_waits_an_offer_for_each() {
+    let server = Postgres::start(&[]).unwrap();
+    let mut holder = Side::connect(&server.url(), 1).await;
+    let held = Ask { ttl: secs(600), ..holder.ask(secs(600)) };
+    let grant = holder.granted(&held).await;
+    let mut dead = Side::connect(&server.url(), 2).await;
+    for _ in 0..DEAD {
+        let ask = waits(&mut dead);
+        dead.queued(&ask).await.unwrap();
+    }
+    drop(dead);
+    let client = connect(&server.url()).await;
+    let lock = client.lock("a");
+    let next = tokio::spawn(async move { lock.acquire().await });
+    let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    until("it listens", || async { server.sql(listeners).unwrap() == "1" }).await.unwrap();
+    // It has just polled, as it does when the connection is up.
+    Clock::system().sleep(ms(500)).await;
+    let stopwatch = Stopwatch::start();
+    holder.verdict(&end(&held, grant)).await;
+    let guard = next.await.unwrap().unwrap();
+    let took = stopwatch.elapsed();
+    guard.release().await.unwrap();
+    // 2 s for each of them, 2 s until the client polls, and a slow machine.
+    assert!(took < secs(2 * u64::from(DEAD) + 2 + 4), "{took:?} behind {DEAD} dead waiters");
 }
 
 async fn a_thousand_waiters_are_served_in_order() {
@@ -153,9 +186,9 @@ async fn a_thousand_waiters_are_served_in_order() {
     assert_eq!(two.queued(&asks[999]).await, Some(948));
 }
 
-/// From a release to the push: the record is read, and written with a word to the first in line, who
-/// looks. Each is one packet, and stands in the server's log. Something else may be looked for
-/// meanwhile, but not each time.
+/// From a release to the push: the record is read, and written with a message to the first waiter,
+/// which polls. Each is one packet in the server's log. Another poll may happen meanwhile, but not
+/// each time.
 async fn a_hand_off_by_push_takes_three_round_trips() {
     const PACKET: &str = "statement: SET LOCAL lock_timeout";
     let server = Postgres::start(&["log_statement=all"]).unwrap();

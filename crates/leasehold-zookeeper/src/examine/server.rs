@@ -1,4 +1,4 @@
-//! What each server says of itself and of its ensemble, by its four-letter words.
+//! Checks each server and its ensemble by four-letter words.
 
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
@@ -8,10 +8,10 @@ use leasehold_core::doctor::Examined;
 use crate::address::Address;
 use crate::diagnose::{MOST, connect};
 
-/// Requests that wait at a server: more than this, and sessions are at risk.
+/// The number of outstanding requests at a server above which sessions may expire.
 const OUTSTANDING: u64 = 100;
 
-/// True when all servers are on this machine.
+/// Returns true if all servers are on this machine.
 pub(super) fn is_here(address: &Address) -> bool {
     address.hosts.iter().all(|(host, port)| {
         let found = (host.as_str(), *port).to_socket_addrs();
@@ -19,24 +19,25 @@ pub(super) fn is_here(address: &Address) -> bool {
     })
 }
 
-/// What one server said.
+/// The answers of one server.
 struct Said {
     place: String,
-    /// `None` when it could not be reached.
+    /// `None` if it could not be reached.
     srvr: Option<String>,
     conf: String,
 }
 
 pub(super) async fn look(examined: &mut Examined, address: &Address) {
-    if address.pem.is_some() {
-        let why = "four-letter words are not asked for over TLS";
+    if address.tls.is_some() {
+        let why = "four-letter words are not sent over TLS";
         return examined.unseen("each server's state, and the size of the ensemble", why);
     }
     let asking = address.hosts.iter().cloned().map(|(host, port)| {
-        tokio::task::spawn_blocking(move || Said {
-            place: format!("{host}:{port}"),
-            srvr: ask(&host, port, "srvr"),
-            conf: ask(&host, port, "conf").unwrap_or_default(),
+        tokio::task::spawn_blocking(move || {
+            let srvr = ask(&host, port, "srvr");
+            // A server that is silent is waited for once.
+            let conf = srvr.as_ref().and_then(|_| ask(&host, port, "conf")).unwrap_or_default();
+            Said { place: format!("{host}:{port}"), srvr, conf }
         })
     });
     let said: Vec<Said> =
@@ -51,7 +52,7 @@ fn ask(host: &str, port: u16, word: &str) -> Option<String> {
     let mut stream = connect(host, port).ok()?;
     stream.write_all(word.as_bytes()).ok()?;
     let mut said = Vec::new();
-    // It closes the connection when it has said everything.
+    // The server closes the connection after its answer.
     stream.take(MOST).read_to_end(&mut said).ok()?;
     Some(String::from_utf8_lossy(&said).into_owned())
 }
@@ -60,7 +61,7 @@ fn forbidden(said: &str) -> bool {
     said.contains("whitelist")
 }
 
-/// What stands behind this word at the beginning of a line.
+/// Returns the value after this word at the beginning of a line.
 fn field<'a>(said: &'a str, word: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
@@ -70,9 +71,9 @@ fn server(said: &Said) -> Examined {
     let Some(srvr) = &said.srvr else {
         examined.warning(
             "silent-server",
-            "it cannot be reached",
-            "without it most of the others must still answer",
-            "start it, or see why it cannot be reached",
+            "the server cannot be reached",
+            "without it, a majority of all servers must still answer",
+            "start it, or find out why it cannot be reached",
         );
         return examined;
     };
@@ -84,9 +85,9 @@ fn server(said: &Said) -> Examined {
     if srvr.contains("not currently serving") || field(srvr, "Mode:") == Some("read-only") {
         examined.warning(
             "no-majority",
-            "it has no majority of its ensemble",
-            "its clients get no locks",
-            "start the others, or see what keeps them apart",
+            "the server has no majority of its ensemble",
+            "its clients cannot acquire locks",
+            "start the other servers, or find out why they cannot reach each other",
         );
     }
     let version = field(srvr, "Zookeeper version:").unwrap_or_default();
@@ -105,9 +106,9 @@ fn server(said: &Said) -> Examined {
     if let Some(waiting) = waiting.filter(|&waiting| waiting > OUTSTANDING) {
         examined.warning(
             "overloaded",
-            format!("{waiting} requests wait there"),
-            "renewals wait with them, and sessions may end",
-            "look at its disk: each change is synced before it is answered",
+            format!("{waiting} requests wait at the server"),
+            "renewals wait with them, and sessions may expire",
+            "check the latency of its disk: the server syncs each change before it answers",
         );
     }
     examined
@@ -119,8 +120,8 @@ fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
     if said.iter().any(|one| mode(one).as_deref() == Some("standalone")) {
         return examined.warning(
             "standalone",
-            "the server stands alone",
-            "while it is down there are no locks, and without its disk it forgets all of them",
+            "the server has no ensemble (standalone)",
+            "while it is down no lock can be acquired, and a loss of its disk loses all locks",
             "run three or five servers",
         );
     }
@@ -135,7 +136,10 @@ fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
         examined.note(
             "even-number",
             format!("the ensemble has {members} servers"),
-            format!("as many may fail as with {}, and one more must answer", members - 1),
+            format!(
+                "it tolerates no more failures than {} servers, but one more must answer",
+                members - 1
+            ),
             "run an odd number of servers",
         );
     }
@@ -143,13 +147,13 @@ fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
         examined.note(
             "named",
             format!("the URL names {} of {members} servers", address.hosts.len()),
-            "while those are down, clients do not find the others",
+            "while those are down, clients cannot find the others",
             "name all of them",
         );
     }
 }
 
-/// How many servers a configuration names.
+/// Returns the number of servers in a configuration.
 fn members(conf: &str) -> usize {
     conf.lines().filter(|line| line.starts_with("server.")).count()
 }

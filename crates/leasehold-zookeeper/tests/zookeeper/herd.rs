@@ -1,4 +1,5 @@
-//! A thousand who wait, and a thousand who lock: a release wakes one, and everybody gets its lock.
+//! A thousand waiters and a thousand holders: a release wakes one waiter, and each client acquires
+//! its lock.
 
 use leasehold_conformance::crowd;
 use leasehold_conformance::kit::{ZooKeeperServer, ZooKeeperSettings};
@@ -68,7 +69,7 @@ async fn a_release_wakes_one_of_a_thousand() {
         let answer = session.backend.acquire(ask.clone()).await.unwrap();
         assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");
     }
-    assert_eq!(count(&server), before, "requests while everybody waited");
+    assert_eq!(count(&server), before, "requests while all clients waited");
     let mut owner = holder.backend.clone();
     for (place, ask) in line.iter().take(20).enumerate() {
         let before = count(&server);
@@ -87,6 +88,6 @@ async fn a_release_wakes_one_of_a_thousand() {
         owner = session.backend.clone();
     }
     for session in &mut sessions {
-        assert!(session.events.try_recv().is_err(), "somebody else was woken");
+        assert!(session.events.try_recv().is_err(), "another waiter was woken");
     }
 }

@@ -168,7 +168,8 @@ async fn a_session_that_has_moved_leaves_no_node_behind() {
         .unwrap();
         let status = direct.lock("a").status().await.unwrap();
         assert_eq!(status.token, Some(guard.token()));
-        assert_eq!(status.waiters.unwrap().len(), 0, "an orphan stands in line");
+        let waiters = status.waiters.as_ref().unwrap();
+        assert_eq!(waiters.len(), 0, "an orphan stands in line: {status:?}");
         // One whose answer is lost with a connection is seen through in the background.
         guard.release().await.ok();
         free(&direct, "a").await;

@@ -68,9 +68,9 @@ fn waits(raw: &mut Raw) -> Ask {
     Ask { wait: true, ..raw.ask(&Name::new("a").unwrap(), secs(30)) }
 }
 
-/// Waits until nobody holds a lock or waits for it.
+/// Waits until no client holds a lock or waits for it.
 async fn free(client: &Client, name: &str) {
-    until("the lock is free and nobody waits", || async {
+    until("the lock is free and no client waits", || async {
         let status = client.lock(name).status().await;
         status.is_ok_and(|status| {
             status.state == State::Free && status.waiters.is_none_or(|waiters| waiters.is_empty())

@@ -53,7 +53,7 @@ async fn a_process_that_was_stopped_for_longer_than_its_session_has_lost() {
     holder.stop();
     let next = next.await.unwrap().unwrap();
     holder.go_on();
-    assert_eq!(holder.ask("valid").unwrap(), "false", "valid while somebody else holds it");
+    assert_eq!(holder.ask("valid").unwrap(), "false", "valid while another client holds it");
     assert_eq!(holder.ask("release").unwrap(), "Lost");
     assert!(next.is_valid() && next.token().get() > holder.token);
     next.release().await.unwrap();

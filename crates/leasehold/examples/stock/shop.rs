@@ -128,7 +128,7 @@ where
     }
 
     async fn optimistic(&self, buyer: u64) -> Result<bool> {
-        // As often as it takes: nobody is sent away while there is something left.
+        // Without a limit: no buyer is refused while stock is left.
         let tries =
             Tries::most(u32::MAX).backoff(Duration::from_millis(1), Duration::from_millis(20));
         retry(tries, || async {

@@ -1,4 +1,4 @@
-//! The largest token seen per resource, kept in this process's memory.
+//! A fence that keeps the largest token seen for each resource in this process's memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,14 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Stale;
 use crate::Token;
 
-/// Refuses tokens smaller than the largest seen, per resource; for resources of one process.
+/// Refuses a token smaller than the largest seen for the same resource. For resources that one
+/// process owns.
 ///
 /// ```
 /// # fn main() -> Result<(), leasehold::fence::Stale> {
 /// use std::sync::Mutex;
 /// use leasehold::{Token, fence::Fence};
 ///
-/// // Beside the data, under the same mutex: check and write are one step.
+/// // With the data under one mutex, check and write are one step.
 /// struct Orders { fence: Fence, paid: Vec<String> }
 /// let orders = Mutex::new(Orders { fence: Fence::new(), paid: Vec::new() });
 ///
@@ -35,15 +36,16 @@ use crate::Token;
 ///
 /// # What it forgets
 ///
-/// Everything, when the process ends: a resource that outlives the process keeps its token in the
-/// same place, and tells the fence at the start (by a check with the kept token). And the resources
-/// that were checked longest ago, when there are many: the last `capacity` different ones are
-/// remembered, and never more than twice as many. A late write to a forgotten resource passes, so
-/// the capacity has to exceed the number of resources that are written to during the longest pause
-/// of a holder.
+/// The fence forgets everything when the process ends. If a resource outlives the process, store
+/// its token with it, and check that token once at the start.
 ///
-/// Names are kept as keyed 128-bit hashes: a resource takes about 50 bytes, however long its name
-/// is; 7 MB at most by default.
+/// The fence also forgets the resources that were checked longest ago. It remembers at least the
+/// last `capacity` different resources, and at most twice as many. A late write to a forgotten
+/// resource is accepted, so the capacity must exceed the number of resources that are written
+/// during the longest pause of a holder.
+///
+/// The fence stores names as keyed 128-bit hashes. A resource uses about 50 bytes, whatever the
+/// length of its name; the default capacity uses at most 7 MB.
 #[derive(Debug)]
 pub struct Fence {
     capacity: usize,
@@ -54,8 +56,8 @@ pub struct Fence {
 type Key = [u64; 2];
 type Generation = HashMap<Key, Token>;
 
-/// Two generations of marks. What is looked at moves to the young one; when that is full, it
-/// becomes the old one, and the old one is forgotten.
+/// Two generations of marks. A mark that is read moves to the young generation. When that is full,
+/// it becomes the old generation, and the previous old generation is dropped.
 #[derive(Debug, Default)]
 struct Marks {
     young: Generation,
@@ -63,16 +65,16 @@ struct Marks {
 }
 
 impl Fence {
-    /// How many resources [`Fence::new`] remembers at least: 65,536.
+    /// The number of resources that [`Fence::new`] remembers at least: 65,536.
     pub const DEFAULT_CAPACITY: usize = 65_536;
 
-    /// A fence that has seen nothing and remembers the last [`Fence::DEFAULT_CAPACITY`] resources.
+    /// Creates an empty fence with [`Fence::DEFAULT_CAPACITY`].
     pub fn new() -> Self {
         Self::with_capacity(Self::DEFAULT_CAPACITY)
     }
 
-    /// A fence that remembers at least the last `capacity` resources (0 is taken as 1). Memory is
-    /// taken as it is needed.
+    /// Creates an empty fence that remembers at least the last `capacity` resources; 0 means 1. It
+    /// allocates memory as resources are added.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -81,13 +83,13 @@ impl Fence {
         }
     }
 
-    /// Lets `token` pass unless a larger one has been seen for `resource`, and remembers it.
+    /// Accepts and records `token`, unless a larger token has been seen for `resource`.
     ///
-    /// The order of the calls is the order of the decisions, from however many threads. What the
-    /// caller does afterwards is not part of it: hold the lock of the data meanwhile, as above.
+    /// Decisions are made in the order of the calls, from any number of threads. The write that
+    /// follows is not part of the check: hold the mutex of the data for both, as in the example.
     ///
     /// # Errors
-    /// [`Stale`] when a larger one has been seen; what is remembered stays as it is.
+    /// [`Stale`] if a larger token has been seen; the recorded token does not change.
     pub fn check(&self, resource: impl AsRef<[u8]>, token: Token) -> Result<(), Stale> {
         let resource = resource.as_ref();
         let key = self.key(resource);
@@ -95,7 +97,7 @@ impl Fence {
         let highest = marks.known(&key).map_or(token, |known| known.max(token));
         let forgotten = marks.remember(key, highest, self.capacity);
         drop(marks);
-        // Behind the mutex: many entries take their time to go.
+        // Dropped after the mutex is unlocked, because freeing many entries takes time.
         drop(forgotten);
         if highest == token {
             return Ok(());
@@ -104,7 +106,8 @@ impl Fence {
         Err(Stale::new(resource, token, highest))
     }
 
-    /// The largest token seen for `resource`; `None` when it has seen none, or it is forgotten.
+    /// Returns the largest token seen for `resource`; `None` if no token was seen or the fence has
+    /// forgotten the resource.
     pub fn highest(&self, resource: impl AsRef<[u8]>) -> Option<Token> {
         let key = self.key(resource.as_ref());
         self.marks().known(&key)
@@ -114,7 +117,8 @@ impl Fence {
         self.hashers.each_ref().map(|hasher| hasher.hash_one(resource))
     }
 
-    /// A panic elsewhere leaves the marks whole: each change is one insertion or one move.
+    /// Locks the marks. A poisoned mutex can be used: each change is one insertion or one move, so a
+    /// panic leaves the marks consistent.
     fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,7 +135,7 @@ impl Marks {
         self.young.get(key).or_else(|| self.old.get(key)).copied()
     }
 
-    /// Puts a mark into the young generation; answers the one that is forgotten for it.
+    /// Puts a mark into the young generation; returns the generation that was dropped for it.
     fn remember(&mut self, key: Key, token: Token, capacity: usize) -> Generation {
         let mut forgotten = Generation::new();
         if self.young.len() >= capacity && !self.young.contains_key(&key) {

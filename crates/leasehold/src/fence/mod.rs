@@ -1,44 +1,45 @@
-//! The resource's side of fencing: writes of a holder that has lost its lock are refused.
+//! Fencing checks for the protected resource: it refuses writes of a holder that has lost its lock.
 //!
-//! A lock alone cannot keep a late write away. A holder may be paused (garbage collection, a
-//! stopped container, a slow disk) *after* its last look at the guard and before its write
-//! arrives; meanwhile its lease ends, and somebody else holds the lock and writes. No lease is
-//! short enough, no renewal and no engine prevents that: the pause stops those as well.
+//! A lock alone cannot stop a late write. A holder may be paused (garbage collection, a stopped
+//! container, a slow disk) *after* it last checked its guard and before its write arrives. During
+//! the pause its lease expires, and another client acquires the lock and writes. Shorter leases,
+//! renewal or another engine do not prevent this, because the pause stops the renewal too.
 //!
-//! So each guard carries a [`Token`](crate::Token), larger for every later holder of the same
-//! lock. It goes to the resource with each write, and the resource refuses a token smaller than
-//! the largest it has seen. An equal one is the same holder, who may write again. The idea is
-//! described by Martin Kleppmann, "How to do distributed locking" (2016).
+//! So each guard has a [`Token`](crate::Token), which is larger for every later holder of the same
+//! lock. The holder sends it with each write, and the resource refuses a token smaller than the
+//! largest it has seen. It accepts an equal token: that is the same holder. Martin Kleppmann
+//! describes the idea in "How to do distributed locking" (2016).
 //!
-//! It is needed where doing the work twice does *harm*. Where that only costs time or money, the
-//! lock is enough.
+//! Use fencing if doing the work twice does *harm*. If it only costs time or money, the lock is
+//! enough.
 //!
 //! | resource | check | feature |
 //! |---|---|---|
-//! | lives in this process | [`Fence`], beside the data under its mutex | |
+//! | in the memory of this process | [`Fence`], with the data under one mutex | |
 //! | a value in Redis | `redis::RedisFence::set_if_newer` | `fence-redis` |
-//! | a value in Redis, and no token at hand | `redis::RedisFence::set_if_owner`: equality only, knows no order | `fence-redis` |
+//! | a value in Redis, written without a token | `redis::RedisFence::set_if_owner`: checks only equality, not order | `fence-redis` |
 //! | an HTTP service | `http::FenceLayer`, header `Leasehold-Token` | `fence-http` |
-//! | a row in SQL, which has a column for it | `sql::RowFence::check`, in the transaction of the write | `postgres`, `mysql`, `sqlite` |
-//! | anything that is written in a SQL transaction | `sql::FenceTable::check` | the same |
+//! | a row in SQL with a column for the token | `sql::RowFence::check`, in the transaction of the write | `postgres`, `mysql`, `sqlite` |
+//! | any data written in a SQL transaction | `sql::FenceTable::check` | the same |
 //!
-//! Three rules hold for all of them:
+//! Three rules apply to all checks:
 //!
-//! - Check and write are one step. A check, then a pause, then a write is where we began.
-//! - One lock per resource. Tokens of different locks do not compare.
-//! - A holder that reads first and writes later announces its token before it reads (a check
-//!   does; see also `redis::RedisFence::announce`). Otherwise a late write of the holder before
-//!   can slip in between, and is then overwritten unread.
+//! - Check and write must be one atomic step. A pause between them allows the late write again.
+//! - Use one lock per resource. Tokens of different locks cannot be compared.
+//! - A holder that reads first and writes later must announce its token before it reads. A check
+//!   does this; see also `redis::RedisFence::announce`. Otherwise a late write of the previous
+//!   holder can arrive after the read, and the new holder overwrites it without having read it.
 //!
-//! A fence orders holders, not the writes of one holder: a repeated write of the same token passes.
+//! A fence orders holders, not the writes of one holder: it accepts a repeated write with the same
+//! token.
 
 #[cfg(feature = "fence-http")]
 pub mod http;
 mod memory;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
-/// Fenced rows in PostgreSQL, MySQL, MariaDB and SQLite: the token is checked in the transaction
-/// that writes. Needs one of the features `mysql`, `postgres` and `sqlite`.
+/// Fenced rows in PostgreSQL, MySQL, MariaDB and SQLite: the transaction that writes also checks
+/// the token. Needs one of the features `mysql`, `postgres` and `sqlite`.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql {
     pub use leasehold_sql::rows::{Engine, FenceTable, RowFence, failure};

@@ -1,4 +1,4 @@
-//! A set of weighted members, and who of them owns a key.
+//! A set of weighted members, and the member that owns a key.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use super::hash::{Key, delay};
 use crate::{Error, ErrorKind, Name, Result};
 
-/// The instances among which keys are shared out; cheap to clone, never empty.
+/// The instances among which keys are distributed. Cheap to clone, never empty.
 ///
-/// Rendezvous hashing: every member draws a number for the key, and the best one owns it (David
-/// Thaler and Chinya Ravishankar, "Using name-based mappings to increase hit rates", 1998). A
-/// member that leaves gives away its own keys and moves no other; one that joins takes its share
-/// from all. Weights by the logarithmic method (Christian Schindelhauer and Gunnar Schomaker,
-/// "Weighted distributed hash tables", 2005).
+/// Uses rendezvous hashing: each member has a number for the key, and the member with the best
+/// number owns it (David Thaler and Chinya Ravishankar, "Using name-based mappings to increase hit
+/// rates", 1998). If a member leaves, only its own keys move. If a member joins, it takes its share
+/// from all others. Weights use the logarithmic method (Christian Schindelhauer and Gunnar
+/// Schomaker, "Weighted distributed hash tables", 2005).
 ///
-/// The owner depends on the key's bytes, the names and the weights: not on the order of the
-/// list, the process, the machine or this crate's version. `docs/routing.md` of the repository
-/// says how it is computed, for other languages.
+/// The owner depends only on the key's bytes, the names and the weights. It does not depend on the
+/// order of the list, the process, the machine or this crate's version. The repository's
+/// `docs/routing.md` describes the computation for other languages.
 ///
-/// Each question looks at every member: some tens of nanoseconds for each. Whoever chooses keys can
-/// choose whose they are; the hash has no secret.
+/// Each lookup examines every member and takes some tens of nanoseconds per member. The hash has no
+/// secret, so a client that chooses a key can also choose its owner.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -27,7 +27,7 @@ use crate::{Error, ErrorKind, Name, Result};
 ///
 /// let members = Members::new(["a", "b", "c"])?;
 /// assert_eq!(members.owner_of("orders/555"), "b");
-/// assert_eq!(members.owners_of("orders/555", 2), ["b", "a"]); // a's when b is gone
+/// assert_eq!(members.owners_of("orders/555", 2), ["b", "a"]); // `a` owns it if `b` has left
 /// assert_eq!(members.without("b")?.owner_of("orders/555"), "a");
 ///
 /// // `big` owns twice as many keys as `small`.
@@ -36,9 +36,9 @@ use crate::{Error, ErrorKind, Name, Result};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Members {
-    /// In the order of their names.
+    /// The members in the order of their names.
     members: Arc<[Member]>,
-    /// All weights are the same, so that the hash alone decides.
+    /// True if all weights are equal, so that the hash alone decides.
     even: bool,
 }
 
@@ -64,12 +64,11 @@ impl MembersBuilder {
         self
     }
 
-    /// The set.
+    /// Checks the members and returns the set.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is no member, a name comes twice or is not allowed (1 to
-    /// 512 bytes of UTF-8 without control characters), or a weight is not a number from 1e-6 to
-    /// 1e12.
+    /// [`ErrorKind::Invalid`] if there is no member, a name occurs twice or is not allowed (1 to 512
+    /// bytes of UTF-8 without control characters), or a weight is not a number from 1e-6 to 1e12.
     pub fn build(self) -> Result<Members> {
         let check = |(index, (name, weight)): (usize, (String, f64))| {
             let name = Name::new(name)
@@ -93,7 +92,7 @@ impl Members {
     /// The largest weight that is allowed.
     pub const MAX_WEIGHT: f64 = 1e12;
 
-    /// Members of weight 1.
+    /// Creates a set of members of weight 1.
     ///
     /// # Errors
     /// As [`MembersBuilder::build`].
@@ -101,7 +100,7 @@ impl Members {
         names.into_iter().fold(Self::builder(), MembersBuilder::member).build()
     }
 
-    /// A builder without members.
+    /// Returns a builder without members.
     pub fn builder() -> MembersBuilder {
         MembersBuilder::default()
     }
@@ -110,29 +109,31 @@ impl Members {
         members.sort_by(|one, two| one.name.cmp(&two.name));
         if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
             let name = pair[0].name.as_str();
-            return Err(invalid(format!("member {name:?}: is there twice; once is allowed")));
+            return Err(invalid(format!("member {name:?}: occurs twice; name each member once")));
         }
         let Some(first) = members.first() else {
-            return Err(invalid("members: there are none; at least one is needed".to_owned()));
+            return Err(invalid(
+                "members: the list is empty; at least one member is needed".to_owned(),
+            ));
         };
         let even = members.iter().all(|member| member.weight == first.weight);
         Ok(Self { members: members.into(), even })
     }
 
-    /// The member that owns `key`.
+    /// Returns the member that owns `key`.
     pub fn owner_of(&self, key: impl AsRef<[u8]>) -> &str {
         self.first_of(key.as_ref(), |_| true).unwrap_or_default() // there is always one
     }
 
-    /// The first `n` members in the order in which they own `key`: each is the owner when those
-    /// before it are gone. All of them when there are no more than `n`.
+    /// Returns the first `n` members in the order in which they own `key`: each is the owner if those
+    /// before it have left. Returns all members if there are at most `n`.
     pub fn owners_of(&self, key: impl AsRef<[u8]>, n: usize) -> Vec<&str> {
         let mut ranked: Vec<_> = self.ranked(key.as_ref()).collect();
         ranked.sort_unstable();
         ranked.into_iter().take(n).map(|rank| rank.name).collect()
     }
 
-    /// The owner of `key` among those members that `counts` lets pass.
+    /// Returns the owner of `key` among the members for which `counts` is true.
     pub(super) fn first_of(&self, key: &[u8], counts: impl Fn(&str) -> bool) -> Option<&str> {
         self.ranked(key).filter(|rank| counts(rank.name)).min().map(|rank| rank.name)
     }
@@ -146,7 +147,7 @@ impl Members {
         })
     }
 
-    /// This set and one more member; a member that is there already gets this weight.
+    /// Returns this set with one more member; an existing member gets this weight.
     ///
     /// # Errors
     /// As [`MembersBuilder::build`].
@@ -157,27 +158,27 @@ impl Members {
         MembersBuilder(others).weighted(name, weight).build()
     }
 
-    /// This set without a member; the same set when it is not there.
+    /// Returns this set without a member; the same set if it has no such member.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it is the last one.
+    /// [`ErrorKind::Invalid`] if it is the last member.
     pub fn without(&self, name: impl AsRef<str>) -> Result<Self> {
         let stays = |member: &&Member| member.name.as_str() != name.as_ref();
         Self::of(self.members.iter().filter(stays).cloned().collect())
     }
 
-    /// Whether there is a member of this name.
+    /// Returns whether the set has a member of this name.
     pub fn contains(&self, name: impl AsRef<str>) -> bool {
         self.iter().any(|(member, _)| member == name.as_ref())
     }
 
-    /// Names and weights, in the order of the names.
+    /// Returns names and weights, in the order of the names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
         self.members.iter().map(|member| (member.name.as_str(), member.weight))
     }
 }
 
-/// A member's place for a key: the smallest owns it.
+/// A member's rank for a key; the member with the smallest rank owns the key.
 struct Rank<'a> {
     delay: f64,
     hash: u64,

@@ -1,4 +1,4 @@
-//! What routing promises of every set of members, and the values that other languages compute too.
+//! The promises of routing for every set of members, and values that other languages compute too.
 
 use std::collections::HashMap;
 
@@ -192,12 +192,12 @@ fn a_wrong_list_names_the_field_the_value_and_what_is_allowed() {
     let of = |weight| Members::builder().member("a").weighted("b", weight).build();
     let none: [&str; 0] = [];
     for (list, message) in [
-        (Members::new(none), "members: there are none; at least one is needed"),
+        (Members::new(none), "members: the list is empty; at least one member is needed"),
         (
             Members::new(["a"]).unwrap().without("a"),
-            "members: there are none; at least one is needed",
+            "members: the list is empty; at least one member is needed",
         ),
-        (Members::new(["a", "b", "a"]), "member \"a\": is there twice; once is allowed"),
+        (Members::new(["a", "b", "a"]), "member \"a\": occurs twice; name each member once"),
         (Members::new(["a", ""]), "member 2: name: is empty; a name has 1 to 512 bytes"),
         (
             Members::new(["x".repeat(513)]),

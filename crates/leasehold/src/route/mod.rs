@@ -1,11 +1,14 @@
-//! Routing: which instance does the work of a key, and a lock for the moments when two disagree.
+//! Routing: selects the instance that does the work of a key, with a lock for the time in which two
+//! instances disagree.
 //!
-//! When all requests of one key go to one instance, they meet in its memory: waiting, caching and
-//! batching cost no call. [`Members`] says which instance that is, the same on every instance that
-//! has the same list, and moves few keys when the list changes. It is no lock. While a change goes
-//! round, instances have different lists, and two take the same key for theirs; a paused one goes
-//! on with the old list for as long as the pause lasts. So the owner takes the key's lock too,
-//! through a [`Router`]: mostly free and near, and in those moments what keeps the two apart.
+//! If all requests for a key go to one instance, waiting, caching and batching happen in its memory
+//! and need no remote call. [`Members`] computes that instance. The result is the same on every
+//! instance with the same list, and few keys move when the list changes.
+//!
+//! Routing is not a lock. While a change of the list is distributed, instances have different
+//! lists, and two instances may consider themselves the owner of one key. A paused instance uses
+//! its old list for as long as the pause lasts. So the owner also acquires the key's lock, through
+//! a [`Router`]. The lock is usually free, and it excludes the second instance when two disagree.
 //!
 //! ```
 //! # async fn forward(_to: &str) {}
@@ -18,7 +21,7 @@
 //! for order in ["orders/1", "orders/2", "orders/3"] {
 //!     match router.acquire(&client.lock(order)).await? {
 //!         Routed::Mine(guard) => println!("working, token {}", guard.token()), // an ordinary guard
-//!         Routed::NotMine { owner } => forward(&owner).await, // no lock was taken
+//!         Routed::NotMine { owner } => forward(&owner).await, // no lock was acquired
 //!     }
 //! }
 //!
@@ -27,9 +30,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Where the list comes from is the program's: a configuration, a service registry, DNS. What to do
-//! when the owner does not answer, figures, and how other languages compute the same owner, are in
-//! the repository's `docs/routing.md`.
+//! The program supplies the list: from a configuration, a service registry or DNS. The repository's
+//! `docs/routing.md` describes what to do if the owner does not answer, has measurements, and
+//! describes how other languages compute the same owner.
 
 mod hash;
 mod members;

@@ -1,4 +1,4 @@
-//! The guard that combines routing with a lock.
+//! The router, which combines routing with a lock.
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
@@ -6,24 +6,25 @@ use std::sync::{PoisonError, RwLock};
 use super::Members;
 use crate::{Error, ErrorKind, Guard, Lock, Name, Result};
 
-/// One instance's view of the members: takes the locks of its own keys, and names the owner of
-/// the others.
+/// One instance's view of the members. It acquires the locks of the instance's own keys, and
+/// returns the owner of all other keys.
 ///
-/// The key is the lock's name; the lock brings its knobs along. A program that keeps a lock for
-/// long asks [`is_mine`](Self::is_mine) between two pieces of work: a change of the members takes
-/// no lock away, the new owner waits.
+/// The key is the lock's name, and the lock's settings apply. A change of the members does not
+/// revoke a lock: the new owner waits. So a program that holds a lock for a long time should call
+/// [`is_mine`](Self::is_mine) between two pieces of work.
 pub struct Router {
     me: Name,
     members: RwLock<Members>,
 }
 
-/// Whose key it is.
+/// The result of [`Router::acquire`].
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its lock"]
 pub enum Routed {
-    /// Ours, and the lock is held: no other instance works on it, whatever list it has.
+    /// This instance owns the key and holds the lock. No other instance holds it, whatever list
+    /// it has.
     Mine(Guard),
-    /// Another instance's. No lock is held.
+    /// Another instance owns the key. No lock is held.
     NotMine {
         /// The member that should do the work.
         owner: String,
@@ -31,11 +32,11 @@ pub enum Routed {
 }
 
 impl Router {
-    /// The router of the instance `me`.
+    /// Creates the router of the instance `me`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when `me` is not one of the members, as after a slip of the pen
-    /// nobody would do the work of its keys. (An [`update`](Self::update) may leave it out.)
+    /// [`ErrorKind::Invalid`] if `me` is not one of the members: with a misspelt name, no instance
+    /// would do the work of its keys. (An [`update`](Self::update) may leave it out.)
     pub fn new(me: impl AsRef<str>, members: Members) -> Result<Self> {
         let me = me.as_ref();
         if !members.contains(me) {
@@ -48,34 +49,34 @@ impl Router {
         Ok(Self { me: Name::new(me)?, members: RwLock::new(members) })
     }
 
-    /// The name of this instance.
+    /// Returns the name of this instance.
     pub fn me(&self) -> &str {
         self.me.as_str()
     }
 
-    /// The members that it knows of.
+    /// Returns the current list of members.
     pub fn members(&self) -> Members {
         self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes over a new list. Without this instance in it, which is how one leaves, no key is ours
-    /// from now on; guards that are held stay valid until they are released.
+    /// Replaces the list of members. An instance leaves by a list that does not contain it: it then
+    /// owns no key. Guards that are held stay valid until they are released.
     pub fn update(&self, members: Members) {
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    /// Whether this instance owns the key, as far as it knows.
+    /// Returns whether this instance owns the key by its current list.
     pub fn is_mine(&self, key: impl AsRef<[u8]>) -> bool {
         self.members().owner_of(key) == self.me()
     }
 
-    /// Acquires the lock if its name is a key of ours, and says whose it is otherwise.
+    /// Acquires the lock if this instance owns its name as a key; returns the owner otherwise.
     ///
-    /// For another's key nothing is sent. A lock that is granted after the key has gone to somebody
-    /// else is given back at once; while it waits, an acquire does not notice that.
+    /// Sends nothing if another instance owns the key. If the owner changes while the call waits, the
+    /// call continues to wait, releases the lock as soon as it is granted, and returns the new owner.
     ///
-    /// A request that was forwarded to us is not forwarded again, since two instances could then
-    /// send it to and fro: acquire the lock itself ([`Lock::acquire`]).
+    /// Do not forward a request that was forwarded to this instance: two instances could forward it to
+    /// each other forever. Call [`Lock::acquire`] for it instead.
     ///
     /// # Errors
     /// As [`Lock::acquire`].
@@ -83,13 +84,13 @@ impl Router {
         self.take_over(lock, &[] as &[&str]).await
     }
 
-    /// As [`acquire`](Self::acquire), as if the members `gone` had left: for when the owner that was
-    /// named does not answer. Of those that notice, the same one takes over.
+    /// Acquires as [`acquire`](Self::acquire) does, as if the members `gone` had left. Call it if the
+    /// owner does not answer. All instances that call it with the same `gone` select the same new owner.
     ///
-    /// If the gone one lives and holds the lock, this waits for it.
+    /// If the missing owner is still running and holds the lock, this call waits for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when `gone` leaves no member; others as [`Lock::acquire`].
+    /// [`ErrorKind::Invalid`] if `gone` leaves no member; others as [`Lock::acquire`].
     pub async fn take_over(&self, lock: &Lock, gone: &[impl AsRef<str>]) -> Result<Routed> {
         let name = lock.name().map_err(|error| error.during("acquire", None))?;
         if let Some(owner) = self.other(name, gone)? {
@@ -99,14 +100,14 @@ impl Router {
         match self.other(name, gone)? {
             None => Ok(Routed::Mine(guard)),
             Some(owner) => {
-                // What it cannot finish goes on in the background.
+                // If the release does not finish here, it continues in the background.
                 let _ = guard.release_early().await;
                 Ok(Routed::NotMine { owner })
             }
         }
     }
 
-    /// The owner of the key without the members `gone`, unless that is this instance.
+    /// Returns the owner of the key without the members `gone`; `None` if that is this instance.
     fn other(&self, key: &Name, gone: &[impl AsRef<str>]) -> Result<Option<String>> {
         let members = self.members();
         let here = |member: &str| !gone.iter().any(|gone| gone.as_ref() == member);
@@ -114,7 +115,8 @@ impl Router {
             Some(owner) => Ok((owner != self.me()).then(|| owner.to_owned())),
             None => {
                 let gone: Vec<_> = gone.iter().map(AsRef::as_ref).collect();
-                let message = format!("gone: {gone:?} are all the members; one has to be left");
+                let message =
+                    format!("gone: {gone:?} are all the members; at least one must remain");
                 Err(Error::new(ErrorKind::Invalid, message).during("acquire", Some(key)))
             }
         }

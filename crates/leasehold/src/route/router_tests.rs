@@ -1,4 +1,4 @@
-//! The lock holds apart what two lists of members do not.
+//! The lock excludes the second instance when two lists of members disagree.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,7 +99,7 @@ async fn the_owner_works_and_others_are_told_whose_it_is_without_a_lock() {
     assert!(matches!(routed, Routed::NotMine { owner } if owner == "b"));
     assert_eq!(client.list("", 10).await.unwrap().len(), 1);
 
-    // What is held stays held when the key goes to somebody else.
+    // A held lock stays held when the key moves to another member.
     router.update(members(&["b", "c"]));
     assert!(!router.is_mine(&mine) && guard.is_valid());
     guard.release().await.unwrap();
@@ -137,7 +137,7 @@ async fn the_next_in_preference_takes_over_and_waits_for_one_that_lives() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.message(),
-        "gone: [\"a\", \"b\", \"c\"] are all the members; one has to be left"
+        "gone: [\"a\", \"b\", \"c\"] are all the members; at least one must remain"
     );
 }
 

@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode};
 use leasehold::Token;
 use leasehold::fence::Fence;
 use leasehold::fence::http::{FenceLayer, LEASEHOLD_TOKEN, Missing, put_token};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -108,16 +108,16 @@ pub(crate) async fn the_server_says_what_the_resource_is() {
     assert_eq!(passed.status(), StatusCode::OK);
 }
 
-/// A service whose requests say that they are in, and end when they are told to.
-fn slow(layer: FenceLayer) -> (Service, mpsc::UnboundedReceiver<u64>, Arc<Notify>) {
+/// A service whose requests report that they have started, and end on a signal from the test.
+fn slow(layer: FenceLayer) -> (Service, mpsc::UnboundedReceiver<u64>, Arc<Semaphore>) {
     let (inside, entered) = mpsc::unbounded_channel();
-    let go_on = Arc::new(Notify::new());
+    let go_on = Arc::new(Semaphore::new(0));
     let gate = go_on.clone();
     let inner = service_fn(move |request: Request<String>| {
         let (inside, gate) = (inside.clone(), gate.clone());
         async move {
             inside.send(request.extensions().get::<Token>().unwrap().get()).unwrap();
-            gate.notified().await;
+            gate.acquire().await.unwrap().forget();
             Ok(Response::new(String::new()))
         }
     });
@@ -132,7 +132,7 @@ pub(crate) async fn an_older_request_is_refused_while_a_newer_one_is_at_work() {
     });
     assert_eq!(entered.recv().await, Some(34));
     assert_eq!(put(&service, "/a", 33).await.status(), StatusCode::PRECONDITION_FAILED);
-    go_on.notify_one();
+    go_on.add_permits(1);
     assert_eq!(newer.await.unwrap(), StatusCode::OK);
 }
 
@@ -145,16 +145,15 @@ pub(crate) async fn a_request_let_in_before_is_not_stopped() {
         running.push(tokio::spawn(async move { put(&service, "/a", token).await.status() }));
         assert_eq!(entered.recv().await, Some(token));
     }
-    go_on.notify_one();
-    go_on.notify_one();
+    go_on.add_permits(2);
     for request in running {
         assert_eq!(request.await.unwrap(), StatusCode::OK);
     }
 }
 
 pub(crate) async fn after_a_token_has_passed_no_smaller_one_does() {
-    // The inner service runs in the same poll as the check, so what it sees is in no order of its
-    // own; what each client is told afterwards is.
+    // The inner service runs in the same poll as the check, so the order of its calls proves nothing;
+    // the responses to the clients do.
     let seen = Arc::new(Mutex::new(Vec::new()));
     let next = Arc::new(AtomicU64::new(2));
     let inner = {

@@ -34,8 +34,8 @@ pub(crate) async fn a_claimed_key_stops_the_owner_before(
     _: Arc<RedisServer>,
 ) {
     let (earlier, later) = holders().await;
-    let nobody = set(&mut redis, "stops", "x", earlier).await;
-    assert_eq!(nobody, Owned::NotOwner { owner: None });
+    let unclaimed = set(&mut redis, "stops", "x", earlier).await;
+    assert_eq!(unclaimed, Owned::NotOwner { owner: None });
 
     FENCE.claim(&mut redis, "stops", earlier).await.unwrap();
     assert_eq!(set(&mut redis, "stops", "first", earlier).await, Owned::Written);

@@ -92,7 +92,7 @@ impl Taker for Key {
     async fn release(&mut self) -> Result<()> {
         match self.client.delete(self.key.as_str(), None).await?.deleted() {
             1 => Ok(()),
-            _ => Err("somebody else has taken our key".into()),
+            _ => Err("another client has taken our key".into()),
         }
     }
 }

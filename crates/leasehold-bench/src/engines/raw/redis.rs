@@ -104,7 +104,7 @@ impl Taker for Key {
     async fn release(&mut self) -> Result<()> {
         match self.delete().await? {
             deleted if deleted > self.servers.len() / 2 => Ok(()),
-            _ => Err("somebody else has taken our key".into()),
+            _ => Err("another client has taken our key".into()),
         }
     }
 }

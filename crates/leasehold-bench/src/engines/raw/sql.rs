@@ -127,7 +127,7 @@ impl Taker for Row {
     async fn release(&mut self) -> Result<()> {
         match self.run(self.words.delete, &self.name, &self.owner).await? {
             true => Ok(()),
-            false => Err("somebody else has taken our row".into()),
+            false => Err("another client has taken our row".into()),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::talk::Talk;
 
 /// How often is looked whether a process has told of a load: a fraction of what a load takes.
 const LOOK: Duration = Duration::from_millis(2);
-/// How much later than the lease somebody else may load.
+/// How long after the end of the lease another process may load.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Fleet {
         self.processes.iter_mut().try_for_each(|process| process.say(line))
     }
 
-    /// Hears of loads, for so long.
+    /// Reads the reports of loads for this time.
     pub(super) fn look_for(&mut self, time: Duration) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < time {
@@ -81,7 +81,7 @@ impl Fleet {
                 break who;
             }
             if start.elapsed() > times.ttl + PATIENCE {
-                return Err("nobody loads what has ended".into());
+                return Err("no process loads the expired value".into());
             }
             sleep(LOOK);
         };
@@ -100,7 +100,7 @@ impl Fleet {
         Ok((std::mem::take(&mut self.loads), next))
     }
 
-    /// Hears what each has seen, phase by phase, and lets all end.
+    /// Reads the report of each process, phase by phase, and ends all processes.
     pub(super) fn reports(mut self) -> Result<Vec<Vec<Tally>>> {
         let mut reports = Vec::new();
         for process in &mut self.processes {

@@ -1,4 +1,4 @@
-//! One process of `cache-hot`: its tasks want the key, and each load is told.
+//! One process of `cache-hot`: its tasks request the key, and it reports each load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::contention::orders;
 use crate::runtime::Flavour;
 use crate::stories::aside::Aside;
 
-/// What the process is told as arguments.
+/// The arguments of the process.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
     side: String,

@@ -92,7 +92,7 @@ impl Link {
         Error::new(ErrorKind::Unavailable, text)
     }
 
-    /// Nobody has taken the subject, or answered for the stream: why that is, is asked for.
+    /// No stream took the subject, or no server answered for the stream: asks for the reason.
     pub(super) async fn no_stream(&self, context: &Context) -> Error {
         let (stream, subject) = (&self.url.stream, &self.url.subject);
         let error = match context.get_stream(stream).await {

@@ -15,11 +15,12 @@ use super::stream;
 use crate::outbox::transport::{Change, Refused, Transport};
 use crate::{Error, Result};
 
-/// Puts changes into a stream of NATS JetStream, from which [`Receiver`](super::Receiver)s apply them.
+/// Puts changes into a stream of NATS JetStream, from which a [`Receiver`](super::Receiver) applies
+/// them.
 ///
 /// Each message is the JSON object `{"cache":"prefix:name","key":"42","hold_ms":0}`, and has the
-/// change's [`id`](Change::id) as `Nats-Msg-Id`: what is delivered again within the stream's
-/// `duplicate_window` (2 minutes) is dropped there.
+/// [`id`](Change::id) of the change as `Nats-Msg-Id`. The stream drops a message that is delivered
+/// again within its `duplicate_window` (2 minutes).
 ///
 /// The URL is `nats://[user:password@ or token@]host[:4222][,host...]`, or `tls://…`, with the options
 ///
@@ -27,7 +28,7 @@ use crate::{Error, Result};
 /// |---|---|
 /// | `stream` | `leasehold-cache` |
 /// | `subject` | `leasehold-cache.changes` |
-/// | `durable`: what receivers that share their work are called | `leasehold-cache` |
+/// | `durable`: the name that receivers share to share their work | `leasehold-cache` |
 /// | `credentials=FILE`, as `nsc` writes it | none |
 /// | `password-file=FILE` | none |
 /// | `tls-ca=FILE`, `tls-cert=FILE`, `tls-key=FILE` | the system's authorities, no certificate |
@@ -39,27 +40,29 @@ pub struct NatsTransport {
 }
 
 impl NatsTransport {
-    /// To the stream of `url`. Nothing is connected to yet, and the server need not be up.
+    /// Opens the transport to the stream of `url`, without connecting to it. The server may be
+    /// down.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood, or outside a
-    /// tokio runtime.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
+    /// outside a tokio runtime.
     pub fn open(url: &str) -> Result<Self> {
         Ok(Self { link: Arc::new(Link::open(url)?) })
     }
 
-    /// Makes the stream unless it is there: on disk, refusing what is new rather than dropping what is
-    /// old when it is full.
+    /// Creates the stream unless it exists: on disk. A full stream refuses new messages and drops
+    /// none.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with what the server says;
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when a stream of this name does not take the
-    /// subject, or acknowledges nothing.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with the error of the server;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a stream of this name does not take the
+    /// subject, or acknowledges no message.
     pub async fn create(&self) -> Result<()> {
         stream::create(&self.link).await
     }
 
-    /// The stream that [`create`](Self::create) makes, as JSON that `nats stream add --config` takes.
+    /// Returns the stream that [`create`](Self::create) creates, as JSON for `nats stream add
+    /// --config`.
     pub fn stream(&self) -> String {
         stream::text(&self.link.url)
     }
@@ -87,7 +90,7 @@ impl NatsTransport {
         let other = |error| PublishError::with_source(PublishErrorKind::Other, error);
         let mut message = PublishMessage::build()
             .payload(message::write(change).map_err(other)?.into())
-            // Somebody else's stream may have taken the subject.
+            // A stream of another program may have taken the subject.
             .expected_stream(&self.link.url.stream);
         if change.id != 0 {
             message = message.message_id(format!("{:032x}", change.id));

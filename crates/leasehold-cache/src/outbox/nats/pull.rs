@@ -29,7 +29,8 @@ impl Pull {
         Self { link, consumer: Mutex::default() }
     }
 
-    /// Messages, `most` at most; when there is none, waits for one. Nobody else gets them for `claim`.
+    /// Takes at most `most` messages; if there is none, waits for one. No other receiver gets them
+    /// for `claim`.
     pub(super) async fn take(
         &self,
         most: usize,

@@ -23,14 +23,16 @@ use crate::outbox::transport::{Change, Transport};
 /// How long it waits for a message before it looks anew.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Applies to a cache what relays have put into a stream of NATS JetStream. Any number of them may run
-/// at once, in one process or in several: those with the same `durable` in their URL share the work,
-/// those with another see everything too, such as one for each Redis server.
+/// Applies to a cache the changes that relays have put into a stream of NATS JetStream.
+///
+/// Any number of receivers may run at once, in one process or in several. Receivers with the same
+/// `durable` in their URL share the work. Each other `durable` receives every change too, such as
+/// one for each Redis server.
 ///
 /// Each change is applied at least once. While the cache's server cannot be reached, the messages of a
 /// batch are held, and the others wait in the stream, for as long as it keeps them.
 ///
-/// It tells `metrics`: gauges `leasehold_cache_receiver_oldest_seconds` and
+/// The receiver records in `metrics`: gauges `leasehold_cache_receiver_oldest_seconds` and
 /// `leasehold_cache_receiver_waiting`, counters `leasehold_cache_receiver_applied_total`,
 /// `_refused_total`, `_given_up_total` and `_failures_total`.
 pub struct Receiver {
@@ -48,12 +50,12 @@ struct Received {
 }
 
 impl Receiver {
-    /// Settings for a receiver of the stream of `url`, as
-    /// [`NatsTransport`](super::NatsTransport) has them.
+    /// Returns the settings for a receiver of the stream of `url`, which has the form of
+    /// [`NatsTransport`](super::NatsTransport).
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood, or outside a
-    /// tokio runtime.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
+    /// outside a tokio runtime.
     pub fn builder(url: &str) -> Result<ReceiverBuilder> {
         ReceiverBuilder::new(url)
     }
@@ -67,14 +69,14 @@ impl Receiver {
         Self { pull, transport, settings, counters: Counters::default(), clock }
     }
 
-    /// What it has done so far.
+    /// Returns what the receiver has done so far.
     pub fn stats(&self) -> ReceiverStats {
         self.counters.stats()
     }
 
-    /// Works until `stop` is ready; then it ends the batch that it has, for 5 seconds at most, and gives
-    /// back what it could not apply. What fails is tried again for ever, ever more slowly, after 5
-    /// seconds at last.
+    /// Applies changes until `stop` is ready; then it finishes its current batch, for 5 seconds at
+    /// most, and gives back what it could not apply. After a failure it tries again without limit,
+    /// with pauses that grow to 5 seconds.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         let (mut stop, mut pause, mut held) = (pin!(stop), PAUSES.0, Vec::new());
         loop {
@@ -117,12 +119,12 @@ impl Receiver {
         }
     }
 
-    /// Applies what is in the stream now, and returns how many messages that were.
+    /// Applies the changes that are in the stream now, and returns the number of messages.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when NATS or the cache's server is not
-    /// there, [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a consumer that will not do. What
-    /// was not applied is still there.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if NATS or the server of the cache
+    /// cannot be reached, [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a consumer with
+    /// unsuitable settings. Messages that were not applied stay in the stream.
     pub async fn once(&self) -> Result<u64> {
         let mut all = 0;
         loop {
@@ -227,7 +229,7 @@ async fn give_back(held: &[Received]) {
     tell(held, &vec![AckKind::Nak(None); held.len()]).await;
 }
 
-/// What the stream does not hear of does no harm: such a message comes again.
+/// A lost acknowledgement does no harm: the stream delivers the message again.
 async fn tell(held: &[Received], what: &[AckKind]) {
     let Some(first) = held.first() else { return };
     let said = async {

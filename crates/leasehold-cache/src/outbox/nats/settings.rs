@@ -1,4 +1,4 @@
-//! Settings of a receiver, checked before anything is done with them.
+//! Checks the settings of a receiver before they are used.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::outbox::redis::RedisTransport;
 use crate::outbox::settings::in_range;
 use crate::outbox::transport::Transport;
 
-/// How a [`Receiver`] behaves.
+/// Configures a [`Receiver`].
 pub struct ReceiverBuilder {
     link: Link,
     settings: Settings,
@@ -33,29 +33,30 @@ impl ReceiverBuilder {
         Ok(Self { link: Link::open(url)?, settings })
     }
 
-    /// Messages that are taken at a time, 1 to 1,000. Default 256.
+    /// Sets how many messages are taken at a time, 1 to 1,000. Default 256.
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batch = batch;
         self
     }
 
-    /// For how long nobody else gets the messages of a batch: when a receiver dies in the middle of one,
-    /// another waits so long. 1 s to an hour, default 30 seconds. It is the `ack_wait` of the durable
-    /// consumer, which the first receiver makes; one that is there keeps its own.
+    /// Sets for how long no other receiver gets the messages of a batch: if a receiver dies during
+    /// a batch, another receiver waits for this time. 1 s to an hour, default 30 seconds. It is the
+    /// `ack_wait` of the durable consumer, which the first receiver creates; an existing consumer
+    /// keeps its own.
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.claim = claim;
         self
     }
 
-    /// How often a message may be delivered that is refused, before it is given up, 1 to 1,000. Default
-    /// 10: after a second, two, four, and so on, 8 minutes in all. A server that is not there refuses
-    /// nothing.
+    /// Sets how often a refused message may be delivered before it is given up, 1 to 1,000. Default
+    /// 10: after a second, two, four, and so on, 8 minutes in all. A server that is down refuses no
+    /// message.
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.tries = tries;
         self
     }
 
-    /// A receiver that applies to the Redis server of `url`, as
+    /// Opens a receiver that applies changes to the Redis server of `url`, as
     /// [`Builder::open`](crate::Builder::open) takes it.
     ///
     /// # Errors
@@ -66,7 +67,7 @@ impl ReceiverBuilder {
         self.to(transport)
     }
 
-    /// A receiver that hands the changes to somebody else.
+    /// Creates a receiver that hands the changes to another transport.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.

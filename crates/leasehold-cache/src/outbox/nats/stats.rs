@@ -1,27 +1,28 @@
-//! What a receiver has done, and what is left to do.
+//! Counts what a receiver has done, and what is left to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a [`Receiver`](super::Receiver) has done since it was made, and what it saw when it last looked.
+/// What a [`Receiver`](super::Receiver) has done since it was created, and the state of its last
+/// look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverStats {
     /// Messages whose change was applied, and that were acknowledged.
     pub applied: u64,
-    /// Messages that were refused; each is tried again, and given up in the end.
+    /// Messages that were refused; each is tried again, and finally given up.
     pub refused: u64,
     /// Messages that this receiver has given up; they stay in the stream for as long as it keeps them.
     pub given_up: u64,
-    /// Batches that failed as a whole: NATS or the cache's server was not there.
+    /// Batches that failed as a whole: NATS or the server of the cache could not be reached.
     pub failures: u64,
     /// Messages that wait in the stream.
     pub waiting: u64,
-    /// How long ago the oldest message that it has, and has not applied, was put into the stream, by
-    /// the two machines' clocks; zero when there is none.
+    /// The age of the oldest message that the receiver has, and has not applied, by the clocks of
+    /// the two machines; zero if there is none.
     pub oldest: Duration,
-    /// Why the last batch failed; `None` when it did not.
+    /// Why the last batch failed; `None` if it did not fail.
     pub problem: Option<String>,
 }
 

@@ -40,7 +40,8 @@ fn config(url: &NatsUrl) -> Config {
         // Every durable consumer sees all of them.
         retention: RetentionPolicy::Limits,
         max_age: url.max_age,
-        // When somebody sets a limit, the relay shall notice, and not lose the oldest.
+        // If an operator sets a limit, the relay must notice it, and the oldest messages must not
+        // be lost.
         discard: DiscardPolicy::New,
         storage: StorageType::File,
         num_replicas: url.replicas,

@@ -12,7 +12,7 @@ use super::super::recorder::Recorder;
 use super::super::{outbox, rows, secs, start, until, until_stats};
 use super::{broker, changes, keys, left, messages, receive, until_received};
 
-/// It has stored the messages, and dies before the relay hears of it.
+/// The server has stored the messages, and dies before the relay gets the acknowledgement.
 pub(super) async fn a_server_killed_before_it_has_acknowledged_loses_nothing(pool: Pool<Sqlite>) {
     let mut nats = broker().await;
     let proxy = Proxy::opaque(nats.address()).unwrap();

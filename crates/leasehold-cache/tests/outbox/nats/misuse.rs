@@ -64,7 +64,7 @@ pub(super) async fn what_cannot_be_used_is_named_without_its_secrets(pool: Pool<
     }
 }
 
-/// A server on which nobody has made the stream, or where the subject goes into another one.
+/// A server without the stream, or where the subject goes into another one.
 pub(super) async fn a_stream_that_is_not_there_is_no_delivery(pool: Pool<Sqlite>) {
     let nats = NatsServer::start(NatsSettings::new()).unwrap();
     let (outbox, builder) = outbox(&pool).await;

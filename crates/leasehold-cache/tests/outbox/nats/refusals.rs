@@ -1,4 +1,4 @@
-//! What is refused: by the stream, by Redis, or by nobody who counts.
+//! Refusals by the stream, by Redis, or by a server that does not count.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ pub(super) async fn what_redis_refuses_is_given_up_and_stands_in_nobodys_way(poo
     let (redis, nats) = (server(), broker().await);
     let cache = cache(&redis.url());
     let (outbox, relay) = outbox(&pool).await;
-    redis.admin(&["SET", "{leasehold-cache:test:bad}:h", "somebody else's"]).unwrap();
+    redis.admin(&["SET", "{leasehold-cache:test:bad}:h", "foreign"]).unwrap();
     change(&pool, &outbox, &cache, &["good", "bad", "better"]).await;
     let relay = relay.open(&nats.url()).unwrap();
     assert_eq!(relay.once().await.unwrap(), 3);

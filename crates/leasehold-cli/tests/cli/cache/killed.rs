@@ -42,7 +42,7 @@ fn load(database: &Postgres, redis: &RedisServer, stop: &AtomicBool) -> usize {
     count
 }
 
-/// Entries that nobody has invalidated.
+/// Entries that no process has invalidated.
 fn entries(redis: &RedisServer) -> usize {
     match redis.admin(&["KEYS", "{leasehold-cache:users:*}"]).unwrap() {
         leasehold_conformance::kit::Value::Array(keys) => keys.len(),

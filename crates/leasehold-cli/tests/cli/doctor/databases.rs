@@ -111,5 +111,5 @@ fn the_clock_of_a_database_is_compared_with_ours() {
     let mut command = place.leasehold(&["doctor", "--json", "--store", &server.url()]);
     let done = Done::new(command.envs(shim.env()).output().unwrap());
     assert_eq!(done.code, 1, "{done:?}");
-    assert!(done.out.contains("5.0 s behind ours"), "{done:?}");
+    assert!(done.out.contains("5.0 s behind the local clock"), "{done:?}");
 }

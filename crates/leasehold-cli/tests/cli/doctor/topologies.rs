@@ -1,6 +1,6 @@
 //! Redis behind sentinels, and as a cluster.
 
-use leasehold_conformance::kit::{Needs, RedisCluster, RedisSentinels, Settings};
+use leasehold_conformance::kit::{Needs, RedisCluster, RedisSentinels, RedisServer, Settings};
 
 use crate::support::until;
 
@@ -46,4 +46,21 @@ fn every_master_of_a_cluster_is_looked_at() {
     let found = finds(&cluster.url(), 2, &["problem eviction", "note failover"]);
     let place = found["findings"][0]["place"].as_str().unwrap();
     assert!(place.ends_with(&cluster.nodes[1].port().to_string()), "{place}");
+}
+
+#[test]
+fn a_node_of_a_quorum_that_may_evict_is_a_problem() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(sound()).unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]).unwrap();
+    let url = |options: &str| format!("{}{options}", server.url());
+    let eviction = |url: &str| {
+        let (_, found) = doctor(url);
+        ids(&found).into_iter().find(|id| id.ends_with(" eviction"))
+    };
+    assert_eq!(eviction(&url("")).as_deref(), Some("warning eviction"));
+    assert_eq!(eviction(&url("?admission=strict")).as_deref(), Some("problem eviction"));
 }

@@ -50,6 +50,8 @@ struct Connection {
 const SUBSCRIBING: [&str; 6] =
     ["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"];
 const MESSAGES: [&str; 3] = ["message", "pmessage", "smessage"];
+/// Bytes of one read at least: pgbouncer refuses a client whose first message comes in several pieces.
+const PIECE: usize = 16 * 1024;
 const GREETING: [&str; 4] = ["hello", "auth", "select", "client"];
 
 /// Serves a client until it or the server has gone, or the connection is killed.
@@ -125,6 +127,7 @@ impl Connection {
                 }
                 self.talk().busy = false;
             }
+            unread.reserve(PIECE);
             let length = from.read_buf(unread).await.unwrap_or(0);
             let latency = self.shared.lock().latency;
             if latency > Duration::ZERO {
@@ -215,6 +218,7 @@ impl Connection {
         let mut unread = Vec::new();
         let mut client_there = true;
         loop {
+            unread.reserve(PIECE);
             let length = from.read_buf(&mut unread).await?;
             while let Some((frame, bytes)) = self.next_frame(&mut unread) {
                 self.shared.until(|state| !state.is_cut(ServerToClient)).await;

@@ -105,7 +105,7 @@ impl Proxy {
         let (at, state) = (address.clone(), shared.clone());
         let thread = thread::Builder::new().name("proxy".into()).spawn(move || {
             runtime.block_on(async {
-                // It is the system's to fail here; nobody is answered then.
+                // Only the system can fail here; then no client gets an answer.
                 if let Ok(listener) = adopt() {
                     listen::listen(at, listener, state).await;
                 }
@@ -193,7 +193,7 @@ impl Proxy {
         self.shared.change(|state| state.cut = [false; 2]);
     }
 
-    /// Whether pushes that nobody asked for are lost from now on; confirmations of subscriptions
+    /// Sets whether unsolicited pushes are lost from now on; confirmations of subscriptions
     /// get through.
     pub fn swallow_pushes(&self, swallow: bool) {
         self.shared.change(|state| state.swallow_pushes = swallow);
@@ -252,7 +252,7 @@ impl Proxy {
         self.shared.lock().counts.replies
     }
 
-    /// Pushes of the server that nobody asked for, swallowed ones among them.
+    /// Returns the number of the server's unsolicited pushes, including lost ones.
     pub fn pushes(&self) -> u64 {
         self.shared.lock().counts.pushes
     }

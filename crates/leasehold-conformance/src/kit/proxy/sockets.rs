@@ -44,7 +44,7 @@ pub(super) enum Listener {
     Unix(UnixListener),
 }
 
-/// Somebody else may be faster in taking a free port.
+/// Tries to listen: another process may take a free port first.
 const TRIES: usize = 20;
 
 /// Takes a free port, for now without a runtime.

@@ -1,4 +1,4 @@
-//! What the proxy is told to do, what it has seen, and the waking of those who wait for a change.
+//! The proxy's settings and observations, and the notification of tasks that wait for a change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,9 +54,9 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) target: Target,
-    /// Wanted: nobody listens.
+    /// Wanted: the proxy does not listen.
     pub(super) refuse: bool,
-    /// Seen: somebody does.
+    /// Seen: the proxy listens.
     pub(super) listening: bool,
     pub(super) cut: [bool; 2],
     pub(super) swallow_pushes: bool,

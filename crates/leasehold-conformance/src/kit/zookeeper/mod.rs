@@ -29,7 +29,7 @@ const JAVA: [&str; 6] = [
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];
-/// Somebody else may take a free port before the server does.
+/// Tries to start: another process may take a free port before the server does.
 const TRIES: usize = 20;
 /// A server that is stopped must not hang its test.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl ZooKeeperServer {
     }
 
     /// Whether it leads the ensemble, follows, or stands alone: `leader`, `follower`, `standalone`;
-    /// empty while it serves nobody.
+    /// empty while it serves no client.
     pub fn mode(&self) -> String {
         let said = self.ask("srvr").unwrap_or_default();
         let mode = said.lines().find_map(|line| line.strip_prefix("Mode: "));
@@ -135,13 +135,46 @@ impl ZooKeeperServer {
         self.when_up()
     }
 
+    /// Kills it and starts it on the same port without its data, under the same number; returns when it
+    /// serves. In an ensemble it has then got the data of the leader.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn restart_empty(&mut self) -> io::Result<()> {
+        self.kill();
+        std::fs::remove_dir_all(self.daemon.path("data"))?;
+        self.start_again()
+    }
+
+    /// Removes the transaction logs without a byte of a killed server. One is left where the disk was full when
+    /// the server began it; with it the server does not start (ZOOKEEPER-2332), and an operator removes it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove_empty_logs(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(self.data().join("version-2"))? {
+            let entry = entry?;
+            let is_log = entry.file_name().to_string_lossy().starts_with("log.");
+            if is_log && entry.metadata()?.len() == 0 {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the process; does not wait for it.
     fn launch(&mut self) -> io::Result<()> {
         let config = self.settings.write(&self.place, self.directory())?;
         let classes = CLASSES.map(|jar| format!("{JARS}/{jar}")).join(":");
         let properties = &self.settings.properties;
+        let environment = self.settings.environment.clone();
         self.daemon.launch(|command| {
-            command.args(JAVA).args(properties).args(["-cp", &classes, MAIN]).arg(&config);
+            command
+                .envs(environment)
+                .args(JAVA)
+                .args(properties)
+                .args(["-cp", &classes, MAIN])
+                .arg(&config);
         })
     }
 

@@ -12,6 +12,7 @@ use super::super::{Certificates, ports};
 pub struct ZooKeeperSettings {
     pub(super) certificates: Option<Certificates>,
     pub(super) properties: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
     lines: Vec<String>,
 }
 
@@ -40,7 +41,12 @@ impl Default for ZooKeeperSettings {
 impl ZooKeeperSettings {
     /// The defaults.
     pub fn new() -> Self {
-        Self { certificates: None, properties: Vec::new(), lines: Vec::new() }
+        Self {
+            certificates: None,
+            properties: Vec::new(),
+            environment: Vec::new(),
+            lines: Vec::new(),
+        }
     }
 
     /// TLS on a second port; clients must show a certificate of the same authority.
@@ -52,6 +58,12 @@ impl ZooKeeperSettings {
     /// A further line of the configuration file.
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
+        self
+    }
+
+    /// Variables in the server's environment.
+    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
+        self.environment = variables;
         self
     }
 

@@ -1,4 +1,4 @@
-//! Asks of the client, and what becomes of them.
+//! Acquire requests of the client, and their results.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::backend::{Answer, Ask, Event, Grant, Term};
 use crate::quorum::explain::{self, Report};
 use crate::{Error, Result};
 
-/// For so long nodes must be without a marker before nobody asks them any more: each is looked at
+/// How long nodes must be without a marker before clients stop asking them. Each node is checked
 /// every second.
 const SURE: Duration = Duration::from_secs(3);
 
-/// Once the wait of a single node is over, it votes after a few round trips.
+/// Once the wait of a single node has ended, it votes after a few round trips.
 const ADMITTED: Duration = Duration::from_millis(20);
 
 type Asker = oneshot::Sender<Result<Answer>>;
 
 impl Driver {
-    /// The same attempt, asked for again, waits for what is under way or hears what it has.
+    /// Acquires for an attempt. A repeated request waits for the running one, or returns its lease.
     pub(super) fn acquire(&mut self, now: Now, ask: Ask, asker: Asker) {
         let first = self.cases.first_round();
         let round = match self.cases.get_mut(ask.attempt) {
@@ -39,7 +39,7 @@ impl Driver {
                     asker.send(Ok(Answer::Granted(grant))).ok();
                     return;
                 }
-                // Its lease has ended without anybody having missed it.
+                // Its lease has expired, and no task has noticed.
                 self.lost(now, run, false);
                 self.pump(now, run);
                 round.wrapping_add(1)
@@ -86,12 +86,12 @@ impl Driver {
         self.pump(now, run);
     }
 
-    /// What is known to be refused is not sent.
+    /// Refuses a request that the nodes are known to refuse.
     fn may_ask(&self, now: Now, ask: &Ask) -> Result<()> {
         if let Some(max_ttl) = self.steward.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
-            return Err(explain::ttl_too_long(ask.ttl, max_ttl));
+            return Err(explain::ttl_too_long(ask.ttl, max_ttl, &self.steward));
         }
-        // What is known of a node may be a second or two old: others have admitted it meanwhile.
+        // The state of a node may be some seconds old: another client may have admitted it since.
         let known = |since: Now| Deadline::after(since, SURE).has_passed(now);
         match self.forgotten.is_some_and(known) {
             true => Err(explain::forgotten(self.steward.outlook(now))),
@@ -99,7 +99,7 @@ impl Driver {
         }
     }
 
-    /// The steward has heard of a node.
+    /// Records a change that the steward learned from a node.
     pub(super) fn note_outlook(&mut self, now: Now) {
         self.forgotten = match self.steward.outlook(now) {
             Outlook::Forgotten | Outlook::NotSetUp => self.forgotten.or(Some(now)),
@@ -121,12 +121,13 @@ impl Driver {
         };
         let case = self.cases.set(client, Case::Held { run: number, round });
         if let Some(Case::Asking { asker, .. }) = case {
-            // Nobody there: it is ended or asked for again, or not renewed.
+            // If no caller is there, it is ended, asked for again, or not renewed.
             asker.send(Ok(Answer::Granted(granted(token, until)))).ok();
         }
     }
 
-    /// An attempt cannot have a majority. Some nodes have said only later what they would have done.
+    /// Handles an attempt that cannot reach a majority. Some nodes reported only later how they
+    /// would vote.
     pub(super) fn denied(
         &mut self,
         now: Now,
@@ -170,7 +171,8 @@ impl Driver {
         }
     }
 
-    /// Why a renewal did not reach a majority: who did not take part, and what can be done about it.
+    /// Returns why a renewal did not reach a majority: which nodes did not take part, and what to
+    /// do.
     pub(super) fn unrenewed(&self, now: Now, number: usize) -> Error {
         match self.runs.get(number) {
             Some(run) => self.explain(now, run, &[], explain::unrenewed),
@@ -178,7 +180,7 @@ impl Driver {
         }
     }
 
-    /// Says of an attempt what nodes have said to it, and what is known of them.
+    /// Explains an attempt by the replies of the nodes, and by what is known of them.
     fn explain(
         &self,
         now: Now,
@@ -197,7 +199,7 @@ impl Driver {
         })
     }
 
-    /// What a run holds now.
+    /// Returns what a run holds now.
     fn grant(&self, now: Now, number: usize) -> Option<Grant> {
         let run = self.runs.get(number)?;
         let until = run.machine.deadline().filter(|until| !until.has_passed(now))?;

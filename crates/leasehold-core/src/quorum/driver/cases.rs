@@ -1,4 +1,4 @@
-//! What the client asks for, by its attempts; an attempt may be tried many times at the nodes.
+//! The requests of the client, by attempt; one attempt may be tried many times at the nodes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,26 +9,26 @@ use tokio::sync::oneshot;
 use crate::Result;
 use crate::backend::{Answer, Verdict};
 
-/// How many attempts are remembered that have come to an end.
+/// How many ended attempts are remembered.
 const REMEMBERED: usize = 16_384;
 
-/// One attempt of the client's.
+/// The state of one attempt of the client.
 #[derive(Debug)]
 pub(super) enum Case {
     /// The nodes are being asked.
     Asking { run: usize, round: u32, asker: oneshot::Sender<Result<Answer>> },
-    /// It has the lock.
+    /// It holds the lock.
     Held { run: usize, round: u32 },
-    /// The nodes have refused; the next time it will be tried in this round.
+    /// The nodes refused; the next try uses this round.
     Refused { round: u32, waits: bool },
-    /// It is being given back.
+    /// It is being released.
     Ending { run: usize },
-    /// It is over.
+    /// It has ended.
     Ended(Verdict),
 }
 
 impl Case {
-    /// Nobody will miss it, but for an answer when something is repeated late.
+    /// Returns true if the entry is needed only for the answer to a late repetition.
     fn is_forgettable(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Refused { waits: false, .. })
     }
@@ -51,7 +51,7 @@ impl Cases {
         self.known.get_mut(&attempt)
     }
 
-    /// Writes down how an attempt stands, and says how it stood.
+    /// Sets the state of an attempt, and returns the previous state.
     pub(super) fn set(&mut self, attempt: AttemptId, case: Case) -> Option<Case> {
         if case.is_forgettable() {
             self.forgettable.push_back(attempt);
@@ -62,8 +62,8 @@ impl Cases {
         self.known.insert(attempt, case)
     }
 
-    /// The round in which an unknown attempt begins: anywhere once something was forgotten, since
-    /// it may have been this one, whose releases are under way.
+    /// Returns the round in which an unknown attempt begins. After entries were forgotten it may be
+    /// any round, since this attempt may be one of them, with releases still on their way.
     pub(super) fn first_round(&self) -> u32 {
         if self.forgot { fastrand::u32(..) } else { 0 }
     }
@@ -77,8 +77,8 @@ impl Cases {
     }
 }
 
-/// The id that an attempt has at the nodes in this round: there an attempt that was given back once
-/// never gets anything again. Client and sequence number stay the same.
+/// Returns the id of an attempt at the nodes in this round. An attempt id that a node has released
+/// once never gets a lease there again. Client and sequence number stay the same.
 pub(super) fn in_round(attempt: AttemptId, round: u32) -> AttemptId {
     let all = u128::from_be_bytes(attempt.to_bytes());
     let random = (all as u32).wrapping_add(round);

@@ -1,23 +1,24 @@
-//! Attempts that cannot have a majority any more: they are told so once every node has had its say.
+//! Attempts that cannot reach a majority: the caller gets the error once every node has replied or
+//! timed out.
 //!
-//! What is known at the first moment is who did not vote. Who would have, and who else is in trouble,
-//! is heard a round trip later, and belongs to what people are told.
+//! At first only the nodes that did not vote are known. A round trip later the driver also knows
+//! how others would have voted, and which other nodes fail. The error contains both.
 
 use leasehold_proto::Now;
 use leasehold_proto::quorum::{Denied, Reply, Why};
 
 use super::Driver;
 
-/// An attempt that was denied, and what was heard since.
+/// A denied attempt, with the replies since then.
 #[derive(Debug)]
 pub(super) struct Denial {
     denied: Denied,
-    /// From nodes that had not answered by then.
+    /// Replies of nodes that had not answered by then.
     heard: Vec<(usize, Reply)>,
 }
 
 impl Driver {
-    /// Tells who asked, if there is nothing more to be heard.
+    /// Reports the denial to the caller, if no further reply is expected.
     pub(super) fn note_denied(&mut self, now: Now, number: usize, denied: Denied) {
         let Some(run) = self.runs.get_mut(number) else { return };
         match denied.why {
@@ -28,7 +29,7 @@ impl Driver {
         }
     }
 
-    /// A reply that comes after it was clear that there would be too few.
+    /// Records a reply that arrives after the denial was certain.
     pub(super) fn note_late(&mut self, number: usize, node: usize, reply: Reply) {
         let Some(run) = self.runs.get_mut(number) else { return };
         if let Some(denial) = &mut run.denial
@@ -38,7 +39,7 @@ impl Driver {
         }
     }
 
-    /// Tells who asked, once all that was still on its way is here or had its time.
+    /// Reports the denial to the caller, once every outstanding reply has arrived or timed out.
     pub(super) fn tell_denied(&mut self, now: Now, number: usize, at_once: bool) {
         let Some(run) = self.runs.get_mut(number) else { return };
         if run.denial.is_none() || (!at_once && run.machine.unheard().next().is_some()) {

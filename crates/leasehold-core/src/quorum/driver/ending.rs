@@ -1,4 +1,4 @@
-//! Ends of the client's, leases that nobody keeps, and losses.
+//! Releases of the client, leases without a holder, and losses.
 
 use leasehold_proto::Now;
 use tokio::sync::oneshot;
@@ -12,10 +12,11 @@ use crate::{Error, Result};
 type Ender = Option<oneshot::Sender<Result<Ended>>>;
 
 impl Driver {
-    /// The nodes go on being asked to release it after the answer, as long as it may be there.
+    /// Releases an attempt. After the answer, the driver keeps asking nodes that may still have the
+    /// lease.
     pub(super) fn release(&mut self, now: Now, end: &End, ender: Ender) {
         if let Some(Case::Asking { run, .. }) = self.cases.get(end.attempt) {
-            // What was denied has nothing to give back any more.
+            // A denied attempt has nothing left to release.
             self.tell_denied(now, *run, true);
         }
         let verdict = match self.cases.get(end.attempt) {
@@ -35,13 +36,13 @@ impl Driver {
                 let number = *run;
                 let Some(run) = self.runs.get_mut(number) else { return };
                 if run.machine.deadline().is_some_and(|end| end.has_passed(now)) {
-                    // Its time is over, though nobody has noticed: whatever nodes say, it was lost.
+                    // It has expired, though no task has noticed: it was lost, even if nodes say otherwise.
                     self.lost(now, number, false);
                     self.pump(now, number);
                     return answer(ender, Ok(Verdict::Lost));
                 }
                 self.cases.set(end.attempt, Case::Ending { run: number });
-                // Whoever held waits no more: what is noted is another's of this client.
+                // A holder does not wait: a noted wait belongs to another attempt of this client.
                 if run.waits && !run.held {
                     self.waits.leave(&run.name);
                 }
@@ -63,7 +64,7 @@ impl Driver {
         answer(ender, Ok(verdict));
     }
 
-    /// A machine has given back what it had, as far as nodes answer.
+    /// Handles a machine that has released its leases, as far as nodes answer.
     pub(super) fn released(&mut self, number: usize, held: Option<bool>) {
         let Some(run) = self.runs.get_mut(number) else { return };
         let (ender, client, was_held) = (run.ender.take(), run.client.take(), run.held);
@@ -85,8 +86,8 @@ impl Driver {
         }
     }
 
-    /// A lease is lost: a majority has it no more, or its time is over. What is left of it is given
-    /// back. The client is to be told unless it finds out by its own clock.
+    /// Handles a lost lease: a majority does not have it any more, or it has expired. The rest of it is
+    /// released. The client is notified with `tell`; otherwise its own clock detects the loss.
     pub(super) fn lost(&mut self, now: Now, number: usize, tell: bool) {
         let Some(run) = self.runs.get_mut(number) else { return };
         run.machine.release(now);

@@ -1,4 +1,4 @@
-//! What waits to be sent to one node, and goes out in batches.
+//! The steps that wait to be sent to one node, which are sent in batches.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use leasehold_proto::{Deadline, Now};
 
 use super::super::node::{QuorumNode, Step};
 
-/// Steps in one call at the most.
+/// The most steps in one call.
 const BATCH: usize = 64;
-/// While a call is under way, the next one goes out when this many wait.
+/// While a call is outstanding, the next one is sent when this many steps wait.
 const EAGER: usize = 16;
-/// Calls under way at the most.
+/// The most outstanding calls.
 const IN_FLIGHT: usize = 4;
-/// Whose step it is: the attempt's number, and the request's round.
+/// Identifies a step: the number of the attempt, and the round of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
     pub(super) run: usize,
     pub(super) round: u32,
 }
 
-/// A step that waits to be sent, for as long as there is time.
+/// A step that waits to be sent, as long as there is time.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) tag: Tag,
     pub(super) due: Deadline,
-    /// How long a node is waited for, whatever of that was spent before it was sent.
+    /// How long to wait for the node. Time spent in this queue does not shorten it.
     pub(super) limit: Duration,
-    /// Of its lock's name.
+    /// The hash of the lock name.
     pub(super) hash: u64,
     pub(super) step: Step,
 }
@@ -43,53 +43,54 @@ pub(super) struct Answered {
     pub(super) replies: Vec<Reply>,
 }
 
-/// What the last call to a node has shown.
+/// What the last call to a node showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pulse {
     /// It answers.
     Answers,
-    /// It can do nothing, and says so at once (or somebody for it): nobody listens there.
+    /// It can do nothing, and its reply says so at once (or the local client knows that no server
+    /// listens).
     Unfit,
-    /// Nothing was heard. Until something is, one step at a time is tried, and the others are not
-    /// sent: a node that is gone would be owed a release for each of them.
+    /// It did not answer. Until it does, one step at a time is sent and the others are not: each of
+    /// them would need a release later.
     Quiet,
 }
 
-/// Why a step was refused though nobody has voted on it.
+/// Why a step was refused without a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The node knows.
+    /// The node knows the reason.
     Node,
-    /// It was not sent, since the node was not heard the last time.
+    /// It was not sent, because the node did not answer the last time.
     Quiet,
-    /// It was not sent, since what came before it took too long.
+    /// It was not sent, because the steps before it took too long.
     Late,
 }
 
 /// How much is sent to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// All that there is.
+    /// Everything.
     Full,
-    /// One call at a time: it was not heard the last time, and there is no majority without it.
+    /// One call at a time: it did not answer the last time, and there is no majority without it.
     Narrow,
-    /// One step at a time: it was not heard the last time, and the others are enough.
+    /// One step at a time: it did not answer the last time, and the other nodes are enough.
     Trickle,
 }
 
-/// The way to one node.
+/// The outgoing queue of one node.
 #[derive(Debug)]
 pub(super) struct Line {
     number: usize,
     node: Arc<dyn QuorumNode>,
     outbox: VecDeque<Queued>,
     in_flight: usize,
-    /// Steps in the calls that are under way.
+    /// The number of steps in outstanding calls.
     under_way: usize,
     pulse: Pulse,
-    /// Of the last step that was refused.
+    /// The cause of the last refused step.
     cause: Cause,
-    /// The locks of the batch that is being made.
+    /// The locks of the batch that is being built.
     locks: HashSet<u64, RandomState>,
 }
 
@@ -104,12 +105,12 @@ impl Line {
         self.outbox.push_back(queued);
     }
 
-    /// What it was given is not more than its calls can hold.
+    /// Returns true if its calls can hold everything that waits.
     pub(super) fn has_room(&self) -> bool {
         self.outbox.len() + self.under_way < IN_FLIGHT * BATCH
     }
 
-    /// It answered the last time, and may vote for all that is known here.
+    /// Returns true if it answered the last time, and may vote as far as this client knows.
     pub(super) fn answers(&self) -> bool {
         self.pulse == Pulse::Answers
     }
@@ -118,7 +119,8 @@ impl Line {
         self.pulse == Pulse::Quiet
     }
 
-    /// How much is sent there, where others make up a majority without it or do not.
+    /// Returns how much is sent to the node. `others_are_enough` is true if there is a majority
+    /// without it.
     pub(super) fn flow(&self, others_are_enough: bool) -> Flow {
         match (self.is_quiet(), others_are_enough) {
             (false, _) => Flow::Full,
@@ -127,21 +129,21 @@ impl Line {
         }
     }
 
-    /// Why it could do nothing the last time, as the rest of a sentence about it.
+    /// Returns why it did nothing the last time, as the rest of a sentence about it.
     pub(super) fn trouble(&self) -> String {
         match self.cause {
             Cause::Node => {
                 self.node.trouble().unwrap_or_else(|| format!("refused: {}", Refusal::Unfit))
             }
-            // One that was heard of last when it fell silent may be known to be gone by now.
+            // A node that fell silent may be known to be down by now.
             Cause::Quiet => self.node.trouble().unwrap_or_else(|| "does not answer".to_owned()),
-            Cause::Late => "was not asked, being behind with what came before".to_owned(),
+            Cause::Late => "was not asked, because earlier requests to it still wait".to_owned(),
         }
     }
 
-    /// Takes out a step that there was no time to send.
+    /// Removes a step whose time to be sent has passed.
     pub(super) fn take_overdue(&mut self, now: Now) -> Option<Tag> {
-        // Where little is sent, what has much time keeps what has less from being sent.
+        // While little is sent, a step with much time may block a step with less.
         let looks_at = if self.is_quiet() { self.outbox.len() } else { 1 };
         let is_overdue = |queued: &Queued| queued.due.has_passed(now);
         let at = self.outbox.iter().take(looks_at).position(is_overdue)?;
@@ -149,13 +151,13 @@ impl Line {
         self.outbox.remove(at).map(|queued| queued.tag)
     }
 
-    /// Takes out a step that shall not be sent.
+    /// Removes a step that must not be sent.
     pub(super) fn take(&mut self) -> Option<Tag> {
         self.cause = Cause::Quiet;
         self.outbox.pop_front().map(|queued| queued.tag)
     }
 
-    /// The next call, if it is time for one.
+    /// Returns the next call, if it is time for one.
     pub(super) fn call(
         &mut self,
         now: Now,
@@ -176,18 +178,18 @@ impl Line {
         let mut limit = Duration::ZERO;
         self.locks.clear();
         while steps.len() < size {
-            // Two steps on one lock do not go together.
+            // Two steps on one lock never share a call.
             let fits = self.outbox.front().is_some_and(|queued| self.locks.insert(queued.hash));
             let Some(queued) = fits.then(|| self.outbox.pop_front()).flatten() else { break };
-            // One that has waited here for long is no reason to call the node silent sooner, nor is
-            // one with much time to keep a node from others that may be back.
+            // A step that waited here for long must not make the node count as silent sooner. A
+            // step with much time must not keep other steps from a node that may be back.
             let left =
                 if flow == Flow::Narrow { Duration::ZERO } else { queued.due.remaining(now) };
             limit = limit.max(left).max(queued.limit);
             tags.push(queued.tag);
             steps.push(queued.step);
         }
-        // Longer than the machine waits: what a node has granted late is given back at once.
+        // Wait longer than the machine does: a late grant is released at once.
         let limit = limit.saturating_mul(2);
         self.in_flight += 1;
         self.under_way += steps.len();
@@ -198,7 +200,7 @@ impl Line {
         })
     }
 
-    /// A call has come to its end.
+    /// Records the replies of a finished call.
     pub(super) fn answered(&mut self, replies: &[Reply]) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.under_way = self.under_way.saturating_sub(replies.len());
@@ -212,7 +214,7 @@ impl Line {
             () => Pulse::Answers,
         };
         if pulse != std::mem::replace(&mut self.pulse, pulse) {
-            tracing::debug!(node = self.node.place(), ?pulse, "a node answers, or does not");
+            tracing::debug!(node = self.node.place(), ?pulse, "the state of a node changed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Renewals of the client's: a batch of leases, each with a verdict of its own.
+//! Renewals of the client: a batch of leases, each with its own result.
 
 use leasehold_proto::Now;
 use tokio::sync::oneshot;
@@ -8,7 +8,7 @@ use super::cases::Case;
 use crate::Result;
 use crate::backend::{Renewal, Renewed};
 
-/// A batch whose verdicts are not all in.
+/// A batch whose results are not complete.
 #[derive(Debug)]
 pub(super) struct Renewals {
     verdicts: Vec<Result<Renewed>>,
@@ -30,7 +30,7 @@ impl Driver {
         leases: Vec<Renewal>,
         asker: oneshot::Sender<Vec<Result<Renewed>>>,
     ) {
-        // What is not held is lost. One more is open until all stand in line.
+        // A lease that is not held is lost. One extra stays open until all are queued.
         let verdicts = leases.iter().map(|_| Ok(Renewed::Lost)).collect();
         let open = leases.len() + 1;
         let batch = self.renewals.insert(Renewals { verdicts, open, asker });
@@ -39,13 +39,13 @@ impl Driver {
         self.close_one(batch);
     }
 
-    /// Time limits begin with this, as those of an acquire do.
+    /// Renews one lease. Time limits start here, as for an acquire.
     pub(super) fn renew_one(&mut self, now: Now, Renewing { batch, place, lease }: Renewing) {
         let number = match self.cases.get(lease.attempt) {
             Some(Case::Held { run, .. }) => *run,
             _ => return self.close_one(batch),
         };
-        // One that was not answered yet counts no more.
+        // An earlier renewal without an answer does not count any more.
         self.not_renewed(now, number);
         let Some(run) = self.runs.get_mut(number) else { return self.close_one(batch) };
         run.renewal = Some((batch, place));
@@ -54,7 +54,7 @@ impl Driver {
         self.pump(now, number);
     }
 
-    /// The verdict on the renewal of a run, if one is waited for.
+    /// Reports the result of the renewal of a run, if the client waits for it.
     pub(super) fn renewed(&mut self, number: usize, verdict: Result<Renewed>) {
         let renewal = self.runs.get_mut(number).and_then(|run| run.renewal.take());
         let Some((batch, place)) = renewal else { return };
@@ -66,7 +66,7 @@ impl Driver {
         self.close_one(batch);
     }
 
-    /// Whether it was renewed is not known.
+    /// Reports that the result of a renewal is unknown.
     pub(super) fn not_renewed(&mut self, now: Now, number: usize) {
         if self.runs.get(number).is_some_and(|run| run.renewal.is_some()) {
             self.renewed(number, Err(self.unrenewed(now, number)));

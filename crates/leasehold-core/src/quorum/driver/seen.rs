@@ -1,4 +1,4 @@
-//! The largest token that was seen for a lock, where the wall clock is not above it anyway.
+//! The largest token seen for each lock, if it is above the wall clock.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use leasehold_proto::Now;
 
 use crate::Name;
 
-/// More locks than this are not remembered: it costs them a second round trip at the worst.
+/// How many locks are remembered. A lock beyond that may need a second round trip.
 const LOCKS: usize = 4096;
 
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
-//! Who waits for a lock to become free, and when they are told.
+//! The waiters for a lock, and when they are notified.
 //!
-//! A release is heard of from each node, and wakes everybody once, when a majority has said it. Who
-//! wakes at the same moment may split the votes; whoever got some of them and not the lock is woken
-//! after a random pause the next time, longer from time to time.
+//! Each node reports a release. The waiters are woken once, when a majority has reported it.
+//! Waiters that wake at the same moment may split the votes. A waiter that got some votes but not
+//! the lock is woken after a random pause the next time, and the pause grows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use leasehold_proto::{Backoff, Now};
 
 use crate::Name;
 
-/// First and longest pause after votes were split.
+/// The first and longest pause after votes were split.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
 
 /// The locks that the client waits for.
@@ -21,15 +21,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 pub(super) struct Waits {
     nodes: usize,
     locks: HashMap<Name, Wait, RandomState>,
-    /// Those to be told later, by steady time.
+    /// The notifications for later, by steady time.
     due: BTreeMap<(u64, Name), ()>,
 }
 
 #[derive(Debug, Default)]
 struct Wait {
-    /// Which nodes have said that it is free since it was asked for.
+    /// The nodes that reported the lock as free since the last request.
     freed: u64,
-    /// Which have refused it since then because somebody has it: nobody else will say anything.
+    /// The nodes that refused since then because another client holds it; only they will report it
+    /// as free.
     busy: u64,
     /// The answer to the last try is not complete.
     asking: bool,
@@ -41,15 +42,15 @@ impl Waits {
         Self { nodes, locks: HashMap::default(), due: BTreeMap::new() }
     }
 
-    /// A lock is asked for (again): what was heard before is over.
+    /// Begins a request for a lock: earlier reports do not count any more.
     pub(super) fn asked(&mut self, name: &Name) {
         if let Some(wait) = self.locks.get_mut(name) {
             (wait.freed, wait.busy, wait.asking) = (0, 0, true);
         }
     }
 
-    /// A node has refused it, and says from now on when it is free. While it `asks` others are still
-    /// being waited for, else it may have left.
+    /// Records that a node refused; it reports when the lock becomes free. While it `asks`, other
+    /// nodes are still outstanding; otherwise the waiter may have left.
     pub(super) fn busy(&mut self, node: usize, name: &Name, asks: bool) {
         if asks && !self.locks.contains_key(name) {
             self.locks.insert(name.clone(), Wait { asking: true, ..Wait::default() });
@@ -59,8 +60,8 @@ impl Waits {
         }
     }
 
-    /// A lock was refused, though `granted` nodes gave it, and is waited for. True when it has
-    /// become free meanwhile, and it is time to tell the client.
+    /// Records that a lock was refused though `granted` nodes gave it, and that the client waits.
+    /// Returns true if it has become free meanwhile and the client must be notified.
     pub(super) fn refused(&mut self, now: Now, name: &Name, granted: usize, jitter: u64) -> bool {
         let wait = self.locks.entry(name.clone()).or_default();
         wait.asking = false;
@@ -71,22 +72,22 @@ impl Waits {
         self.ripe(now, name, jitter)
     }
 
-    /// It is not waited for any more.
+    /// Ends the wait for a lock.
     pub(super) fn leave(&mut self, name: &Name) {
         if !self.locks.is_empty() {
             self.locks.remove(name);
         }
     }
 
-    /// A node says that a lock is free; true when it is time to tell the client.
+    /// Records that a node reports a lock as free. Returns true if the client must be notified now.
     pub(super) fn freed(&mut self, now: Now, node: usize, name: &Name, jitter: u64) -> bool {
         let Some(wait) = self.locks.get_mut(name) else { return false };
         wait.freed |= 1 << node.min(63);
         self.ripe(now, name, jitter)
     }
 
-    /// A majority has said that it is free, or all that had refused it: the others gave it
-    /// themselves, or are out of reach, and have nothing to say.
+    /// Returns true if a majority has reported the lock as free, or all nodes that had refused: the
+    /// other nodes granted it, or are unreachable, and will report nothing.
     fn ripe(&mut self, now: Now, name: &Name, jitter: u64) -> bool {
         let Some(wait) = self.locks.get_mut(name) else { return false };
         let (enough, open) = (majority(self.nodes), wait.busy & !wait.freed);
@@ -95,7 +96,7 @@ impl Waits {
             return false;
         }
         if (wait.busy.count_ones() as usize) < enough {
-            // Nobody had the whole lock: others may be trying as well.
+            // No client held the whole lock: others may be trying too.
             wait.pauses.get_or_insert_with(|| Backoff::new(PAUSES.0, PAUSES.1));
         }
         wait.freed = 0;
@@ -105,12 +106,12 @@ impl Waits {
         false
     }
 
-    /// When somebody is to be told.
+    /// Returns when the next waiter must be notified.
     pub(super) fn next(&self) -> Option<u64> {
         self.due.first_key_value().map(|((at_ns, _), ())| *at_ns)
     }
 
-    /// Takes out a lock whose time has come and that is still waited for.
+    /// Takes out a lock that is due and still has a waiter.
     pub(super) fn take_due(&mut self, now: Now) -> Option<Name> {
         while self.next()? <= now.steady_ns {
             let ((_, name), ()) = self.due.pop_first()?;
@@ -128,7 +129,7 @@ mod tests {
 
     const NOW: Now = Now { steady_ns: 0, wall_ns: 0 };
 
-    /// A try that these nodes have refused, and `granted` gave.
+    /// Records a try that these nodes refused, and that `granted` nodes granted.
     fn refused(waits: &mut Waits, name: &Name, nodes: &[usize], granted: usize) -> bool {
         waits.asked(name);
         nodes.iter().for_each(|node| waits.busy(*node, name, true));
@@ -144,7 +145,7 @@ mod tests {
         let told = (0..5).filter(|node| waits.freed(NOW, *node, &name, 0)).count();
         assert_eq!(told, 1);
         refused(&mut waits, &name, &[0, 1, 2], 0);
-        assert!((0..9).all(|_| !waits.freed(NOW, 1, &name, 0)), "one node is no majority");
+        assert!((0..9).all(|_| !waits.freed(NOW, 1, &name, 0)), "one node is not a majority");
     }
 
     #[test]
@@ -157,13 +158,13 @@ mod tests {
         let at = waits.next().unwrap();
         assert_eq!(waits.take_due(Now { steady_ns: at - 1, wall_ns: 0 }), None);
         assert_eq!(waits.take_due(Now { steady_ns: at, wall_ns: 0 }), Some(name.clone()));
-        // Longer the next time, and not at all for somebody who has left.
+        // The pause is longer the next time; a waiter that has left is not woken.
         refused(&mut waits, &name, &[0, 1], 1);
         assert!((0..2).all(|node| !waits.freed(NOW, node, &name, u64::MAX)));
         assert!(waits.next().unwrap() > at);
         waits.leave(&name);
         assert_eq!(waits.take_due(late), None);
-        // Whoever lost to somebody with the whole lock wakes at once again.
+        // A waiter that lost to a holder of the whole lock wakes at once again.
         refused(&mut waits, &name, &[0, 1], 1);
         refused(&mut waits, &name, &[0, 1], 0);
         assert!((0..2).any(|node| waits.freed(NOW, node, &name, 0)));
@@ -183,12 +184,12 @@ mod tests {
     fn nodes_that_have_nothing_to_say_are_not_waited_for() {
         let name = Name::new("a").unwrap();
         let mut waits = Waits::new(3);
-        // One is out of reach, one would give it, and the third has the holder's lease.
+        // One node is unreachable, one would grant, and the third has the holder's lease.
         assert!(!refused(&mut waits, &name, &[0], 0));
         assert_eq!(waits.next(), None);
         assert!(!waits.freed(NOW, 0, &name, 0));
         assert!(waits.next().is_some(), "after a pause: others may have split the votes");
-        // A refusal that comes late, for somebody who has left.
+        // A late refusal, for a waiter that has left.
         waits.leave(&name);
         waits.busy(1, &name, false);
         assert!(!waits.freed(NOW, 1, &name, 0));

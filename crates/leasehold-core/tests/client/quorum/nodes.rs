@@ -1,4 +1,4 @@
-//! Nodes that all go by one hand-driven clock, and how their faults come about.
+//! Nodes on one manual clock, and how to inject their faults.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -71,7 +71,7 @@ impl Quorum {
         pass_by(&self.hand, step, time).await;
     }
 
-    /// Until it is done, in steps of this, two minutes at most.
+    /// Runs until it is done, in steps of this length, two minutes at most.
     pub(super) async fn until<T>(&self, step: Duration, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         for _ in 0..120_000 / step.as_millis() {

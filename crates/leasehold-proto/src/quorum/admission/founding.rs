@@ -1,55 +1,61 @@
-//! Setting nodes up, for operators: what must be known of every node before any of them votes
-//! without a wait.
+//! Sets nodes up for operators: what must be known of every node before any node votes without a
+//! wait.
+
+use core::time::Duration;
 
 use super::super::{Marker, ProcessId, Survey, majority};
 use super::{Admission, Stage, Task, TaskReply};
 use crate::Now;
 
-/// Nodes are set up by an operator, and not by themselves.
+/// How an operator sets nodes up; nodes never do it by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Founding {
-    /// The operator says that nobody holds a lock: nothing is waited for. Every node must answer,
-    /// and none may ever have voted; where a majority votes already, the others join it after
-    /// their wait.
+    /// The operator states that no client holds a lock, so there is no wait. Every node must
+    /// answer, and none may ever have voted. If a majority votes already, the other nodes join it
+    /// after their wait.
     Vouched,
-    /// More nodes have forgotten than tokens can be recovered from: a wait, and then tokens start
+    /// Too many nodes lost their data to recover the tokens. The nodes wait, and then tokens start
     /// at the wall clock.
     AfterLoss,
 }
 
-/// Why nodes are not set up. No node votes that did not before.
+/// Why nodes are not set up. No node votes that did not vote before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Halt {
     /// A first start needs an answer of every node: see [`Admission::silent`].
     Silent,
     /// Fewer than a majority answer: see [`Admission::silent`].
     TooFew,
-    /// This is no first start: this node votes, or has voted before it forgot or was restarted.
+    /// This is not a first start: this node votes, or voted before it lost data or restarted.
     Voted(usize),
     /// The first node is the same process as the second.
     Twin(usize, usize),
-    /// This node changed, or stopped answering, after every node had answered. Only markers that
-    /// wait were written.
+    /// This node changed, or stopped answering, after every node had answered. The client wrote
+    /// only markers that wait.
     Changed(usize),
+    /// This node keeps another longest ttl: see [`Admission::refuse_other_max_ttl`].
+    OtherMaxTtl(usize, Duration),
 }
 
-/// How far setting up has come.
+/// How far the set-up has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// Every node is asked whether it has ever voted. Nothing has been written.
+    /// The client asks every node for its marker, and at a first start whether it has ever voted.
+    /// It has written nothing.
     Surveys(Founding),
-    /// A first start: every node is given a marker that waits.
+    /// First start: the client writes a marker that waits to every node.
     Proposals,
-    /// Every node is asked again: at one moment, between its marker and this answer, none voted.
+    /// The client asks every node again: no node voted at one moment between its marker and this
+    /// answer.
     Check,
-    /// Nothing is done any more.
+    /// The set-up has stopped.
     Halted(Halt),
-    /// Nobody sets nodes up, or what needs more than the usual admission is over.
+    /// No set-up, or only the usual admission is left.
     Usual,
 }
 
 impl Admission {
-    /// Why the nodes cannot be set up; nothing more is done then.
+    /// Returns why the nodes cannot be set up; the machine does nothing more then.
     pub fn halt(&self) -> Option<Halt> {
         match self.phase {
             Phase::Halted(halt) => Some(halt),
@@ -57,17 +63,20 @@ impl Admission {
         }
     }
 
-    /// The nodes that did not answer an operator's first question.
+    /// Iterates over the nodes that did not answer the operator's first question.
     pub fn silent(&self) -> impl Iterator<Item = usize> + '_ {
         let silent = |(_, seat): &(usize, &super::Seat)| seat.survey.is_none();
         self.seats.iter().enumerate().filter(silent).map(|(node, _)| node)
     }
 
-    /// What came of a task before nodes are admitted.
+    /// Records the result of a task before nodes are admitted.
     pub(super) fn founding_reply(&mut self, now: Now, node: usize, reply: TaskReply, bits: u64) {
         let Some(seat) = self.seats.get_mut(node) else { return };
         match (self.phase, reply) {
             (Phase::Surveys(_), TaskReply::Survey(survey)) => seat.survey = Some(survey),
+            (Phase::Surveys(_), TaskReply::Look(look)) => {
+                seat.survey = Some(Survey { look, voted: look.voted });
+            }
             (Phase::Surveys(_), _) => {}
             (Phase::Proposals, TaskReply::Marker(Some(marker))) if !marker.admitted => {
                 seat.vouched = Some(marker);
@@ -81,7 +90,7 @@ impl Admission {
         }
     }
 
-    /// A node has not answered in time.
+    /// Records that a node did not answer in time.
     pub(super) fn founding_silence(&mut self, now: Now, node: usize) {
         if let Some(seat) = self.seats.get_mut(node) {
             seat.waits = None;
@@ -110,7 +119,7 @@ impl Admission {
         }
     }
 
-    /// All nodes have said whether they have ever voted, or have had their time.
+    /// Decides when all nodes have answered whether they ever voted, or have timed out.
     fn decide(&mut self, now: Now, founding: Founding, bits: u64) {
         let nodes = self.seats.len();
         let surveys: Vec<(usize, Survey)> = self
@@ -125,9 +134,19 @@ impl Admission {
                 return self.stop(Halt::Twin(*node, *of));
             }
         }
+        let kept = |(node, survey): &(usize, Survey)| {
+            let marker = survey.look.current()?;
+            let keeps = marker.admitted || founding == Founding::AfterLoss;
+            (keeps && marker.max_ttl != self.max_ttl).then_some((*node, marker.max_ttl))
+        };
+        if self.exact
+            && let Some((node, max_ttl)) = surveys.iter().find_map(kept)
+        {
+            return self.stop(Halt::OtherMaxTtl(node, max_ttl));
+        }
         let votes = |survey: &Survey| survey.look.current().is_some_and(|marker| marker.admitted);
         let voters = surveys.iter().filter(|(_, survey)| votes(survey)).count();
-        // Where a majority votes nobody's word is needed: who joins it waits until it is safe.
+        // If a majority votes, no statement is needed: a node that joins waits until it is safe.
         if voters >= majority(nodes) || founding == Founding::AfterLoss {
             if surveys.len() < majority(nodes) {
                 return self.stop(Halt::TooFew);
@@ -147,8 +166,8 @@ impl Admission {
         let processes: Vec<ProcessId> =
             surveys.iter().map(|(_, survey)| survey.look.process).collect();
         self.send_all(now, |node| match processes.get(node) {
-            // Markers of one operator differ in their process; their nonce may be the same.
-            Some(process) => Task::Propose { process: *process, nonce: bits, max_ttl },
+            // The markers of one operator differ in their process; their nonce may be the same.
+            Some(process) => Task::Propose { process: *process, nonce: bits, max_ttl, first: true },
             None => Task::Look,
         });
     }

@@ -1,47 +1,50 @@
-//! What an admission asks of the nodes, and what they reply.
+//! The tasks of an admission at the nodes, and the replies.
 
 use core::time::Duration;
 
 use super::super::{Look, Marker, ProcessId, Refusal, Survey};
 use super::PATIENCE;
 
-/// How long a node is given to say whether it has ever voted: it looks through all its keys.
+/// How long a node may take to answer whether it has ever voted: it searches all its keys.
 const SURVEY: Duration = Duration::from_secs(30);
 
-/// Something to be done at a node for its admission.
+/// A task at a node for its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Ask which process answers, and for its marker.
     Look,
-    /// [`Node::survey`](super::super::Node::survey).
+    /// Do [`Node::survey`](super::super::Node::survey).
     Survey,
-    /// [`Node::propose`](super::super::Node::propose).
+    /// Do [`Node::propose`](super::super::Node::propose).
     Propose {
-        /// Whom to speak to.
+        /// The process that the task is meant for.
         process: ProcessId,
-        /// The marker's.
+        /// The nonce of the marker.
         nonce: u64,
-        /// The marker's.
+        /// The longest ttl of the marker.
         max_ttl: Duration,
+        /// A first start: replace a marker that waits with another `max_ttl`.
+        first: bool,
     },
-    /// [`Node::high`](super::super::Node::high).
+    /// Do [`Node::high`](super::super::Node::high).
     High {
-        /// Whom to speak to.
+        /// The process that the task is meant for.
         process: ProcessId,
     },
-    /// [`Node::admit`](super::super::Node::admit).
+    /// Do [`Node::admit`](super::super::Node::admit).
     Admit {
-        /// Whom to speak to.
+        /// The process that the task is meant for.
         process: ProcessId,
         /// The nonce that the node has waited with.
         nonce: u64,
-        /// What its counters start above; `None`: the node's own wall clock, in microseconds.
+        /// The value that its counters start above. `None`: the node's own wall clock, in
+        /// microseconds.
         floor: Option<u64>,
     },
 }
 
 impl Task {
-    /// How long a reply is waited for.
+    /// Returns how long to wait for a reply.
     pub fn limit(&self) -> Duration {
         match self {
             Self::Survey => SURVEY,
@@ -50,20 +53,20 @@ impl Task {
     }
 }
 
-/// What came of a [`Task`].
+/// The result of a [`Task`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskReply {
-    /// Of `Look`.
+    /// To `Look`.
     Look(Look),
-    /// Of `Survey`.
+    /// To `Survey`.
     Survey(Survey),
-    /// Of `Propose` and `Admit`: the marker that is there now.
+    /// To `Propose` and `Admit`: the marker that the node has now.
     Marker(Option<Marker>),
-    /// Of `High`.
+    /// To `High`.
     High {
         /// The high-water mark.
         high: u64,
-        /// The longest ttl there.
+        /// The longest ttl that the node grants.
         max_ttl: Duration,
     },
     /// The node did nothing.

@@ -1,4 +1,4 @@
-//! Asking all nodes, settling on a token, and committing it where it is not the counter already.
+//! Asks all nodes, chooses a token, and commits it where the counter is another value.
 
 use core::time::Duration;
 
@@ -9,11 +9,12 @@ use crate::{Now, Token};
 impl Attempt {
     pub(super) fn ask(&mut self, now: Now) {
         self.begin(now);
-        // What a clock far ahead has left behind would be refused as a proposal; the nodes go above
-        // it by themselves.
+        // Nodes would refuse a proposal from a clock that was far ahead; they choose a higher value
+        // themselves.
         let most = now.unix_us().saturating_add(AHEAD.as_micros() as u64 / 2);
         let seen = if self.seen > most { 0 } else { self.seen };
-        // What a single node forgets it makes up for by its own clock: nothing may lead it ahead of that.
+        // A single node makes up for its lost data with its own clock, so no client may push tokens
+        // ahead of it.
         let wall = if self.seats.len() == 1 { 0 } else { now.unix_us() };
         let proposal = seen.max(wall).saturating_add(1).min(Token::MAX.get());
         let Some(proposal) = Token::new(proposal) else { return };
@@ -40,7 +41,7 @@ impl Attempt {
         self.decide(now);
     }
 
-    /// Looks at the votes, and goes on if they allow it.
+    /// Counts the votes, and continues if they allow it.
     fn decide(&mut self, now: Now) {
         if self.phase == Phase::Asking {
             let mut values: Vec<Token> = self.granted().collect();
@@ -73,7 +74,7 @@ impl Attempt {
         }
     }
 
-    /// The values that were granted.
+    /// Iterates over the granted values.
     fn granted(&self) -> impl Iterator<Item = Token> {
         self.seats.iter().filter_map(|seat| match seat.vote {
             Vote::Granted(value) => Some(value),
@@ -81,8 +82,8 @@ impl Attempt {
         })
     }
 
-    /// Asks for the counter to be raised where it is below the token. A node that granted more
-    /// counts for the lock, never for the token.
+    /// Asks a node to raise its counter if it is below the token. A node that granted a higher
+    /// value counts for the lock, never for the token.
     fn commit(&mut self, now: Now, node: usize, from: Token, token: Token) {
         if from < token {
             let op = Op::Commit { attempt: self.terms.attempt, from, token };
@@ -90,7 +91,7 @@ impl Attempt {
         }
     }
 
-    /// The clock is looked at last.
+    /// Holds the lock, if the clock, which is read last, allows it.
     fn hold(&mut self, now: Now, token: Token) {
         let until = self.full_term();
         if until.has_passed(now) {
@@ -118,7 +119,8 @@ impl Attempt {
         Tally { granted, busy, refused, unknown }
     }
 
-    /// When the leases of others have ended on so many nodes that a majority is free.
+    /// Returns when the leases of other attempts have ended on so many nodes that a majority is
+    /// free.
     fn free_in(&self, tally: Tally) -> Option<Duration> {
         let missing = self.majority().saturating_sub(tally.granted);
         let mut times: Vec<Duration> = self

@@ -1,4 +1,4 @@
-//! Giving back whatever nodes have granted, or may grant yet.
+//! Releases every lease that nodes have granted or may still grant.
 
 use core::time::Duration;
 
@@ -7,12 +7,12 @@ use super::{Attempt, Phase};
 use crate::Now;
 use crate::quorum::{Event, Op, Refusal, Reply};
 
-/// Longest pause between two releases to a node that does not answer.
+/// The longest pause between two releases to a node that does not answer.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Attempt {
-    /// Ends the attempt, whatever it has come to. Nodes that do not answer are asked again until
-    /// the lease has ended there by itself.
+    /// Ends the attempt in any state. It asks nodes that do not answer again until the lease has
+    /// expired there.
     pub fn release(&mut self, now: Now) {
         if matches!(self.phase, Phase::Ending { .. }) {
             return;
@@ -23,9 +23,9 @@ impl Attempt {
         self.tell_released();
     }
 
-    /// Every node that has not certainly refused is asked to forget the attempt; one that has not
-    /// answered yet only when it has granted after all, or its time is up, if that is `patient`
-    /// enough: most of those have refused, and their answer is on its way.
+    /// Asks every node that may have granted the lease to end the attempt. If `patient`, a node
+    /// that has not answered is asked only when it grants late or times out: most such nodes have
+    /// refused, and their answer is on its way.
     pub(super) fn release_all(&mut self, now: Now, patient: bool) {
         self.begin(now);
         for node in 0..self.seats.len() {
@@ -45,7 +45,7 @@ impl Attempt {
         let releasing = seat.releases > 0;
         match reply {
             Reply::Granted(_) if !releasing => return self.send_release(now, node),
-            // Asked (again) when its time is up.
+            // It is asked (again) when it times out.
             Reply::Unknown => return,
             Reply::Refused(Refusal::Unfit) if releasing => return,
             _ => {}
@@ -56,7 +56,7 @@ impl Attempt {
         self.tell_released();
     }
 
-    /// Once it is known, or every node was given its time.
+    /// Returns the event when the result is known, or every node has had its time.
     fn tell_released(&mut self) {
         if self.phase != (Phase::Ending { told: false }) {
             return;
@@ -76,7 +76,7 @@ impl Attempt {
         self.events.push_back(Event::Released { held });
     }
 
-    /// The time limit of a release is over.
+    /// Repeats a release after its time limit.
     pub(super) fn release_again(&mut self, now: Now, node: usize) {
         let Some(seat) = self.seats.get_mut(node) else { return };
         seat.waits = None;
@@ -86,8 +86,8 @@ impl Attempt {
         self.tell_released();
     }
 
-    /// A reply that nobody waits for: it does not count. A lease that is being given back is
-    /// given back there too.
+    /// Handles a late reply: it does not count. While a lease is being released, it is released on
+    /// that node too.
     pub(super) fn late(&mut self, now: Now, node: usize, reply: Reply) {
         let Some(seat) = self.seats.get_mut(node) else { return };
         let has = matches!(reply, Reply::Granted(_) | Reply::Healed | Reply::Renewed);

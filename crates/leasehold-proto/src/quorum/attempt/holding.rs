@@ -1,4 +1,4 @@
-//! Renewing a lease that is held, and healing the nodes where it is missing.
+//! Renews a held lease, and restores it on nodes that lost it.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::quorum::{Event, Op, Reply};
 use crate::{Deadline, Now};
 
 impl Attempt {
-    /// Asks all nodes to let the lease last `ttl` from now. Replies to an earlier renewal do not
+    /// Asks all nodes to extend the lease to `ttl` from now. Replies to an earlier renewal do not
     /// count any more.
     pub fn renew(&mut self, now: Now, ttl: Duration) {
         let Phase::Held { token, .. } = self.phase else { return };
@@ -31,7 +31,7 @@ impl Attempt {
     pub(super) fn renew_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
         let Some(seat) = self.seats.get_mut(node) else { return };
         seat.settle(reply);
-        // `Granted`: the acquire's, from a node that was not needed for the majority.
+        // `Granted`: to the acquire, from a node that was not needed for the majority.
         if let Reply::Granted(_) | Reply::Healed | Reply::Renewed = reply {
             seat.owns_from(round);
         }
@@ -55,7 +55,7 @@ impl Attempt {
         }
     }
 
-    /// A lease that was lost is not brought back.
+    /// Records the loss. A lost lease is never restored.
     fn lose(&mut self) {
         self.phase = Phase::Lost;
         self.deadline = None;

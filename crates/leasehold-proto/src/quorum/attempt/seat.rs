@@ -5,54 +5,54 @@ use core::time::Duration;
 use crate::quorum::{Refusal, Reply};
 use crate::{Deadline, Token};
 
-/// One node's place in an attempt.
+/// The state of one node in an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seat {
-    /// The request whose reply is waited for.
+    /// The request whose reply is outstanding.
     pub(super) waits: Option<Wait>,
     /// The reply in the current acquire or renewal.
     pub(super) vote: Vote,
-    /// The lease is there, known from this round on without a gap.
+    /// The node has the lease, without a gap since this round.
     owned_since: Option<u32>,
-    /// A lease of this attempt may be there.
+    /// The node may have a lease of this attempt.
     pub(super) suspect: bool,
     /// How often a release was sent.
     pub(super) releases: u32,
-    /// What the node said to a release: whether the lease was there until then.
+    /// The answer of the node to a release: whether it had the lease until then.
     pub(super) ended: Option<bool>,
 }
 
-/// A request on its way.
+/// An outstanding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wait {
     pub(super) round: u32,
     pub(super) due: Deadline,
 }
 
-/// What a node has said.
+/// The answer of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Vote {
-    /// Nothing yet, or nothing in time.
+    /// No answer yet, or none in time.
     #[default]
     Silent,
     /// The lease, with this value.
     Granted(Token),
     /// The lease, and the counter is the token.
     Committed,
-    /// The lease, but the counter could not be brought to the token.
+    /// The lease, but the counter could not be raised to the token.
     Moved,
     /// The lease was extended.
     Renewed,
-    /// Another attempt has it, for so long.
+    /// Another attempt holds the lock for this long.
     Busy(Duration),
-    /// It does nothing.
+    /// The node refused the request.
     Refused(Refusal),
-    /// The attempt has nothing there, for another reason.
+    /// The attempt has no lease there, for another reason.
     Gone,
 }
 
 impl Seat {
-    /// Takes a reply to `Acquire`, `Commit` or `Renew` for what it says about the lease.
+    /// Records what a reply to `Acquire`, `Commit` or `Renew` says about the lease.
     pub(super) fn settle(&mut self, reply: Reply) {
         self.waits = None;
         self.vote = match reply {
@@ -70,7 +70,7 @@ impl Seat {
             Reply::Busy { .. } | Reply::Ended | Reply::Missing => self.suspect = false,
             _ => {}
         }
-        // The node remembers nothing that counts, or somebody else has the lock there.
+        // The node has no data that counts, or another attempt holds the lock there.
         if let Reply::Busy { .. }
         | Reply::Ended
         | Reply::Missing
@@ -81,17 +81,17 @@ impl Seat {
         }
     }
 
-    /// The lease is there from this round on.
+    /// Records that the node has the lease from this round on.
     pub(super) fn owns_from(&mut self, round: u32) {
         self.owned_since.get_or_insert(round);
     }
 
-    /// The lease has been there since before this round.
+    /// Returns true if the node has had the lease since before this round.
     pub(super) fn owns_before(&self, round: u32) -> bool {
         self.owned_since.is_some_and(|since| since < round)
     }
 
-    /// The lease is known to be there.
+    /// Returns true if the node is known to have the lease.
     pub(super) fn owns(&self) -> bool {
         self.owned_since.is_some()
     }

@@ -1,4 +1,4 @@
-//! What is to be said and stored, by the node of `leasehold-proto`.
+//! The expected answers and data, by the node of `leasehold-proto`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) struct Expected {
     process: ProcessId,
     restarts: u8,
     now_us: u64,
-    /// The last counter that was heard of each lock.
+    /// The last known counter of each lock.
     last: [u64; LOCKS],
     clock_goes_back: bool,
 }
@@ -40,7 +40,7 @@ impl Expected {
         }
     }
 
-    /// Carries out one call on both sides; the first letters of the answers.
+    /// Carries out one call on both sides; returns the first letters of the answers.
     pub(super) fn compare(
         &mut self,
         server: &mut Server,
@@ -74,7 +74,7 @@ impl Expected {
         Ok(String::new())
     }
 
-    /// Whom a request is meant for.
+    /// Returns the process that a request is meant for.
     fn meant(&self, stale: bool) -> ProcessId {
         if stale { process(self.restarts - 1) } else { self.process }
     }
@@ -87,7 +87,7 @@ impl Expected {
             let now = at(self.now_us);
             let holds =
                 self.node.lease(now, &lock).is_some_and(|lease| lease.attempt == id(attempt));
-            // What a tombstone remembers when the clock goes back depends on when it was swept.
+            // After the clock went back, a tombstone depends on when it was removed.
             if self.clock_goes_back && matches!(what, What::Release) && !holds {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Expected {
             return Ok(String::new());
         }
         let which = if grants { Which::Steps } else { Which::Keeping };
-        // In short at every other call, where that is allowed.
+        // Use the short form at every other call, if it is allowed.
         let arguments = joined(&arguments, self.now_us.is_multiple_of(2));
         let answer = server.call(self.now_us, meant, which, &keys, &arguments);
         let expected = match &answer {
@@ -137,7 +137,7 @@ impl Expected {
         Ok(answers.iter().filter_map(|answer| answer.chars().next()).collect())
     }
 
-    /// The first letters of the answers when one attempt asks for all locks in one call.
+    /// Returns the first letters of the answers when one attempt asks for all locks in one call.
     pub(super) fn acquire_all(&mut self, server: &mut Server) -> Vec<String> {
         let what = What::Acquire(5_000, Value::Clock(0), false);
         let keys: Vec<String> = (0..LOCKS).map(key).collect();
@@ -275,12 +275,12 @@ impl Expected {
     }
 }
 
-/// What an attempt says about itself: some say the same.
+/// Returns the tail of an attempt: some tails are equal.
 fn tail(attempt: &str) -> String {
     format!("x{}", attempt.bytes().map(usize::from).sum::<usize>() % 2)
 }
 
-/// A request in the words of the script: what all say, and what this one says besides.
+/// Encodes a request for the script: the common part, and the rest of this request.
 fn argument(op: Op, what: What) -> (String, String) {
     let says = |attempt: AttemptId, ttl: Duration, flag: bool| {
         let tail = tail(&attempt.to_string());
@@ -303,7 +303,7 @@ fn argument(op: Op, what: What) -> (String, String) {
     }
 }
 
-/// The arguments of a call; in short, what all say the same stands there once.
+/// Builds the arguments of a call; in the short form, common parts occur once.
 fn joined(arguments: &[(String, String)], short: bool) -> Vec<String> {
     let heads = arguments.iter().map(|(head, _)| head.as_str()).collect();
     let mut says: Vec<String> = arguments.iter().map(|(_, says)| says.clone()).collect();

@@ -1,4 +1,4 @@
-//! A server whose node scripts go by a clock that the test sets.
+//! A server whose node scripts use a clock that the test sets.
 
 use leasehold_conformance::kit::{Admin, RedisServer, Value};
 use leasehold_proto::quorum::ProcessId;
@@ -7,18 +7,18 @@ use crate::plain;
 use crate::scripts::code::{NodeScripts, Script};
 
 pub(super) const NODE: &str = "leasehold:node";
-/// In place of the server's own time.
+/// Replaces the server's own time.
 const CLOCK: &str = "(function() local c = redis.call('GET', 'clock') \
                      return {string.sub(c, 1, -7), string.sub(c, -6)} end)()";
 
 pub(super) struct Server {
     admin: Admin,
-    /// For the scripts of one process: itself, and how the server calls them.
+    /// The scripts of one process: its id, and their names on the server.
     process: ProcessId,
     _server: RedisServer,
 }
 
-/// Which script.
+/// Identifies a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Steps,
@@ -26,7 +26,7 @@ pub(super) enum Which {
     Task,
 }
 
-/// The text of a script of a process, by the test's clock.
+/// Returns the text of a script of a process, with the test's clock.
 fn text(process: ProcessId, which: Which) -> String {
     let scripts = NodeScripts::new(process);
     let script: &Script = match which {
@@ -54,7 +54,7 @@ impl Server {
         self.admin.call(&["FLUSHALL"]).unwrap();
     }
 
-    /// Plays a process with this id: only its scripts are known.
+    /// Acts as a process with this id: only its scripts are known.
     pub(super) fn become_process(&mut self, process: ProcessId) {
         self.admin.call(&["SCRIPT", "FLUSH"]).unwrap();
         for which in [Which::Steps, Which::Keeping, Which::Task] {
@@ -89,19 +89,19 @@ impl Server {
         self.admin.call(&["SET", &key(3), "Q2"]).unwrap();
     }
 
-    /// What is there of them.
+    /// Returns what is stored there.
     pub(super) fn foreign(&mut self) -> String {
         let length = self.admin.call(&["LLEN", &key(1)]).unwrap().integer().unwrap();
         let [second, third] = [2, 3].map(|lock| self.get(&key(lock)).unwrap_or_default());
         format!("{length} {second} {third}")
     }
 
-    /// The node's own record.
+    /// Returns the node's own record.
     pub(super) fn node(&mut self) -> Option<String> {
         self.get(NODE)
     }
 
-    /// A lock's record, and how long its key lives in ms.
+    /// Returns a lock's record, and how long its key lives in ms.
     pub(super) fn record(&mut self, lock: usize) -> Option<(String, i64)> {
         let record = self.get(&key(lock))?;
         let lives = self.admin.call(&["PTTL", &key(lock)]).unwrap();

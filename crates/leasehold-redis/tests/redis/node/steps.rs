@@ -1,9 +1,9 @@
-//! Random steps at one node. Values are said relative to what is there, so that a step means
-//! something whatever was left out before it.
+//! Random steps at one node. Values are relative to the current state, so that a step is useful
+//! even if earlier steps are left out.
 
 use leasehold_sim::Dice;
 
-/// How many locks there are.
+/// The number of locks.
 pub(super) const LOCKS: usize = 5;
 
 /// One step.
@@ -13,15 +13,15 @@ pub(crate) enum Step {
     Pass(i64),
     /// A request on a lock.
     Do {
-        /// Which.
+        /// The lock.
         lock: usize,
-        /// By which attempt.
+        /// The attempt.
         attempt: u32,
-        /// What.
+        /// The request.
         what: What,
-        /// Meant for the process that was there before.
+        /// It is meant for the previous process.
         stale: bool,
-        /// In the same call as the one before.
+        /// It is in the same call as the previous step.
         joined: bool,
     },
     /// A step of an admission.
@@ -49,9 +49,9 @@ pub(crate) enum What {
 /// A token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
-    /// So far from the last counter that was heard of this lock.
+    /// This far from the last known counter of the lock.
     Last(i64),
-    /// So far from the clock, in us.
+    /// This far from the clock, in us.
     Clock(i64),
 }
 
@@ -62,15 +62,15 @@ pub(crate) enum Task {
     /// With a nonce and a ttl in ms.
     Propose(u64, u32),
     High,
-    /// With a nonce; the floor.
+    /// With a nonce and the floor.
     Admit(u64, Value),
-    /// The floor is the last token that there is.
+    /// The floor is the last existing token.
     UseUp(u64),
 }
 
 const HOUR: i64 = 3_600_000;
 
-/// `length` steps; the same seed gives the same ones.
+/// Draws `length` steps; the same seed returns the same steps.
 pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
     let mut dice = Dice::new(seed);
     let mut steps = vec![Step::Task(Task::Propose(1, 60_000), false)];
@@ -78,7 +78,7 @@ pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
     while steps.len() < length {
         let step = step(&mut dice, seed);
         steps.push(step);
-        // Else it would be out most of the time.
+        // Otherwise the node could not vote most of the time.
         if matches!(step, Step::Restart | Step::Flush) && !dice.one_in(4) {
             let nonce = 4 + dice.roll(3);
             let floor = Value::Clock(dice.roll(100) as i64 - 50);
@@ -148,7 +148,7 @@ fn task(dice: &mut Dice) -> Task {
     }
 }
 
-/// The steps in groups of one call each: never two on one lock.
+/// Groups the steps into calls: two steps on one lock never share a call.
 pub(super) fn calls(steps: &[Step]) -> Vec<&[Step]> {
     let mut locks = 0;
     let joined = |one: &Step, next: &Step| match (one, next) {

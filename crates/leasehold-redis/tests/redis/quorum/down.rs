@@ -1,7 +1,7 @@
-//! Nodes that are silent, stopped, slow or gone cost a majority of the others nothing.
+//! Nodes that are silent, stopped, slow or down do not delay a majority of the other nodes.
 //!
-//! Each node may take five seconds for a step here. Whoever waits for one that does not answer is
-//! late by that for each step, whatever the machine.
+//! Each node may take five seconds for a step here. A client that waits for a silent node is late
+//! by that time for each step, on any machine.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_call_under_way_ends_when_its_server_is_killed),
 ];
 
-/// Time enough for all pairs, and for less than a fifth of them if each waited for one node once.
+/// Enough time for all pairs, and for less than a fifth of them if each waited for one node once.
 const ENOUGH: Duration = Duration::from_secs(60);
 const TASKS: usize = 16;
 const PAIRS: usize = 4;
@@ -45,7 +45,7 @@ async fn five() -> (Servers, Proxy, String) {
     (servers, proxy, url)
 }
 
-/// Many tasks take a lock of their own and give it back, again and again.
+/// Many tasks acquire and release their own lock, again and again.
 async fn pairs(client: &Client) {
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
@@ -57,7 +57,7 @@ async fn pairs(client: &Client) {
         });
     }
     let all = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
-    tokio::time::timeout(ENOUGH, all).await.expect("somebody waits for those who do not answer");
+    tokio::time::timeout(ENOUGH, all).await.expect("a client waits for silent nodes");
 }
 
 async fn nobody_waits_for_a_node_that_is_silent() {
@@ -89,7 +89,7 @@ async fn nobody_waits_for_a_node_that_is_slow() {
 async fn nobody_waits_for_two_nodes_that_are_gone() {
     let (mut servers, _proxy, url) = five().await;
     let client = connect(&url).await;
-    // While they are asked, and when it is known that they are not there.
+    // While they are asked, and when they are known to be down.
     tokio::join!(pairs(&client), async {
         servers.0[1].kill();
         servers.0[2].kill();
@@ -104,16 +104,16 @@ async fn when_three_nodes_are_gone_the_error_says_so_of_each() {
     let lock = client.lock("a").ttl(secs(60));
     let reason = |server: &RedisServer| {
         let place = server.address();
-        format!("node {place} is not connected: nobody listens there; is the server running?")
+        format!("node {place} is not connected: no server listens there; is the server running?")
     };
-    // Right after it was killed a node may not be known to be gone for good.
+    // Right after it was killed, a node may not be known to be down.
     until("each is known to be gone", || async {
         let error = lock.acquire_within(ms(200)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let text = error.to_string();
         servers.0[2..].iter().all(|server| text.contains(&reason(server)))
-            && text.contains(": granted by 2 of 5 nodes, and it takes 3: node ")
-            && text.ends_with("; it goes on by itself once 1 of these can vote again")
+            && text.contains(": granted by 2 of 5 nodes, 3 needed: node ")
+            && text.ends_with("; locks can be acquired again once 1 of these can vote")
             && !text.contains(&servers.0[1].address().to_string())
     })
     .await
@@ -133,7 +133,7 @@ async fn a_call_under_way_ends_when_its_server_is_killed() {
     servers.0[0].kill();
     let replies = tokio::time::timeout(secs(20), asking).await.expect("it ends with its server");
     assert_eq!(replies, [Reply::Unknown]);
-    let gone = "is not connected: nobody listens there; is the server running?";
+    let gone = "is not connected: no server listens there; is the server running?";
     let is_gone = || async { node.trouble().is_some_and(|trouble| trouble.starts_with(gone)) };
     until("it is known to be gone", is_gone).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Nodes whose clocks are wrong, that are busy, and that are reached over TLS with rights of their own.
+//! Nodes with wrong clocks, busy nodes, and nodes over TLS with their own credentials.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes, OpenSsl),
 ];
 
-/// Waits until the lock is to be had, trying again where it is refused.
+/// Waits until the lock can be acquired; tries again after a refusal.
 async fn held(lock: &Lock) -> Guard {
     super::comes_back(lock).await
 }
@@ -40,7 +40,7 @@ async fn tokens_of_one_server_with_admission_rest_on_its_own_clock() {
         let guard = held(&lock).await;
         let token = guard.token().get();
         assert!(token > last);
-        // An hour of ours ahead of the server's would be refused at once, and lead others astray.
+        // A clock an hour ahead of the server's would be refused at once, and mislead others.
         assert!(token < before - 1_000_000_000, "{token} is not by the server's clock");
         last = token;
         guard.release().await.unwrap();
@@ -48,7 +48,7 @@ async fn tokens_of_one_server_with_admission_rest_on_its_own_clock() {
     }
 }
 
-/// Three nodes, each with a wall clock of its own.
+/// Three nodes, each with its own wall clock.
 async fn with_clocks() -> (Vec<ClockShim>, Servers, String) {
     let shims: Vec<ClockShim> = (0..3).map(|_| ClockShim::build().unwrap()).collect();
     let start = |shim: &ClockShim| RedisServer::start(shim.on(Settings::new())).unwrap();
@@ -63,11 +63,11 @@ async fn a_node_whose_clock_jumps_gives_the_lock_to_nobody_else() {
     let (one, two) = (connect(&url).await, connect(&url).await);
     let guard = one.lock("a").ttl(secs(20)).acquire_within(secs(20)).await.unwrap();
     everywhere(&servers).await;
-    // The lease is over there, and nowhere else.
+    // The lease has ended there, and on no other node.
     shims[0].set_offset(600.0).unwrap();
     assert!(two.lock("a").ttl(secs(20)).try_acquire().await.unwrap().is_none());
     assert!(guard.is_valid());
-    // And back, further than proposals may be ahead: the others go on without it.
+    // And back, further than proposals may be ahead: the others continue without it.
     shims[0].set_offset(-7200.0).unwrap();
     let first = guard.token();
     guard.release().await.unwrap();
@@ -78,18 +78,18 @@ async fn a_node_whose_clock_jumps_gives_the_lock_to_nobody_else() {
 async fn most_nodes_whose_clocks_jump_give_growing_tokens_all_the_same() {
     let (shims, servers, url) = with_clocks().await;
     let (one, two) = (connect(&url).await, connect(&url).await);
-    // Not renewed: a renewal would heal what the jump has ended.
+    // Not renewed: a renewal would restore the lease that the jump ended.
     let guard = one.lock("a").lease(secs(20)).acquire_within(secs(20)).await.unwrap();
     everywhere(&servers).await;
     for shim in &shims[..2] {
         shim.set_offset(600.0).unwrap();
     }
-    // Exclusion is not promised then; the order of tokens is.
+    // Exclusion is not guaranteed then; the order of tokens is.
     let next = held(&two.lock("a").ttl(secs(20))).await;
     assert!(next.token() > guard.token());
 }
 
-/// By a runtime of its own with one thread, as `main` has in many programs.
+/// On a separate runtime with one thread, as `main` has in many programs.
 async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
     let (servers, url) = Servers::founded(1).await;
     let client = std::thread::spawn(move || {
@@ -115,7 +115,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
                 }
             }
             servers.0[0].go_on().unwrap();
-            // Nothing of this runtime can run, and the server answers.
+            // No task of this runtime can run, and the server answers.
             std::thread::sleep(secs(1));
             assert_eq!(asking.await, [Reply::NotHeld]);
         });
@@ -130,7 +130,7 @@ async fn busy_nodes_have_no_vote_and_come_back() {
     let busy = servers.0[0].make_busy().unwrap();
     held(&lock).await.release().await.unwrap();
     let more: Busy<'_> = servers.0[1].make_busy().unwrap();
-    // The third says that it is busy until the release before has reached it.
+    // The third reports that it is busy until the previous release has reached it.
     let refused = || async {
         let Err(error) = lock.try_acquire().await.map(|held| assert!(held.is_none())) else {
             return false;
@@ -145,7 +145,7 @@ async fn busy_nodes_have_no_vote_and_come_back() {
     drop(guard);
 }
 
-/// Waits until all nodes have the lease: a slow one may get it later than the others.
+/// Waits until all nodes have the lease: a slow node may get it later.
 async fn everywhere(servers: &Servers) {
     until("all nodes have it", || async {
         let leased = |server: &RedisServer| {
@@ -187,7 +187,7 @@ async fn nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes()
     let first = guard.token();
     guard.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap().token() > first);
-    // Who shows no certificate, or another password, is told so by name of the node.
+    // Without a certificate, or with a wrong password, the error names the node.
     for bad in [url("app:s3cret", ""), url("app:wr0ng", &known)] {
         let error = try_connect(&bad).await.unwrap_err().to_string();
         assert!(error.contains("localhost:") && !error.contains("wr0ng"), "{error}");

@@ -1,11 +1,14 @@
 //! `quorum init` admits no node without a wait unless every node answers and none has ever voted.
 
-use leasehold_conformance::kit::{Proxy, RedisServer, Settings};
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Pattern, Proxy, RedisServer, Settings};
+use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
-use leasehold_core::quorum::{Founding, Members, found};
+use leasehold_core::quorum::{Founding, Members, found, found_exactly};
 use leasehold_core::{Error, ErrorKind};
 
-use super::{Servers, connect, nodes};
+use super::{Servers, comes_back, connect, nodes};
 use crate::{Test, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -13,6 +16,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(init_admits_no_forgetful_node_while_a_majority_does_not_answer),
     test!(a_refused_init_changes_no_node),
     test!(init_is_refused_for_nodes_that_voted_before),
+    test!(init_with_another_longest_ttl_is_refused_as_soon_as_one_node_keeps_its_own),
+    test!(init_with_another_longest_ttl_is_refused_though_the_first_questions_are_not_answered),
+    test!(clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_and_warned),
+    test!(init_sets_the_longest_ttl_though_a_client_has_connected_before),
+    test!(init_after_loss_is_quick_though_the_nodes_have_very_many_keys),
     test!(init_after_loss_needs_a_majority_before_it_changes_a_node),
 ];
 
@@ -24,8 +32,13 @@ async fn try_init(url: &str, founding: Founding) -> Result<Members, Error> {
     found(nodes, max_ttl, founding, Clock::system(), |_| {}).await
 }
 
-/// Three nodes, each behind a proxy. The first two grant a lease while the third is cut off; then the
-/// second restarts empty, and `quorum init` runs while these do not answer.
+/// Sets nodes up as `leasehold quorum init --max-ttl` does.
+async fn init_exactly(url: &str, max_ttl: Duration, founding: Founding) -> Result<Members, Error> {
+    found_exactly(nodes(url).0, max_ttl, founding, Clock::system(), |_| {}).await
+}
+
+/// Three nodes, each behind a proxy. The first two grant a lease while the third is cut off. Then
+/// the second restarts empty, and `quorum init` runs while these do not answer.
 async fn init_beside_a_holder(silent: &[usize]) {
     let mut servers = Servers::start(3);
     let proxies: Vec<Proxy> =
@@ -40,7 +53,7 @@ async fn init_beside_a_holder(silent: &[usize]) {
     silent.iter().for_each(|node| proxies[*node].cut_all());
     let founded = try_init(&url, Founding::Vouched).await;
     for proxy in &proxies {
-        proxy.kill_connections(); // What was withheld is lost.
+        proxy.kill_connections(); // The withheld messages are lost.
         proxy.heal();
     }
     // The second and the third would be a majority.
@@ -81,7 +94,7 @@ async fn a_refused_init_changes_no_node() {
         assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
     }
     try_init(&url, Founding::Vouched).await.unwrap();
-    // After a loss of too many.
+    // After a loss of too many nodes.
     servers.0[0].restart_empty().unwrap();
     servers.0[1].restart_empty().unwrap();
     let before: Vec<String> = servers.0.iter().map(keys).collect();
@@ -103,11 +116,11 @@ async fn init_is_refused_for_nodes_that_voted_before() {
     // All were restarted with their data: none votes, and each may have granted a lease.
     servers.0.iter_mut().for_each(|server| server.restart().unwrap());
     let error = try_init(&url, Founding::Vouched).await.unwrap_err();
-    assert!(error.to_string().contains("no first start"), "{error}");
+    assert!(error.to_string().contains("not a first start"), "{error}");
     // The marker was deleted by hand, and locks are left.
     servers.each(&["DEL", "leasehold:node"]);
     let error = try_init(&url, Founding::Vouched).await.unwrap_err();
-    assert!(error.to_string().contains("no first start"), "{error}");
+    assert!(error.to_string().contains("not a first start"), "{error}");
     assert_eq!(servers.0[0].admin(&["EXISTS", "leasehold:node"]).unwrap().integer(), Some(0));
 }
 
@@ -121,4 +134,102 @@ async fn init_after_loss_needs_a_majority_before_it_changes_a_node() {
     assert!(error.to_string().contains("1 of 3 nodes answer"), "{error}");
     tokio::time::sleep(ms(100)).await; // Longer than a node would wait.
     assert_eq!(servers.0[2].admin(&["DBSIZE"]).unwrap().integer(), Some(0));
+}
+
+/// The others are empty, or have markers that wait.
+async fn init_with_another_longest_ttl_is_refused_as_soon_as_one_node_keeps_its_own() {
+    let mut servers = Servers::start(3);
+    let url = servers.url(OPTIONS);
+    try_init(&url, Founding::Vouched).await.unwrap();
+    for step in 0..3 {
+        match step {
+            0 => {}
+            1 => servers.0[1].restart_empty().unwrap(),
+            _ => servers.0[2].restart_empty().unwrap(),
+        }
+        for founding in [Founding::Vouched, Founding::AfterLoss] {
+            let before: Vec<String> = servers.0.iter().map(keys).collect();
+            let error = init_exactly(&url, secs(7), founding).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            let place = servers.0[0].address().to_string();
+            assert!(
+                error.to_string().contains(&format!("node {place} is set up with 30s")),
+                "{error}"
+            );
+            assert_eq!(servers.0.iter().map(keys).collect::<Vec<_>>(), before);
+        }
+        // One that connects writes a marker that waits.
+        drop(connect(&url).await);
+    }
+}
+
+async fn init_with_another_longest_ttl_is_refused_though_the_first_questions_are_not_answered() {
+    let servers = Servers::start(3);
+    let proxies: Vec<Proxy> =
+        servers.0.iter().map(|server| Proxy::start(server.address()).unwrap()).collect();
+    let places: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+    let url = format!("redlock://{}?{OPTIONS}", places.join(","));
+    try_init(&url, Founding::Vouched).await.unwrap();
+    let before: Vec<String> = servers.0.iter().map(keys).collect();
+    let marker = || Pattern::command("GET").and(Pattern::containing("leasehold:node"));
+    let shots: Vec<_> = proxies.iter().map(|proxy| proxy.reset_at_reply_to(marker())).collect();
+    init_exactly(&url, secs(7), Founding::Vouched).await.unwrap_err();
+    assert!(shots.iter().all(|shot| shot.happened()));
+    assert_eq!(servers.0.iter().map(keys).collect::<Vec<_>>(), before);
+}
+
+/// All nodes have lost their data, and the operator sets them up with another longest ttl than clients name.
+async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_and_warned() {
+    let mut servers = Servers::start(3);
+    let url = servers.url(OPTIONS);
+    try_init(&url, Founding::Vouched).await.unwrap();
+    let before = connect(&url).await;
+    servers.0.iter_mut().for_each(|server| server.restart_empty().unwrap());
+    let members = init_exactly(&url, secs(2), Founding::Vouched).await.unwrap();
+    assert_eq!(members.max_ttl, Some(secs(2)));
+    let after = connect(&url).await;
+    let warnings = after.warnings();
+    let what = "max-ttl=30s has no effect: the nodes grant 2s";
+    assert!(warnings.iter().any(|warning| warning.contains(what)), "{warnings:?}");
+    for client in [&before, &after] {
+        let refused = || async {
+            let error = client.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
+            error.to_string().contains("3s is more than the 2s that these nodes grant")
+        };
+        until("a longer ttl is refused with the reason", refused).await.unwrap();
+    }
+    let guard = comes_back(&before.lock("a").ttl(secs(2))).await;
+    let other = after.lock("a").ttl(secs(2)).try_acquire().await.unwrap();
+    assert!(other.is_none() || !guard.is_valid(), "two hold it");
+}
+
+async fn init_sets_the_longest_ttl_though_a_client_has_connected_before() {
+    let servers = Servers::start(3);
+    let url = servers.url("max-ttl=60s&node-limit=200ms&prefix=other");
+    let client = connect(&url).await;
+    client.lock("a").try_acquire().await.unwrap_err();
+    drop(client);
+    let error = init_exactly(&url, secs(7), Founding::AfterLoss).await.unwrap_err();
+    assert!(error.to_string().contains("delete the key other:node"), "{error}");
+    let members = init_exactly(&url, secs(7), Founding::Vouched).await.unwrap();
+    assert_eq!(members.max_ttl, Some(secs(7)));
+    let url = servers.url("max-ttl=7s&node-limit=200ms&prefix=other");
+    let error = connect(&url).await.lock("a").ttl(secs(8)).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("delete the key other:node"), "{error}");
+    // They vote by now, and keep it.
+    let error = init_exactly(&url, secs(9), Founding::Vouched).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+}
+
+/// Returns what a node was asked, by its command counters.
+fn scans(server: &RedisServer) -> bool {
+    server.admin(&["INFO", "commandstats"]).unwrap().text().contains("cmdstat_scan:")
+}
+
+async fn init_after_loss_is_quick_though_the_nodes_have_very_many_keys() {
+    let servers = Servers::start(3);
+    let url = servers.url("max-ttl=50ms&node-limit=200ms");
+    servers.each(&["SET", "a key of another program", "1"]);
+    try_init(&url, Founding::AfterLoss).await.unwrap();
+    assert!(!servers.0.iter().any(scans), "the keys were looked through");
 }

@@ -1,6 +1,8 @@
-//! Lists of nodes that make no quorum: refused when connecting, with the node and what to do.
+//! Lists of nodes that are not a quorum: refused at connect, with the node and what to do.
 
 use leasehold_conformance::kit::{Proxy, RedisServer, Settings};
+use leasehold_conformance::until;
+use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind};
 
 use super::{Servers, connect, try_connect};
@@ -10,6 +12,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_ttl_above_the_longest_of_the_nodes_is_refused),
     test!(one_server_under_two_addresses_is_refused),
     test!(one_node_that_cannot_take_part_is_refused_with_what_to_do),
+    test!(a_node_whose_eviction_policy_changes_loses_its_vote_when_it_is_looked_at),
+    test!(a_node_that_evicts_is_not_admitted_after_its_wait),
     test!(one_node_with_other_credentials_is_named_and_they_are_not),
     test!(an_even_number_of_nodes_is_warned_of),
     test!(a_majority_that_nobody_answers_for_is_refused_and_a_minority_warned_of),
@@ -24,7 +28,7 @@ fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
     }
 }
 
-/// The same nodes, with another in the place of the last one.
+/// The same nodes, with another node in the last place.
 fn with_last(servers: &Servers, other: &str) -> String {
     let last = servers.0.last().unwrap().address().to_string();
     servers.url("max-ttl=2s&node-limit=200ms").replace(&last, other)
@@ -59,13 +63,59 @@ async fn one_node_that_cannot_take_part_is_refused_with_what_to_do() {
         (Settings::new().replica_of(first), ErrorKind::Refused, "name its master"),
         (Settings::new().cluster(), ErrorKind::Unsupported, "cluster-enabled"),
         (Settings::new().sentinel("main", first, 1), ErrorKind::Unsupported, "Sentinel"),
-        (Settings::new().password("s3cret"), ErrorKind::Refused, "the server wants a password"),
+        (Settings::new().password("s3cret"), ErrorKind::Refused, "the server requires a password"),
     ] {
         let server = RedisServer::start(settings).unwrap();
         let place = server.address().to_string();
         let error = try_connect(&with_last(&servers, &place)).await.unwrap_err();
         says(&error, kind, &[&place, what_to_do]);
     }
+}
+
+fn evicts(server: &RedisServer, policy: &str) {
+    server.admin(&["CONFIG", "SET", "maxmemory-policy", policy]).unwrap();
+}
+
+async fn a_node_whose_eviction_policy_changes_loses_its_vote_when_it_is_looked_at() {
+    let (mut servers, url) = Servers::founded(3).await;
+    let lock = connect(&url).await.lock("a").ttl(secs(2));
+    lock.acquire_within(secs(10)).await.unwrap().release().await.unwrap();
+    servers.0[2].kill();
+    evicts(&servers.0[1], "allkeys-lru");
+    // The client checks the node again at each new connection.
+    servers.0[1].admin(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    servers.0[1].admin(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    let place = servers.0[1].address().to_string();
+    let refused = async || match lock.try_acquire().await {
+        Ok(guard) => {
+            if let Some(guard) = guard {
+                guard.release().await.ok();
+            }
+            false
+        }
+        Err(error) => {
+            let text = error.to_string();
+            text.contains(&place) && text.contains("maxmemory-policy is allkeys-lru")
+        }
+    };
+    until("the node has no vote", refused).await.unwrap();
+    evicts(&servers.0[1], "noeviction");
+    super::comes_back(&lock).await.release().await.unwrap();
+}
+
+async fn a_node_that_evicts_is_not_admitted_after_its_wait() {
+    let (mut servers, url) = Servers::founded(3).await;
+    let _client = connect(&url).await;
+    servers.0[2].restart_empty().unwrap();
+    evicts(&servers.0[2], "volatile-lru");
+    let voted =
+        || servers.0[2].admin(&["GET", "leasehold:node"]).unwrap().text().starts_with("N2A");
+    // The longest ttl is 2 s: a node that may vote would be admitted by then.
+    let until_then = Clock::system();
+    until_then.sleep(secs(4)).await;
+    assert!(!voted(), "it votes, and evicts leases");
+    evicts(&servers.0[2], "noeviction");
+    until("it is admitted", || async { voted() }).await.unwrap();
 }
 
 async fn one_node_with_other_credentials_is_named_and_they_are_not() {
@@ -78,7 +128,7 @@ async fn one_node_with_other_credentials_is_named_and_they_are_not() {
         says(&error, ErrorKind::Refused, &[&place, "wrong user or password"]);
         assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error:?}");
     }
-    // Those of one node are its own.
+    // The credentials of one node are its own.
     let url = with_last(&servers, &format!("default:s3cret@{place}"));
     let client = connect(&url).await;
     client.lock("a").ttl(secs(2)).acquire_within(secs(10)).await.unwrap().release().await.unwrap();
@@ -87,7 +137,7 @@ async fn one_node_with_other_credentials_is_named_and_they_are_not() {
 async fn an_even_number_of_nodes_is_warned_of() {
     let (_servers, url) = Servers::founded(4).await;
     let client = connect(&url).await;
-    let warned = |text: &String| text.contains("4 nodes bear no more failures (1) than 3");
+    let warned = |text: &String| text.contains("4 nodes tolerate no more failures (1) than 3");
     assert!(client.warnings().iter().any(warned), "{:?}", client.warnings());
 }
 

@@ -1,4 +1,4 @@
-//! What is to be said and stored, by the record of `leasehold-proto`.
+//! The expected answers and data, by the record of `leasehold-proto`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use super::server::{Server, Stored, key};
 use super::steps::{FOREIGN, LOCKS, Step};
 use super::words;
 
-/// What one lock is to be like.
+/// The expected state of one lock.
 #[derive(Debug, Default)]
 struct Lock {
     record: Record,
     replay: Replay,
-    /// Who has been named, by a request.
+    /// The attempts that a request has named.
     attempts: BTreeSet<AttemptId>,
-    /// The queue's key was deleted: the record may say that somebody waits.
+    /// The queue's key was deleted: the record may claim that a client waits.
     line_forgotten: bool,
     clock_goes_back: bool,
 }
 
-/// All that is to be.
+/// The whole expected state.
 #[derive(Debug)]
 pub(super) struct Expected {
     locks: Vec<Lock>,
@@ -50,7 +50,7 @@ impl Expected {
 
     /// Carries out the steps of one call on both sides.
     pub(super) fn compare(&mut self, server: &mut Server, steps: &[Step]) -> Result<(), String> {
-        // So that not everything falls on whole milliseconds.
+        // So that times do not fall on whole milliseconds.
         self.now_us += 37;
         for Step { lock, op, .. } in steps {
             match *op {
@@ -89,7 +89,7 @@ impl Expected {
     ) -> Result<(), String> {
         let bytes = server.strange_bytes();
         let bytes = self.strange_bytes.get_or_insert(bytes).clone();
-        // In short, if no key comes twice, and nobody who lets go stands in the queue.
+        // Use the short form if no key occurs twice, and no releasing attempt is in the queue.
         let locks: BTreeSet<usize> = requests.iter().map(|(lock, _)| *lock).collect();
         let queued = |lock: &usize, attempt| {
             self.locks[*lock].record.waiters().any(|waiter| waiter.attempt == attempt)
@@ -111,7 +111,7 @@ impl Expected {
             (Request::Acquire(_), all) if all.starts_with('A') && !all.contains('\n') => {
                 vec![all; requests.len()]
             }
-            // Renewals are answered with one letter each, the others with a line.
+            // A renewal is answered with one letter, any other request with a line.
             (Request::Renew(..), letters) => letters.chars().map(String::from).collect(),
             (_, lines) => lines.split('\n').map(String::from).collect(),
         };
@@ -120,7 +120,7 @@ impl Expected {
             .zip(requests)
             .map(|(answer, (_, request))| words::in_full(answer, request))
             .collect();
-        // A record whose queue was deleted goes on saying that somebody waits.
+        // A record whose queue was deleted still claims that a client waits.
         let forgotten = self.locks.iter().any(|lock| lock.line_forgotten);
         let plain = |answers: &[String]| -> Vec<String> {
             let end = if forgotten { "w" } else { "" };
@@ -143,7 +143,7 @@ impl Expected {
         Ok(())
     }
 
-    /// What the record says to a request, in the words of the scripts.
+    /// Returns the record's answer to a request, in the format of the scripts.
     fn carry_out(&mut self, lock: usize, request: &Request, pushed: &mut Vec<String>) -> String {
         let Self { locks, listening, now_us, .. } = self;
         if lock == FOREIGN {
@@ -227,7 +227,7 @@ fn call(
 }
 
 impl Lock {
-    /// `buried`: a tombstone was added last, and those that are over must have gone.
+    /// `buried`: a tombstone was added last, and expired tombstones must have been removed.
     fn compare(&self, now_us: u64, stored: &Stored, buried: bool) -> Result<(), String> {
         let now = at(now_us);
         let line: Vec<String> = self.record.waiters().map(|w| words::member(w.attempt)).collect();
@@ -259,7 +259,7 @@ impl Lock {
         if held && fields.lives < fields.ends + 3_600_000_000 {
             return Err("the record outlives its lease by less than an hour".to_owned());
         }
-        // The clock of the keys' lives is the server's own; minutes do not matter.
+        // Keys expire by the server's own clock; minutes do not matter.
         let lives_ms = fields.lives.saturating_sub(now_us) / 1000;
         if stored.lives_ms + 600_000 < lives_ms as i64 && !self.clock_goes_back {
             return Err(format!("the key lives {} ms, not {lives_ms}", stored.lives_ms));
@@ -307,7 +307,7 @@ fn at(now_us: u64) -> Now {
     Now { steady_ns: now_us * 1000, wall_ns: now_us * 1000 }
 }
 
-/// The number of an attempt's client.
+/// Returns the number of an attempt's client.
 fn place(attempt: AttemptId) -> usize {
     usize::from(attempt.to_bytes()[7])
 }

@@ -1,4 +1,4 @@
-//! A server whose scripts go by a clock that the test sets.
+//! A server whose scripts use a clock that the test sets.
 
 use leasehold_conformance::kit::{Admin, RedisServer, Value};
 use leasehold_proto::handoff::Part;
@@ -8,11 +8,11 @@ use super::code::{Script, Scripts};
 use super::steps::{FOREIGN, LOCKS};
 use crate::plain;
 
-/// In place of the server's own time.
+/// Replaces the server's own time.
 const CLOCK: &str = "(function() local c = redis.call('GET', 'clock') \
                      return {string.sub(c, 1, -7), string.sub(c, -6)} end)()";
 
-/// What may lie under a key that is not ours, and whether it looks like a newer record.
+/// Data of another program under a key, and whether it looks like a newer record.
 const STRANGE: [(&[&str], bool); 5] = [
     (&["SET", "KEY", "550e8400-e29b-41d4"], false),
     (&["HSET", "KEY", "a", "1"], false),
@@ -24,7 +24,7 @@ const STRANGE: [(&[&str], bool); 5] = [
 /// The server and the hashes of its scripts.
 pub(super) struct Server {
     admin: Admin,
-    /// What the clients are pushed: one connection that listens for all of them.
+    /// The pushes to the clients: one connection receives all of them.
     ears: Admin,
     listening: Vec<bool>,
     pub(super) acquire: String,
@@ -36,16 +36,16 @@ pub(super) struct Server {
     _server: RedisServer,
 }
 
-/// What is stored of one lock.
+/// The stored data of one lock.
 #[derive(Debug)]
 pub(super) struct Stored {
     /// The record, if it is a string.
     pub(super) record: Option<String>,
     /// How long its key lives, in ms.
     pub(super) lives_ms: i64,
-    /// The queue's members, with their tickets between them.
+    /// The queue's members, each followed by its ticket.
     pub(super) queue: Vec<String>,
-    /// The tombstones: attempts, each with its end after it.
+    /// The tombstones: attempts, each followed by its end.
     pub(super) tombs: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// Nothing is stored but what is not ours, and everybody listens.
+    /// Stores nothing but the data of another program, with all clients reachable.
     pub(super) fn clear(&mut self, seed: u64) {
         self.admin.call(&["FLUSHALL"]).unwrap();
         (0..self.listening.len()).for_each(|client| self.listen(client, true));
@@ -99,12 +99,12 @@ impl Server {
         self.admin.call(&command).unwrap();
     }
 
-    /// What an ask is answered at the key that is not ours.
+    /// Returns the answer to an acquire at the key of another program.
     pub(super) fn strange_answer(seed: u64) -> &'static str {
         if STRANGE[seed as usize % STRANGE.len()].1 { "XV" } else { "XF" }
     }
 
-    /// What lies under the key that is not ours, byte by byte.
+    /// Returns the bytes under the key of another program.
     pub(super) fn strange_bytes(&mut self) -> Value {
         self.admin.call(&["DUMP", &key(FOREIGN)]).unwrap()
     }
@@ -127,7 +127,7 @@ impl Server {
         self.admin.call(&["DEL", &format!("{}{end}", key(lock))]).unwrap();
     }
 
-    /// Calls a script at a time in us; its answer, and what it pushed, in order.
+    /// Calls a script at a time in us; returns its answer, and its pushes in order.
     pub(super) fn call(
         &mut self,
         now_us: u64,
@@ -154,7 +154,7 @@ impl Server {
         pushed
     }
 
-    /// What is stored of these locks; the time is still that of the last call.
+    /// Returns the stored data of these locks; the time is still that of the last call.
     pub(super) fn stored(&mut self, locks: &[usize]) -> Vec<Stored> {
         let keys: Vec<String> = locks.iter().map(|lock| key(*lock)).collect();
         let count = keys.len().to_string();

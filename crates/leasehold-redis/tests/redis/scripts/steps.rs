@@ -7,9 +7,9 @@ use leasehold_proto::{AttemptId, ClientId};
 use leasehold_sim::Dice;
 use leasehold_sim::script::{Ending, Op, Script, Which, terms};
 
-/// A ttl is never a multiple of it, an offer neither.
+/// No ttl and no offer is a multiple of it.
 pub(super) const UNIT: Duration = Duration::from_millis(700);
-/// How many locks there are; the last one's key holds something of somebody else's.
+/// The number of locks; the key of the last one has data of another program.
 pub(super) const LOCKS: usize = 4;
 /// The number of that lock.
 pub(super) const FOREIGN: usize = LOCKS - 1;
@@ -17,26 +17,26 @@ pub(super) const FOREIGN: usize = LOCKS - 1;
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Which lock.
+    /// The lock.
     pub(super) lock: usize,
-    /// What is done.
+    /// The operation.
     pub(super) op: Op,
-    /// In the same call as the one before, if they are for the same script.
+    /// It is in the same call as the previous step, if both use the same script.
     pub(super) joined: bool,
 }
 
-/// `length` steps; the same seed gives the same ones.
+/// Draws `length` steps; the same seed returns the same steps.
 pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
     if seed % 4 == 3 {
         return in_short(seed, length);
     }
     let mut dice = Dice::new(!seed);
     let ops = Script::random(seed, length, UNIT).ops;
-    // Most on one lock, so that much happens to it.
+    // Most steps are on one lock, so that much happens to it.
     let mut lock = || [0, 0, 0, 0, 0, 1, 1, 2, 2, FOREIGN][dice.roll(10) as usize];
     let mut steps: Vec<Step> =
         ops.into_iter().map(|op| Step { lock: lock(), op, joined: true }).collect();
-    // Batches come of equal ones that stand together.
+    // Equal steps in a row form batches.
     let mut dice = Dice::new(seed);
     let mut from = 0;
     while from < steps.len() {
@@ -51,15 +51,15 @@ pub(super) fn random(seed: u64, length: usize) -> Vec<Step> {
     steps
 }
 
-/// What a client sends in short: asks that are alike of locks that are mostly free, and the ends of
-/// those leases, with now and then something else between them.
+/// Short-form requests of a client: equal acquires of locks that are mostly free, and the ends of
+/// those leases, with other steps between them at times.
 fn in_short(seed: u64, length: usize) -> Vec<Step> {
     let mut dice = Dice::new(!seed);
     let mut others = Script::random(seed, length, UNIT).ops.into_iter();
     let mut steps = Vec::new();
     while steps.len() < length {
         let (sequence, wait) = (dice.roll(3) as u32, !dice.one_in(4));
-        // Two clients that ask alike.
+        // Two clients with equal acquires.
         let pair = dice.roll(2) * 2;
         let mut holders = Vec::new();
         for lock in 0..LOCKS {
@@ -85,7 +85,7 @@ fn in_short(seed: u64, length: usize) -> Vec<Step> {
     steps
 }
 
-/// Which script an operation is for.
+/// Returns the script of an operation.
 pub(super) fn kind(op: &Op) -> u8 {
     match op {
         Op::Pass(_) | Op::Listen(..) | Op::Forget(_) => 0,

@@ -1,4 +1,5 @@
-//! The scripts' arguments, answers and records, byte by byte as `docs/redis.md` describes them.
+//! The arguments, answers and records of the scripts, byte by byte as `docs/redis.md` describes
+//! them.
 
 use std::time::Duration;
 
@@ -8,20 +9,20 @@ use leasehold_sim::script::{Request, terms};
 
 use super::steps::UNIT;
 
-/// What an attempt says about itself: some say the same.
+/// Returns the tail of an attempt: some tails are equal.
 pub(super) fn tail(attempt: AttemptId) -> String {
     let [.., client, _, _, _, sequence, _, _, _, _] = attempt.to_bytes();
     format!("{}{}", "x".repeat(usize::from(sequence) * 3), client / 2)
 }
 
-/// How it stands in the queue.
+/// Returns the queue entry of an attempt.
 pub(super) fn member(attempt: AttemptId) -> String {
     let (ttl, tokens) = terms(attempt, UNIT);
     let tail = tail(attempt);
     format!("{attempt}{:08}{tokens:08}{:04}{tail}", ttl.as_millis(), tail.len())
 }
 
-/// The arguments of one call for these requests, in short where they allow it.
+/// Builds the arguments of one call for these requests, in the short form if allowed.
 pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
     let alike = |each: Vec<String>| match short && each.iter().all(|one| *one == each[0]) {
         true => vec![each[0].clone()],
@@ -67,7 +68,7 @@ fn says(ask: &Ask) -> String {
     format!("{flags}{}", &member(ask.attempt)[32..])
 }
 
-/// An end of which all is known.
+/// An end of a lease whose state is fully known.
 fn is_plain(end: &End) -> bool {
     end.base.is_some() && end.last.is_some() && !end.suspect && end.keep.is_none()
 }
@@ -86,7 +87,7 @@ fn end(end: &End) -> String {
     format!("{}{base:016}{last:016}{flags}{keep:08}{}", end.attempt, member(end.attempt))
 }
 
-/// `A` with the first token stands for as many as were asked for.
+/// `A` with the first token means as many tokens as were requested.
 pub(super) fn in_full(answer: String, request: &Request) -> String {
     match (answer.strip_prefix('A'), request) {
         (Some(base), Request::Acquire(ask)) => {
@@ -97,7 +98,7 @@ pub(super) fn in_full(answer: String, request: &Request) -> String {
     }
 }
 
-/// `wanted`: others wait.
+/// `wanted`: other clients wait.
 pub(super) fn answer(answer: Answer, now_us: u64, wanted: bool) -> String {
     match answer {
         Answer::Granted(tokens) => {
@@ -148,7 +149,7 @@ pub(super) fn push(attempt: AttemptId, push: Push, now_us: u64, key: &str) -> St
     format!("to {}: {message}", &attempt.to_string()[..16])
 }
 
-/// Rounded up: nobody is to come again too early.
+/// Rounds up: no client may ask again too early.
 fn ms(time: Duration) -> u64 {
     time.as_micros().div_ceil(1000) as u64
 }

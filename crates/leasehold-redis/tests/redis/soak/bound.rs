@@ -1,37 +1,38 @@
-//! How long somebody may have to wait at worst, as `docs/redis.md` says.
+//! How long a waiter may wait at worst, according to `docs/redis.md`.
 
 use std::time::Duration;
 
 use super::watch::{Span, Watch};
 use super::{PROCESSES, TTL};
 
-/// The turns of the processes ahead, each 20 ms and what it takes to hand on; a process with more
-/// tasks than one turn has room for takes several rounds. Room for a busy machine is in it.
+/// The turns of the processes ahead, each 20 ms plus the hand-off. A process with more tasks than
+/// one turn can serve takes several rounds. The bound allows for a busy machine.
 const ROUNDS: Duration = Duration::from_millis(PROCESSES as u64 * 50 * 6);
-/// A connection is made anew within a second; whose turn it was meanwhile waits for another round.
+/// A connection is re-established within a second; a task whose turn came meanwhile waits for
+/// another round.
 pub(super) const CUT: Duration = Duration::from_millis(1000 + PROCESSES as u64 * 50);
-/// The same, and a third of the ttl until it is noticed, and the lease of a holder that has been
-/// cut off.
+/// The same, and a third of the ttl until it is detected, and the lease of a holder that was cut
+/// off.
 pub(super) const RESTART: Duration = CUT.saturating_add(TTL).saturating_add(TTL);
 
-/// What has happened, and the longest wait beside what was allowed.
+/// The events so far, and the longest wait relative to its bound.
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
     disturbed: Vec<(Span, Duration)>,
-    /// The share of what was allowed that a wait has come to.
+    /// The largest share of its bound that a wait has used.
     pub(crate) nearest: f64,
 }
 
 impl Bound {
-    /// Something happened in this time that may cost so much more.
+    /// Records an event in this time that may cost this much more.
     pub(crate) fn disturbed(&mut self, when: Span, costs: Duration) {
         self.disturbed.push((when, costs));
     }
 
-    /// A wait may take its rounds, what everything in its time has cost, and all the time in which
-    /// those who had the lock were dead or stopped.
+    /// Returns the bound of a wait: its rounds, the cost of all events in its time, and all the
+    /// time in which the holders were dead or stopped.
     pub(crate) fn check(&mut self, who: &str, wait: Span, watch: &Watch) {
-        // What happened shortly before may still cost.
+        // An event shortly before may still cost time.
         let begins = wait.0.saturating_sub(RESTART.as_micros() as u64);
         let met = self.disturbed.iter().filter(|((from, to), _)| *from < wait.1 && *to > begins);
         let events: Duration = met

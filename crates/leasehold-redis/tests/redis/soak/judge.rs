@@ -1,9 +1,10 @@
-//! Whether two valid holders were there at once, and whether tokens grew: a resource in shared
-//! memory that all processes visit, whatever the locks believe.
+//! Checks that there were never two valid holders at once, and that tokens grew: a resource in
+//! shared memory that all processes visit, independent of the locks.
 //!
-//! Two who are inside at once are no overlap if the first of them knows that it has lost the lock
-//! (it was stopped, say). Validity never comes back, so it is enough to look at it last: whoever is
-//! valid when it leaves was valid all the time, and nobody may have come in between.
+//! Two visitors that are inside at once do not overlap if the first knows that it has lost the lock
+//! (it was stopped, for example). Validity never comes back, so it is enough to check it last. A
+//! visitor that is valid when it leaves was valid all the time, and no other visitor may have
+//! entered in between.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,23 +12,23 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// What is written there, eight bytes each.
+/// The fields of the page, eight bytes each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Page {
-    /// Of who came last.
+    /// The token of the last visitor.
     pub(crate) token: u64,
-    /// Odd while the server's loss of its data excuses those who held before.
+    /// Odd while the server's loss of its data excuses earlier holders.
     pub(crate) losses: u64,
-    /// Not 0: whoever has got the lock once more may go.
+    /// Not 0: a process that has acquired the lock once more may end.
     pub(crate) ending: u64,
     pub(crate) visits: u64,
-    /// Those that another process had the lock before.
+    /// Visits where another process held the lock before.
     pub(crate) remote: u64,
     pub(crate) overlaps: u64,
     pub(crate) fallen: u64,
-    /// Came too late, and knew it.
+    /// Visitors that came too late, and detected it.
     pub(crate) late: u64,
-    /// Process of who came last.
+    /// The process of the last visitor.
     pub(crate) process: u64,
 }
 
@@ -53,7 +54,7 @@ impl Page {
 #[derive(Debug)]
 pub(crate) struct Judge(File);
 
-/// Somebody who is inside.
+/// A visitor that is inside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     token: u64,
@@ -61,7 +62,7 @@ pub(crate) struct Visit {
 }
 
 impl Judge {
-    /// Makes the page.
+    /// Creates the page.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         std::fs::write(path, [0; 8 * WORDS])?;
         Self::open(path)
@@ -71,7 +72,7 @@ impl Judge {
         Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
     }
 
-    /// Looks at the page, and changes it, while nobody else does.
+    /// Reads and changes the page, while no other process does.
     pub(crate) fn with<T>(&mut self, change: impl FnOnce(&mut Page) -> T) -> io::Result<T> {
         flock(&self.0, FlockOperation::LockExclusive)?;
         let mut page = Page::default();
@@ -92,7 +93,8 @@ impl Judge {
         Ok(done)
     }
 
-    /// The holder of a token comes in; `None` for one who comes too late and has been told so.
+    /// Lets the holder of a token enter; returns `None` for a holder that came too late and was
+    /// notified.
     pub(crate) fn enter(
         &mut self,
         process: u32,
@@ -114,7 +116,7 @@ impl Judge {
         })
     }
 
-    /// It is about to give the lock back. True when it may go for good.
+    /// Ends a visit before the release. Returns true if the process may end for good.
     pub(crate) fn leave(&mut self, visit: Visit, is_valid: impl Fn() -> bool) -> io::Result<bool> {
         self.with(|page| {
             let excused = visit.losses % 2 == 1 || visit.losses != page.losses;

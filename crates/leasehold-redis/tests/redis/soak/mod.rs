@@ -1,7 +1,7 @@
 //! 1,000 waiters in 10 processes on one lock, while processes are killed and stopped, connections
-//! cut, and the server is restarted with and without its data.
+//! are cut, and the server is restarted with and without its data.
 //!
-//! 15 seconds of it; `LEASEHOLD_SOAK=600` is ten minutes.
+//! It takes 15 seconds; `LEASEHOLD_SOAK=600` runs for ten minutes.
 
 mod bound;
 mod judge;
@@ -35,7 +35,7 @@ const TTL: Duration = Duration::from_secs(1);
 const STOPPED: Duration = Duration::from_millis(1500);
 const STEP: Duration = Duration::from_millis(20);
 
-/// How long it takes.
+/// How long the soak runs.
 pub(crate) fn duration() -> Duration {
     let seconds = std::env::var("LEASEHOLD_SOAK").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(15))
@@ -45,7 +45,7 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// In memory where there is such a place.
+/// In memory, if the system has such a directory.
 fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
@@ -62,9 +62,9 @@ struct Soak {
     folder: TempDir,
     judge: Judge,
     processes: Vec<kit::Process>,
-    /// Which of them is stopped, and until when.
+    /// The stopped process, and until when.
     stopped: Option<(usize, u64)>,
-    /// When those who held before the server lost its data are excused no more.
+    /// When holders from before the server's loss of data are not excused any more.
     excused_until: Option<u64>,
     watch: Watch,
     bound: Bound,
@@ -72,7 +72,7 @@ struct Soak {
 
 impl Soak {
     fn start() -> Self {
-        // Written before it is answered, though not to the disk: a killed server loses nothing.
+        // Written before the answer, though not to the disk: a killed server loses nothing.
         let server =
             RedisServer::start(Settings::new().append_only().line("appendfsync no")).unwrap();
         let (proxy, folder) = (Proxy::start(&server).unwrap(), folder());
@@ -120,7 +120,7 @@ impl Soak {
         self.verdict();
     }
 
-    /// Looks once, and does what has become due.
+    /// Checks once, and does what is due.
     fn step(&mut self) {
         sleep(STEP);
         let stopped = self.stopped.map(|(at, _)| self.processes[at].pid());
@@ -138,13 +138,13 @@ impl Soak {
         }
     }
 
-    /// What happens in this second. The first process is neither killed nor stopped.
+    /// Chooses the event of this second. The first process is neither killed nor stopped.
     fn disturb(&mut self, second: u64) {
         let any = |from: usize| fastrand::usize(from..PROCESSES as usize);
         if second % 5 == 1 && self.stopped.is_none() {
             let at = any(1);
             let process = &self.processes[at];
-            // Nobody is stopped while it looks at the page.
+            // No process is stopped while it reads the page.
             self.judge.with(|_| process.stop().unwrap()).unwrap();
             self.stopped = Some((at, now_us() + STOPPED.as_micros() as u64));
         }
@@ -205,6 +205,6 @@ impl Soak {
         let keys = self.server.admin(&["KEYS", "*"]).unwrap();
         let keys: Vec<String> = keys.items().iter().map(|key| key.text()).collect();
         let left = |end: &str| keys.iter().any(|key| key.ends_with(end));
-        assert!(!left(":q"), "somebody is left in the queue: {keys:?}");
+        assert!(!left(":q"), "a waiter is left in the queue: {keys:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! One of the processes of the soak: its tasks want the lock again and again.
+//! A process of the soak: its tasks acquire the lock again and again.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -15,21 +15,21 @@ use super::judge::Judge;
 use super::{NAME, TASKS, TTL, now_us};
 
 const ROLE: &str = "LEASEHOLD_SOAK_PROCESS";
-/// Waits that are told.
+/// The waits that are reported.
 const LONG: Duration = Duration::from_millis(500);
 
-/// What a process is told.
+/// The settings of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
     pub(crate) url: String,
     pub(crate) number: u32,
     pub(crate) judge: PathBuf,
-    /// Where it writes lines: `wait FROM_US TO_US`, `wrong WHAT`, `done`.
+    /// The file for its lines: `wait FROM_US TO_US`, `wrong WHAT`, `done`.
     pub(crate) log: PathBuf,
 }
 
 impl Role {
-    /// Starts a process of this program that plays it.
+    /// Starts a process of this program for that role.
     pub(crate) fn start(&self) -> std::io::Result<kit::Process> {
         let (judge, log) = (self.judge.display(), self.log.display());
         let role = format!("{}\n{}\n{judge}\n{log}", self.url, self.number);
@@ -48,7 +48,7 @@ impl Role {
         Some(Self { url, number, judge: judge.into(), log: log.into() })
     }
 
-    /// Plays it until the judge's page says that it is enough.
+    /// Runs until the judge's page ends it.
     pub(crate) fn play(self) -> ExitCode {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -68,7 +68,8 @@ impl Role {
     }
 }
 
-/// Each line is one write to a file that is appended to, so those of several processes stay whole.
+/// Each line is one write to a file that is appended to, so the lines of several processes stay
+/// whole.
 #[derive(Clone)]
 struct Log(Arc<File>);
 
@@ -78,7 +79,7 @@ impl Log {
     }
 }
 
-/// Wants the lock until it has got it after the end was told.
+/// Acquires the lock until it has acquired it once after the end began.
 async fn again_and_again(lock: Lock, number: u32, mut judge: Judge, log: Log) {
     loop {
         let asked = now_us();
@@ -109,7 +110,7 @@ async fn again_and_again(lock: Lock, number: u32, mut judge: Judge, log: Log) {
     }
 }
 
-/// Nothing may be left in this process either.
+/// Checks that nothing is left in this process.
 async fn close(client: &Client, log: &Log) {
     client.close().await;
     match client.usage() {

@@ -1,4 +1,4 @@
-//! Looks at the record of the soak's lock: when nobody can use it, and why.
+//! Watches the record of the soak's lock: when no client can use it, and why.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use leasehold_conformance::kit::{Admin, RedisServer};
 
 use super::{NAME, TTL, now_us};
 
-/// A time of the system's clock in µs, from and to.
+/// A time span of the system's clock in µs, from and to.
 pub(crate) type Span = (u64, u64);
 
 /// What it has seen.
@@ -17,7 +17,7 @@ pub(crate) struct Watch {
     server: PathBuf,
     admin: Option<Admin>,
     last: u64,
-    /// When nobody could have got the lock: those who have it do not run, or the server does not.
+    /// When no client could acquire the lock: the holder does not run, or the server does not.
     stalls: Vec<Span>,
     /// The token of a holder that does not run, and since when.
     silent: Option<(String, u64)>,
@@ -30,7 +30,7 @@ impl Watch {
         Self { server, admin: None, last, stalls: Vec::new(), silent: None, longest_silent: 0 }
     }
 
-    /// Looks once; these processes run.
+    /// Checks once, with these running processes.
     pub(crate) fn look(&mut self, running: &[u32], somebody_is_stopped: bool) {
         let seen = self.record();
         let now = now_us();
@@ -39,7 +39,7 @@ impl Watch {
         }
         let stalled = match seen.as_ref().map(Option::as_ref) {
             Err(_) => true,
-            // The next call hands it on; the one to make it may be the one that is stopped.
+            // The next call hands it on; the stopped process may be the one to make it.
             Ok(None) => somebody_is_stopped,
             Ok(Some((_, pid))) => !running.contains(pid),
         };
@@ -58,7 +58,7 @@ impl Watch {
         self.last = now;
     }
 
-    /// Token and process of who holds now.
+    /// Returns the token and the process of the current holder.
     fn record(&mut self) -> io::Result<Option<(String, u32)>> {
         if self.admin.is_none() {
             let mut admin = Admin::unix(&self.server)?;
@@ -66,7 +66,7 @@ impl Watch {
             self.admin = Some(admin);
         }
         let admin = self.admin.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // docs/redis.md has the bytes.
+        // docs/redis.md describes the bytes.
         let record = admin.call(&["GET", &format!("leasehold:{{{NAME}}}")])?.text();
         let held = record.get(2..3).is_some_and(|state| state == "H" || state == "O");
         let ends = record.get(84..100).and_then(|ends| ends.parse::<u64>().ok());
@@ -79,13 +79,13 @@ impl Watch {
         Ok(Some((record.get(36..52).unwrap_or_default().to_owned(), pid)))
     }
 
-    /// How long within a time nobody could have got the lock.
+    /// Returns how long within a span no client could acquire the lock.
     pub(crate) fn stalled_within(&self, (from, to): Span) -> Duration {
         let inside = |(start, end): &Span| (*end).min(to).saturating_sub((*start).max(from));
         Duration::from_micros(self.stalls.iter().map(inside).sum())
     }
 
-    /// A lease in dead or stopped hands ends by its ttl.
+    /// The lease of a dead or stopped holder ends with its ttl.
     pub(crate) fn none_held_for_longer_than_its_lease(&self) {
         let longest = Duration::from_micros(self.longest_silent);
         assert!(longest <= TTL, "held by nobody who runs for {longest:?}");

@@ -155,7 +155,7 @@ impl Client {
                 Step::Renew => {
                     self.renewed = now;
                     let Some(attempt) = self.attempts.last_mut() else { return };
-                    // With these bugs nobody looks whether the lease has ended already.
+                    // With these bugs the client does not check whether the lease has ended.
                     if let Some(Bug::RenewalRecreates | Bug::RenewalByExpire) = plan.bug
                         && let Some(deadline) = attempt.deadline()
                     {

@@ -1,6 +1,6 @@
-//! Evidence of a majority: whoever is told that it has the lock, or has it still, has the lease on a
-//! majority of the configured nodes, but for those that lost it a ttl ago or less.
-//! Source: Redlock; a renewal counts only for a lease that nobody else has had since.
+//! Evidence of a majority: a client that acquires or keeps the lock has the lease on a majority of
+//! the configured nodes, except those that lost it a ttl ago or less. Source: Redlock; a renewal
+//! counts only for a lease that no other client has held since.
 
 use leasehold_proto::Token;
 use leasehold_proto::quorum::majority;

@@ -1,5 +1,5 @@
-//! Mutual exclusion by believed validity: nobody gets the lock while another client takes itself for
-//! its holder. Source: the safety property of every lock; not promised when leases end early.
+//! Mutual exclusion by believed validity: no client acquires the lock while another believes to
+//! hold it. Source: the safety property of every lock; not guaranteed when leases end early.
 
 use crate::simulator::Plan;
 

@@ -1,5 +1,5 @@
-//! A loss is told before the lease has ended, to everybody who was not stopped at that moment.
-//! Source: the design's second promise, "loss is known before it hurts".
+//! A loss is reported before the lease has ended, to every client that was not paused at that
+//! moment. Source: the design's second promise, "loss is known before it hurts".
 
 #[derive(Debug, Default)]
 pub(super) struct Loss {

@@ -60,7 +60,7 @@ impl Waiter {
         }
     }
 
-    /// The longest time without a holder while somebody wanted the lock.
+    /// The longest time without a holder while a client wanted the lock.
     pub(super) fn gap(&self, end: u64) -> u64 {
         self.longest.max(self.idle_since.map_or(0, |since| end - since))
     }

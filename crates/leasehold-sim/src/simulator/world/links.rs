@@ -144,7 +144,7 @@ impl World<'_> {
         }
     }
 
-    /// Who waits in line is put there, and a release is told.
+    /// Queues a client that waits, and reports a release.
     fn line(&mut self, client: usize, node: usize, reply: Reply) {
         match (self.plan.waiting, reply) {
             (Waiting::Asks, _) => {}

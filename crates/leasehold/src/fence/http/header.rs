@@ -6,13 +6,13 @@ use ::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::Token;
 
-/// `Leasehold-Token`: in a request the holder's token, in a 412 the largest that was seen.
+/// `Leasehold-Token`: the holder's token in a request, the largest token seen in a 412 response.
 ///
-/// Its value is the number in decimal digits, 1 to 9007199254740991; leading zeros are fine, up to
-/// 16 digits in all.
+/// The value is a number from 1 to 9007199254740991 in decimal digits. Leading zeros are allowed,
+/// up to 16 digits in total.
 pub const LEASEHOLD_TOKEN: HeaderName = HeaderName::from_static("leasehold-token");
 
-/// Puts a guard's token into the headers of a request, in place of any other.
+/// Sets the header of a request to a guard's token and replaces any earlier value.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> leasehold::Result<()> {
@@ -33,10 +33,10 @@ pub fn put_token(headers: &mut HeaderMap, token: Token) {
     headers.insert(LEASEHOLD_TOKEN, HeaderValue::from(token.get()));
 }
 
-/// The token in these headers; `None` when there is none.
+/// Returns the token in these headers; `None` if the header is missing.
 ///
 /// # Errors
-/// [`MalformedToken`] when the header is no token, or is there more than once.
+/// [`MalformedToken`] if the header is not a token, or occurs more than once.
 pub fn token_in(headers: &HeaderMap) -> Result<Option<Token>, MalformedToken> {
     let mut values = headers.get_all(LEASEHOLD_TOKEN).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -44,13 +44,13 @@ pub fn token_in(headers: &HeaderMap) -> Result<Option<Token>, MalformedToken> {
         return Err(MalformedToken(()));
     }
     let text = value.to_str().unwrap_or_default();
-    // `parse` would let a sign through.
+    // `parse` would accept a sign.
     let digits = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_digit());
     let token = text.parse().ok().filter(|_| digits).and_then(Token::new);
     token.map(Some).ok_or(MalformedToken(()))
 }
 
-/// The header `Leasehold-Token` is there, but is not one token.
+/// The error for a header `Leasehold-Token` that is not exactly one token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MalformedToken(());
 

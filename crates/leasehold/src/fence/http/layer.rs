@@ -1,4 +1,4 @@
-//! The tower layer, and what it asks of a request.
+//! The tower layer and its requirements for a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use super::service::FenceService;
 use crate::Token;
 use crate::fence::Fence;
 
-/// What becomes of a request that should be fenced and carries no token.
+/// What the layer does with a request that should be fenced and has no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Missing {
-    /// 428 Precondition Required, unless the method is safe (GET, HEAD, OPTIONS, TRACE). The
-    /// default: a fence with an open gate beside it stops nobody.
+    /// Refuses the request with 428 Precondition Required, unless the method is safe (GET, HEAD,
+    /// OPTIONS, TRACE). The default, because a client without a token must not bypass the fence.
     #[default]
     Require,
-    /// It passes unchecked; for the time until every client sends its token.
+    /// Accepts the request without a check. Use it until every client sends its token.
     Allow,
 }
 
 /// Refuses requests whose token is smaller than the largest seen for their resource; see the
-/// [module](super). Clones share what they have seen.
+/// [module](super). Clones share one fence.
 #[derive(Clone)]
 pub struct FenceLayer {
     fence: Arc<Fence>,
@@ -37,29 +37,30 @@ pub struct FenceLayer {
 type Resource = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl FenceLayer {
-    /// A layer with a fence of its own; the resource is the request's path, and a token is
+    /// Creates a layer with its own fence. The resource is the request's path, and a token is
     /// required.
     pub fn new() -> Self {
         Self::sharing(Arc::new(Fence::new()))
     }
 
-    /// A layer over a fence that others use too, or that has a capacity of its own.
+    /// Creates a layer with an existing fence: one that is shared, or has another capacity.
     pub fn sharing(fence: Arc<Fence>) -> Self {
         let path = |parts: &Parts| Some(parts.uri.path().to_owned());
         Self { fence, missing: Missing::default(), resource: Arc::new(path) }
     }
 
-    /// What becomes of a request without a token. Default: [`Missing::Require`].
+    /// Sets what the layer does with a request without a token. Default: [`Missing::Require`].
     pub fn missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
         self
     }
 
-    /// Which resource a request is about; `None` lets it pass unchecked. Default: its path, byte
-    /// by byte and without the query, so `/a` and `/a/` and `/%61` are three.
+    /// Sets the function that returns the resource of a request; `None` accepts the request without a
+    /// check. Default: its path, byte by byte and without the query, so `/a`, `/a/` and `/%61` are
+    /// three resources.
     ///
-    /// It must be what the lock protects, and decided by the server: a client that named the
-    /// resource itself could name another one.
+    /// The resource must be what the lock protects. Compute it on the server: a client that names the
+    /// resource could name another one.
     pub fn resource(
         mut self,
         resource: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -68,7 +69,7 @@ impl FenceLayer {
         self
     }
 
-    /// Decides on a request: `None` for one that is not fenced, or the token that it came with.
+    /// Checks a request. Returns its token, or `None` if the request is not fenced.
     pub(super) fn decide(&self, parts: &Parts) -> Result<Option<Token>, Refusal> {
         let Some(resource) = (self.resource)(parts) else { return Ok(None) };
         match token_in(&parts.headers)? {
@@ -102,7 +103,7 @@ impl<S> Layer<S> for FenceLayer {
     }
 }
 
-/// RFC 9110, section 9.2.1.
+/// Returns true for a safe method (RFC 9110, section 9.2.1).
 fn is_safe(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }

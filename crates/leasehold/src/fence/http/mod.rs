@@ -1,5 +1,5 @@
-//! A fence in front of an HTTP service: requests with an older token are refused. Needs the
-//! feature `fence-http`.
+//! A fence in front of an HTTP service: it refuses requests with an older token. Needs the feature
+//! `fence-http`.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,7 +9,7 @@
 //! use tower::{Layer, ServiceExt, service_fn};
 //!
 //! let service = FenceLayer::new().layer(service_fn(|request: Request<String>| async move {
-//!     // The token goes on to the store, where the write is checked again.
+//!     // Send the token on to the store, which checks the write again.
 //!     let token = request.extensions().get::<Token>().copied();
 //!     println!("{:?} by {token:?}", request.body());
 //!     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
@@ -26,30 +26,30 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | token at least as large as all before, for its resource | the service's; the handler finds the [`Token`](crate::Token) in the request's extensions |
+//! | token not smaller than the largest seen for its resource | the service's; the handler finds the [`Token`](crate::Token) in the request's extensions |
 //! | smaller token | 412 Precondition Failed, the largest token in the header |
 //! | no token, method not safe | 428 Precondition Required, unless [`Missing::Allow`] |
 //! | no token, safe method (GET, HEAD, OPTIONS, TRACE) | the service's |
 //! | header that is not one token | 400 Bad Request |
-//! | resource function says `None` | the service's |
+//! | resource function returns `None` | the service's |
 //!
-//! A safe method *with* a token is checked like any other: a holder that reads first announces
-//! itself by that. Any HTTP server that speaks tower will do, if its response body can be made
-//! from a `String` (axum's, hyper's `Full<Bytes>`, `String` can).
+//! The layer checks a safe method *with* a token like any other method, so a holder can announce
+//! its token by a read. Any HTTP server that uses tower can use the layer if its response body can
+//! be built from a `String` (for example axum's, hyper's `Full<Bytes>`, or `String`).
 //!
 //! # Limits
 //!
-//! The token is recorded before the service runs: recorded afterwards, an older request could be
-//! let in while a newer one is at work. Still, check and write are two steps here. A request that
-//! was let in *before* the newer one came may write after it. If the service awaits anything
-//! between the layer and its write, hand the token on to the store and check it there as well.
+//! The layer records the token before the service runs. Otherwise it could accept an older request
+//! while a newer one runs. But check and write are two steps here: a request that was accepted
+//! *before* the newer one arrived may write after it. If the service awaits anything between the
+//! layer and its write, send the token to the store and check it there as well.
 //!
-//! What was seen is kept in this process, by a [`Fence`](crate::fence::Fence): a restart forgets
-//! it, and two instances behind a balancer do not know each other's. For those the store's own
-//! check decides, and the layer only refuses early.
+//! A [`Fence`](crate::fence::Fence) keeps the tokens in this process's memory. A restart forgets
+//! them, and two instances behind a load balancer do not share them. In these cases the store's own
+//! check decides, and the layer only refuses some requests early.
 //!
-//! A token is a number that any client can send: whoever may write can shut others out by sending
-//! the largest. Authenticate first, and put the layer behind that.
+//! A token is a number that any client can send. A client that sends the largest number blocks all
+//! other clients. Authenticate requests first, and put this layer behind the authentication.
 
 mod header;
 mod layer;

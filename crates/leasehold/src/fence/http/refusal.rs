@@ -1,4 +1,4 @@
-//! Why a request was refused, and the response that says so.
+//! The reasons for which a request is refused, and the responses.
 
 use ::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use ::http::{HeaderValue, Response, StatusCode};
@@ -14,7 +14,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The response. It does not repeat the path: what a client sent is not sent back.
+    /// Returns the response. It does not contain the path, so that input is not sent back.
     pub(super) fn response<B: From<String>>(self) -> Response<B> {
         let (status, text) = match &self {
             Self::Stale(Stale { offered, highest, .. }) => (

@@ -1,4 +1,4 @@
-//! The service that the layer puts in front of another.
+//! The service that the layer puts in front of the inner service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::layer::FenceLayer;
 use super::refusal::Refusal;
 
-/// A service behind a fence; made by [`FenceLayer`].
+/// A service with a fence in front; created by [`FenceLayer`].
 #[derive(Clone, Debug)]
 pub struct FenceService<S> {
     layer: FenceLayer,
@@ -82,7 +82,7 @@ where
             StateProjection::Inner { inner } => inner.poll(cx),
             StateProjection::Refused { refusal } => match refusal.take() {
                 Some(refusal) => Poll::Ready(Ok(refusal.response())),
-                // Polled again after it was done, which nobody may rely on.
+                // Polled after completion, which the contract of `Future` leaves open.
                 None => Poll::Pending,
             },
         }

@@ -1,4 +1,4 @@
--- Sets, deletes or just announces, unless the key has seen a larger token.
+-- Sets, deletes or only announces, unless a larger token has been seen for the key.
 --
 -- KEYS  value, mark (the largest token seen)
 -- ARGV  token (16 digits), how long the mark outlives the value (ms), what to do, value, ttl (ms or 0)

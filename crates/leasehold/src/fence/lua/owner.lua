@@ -2,7 +2,7 @@
 --
 -- KEYS  value, owner
 -- ARGV  attempt, how long the owner is remembered (ms), value, ttl (ms or 0)
--- Answers the owner, or nil when nobody has claimed the key; it was set when that is the attempt.
+-- Answers the owner, or nil if no attempt has claimed the key; the value was set if the owner is this attempt.
 
 local attempt, retention, value, ttl = unpack(ARGV)
 local owner = redis.call('GET', KEYS[2])

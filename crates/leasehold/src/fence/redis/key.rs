@@ -1,11 +1,11 @@
-//! The name of the key that is kept beside a value, in the same cluster slot.
+//! Computes the name of the fence's key, which is in the same cluster slot as the value's key.
 
 use crate::{Error, ErrorKind, Result};
 
-/// `key` with `suffix`, in the slot of `key`.
+/// Returns `key` with `suffix`, in the slot of `key`.
 ///
-/// A key that has a hash tag, as in `user:{42}:name`, keeps it; any other becomes a tag of its
-/// own: `{key}:fence`.
+/// A key with a hash tag, such as `user:{42}:name`, keeps its tag. Any other key becomes the tag:
+/// `{key}:fence`.
 pub(super) fn beside(key: &[u8], suffix: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "key: is empty"));
@@ -23,8 +23,8 @@ pub(super) fn beside(key: &[u8], suffix: &str) -> Result<Vec<u8>> {
     Ok([open, key, close, suffix.as_bytes()].concat())
 }
 
-/// As the Redis Cluster specification has it: something between the first `{` and the first `}`
-/// behind that.
+/// Returns true if the key has a hash tag as the Redis Cluster specification defines it: at least
+/// one byte between the first `{` and the first `}` after it.
 fn has_tag(key: &[u8]) -> bool {
     let Some(open) = key.iter().position(|byte| *byte == b'{') else { return false };
     key[open + 1..].iter().position(|byte| *byte == b'}').is_some_and(|length| length > 0)
@@ -34,7 +34,7 @@ fn has_tag(key: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What the slot of a key is computed from.
+    /// Returns the part of a key from which its slot is computed.
     fn hashed(key: &[u8]) -> &[u8] {
         if !has_tag(key) {
             return key;

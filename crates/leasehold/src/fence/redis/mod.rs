@@ -1,5 +1,5 @@
-//! Fenced values in Redis: the token is compared and the value set in one script. Needs the
-//! feature `fence-redis`.
+//! Fenced values in Redis: one script compares the token and sets the value. Needs the feature
+//! `fence-redis`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,33 +13,35 @@
 //!
 //! let fence = RedisFence::new();
 //! let written = fence.set_if_newer(&mut connection, "order:555", "paid", guard.token()).await?;
-//! written.into_result()?; // `Stale` when a later holder has written
+//! written.into_result()?; // `Stale` if a later holder has written
 //!
 //! guard.release().await?;
 //! client.close().await;
 //! # Ok(()) }
 //! ```
 //!
-//! Any connection of crate `redis` 1.8 will do: single, with Sentinel, cluster.
+//! Any connection of the crate `redis` 1.8 can be used: single server, Sentinel or cluster.
 //!
 //! # What is stored
 //!
-//! The value is a plain string under its own key, so that programs that only read go on with GET
-//! and need to know nothing. Its fence, the largest token seen, is 16 digits under `{key}:fence`
-//! (or `key:fence` where the key has a `{tag}` already): in the same cluster slot, and with a time
-//! to live of its own. A hash of both would be one key, but change how everybody reads, and its
-//! fields could not end at different times before Redis 7.4.
+//! The value is a plain string under its own key, so readers continue to use GET. The fence is the
+//! largest token seen, stored as 16 digits under `{key}:fence`, or under `key:fence` if the key has
+//! a `{tag}`. Both keys are in the same cluster slot, and each has its own time to live. (A hash
+//! would need only one key. But all readers would have to change, and before Redis 7.4 its fields
+//! could not expire at different times.)
 //!
-//! A value that was there before takes the first token that comes.
+//! A value without a fence accepts the first token.
 //!
 //! # Limits
 //!
-//! - A program that writes with plain SET or DEL is not stopped. Permissions can (`ACL`).
-//! - Redis forgets what it is told to: eviction of the fence's key, FLUSHALL, a restart without
-//!   persistence, or a failover that loses the last writes take the mark with them, and a late
-//!   write passes. Keep fenced values on a server with `noeviction`.
-//! - Keys with a `}` but no `{tag}` are refused, since no second key is sure to share their slot.
-//! - A repeated write of one holder passes: the token orders holders, not the writes of one.
+//! - The fence does not stop a program that writes with plain SET or DEL. Permissions (`ACL`) can.
+//! - If Redis loses the fence's key, a late write is accepted. Redis loses it by eviction, by
+//!   FLUSHALL, by a restart without persistence, or by a failover that loses the last writes. Keep
+//!   fenced values on a server with `noeviction`.
+//! - Keys with a `}` but no `{tag}` are refused, because no other key is certain to be in the same
+//!   slot.
+//! - A repeated write of the same holder is accepted: the token orders holders, not the writes of
+//!   one holder.
 
 mod key;
 mod newer;

@@ -1,4 +1,5 @@
-//! Compare-token-and-set: writes that carry a smaller token than the value has seen are refused.
+//! Compare-token-and-set: refuses a write if its token is smaller than the largest token seen for
+//! the value.
 
 use std::sync::LazyLock;
 
@@ -11,33 +12,34 @@ use super::settings::RedisFence;
 use crate::fence::{Fenced, Stale};
 use crate::{Error, ErrorKind, Result, Token};
 
-/// What is kept in Redis under a fenced key.
+/// A fenced value as stored in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FencedValue {
-    /// The value; `None` when there is none, or the key holds something else than a string.
+    /// The value; `None` if the key does not exist or its type is not string.
     pub value: Option<Vec<u8>>,
-    /// The largest token seen; `None` when there was none, or it is forgotten.
+    /// The largest token seen; `None` if no token was seen, or its retention has ended.
     pub token: Option<Token>,
 }
 
-/// Refused as a whole when the server is full, before anything has changed.
+/// The script for writes that need memory. A full server refuses it before it changes anything.
 static GROWS: LazyLock<Lua> =
     LazyLock::new(|| Lua::new(concat!("#!lua\n", include_str!("../lua/newer.lua"))));
 
-/// Runs on a full server too.
+/// The script for deletes and announcements. It also runs on a full server.
 static SHRINKS: LazyLock<Lua> = LazyLock::new(|| {
     Lua::new(concat!("#!lua flags=allow-oom\n", include_str!("../lua/newer.lua")))
 });
 
 impl RedisFence {
-    /// Sets `key` to `value` unless it has seen a larger token.
+    /// Sets `key` to `value`, unless a larger token has been seen for the key.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key or a setting that is not allowed: nothing was sent.
-    /// [`ErrorKind::Unavailable`]: it may have been written or not, and sending it again with the
-    /// same token is safe. [`ErrorKind::Refused`] (permissions, read-only, memory) and
-    /// [`ErrorKind::Foreign`] (the fence's key holds no token): nothing was changed.
+    /// [`ErrorKind::Invalid`] for a key or a setting that is not allowed; nothing was sent.
+    /// [`ErrorKind::Unavailable`] if the server did not answer; the value may or may not have been
+    /// written, and a retry with the same token is safe. [`ErrorKind::Refused`] (permissions,
+    /// read-only server, memory) and [`ErrorKind::Foreign`] (the fence's key does not hold a token);
+    /// nothing was changed.
     pub async fn set_if_newer(
         self,
         connection: &mut impl ConnectionLike,
@@ -52,8 +54,8 @@ impl RedisFence {
             .map_err(|error| error.during("set_if_newer", None))
     }
 
-    /// Deletes `key` unless it has seen a larger token. The token is remembered for as long as
-    /// [`retention`](Self::retention) says, so that a late write does not bring the value back.
+    /// Deletes `key`, unless a larger token has been seen for the key. Redis keeps the token for the
+    /// [`retention`](Self::retention), so that a late write does not restore the value.
     ///
     /// # Errors
     /// As [`set_if_newer`](Self::set_if_newer).
@@ -68,8 +70,9 @@ impl RedisFence {
             .map_err(|error| error.during("delete_if_newer", None))
     }
 
-    /// Makes `key` refuse smaller tokens from now on, and leaves its value as it is: for a holder
-    /// that is going to read, compute and write. [`Fenced::Written`] says that it is so.
+    /// Makes `key` refuse smaller tokens from now on, without a change of its value. Call it before
+    /// you read a value that you will compute from and write. It returns [`Fenced::Written`] if no
+    /// larger token has been seen.
     ///
     /// # Errors
     /// As [`set_if_newer`](Self::set_if_newer).
@@ -84,7 +87,7 @@ impl RedisFence {
             .map_err(|error| error.during("announce", None))
     }
 
-    /// The value with the largest token that it has seen, read in one step.
+    /// Returns the value and the largest token seen for it, read in one step.
     ///
     /// # Errors
     /// As [`set_if_newer`](Self::set_if_newer); nothing is changed in any case.
@@ -127,11 +130,11 @@ impl RedisFence {
 
 const MARK: &str = ":fence";
 
-/// A token as the script keeps it: 16 digits.
+/// Parses a token as the script stores it: 16 decimal digits.
 fn parse(seen: &str) -> Result<Token> {
     let digits = seen.len() == 16 && seen.bytes().all(|byte| byte.is_ascii_digit());
     let token = seen.parse().ok().filter(|_| digits).and_then(Token::new);
     token.ok_or_else(|| {
-        Error::new(ErrorKind::Foreign, "redis: the fence of this key holds no token")
+        Error::new(ErrorKind::Foreign, "redis: the fence of this key does not hold a token")
     })
 }

@@ -1,4 +1,4 @@
-//! Compare-and-set by attempt id, where only equality can be checked.
+//! Compare-and-set by attempt id, which checks only equality.
 
 use std::sync::LazyLock;
 
@@ -10,15 +10,16 @@ use super::script::{Lua, failure};
 use super::settings::RedisFence;
 use crate::{AttemptId, Error, ErrorKind, Result};
 
-/// The answer of [`RedisFence::set_if_owner`].
+/// The result of [`RedisFence::set_if_owner`].
 #[must_use = "a refused write must stop the work"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owned {
-    /// It was written.
+    /// The value was written.
     Written,
-    /// It was refused, and nothing was changed.
+    /// The write was refused, and nothing was changed.
     NotOwner {
-        /// Who claimed the key last; `None` when nobody did, or it is forgotten.
+        /// The attempt that claimed the key last; `None` if no attempt has claimed it, or the
+        /// retention has ended.
         owner: Option<AttemptId>,
     },
 }
@@ -27,8 +28,8 @@ static OWNER: LazyLock<Lua> =
     LazyLock::new(|| Lua::new(concat!("#!lua\n", include_str!("../lua/owner.lua"))));
 
 impl RedisFence {
-    /// Makes `attempt` the owner of `key`, whoever owned it before: the first thing that a new
-    /// holder does, with [`Guard::attempt`](crate::Guard::attempt). It is remembered for the
+    /// Makes `attempt` the owner of `key` and replaces any earlier owner. A new holder calls it
+    /// first, with [`Guard::attempt`](crate::Guard::attempt). Redis keeps the owner for the
     /// [`retention`](Self::retention) after the last write.
     ///
     /// # Errors
@@ -48,22 +49,24 @@ impl RedisFence {
         claim.await.map_err(|error: Error| error.during("claim", None))
     }
 
-    /// Sets `key` to `value` if `attempt` has [claimed](Self::claim) it last. **Not a fence**: an
-    /// attempt id is random, so the resource can tell owners apart but not which is the later one.
+    /// Sets `key` to `value` if `attempt` was the last to [claim](Self::claim) the key. **Not a
+    /// fence**: an attempt id is random, so the resource can distinguish two owners but cannot decide
+    /// which one is later.
     ///
     /// | paused holder | its late write |
     /// |---|---|
-    /// | claimed, and a later holder claimed meanwhile | refused |
-    /// | claimed, and the later holder has not claimed yet | **passes** |
-    /// | paused before its own claim, which then comes late | **passes, and locks the later holder out** |
+    /// | claimed, then a later holder claimed | refused |
+    /// | claimed, and the later holder has not claimed yet | **accepted** |
+    /// | paused before its own claim, which then arrives late | **accepted, and refuses the later holder's writes** |
     ///
-    /// With a token at hand, and every guard has one, use [`set_if_newer`](Self::set_if_newer).
-    /// This is for holders of locks that know no tokens, which share the key.
+    /// Every guard has a token, so use [`set_if_newer`](Self::set_if_newer). This method is for
+    /// programs that share the key with holders of locks without tokens.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key or a setting that is not allowed: nothing was sent.
-    /// [`ErrorKind::Unavailable`]: it may have been done or not, and sending it again is as safe
-    /// as the first time. [`ErrorKind::Refused`] and [`ErrorKind::Foreign`]: nothing was changed.
+    /// [`ErrorKind::Invalid`] for a key or a setting that is not allowed; nothing was sent.
+    /// [`ErrorKind::Unavailable`] if the server did not answer; the value may or may not have been
+    /// written, and a retry is as safe as the first call. [`ErrorKind::Refused`] and
+    /// [`ErrorKind::Foreign`]; nothing was changed.
     pub async fn set_if_owner(
         self,
         connection: &mut impl ConnectionLike,
@@ -90,6 +93,8 @@ fn answer(attempt: AttemptId, owner: Option<String>) -> Result<Owned> {
     match AttemptId::parse(&owner) {
         Some(owner) if owner == attempt => Ok(Owned::Written),
         Some(owner) => Ok(Owned::NotOwner { owner: Some(owner) }),
-        None => Err(Error::new(ErrorKind::Foreign, "redis: the owner of this key is no attempt")),
+        None => {
+            Err(Error::new(ErrorKind::Foreign, "redis: the owner of this key is not an attempt id"))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! One call of a Lua script: by its hash, with its text when the server does not know it.
+//! Calls a Lua script by its hash, and sends its text if the server does not know the hash.
 
 use ::redis::aio::ConnectionLike;
 use ::redis::{ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
@@ -17,8 +17,9 @@ impl Lua {
         Self { text, hash: Script::new(text).get_hash().to_owned() }
     }
 
-    /// Runs it. EVAL, unlike SCRIPT LOAD and another EVALSHA, leaves no gap in which the script
-    /// could be flushed again, and goes to the right node of a cluster by its keys.
+    /// Runs the script. If the server does not know the hash, it sends EVAL. Unlike SCRIPT LOAD and a
+    /// second EVALSHA, that leaves no gap in which the script could be flushed again, and its keys
+    /// select the right node of a cluster.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,
@@ -41,7 +42,7 @@ impl Lua {
     }
 }
 
-/// What an error of Redis means for the caller.
+/// Converts an error of Redis into an error of this crate.
 pub(super) fn failure(error: RedisError) -> Error {
     let kind = match error.kind() {
         RedisKind::AuthenticationFailed

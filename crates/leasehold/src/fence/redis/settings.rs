@@ -1,10 +1,10 @@
-//! How long a value stays in Redis, and how long its fence outlives it.
+//! The time to live of a fenced value in Redis, and the time for which its fence is kept longer.
 
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Checks of fencing tokens at values in Redis; see the [module](super).
+/// Checks fencing tokens for values in Redis; see the [module](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisFence {
     ttl: Option<Duration>,
@@ -12,34 +12,35 @@ pub struct RedisFence {
 }
 
 impl RedisFence {
-    /// How long a fence outlives its value by default: 7 days.
+    /// The default [`retention`](Self::retention): 7 days.
     pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
     /// The longest ttl and retention: 36,500 days.
     pub const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
-    /// Values without a ttl; [`RETENTION`](Self::RETENTION) after they have been deleted.
+    /// Returns settings for values without a ttl, with a retention of
+    /// [`RETENTION`](Self::RETENTION).
     pub const fn new() -> Self {
         Self { ttl: None, retention: Self::RETENTION }
     }
 
-    /// Values that are set end after `ttl`, in whole milliseconds, from 1 ms to
-    /// [`LONGEST`](Self::LONGEST). Default: never.
+    /// Sets the time to live of written values, in whole milliseconds from 1 ms to
+    /// [`LONGEST`](Self::LONGEST). Default: values do not expire.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// The fence stays this long after the value has ended or has been deleted; beside a value
-    /// without a ttl it stays for ever. From 1 ms to [`LONGEST`](Self::LONGEST); default:
-    /// [`RETENTION`](Self::RETENTION). A holder that is paused for longer than that writes
-    /// unrefused. It is what a deleted value costs: about 100 bytes for that time.
+    /// Sets how long the fence is kept after the value has expired or has been deleted. From 1 ms to
+    /// [`LONGEST`](Self::LONGEST); default: [`RETENTION`](Self::RETENTION). The fence of a value
+    /// without a ttl does not expire. A late write of a holder that was paused for longer than the
+    /// retention is accepted. A deleted value uses about 100 bytes for this time.
     pub const fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// The ttl as an argument of the scripts, 0 for none.
+    /// Returns the ttl as an argument of the scripts; 0 means none.
     pub(super) fn ttl_ms(&self) -> Result<String> {
         self.ttl.map_or_else(|| Ok("0".to_owned()), |ttl| millis("ttl", ttl))
     }

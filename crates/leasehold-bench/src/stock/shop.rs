@@ -1,0 +1,1 @@
+../../../leasehold/examples/stock/shop.rs

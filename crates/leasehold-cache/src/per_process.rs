@@ -1,0 +1,137 @@
+//! A filter in the memory of each process, which learns of new keys by what its cache hears.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use leasehold_core::clock::Clock;
+use tokio::sync::Mutex;
+
+use crate::bloom::{Answer, Local};
+use crate::get::panicked;
+use crate::{BoxError, Result};
+
+/// Pauses before a load that failed is tried again: the first and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// Adds all keys that exist.
+type Load = dyn Fn(Arc<Local>) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync;
+
+/// Belongs to one cache. The filter adds every key whose invalidation the cache receives. After a gap in the
+/// subscription the cache loads it anew.
+pub(crate) struct PerProcess {
+    items: u64,
+    error_rate: f64,
+    load: Arc<Load>,
+    state: RwLock<State>,
+    /// One load at a time.
+    loading: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// One more for each time that hearing begins or ends.
+    epoch: u64,
+    /// Knows all keys.
+    ready: Option<Arc<Local>>,
+    /// Knows what was heard since its load began.
+    filling: Option<Arc<Local>>,
+}
+
+impl PerProcess {
+    pub(crate) fn new(items: u64, error_rate: f64, load: Arc<Load>) -> Result<Self> {
+        // What it cannot be is said at once.
+        Local::new(items, error_rate)?;
+        let (state, loading) = (RwLock::default(), Mutex::default());
+        Ok(Self { items, error_rate, load, state, loading })
+    }
+
+    /// The same for another cache.
+    pub(crate) fn again(&self) -> Self {
+        let (state, loading) = (RwLock::default(), Mutex::default());
+        let load = Arc::clone(&self.load);
+        Self { items: self.items, error_rate: self.error_rate, load, state, loading }
+    }
+
+    pub(crate) fn check(&self, key: &str) -> Answer {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.ready.as_ref().map_or(Answer::Unavailable, |filter| filter.check(key))
+    }
+
+    /// The value of this key has changed: there may be one now.
+    pub(crate) fn add(&self, key: &str) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        [&state.ready, &state.filling].into_iter().flatten().for_each(|filter| {
+            filter.add(key);
+        });
+    }
+
+    /// Changes are heard from now on, or are not heard any more. A write that was begun before may be
+    /// committed until `hold` is over.
+    pub(crate) fn hears(self: &Arc<Self>, hears: bool, hold: Duration, clock: &Clock) {
+        let epoch = {
+            let mut state = self.write();
+            *state = State { epoch: state.epoch + 1, ..State::default() };
+            state.epoch
+        };
+        if hears {
+            tokio::spawn(keep(Arc::downgrade(self), epoch, hold, clock.clone()));
+        }
+    }
+
+    /// Loads it anew; false when this is not to be done any more.
+    async fn fill(&self, epoch: u64) -> Result<bool, BoxError> {
+        let _one = self.loading.lock().await;
+        let filling = Arc::new(Local::new(self.items, self.error_rate)?);
+        {
+            let mut state = self.write();
+            if state.epoch != epoch {
+                return Ok(false);
+            }
+            state.filling = Some(Arc::clone(&filling));
+        }
+        let loading = AssertUnwindSafe(async { (self.load)(filling).await }).catch_unwind().await;
+        loading.unwrap_or_else(|panic| Err(panicked(panic.as_ref()).into()))?;
+        let mut state = self.write();
+        if state.epoch == epoch {
+            state.ready = state.filling.take();
+        }
+        Ok(state.epoch == epoch)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Loads it, and once more when no write is under way of which the process has not heard.
+async fn keep(filter: Weak<PerProcess>, epoch: u64, hold: Duration, clock: Clock) {
+    for wait in [Duration::ZERO, hold] {
+        clock.sleep(wait).await;
+        let mut pause = PAUSES.0;
+        loop {
+            let Some(filter) = filter.upgrade() else { return };
+            match filter.fill(epoch).await {
+                Ok(true) => break,
+                Ok(false) => return,
+                Err(error) => tracing::warn!(
+                    %error,
+                    again_in = ?pause,
+                    "the filter of this process could not be loaded, and answers Unavailable"
+                ),
+            }
+            drop(filter);
+            clock.sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+impl fmt::Debug for PerProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerProcess").field("items", &self.items).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! What an operator sees of Redis' state: warnings, metrics and `check`.
+
+use std::collections::BTreeSet;
+
+use leasehold_cache::bloom::{self, Answer};
+use leasehold_cache::{Builder, Cache, ErrorKind, Stats};
+use leasehold_conformance as conformance;
+use leasehold_conformance::kit::{RedisServer, Settings};
+
+use super::logs::{listen, warnings};
+use super::recorded::recorded;
+use super::restarts::{Back, go_back};
+use super::{Database, Test, ms, secs, server, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_refused_password_is_one_warning_and_named_by_check),
+    test!(check_finds_nothing_wrong_with_a_server_that_serves),
+    test!(check_names_what_the_user_may_not_do),
+    test!(an_outage_is_warned_of_once_at_each_change),
+    test!(metrics_are_recorded_without_a_call_and_documented),
+    test!(a_server_that_went_back_to_older_data_is_warned_of_once),
+    test!(a_filter_that_went_back_to_older_data_is_warned_of_until_it_is_rebuilt),
+];
+
+const K: &str = "k";
+
+fn named(name: &str) -> Builder<str, u64> {
+    let builder = Cache::builder(name).jitter(0.0).early(0.0).ttl(secs(600));
+    builder.redis_limit(ms(500)).hard_limit(secs(30))
+}
+
+async fn a_refused_password_is_one_warning_and_named_by_check() {
+    listen();
+    let settings = Settings::new().user("app", "on >right ~* &* +@all");
+    let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
+    let url = server.url_as("app", "secret-word");
+    let cache = named("refused").local_size(0).open(&url).unwrap();
+    database.commit(K, 1);
+    for _ in 0..50 {
+        assert_eq!(database.get(&cache, K).await, Some(1));
+    }
+    // Nothing is said in the time in which it is tried again.
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(database.get(&cache, K).await, Some(1));
+    let seen = warnings("cache=\"refused\"");
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let check = cache.check().await.unwrap_err();
+    assert_eq!(check.kind(), ErrorKind::Unavailable);
+    let begin = cache.begin_write(&[K]).await.unwrap_err();
+    for text in [seen[0].clone(), check.to_string(), begin.to_string()] {
+        assert!(text.contains("wrong user or password"), "{text}");
+        assert!(text.contains("redis://app:***@127.0.0.1:"), "{text}");
+        assert!(!text.contains("secret-word"), "{text}");
+    }
+    server.admin(&["ACL", "SETUSER", "app", ">secret-word"]).unwrap();
+    conformance::until("it is used", async || {
+        database.get(&cache, K).await;
+        cache.stats().remote_hits > 0
+    })
+    .await
+    .unwrap();
+    cache.check().await.unwrap();
+    let seen = warnings("cache=\"refused\"");
+    assert!(seen.iter().any(|text| text.contains("answers again")), "{seen:?}");
+}
+
+async fn check_finds_nothing_wrong_with_a_server_that_serves() {
+    let (server, database) = (server(), Database::default());
+    let cache = named("checked").open(&server.url()).unwrap();
+    cache.check().await.unwrap();
+    let left = server.admin(&["DBSIZE"]).unwrap();
+    assert_eq!(left, conformance::kit::Value::Integer(0), "a check leaves nothing behind");
+    database.commit(K, 1);
+    assert_eq!(database.get(&cache, K).await, Some(1));
+}
+
+async fn check_names_what_the_user_may_not_do() {
+    for (rights, what) in [
+        ("on >word ~* +@all resetchannels", "channel"),
+        ("on >word ~other* &* +@all", "key"),
+        ("on >word ~* &* +@all -evalsha -eval", "eval"),
+    ] {
+        let server = RedisServer::start(Settings::new().user("few", rights)).unwrap();
+        let cache = named("few").open(&server.url_as("few", "word")).unwrap();
+        let error = cache.check().await.unwrap_err().to_string();
+        assert!(error.contains("may not do this") && error.contains(what), "{rights}: {error}");
+    }
+}
+
+async fn an_outage_is_warned_of_once_at_each_change() {
+    listen();
+    let (mut server, database) = (server(), Database::default());
+    let cache = named("outage").down_ttl(ms(0)).open(&server.url()).unwrap();
+    let read = async || {
+        database.get(&cache, K).await;
+    };
+    database.kept(&cache, K).await;
+    assert_eq!(warnings("cache=\"outage\""), Vec::<String>::new());
+    for round in 1..=2 {
+        server.kill();
+        let all = |count: usize| async move { warnings("cache=\"outage\"").len() == count };
+        conformance::until("it is warned of", async || {
+            read().await;
+            all(round * 5 - 3).await
+        })
+        .await
+        .unwrap();
+        for _ in 0..20 {
+            read().await;
+        }
+        // Nothing more is said while the outage lasts.
+        tokio::time::sleep(secs(1)).await;
+        server.restart().unwrap();
+        conformance::until("so is its end", async || {
+            read().await;
+            all(round * 5).await
+        })
+        .await
+        .unwrap();
+        let count = |text: &str| {
+            warnings("cache=\"outage\"").iter().filter(|one| one.contains(text)).count()
+        };
+        let each =
+            ["cannot be used", "answers again", "are not heard", "heard again", "was restarted"];
+        for text in each {
+            assert_eq!(count(text), round, "{text}: {:?}", warnings("cache=\"outage\""));
+        }
+    }
+}
+
+async fn a_server_that_went_back_to_older_data_is_warned_of_once() {
+    listen();
+    let (mut server, database) = (server(), Database::default());
+    let cache = named("went-back").open(&server.url()).unwrap();
+    database.commit(K, 1);
+    database.kept(&cache, K).await;
+    go_back(&mut server, Back::Snapshot, async || cache.invalidate(&[K]).await.unwrap()).await;
+    let seen = async || {
+        database.get(&cache, K).await;
+        // Beside it are those of the outage.
+        let seen = warnings("cache=\"went-back\"");
+        seen.into_iter().filter(|text| text.contains("was restarted")).collect::<Vec<_>>()
+    };
+    conformance::until("it is warned of", async || !seen().await.is_empty()).await.unwrap();
+    // The value from before was seen, and is not used.
+    conformance::until("it is used", async || cache.invalidate(&[K]).await.is_ok()).await.unwrap();
+    let seen = seen().await;
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    for part in [
+        "Redis was restarted, or another server has taken its place",
+        "it may have lost what it had acknowledged",
+        &format!("url=\"{}", server.url()),
+    ] {
+        assert!(seen[0].contains(part), "{part}: {seen:?}");
+    }
+}
+
+async fn a_filter_that_went_back_to_older_data_is_warned_of_until_it_is_rebuilt() {
+    listen();
+    let mut server = server();
+    let filter = bloom::Redis::builder("went-back", 100, 0.01).redis_limit(secs(10)).create(true);
+    let filter = filter.open(&server.url()).await.unwrap();
+    let of_filter = || warnings("filter=\"{leasehold-bloom:went-back}\"");
+    let doubts =
+        || of_filter().into_iter().filter(|text| text.contains("rebuilt")).collect::<Vec<_>>();
+    for round in 1..=2 {
+        go_back(&mut server, Back::Snapshot, async || filter.add("a").await.unwrap()).await;
+        conformance::until("it is warned of", async || {
+            assert_ne!(filter.check("a").await, Answer::Absent);
+            doubts().len() == round
+        })
+        .await
+        .unwrap();
+        for _ in 0..20 {
+            assert_eq!(filter.check("a").await, Answer::Unavailable);
+        }
+        let rebuild = filter.rebuild(100, 0.01).await.unwrap();
+        rebuild.add_many(&["a"]).await.unwrap();
+        rebuild.swap().await.unwrap();
+        assert_eq!(filter.check("a").await, Answer::Maybe);
+        assert_eq!(doubts().len(), round, "{:?}", doubts());
+    }
+    for part in [
+        "Redis was restarted, or another server has taken its place",
+        "the filter may lack what was added last, and answers Unavailable until it is rebuilt (Redis::rebuild)",
+        &format!("url=\"{}", server.url()),
+    ] {
+        assert!(doubts()[0].contains(part), "{part}: {:?}", doubts());
+    }
+}
+
+/// Rows of the tables in docs/observing.md that are about caches.
+fn documented() -> BTreeSet<(String, String)> {
+    let rows = include_str!("../../../../docs/observing.md").lines();
+    let cells = rows.filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
+    let rows = cells.map(|(name, rest)| (name.to_owned(), rest.split(' ').next().unwrap_or("")));
+    let of_caches = rows.filter(|(name, _)| name.starts_with("leasehold_cache_"));
+    let of_caches =
+        of_caches.filter(|(name, _)| !name.contains("_outbox_") && !name.contains("_receiver_"));
+    of_caches.map(|(name, kind)| (name, kind.to_owned())).collect()
+}
+
+async fn metrics_are_recorded_without_a_call_and_documented() {
+    let known: BTreeSet<_> = Stats::METRICS
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
+        .collect();
+    assert_eq!(documented(), known);
+    listen();
+    let up = recorded(async || {
+        let (server, database) = (server(), Database::default());
+        let cache = named("metrics-up").open(&server.url()).unwrap();
+        database.commit(K, 1);
+        database.kept(&cache, K).await;
+        (cache.stats(), server)
+    });
+    let (up, (stats, _server)) = up.await;
+    let named_so = |(name, _): &(String, String)| format!("{name}{{cache=\"metrics-up\"}}");
+    let names: BTreeSet<_> = up.keys().cloned().collect();
+    assert_eq!(names, known.iter().map(named_so).collect());
+    let value = |name: &str| up[&format!("leasehold_cache_{name}{{cache=\"metrics-up\"}}")];
+    assert_eq!((value("hearing"), value("breaker_open")), (1.0, 0.0));
+    assert_eq!(value("loads_total") as u64, stats.loads);
+    assert_eq!(value("local_hits_total") as u64, stats.local_hits);
+    assert!(stats.loads > 0);
+
+    let down = recorded(async || {
+        let (mut server, database) = (server(), Database::default());
+        let cache = named("metrics-down").down_ttl(ms(0)).open(&server.url()).unwrap();
+        database.commit(K, 1);
+        database.kept(&cache, K).await;
+        server.kill();
+        let warned = |part: &str| {
+            let seen = warnings("cache=\"metrics-down\"");
+            seen.iter().any(|text| text.contains(part))
+        };
+        conformance::until("it is warned of", async || {
+            database.get(&cache, K).await;
+            warned("cannot be used") && warned("are not heard")
+        })
+        .await
+        .unwrap();
+    });
+    let (down, ()) = down.await;
+    let value = |name: &str| down[&format!("leasehold_cache_{name}{{cache=\"metrics-down\"}}")];
+    assert_eq!((value("hearing"), value("breaker_open")), (0.0, 1.0));
+}

@@ -1,0 +1,93 @@
+//! What a program may do to acquires and guards instead of waiting for and releasing them.
+
+use std::panic::resume_unwind;
+use std::thread::sleep;
+use std::time::Duration;
+
+use leasehold::{Guard, Lock};
+
+use super::{Counter, NAME, TTL};
+use crate::journal::{End, Line};
+use crate::{MS, now};
+
+/// How an acquire or a hold is abandoned; the name in the journal and in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Abandon {
+    /// The future of an acquire is dropped at some point.
+    DroppedAcquire,
+    /// The guard is dropped without a release.
+    DroppedGuard,
+    /// The task that has the guard panics.
+    Panic,
+    /// The runtime that a guard was acquired in ends before the guard is dropped.
+    RuntimeEnd,
+}
+
+impl Abandon {
+    pub(super) fn line(self) -> Line {
+        let what = match self {
+            Self::DroppedAcquire => "dropped acquires",
+            Self::DroppedGuard => "dropped guards",
+            Self::Panic => "panics of holders",
+            Self::RuntimeEnd => "runtimes ended under a guard",
+        };
+        Line::Abandoned(what.to_owned())
+    }
+
+    /// How a hold ends: mostly by a release.
+    pub(super) fn of_hold(rng: &mut fastrand::Rng) -> Option<Self> {
+        match rng.u32(..100) {
+            0..5 => Some(Self::DroppedGuard),
+            5..8 => Some(Self::Panic),
+            _ => None,
+        }
+    }
+}
+
+/// Drops the future of an acquire after up to 50 ms; a guard that it gave by then is released.
+pub(super) async fn drop_acquire(lock: &Lock, time: Duration) {
+    if let Ok(Ok(guard)) = tokio::time::timeout(time, lock.acquire()).await {
+        guard.release().await.ok();
+    }
+}
+
+/// Ends the task that has a guard by a panic, without a message.
+pub(super) async fn panic_with(guard: Guard) {
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        tokio::task::yield_now().await;
+        resume_unwind(Box::new("planned"));
+    });
+    task.await.ok();
+}
+
+impl Counter {
+    /// Acquires the lock by a client of its own in a runtime of its own, ends the runtime, and then drops the
+    /// guard. Blocks the thread.
+    pub(super) fn end_runtime(&self, url: &str, pause: Duration) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let guard = runtime.block_on(async {
+            let client = leasehold::connect(url).await.ok()?;
+            let asked = now();
+            let lock = client.lock(NAME).ttl(TTL);
+            let guard = lock.acquire_within(Duration::from_secs(2)).await.ok()?;
+            let hold = self.begins(asked, &guard);
+            let at = now();
+            let end = if guard.is_valid() { End::Valid } else { End::Told };
+            self.journal.write(&Line::Ended { hold, at, end, deadline: super::deadline(&guard) });
+            Some(guard)
+        });
+        drop(runtime);
+        if guard.is_some() {
+            self.journal.write(&Abandon::RuntimeEnd.line());
+            sleep(pause);
+        }
+        drop(guard);
+        Ok(())
+    }
+}
+
+/// A random time of at most so many milliseconds.
+pub(super) fn up_to(rng: &mut fastrand::Rng, ms: u64) -> Duration {
+    Duration::from_nanos(rng.u64(..ms * MS))
+}

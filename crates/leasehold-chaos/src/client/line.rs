@@ -1,0 +1,26 @@
+//! What the store says of the line, beside the client's own waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Lock;
+
+use crate::journal::{Journal, Line};
+use crate::now;
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// Writes down who waits, again and again, for as long as the engine has a line.
+pub(super) async fn look_at_line(lock: Lock, journal: Arc<Journal>) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let asked = now();
+        let Ok(status) = lock.status().await else { continue };
+        let Some(waiters) = status.waiters else { return };
+        let line: Vec<_> = waiters.iter().map(|one| one.holder.attempt.to_string()).collect();
+        if line.len() > 1 {
+            journal.write(&Line::Waiting { asked, at: now(), line });
+        }
+    }
+}

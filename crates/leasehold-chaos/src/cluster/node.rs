@@ -1,0 +1,256 @@
+//! One server with the proxy before it, and what is done to both.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use leasehold_conformance::kit::{Admin, ClockShim, Direction, Pattern, Proxy, RedisServer, Shot};
+use tempfile::TempDir;
+
+use super::server::{CONNECTIONS, Server};
+use crate::Result;
+use crate::fault::Fault;
+use crate::plan::Planned;
+
+/// Where a node of a quorum keeps its marker.
+const MARKER: &str = "leasehold:node";
+/// Bytes of the marker before the high-water mark of tokens.
+const SAID: usize = 67;
+
+/// What the marker of a node says, but for the tokens, which grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    text: String,
+    process: String,
+}
+
+impl Mark {
+    /// Whether the node has a vote: its marker names the running process, and says so.
+    fn votes(&self) -> bool {
+        self.text.starts_with("N2A") && self.text.get(3..43) == Some(&self.process)
+    }
+
+    /// Both in words, if this one had a vote and `now`, of the same process, says something else.
+    pub(super) fn changed_to(&self, now: &Self) -> Option<String> {
+        let changed = self.votes() && now.process == self.process && now.text != self.text;
+        changed.then(|| format!("{}, and is {}", self.text, now.text))
+    }
+}
+
+/// A server. What depends on another field comes before it, so that it is dropped first.
+#[derive(Debug)]
+pub(crate) struct Node {
+    place: Option<String>,
+    proxy: Option<Proxy>,
+    /// Whether the proxy knows single requests.
+    framed: bool,
+    server: Box<dyn Server>,
+    clock: Option<ClockShim>,
+    /// How far its clock is ahead, in seconds.
+    ahead: f64,
+    /// An older copy of its data.
+    copy: Option<TempDir>,
+    /// The connection by which a limit of connections is lifted.
+    admin: Option<Admin>,
+}
+
+impl Node {
+    /// A server behind a proxy that knows its protocol.
+    pub(super) fn framed(server: RedisServer, clock: Option<ClockShim>) -> Result<Self> {
+        let proxy = Proxy::start(&server)?;
+        Ok(Self { framed: true, ..Self::behind(Some(proxy), Box::new(server), clock) })
+    }
+
+    /// A server behind a proxy that does not look into its protocol.
+    pub(super) fn opaque(server: impl Server + 'static, clock: Option<ClockShim>) -> Result<Self> {
+        let proxy = server.address().map(Proxy::opaque).transpose()?;
+        Ok(Self::behind(proxy, Box::new(server), clock))
+    }
+
+    /// A server that clients do not connect to.
+    pub(super) fn hidden(server: impl Server + 'static, clock: Option<ClockShim>) -> Self {
+        Self { place: None, ..Self::behind(None, Box::new(server), clock) }
+    }
+
+    /// A store in files.
+    pub(super) fn in_files(url: String, store: impl Server + 'static) -> Self {
+        Self { place: Some(url), ..Self::behind(None, Box::new(store), None) }
+    }
+
+    fn behind(proxy: Option<Proxy>, server: Box<dyn Server>, clock: Option<ClockShim>) -> Self {
+        let place = proxy.as_ref().map(|proxy| proxy.address().to_string());
+        Self { place, proxy, framed: false, server, clock, ahead: 0.0, copy: None, admin: None }
+    }
+
+    /// What the URL of the set-up names; `None` for a server that clients do not connect to.
+    pub(super) fn place(&self) -> Option<&str> {
+        self.place.as_deref()
+    }
+
+    /// Whether the proxy knows single requests.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.framed
+    }
+
+    /// Whether a fault of its set-up can happen to it.
+    pub(super) fn bears(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::Clock => self.clock.is_some(),
+            Fault::LoseReply | Fault::Cut | Fault::Slow | Fault::Reset => self.proxy.is_some(),
+            Fault::Connections => self.proxy.is_some() && self.server.limits_connections(),
+            Fault::Empty | Fault::Older | Fault::Full => self.server.has_data(),
+            _ => true,
+        }
+    }
+
+    /// The server.
+    pub(super) fn server(&mut self) -> &mut dyn Server {
+        self.server.as_mut()
+    }
+
+    /// The Redis server, if it is one.
+    pub(super) fn redis(&self) -> Option<&RedisServer> {
+        self.server.redis()
+    }
+
+    /// Keeps a copy of its data for a later fault.
+    pub(super) fn save(&mut self) -> Result<()> {
+        if !self.server.has_data() {
+            return Ok(());
+        }
+        let copy = match self.copy.take() {
+            Some(copy) => copy,
+            None => tempfile::Builder::new().prefix("leasehold-chaos-copy-").tempdir()?,
+        };
+        self.server.save(&copy.path().join("data"))?;
+        self.copy = Some(copy);
+        Ok(())
+    }
+
+    /// Another server without data takes its place, behind the same address.
+    pub(super) fn replace(&mut self, other: Option<&Self>) -> Result<()> {
+        self.server.replace(other.map(|other| other.server.as_ref()))?;
+        if let (Some(proxy), Some(address)) = (&self.proxy, self.server.address()) {
+            proxy.point_to(address);
+        }
+        Ok(())
+    }
+
+    /// Does it; what is meant for one request happens with the next one, which the shot tells.
+    pub(super) fn inject(&mut self, planned: Planned) -> Result<Option<Shot>> {
+        let time = Duration::from_nanos(planned.time);
+        match planned.fault {
+            Fault::Stop => self.server.daemon()?.stop()?,
+            Fault::Restart => {
+                self.server.kill()?;
+                self.server.start_again()?;
+            }
+            Fault::Truncate => {
+                self.server.kill()?;
+                if let Some(server) = self.server.redis() {
+                    server.truncate_aof(1 + planned.target % 4096)?;
+                }
+                self.server.start_again()?;
+            }
+            Fault::Empty => self.server.empty()?,
+            Fault::Older => {
+                if let Some(copy) = &self.copy {
+                    self.server.restore(&copy.path().join("data"))?;
+                }
+                self.save()?;
+            }
+            Fault::Clock => {
+                if let Some(clock) = &self.clock {
+                    // Only ever ahead: what was lost while it was ahead must not come below.
+                    self.ahead += time.as_secs_f64();
+                    clock.set_offset(self.ahead)?;
+                }
+            }
+            Fault::CutPeers => {
+                let direction = direction(planned.target);
+                self.server.peer_proxies().iter().for_each(|proxy| proxy.cut(direction));
+            }
+            Fault::Connections => self.admin = self.server.limit_connections()?,
+            _ => {}
+        }
+        match &self.proxy {
+            Some(proxy) => Ok(disturb(proxy, self.framed, planned)),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends what lasts.
+    pub(crate) fn heal(&mut self, fault: Fault) -> Result<()> {
+        match (fault, &self.proxy) {
+            (Fault::Stop, _) => self.server.daemon()?.go_on()?,
+            (Fault::Connections, _) => {
+                let admin = self.admin.take();
+                self.server.allow_connections(admin)?;
+            }
+            (Fault::CutPeers, _) => self.server.peer_proxies().iter().for_each(Proxy::heal),
+            (Fault::Cut, Some(proxy)) => proxy.heal(),
+            (Fault::Slow, Some(proxy)) => proxy.set_latency(Duration::ZERO),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn mark(&self) -> Result<Mark> {
+        let server = self.server.redis().ok_or("only a Redis server has a marker")?;
+        let marker = server.admin(&["GET", MARKER])?.text();
+        let process = server.info("run_id")?;
+        Ok(Mark { text: marker.get(..SAID).unwrap_or_default().to_owned(), process })
+    }
+
+    /// The followers of ZooKeeper's leader that have all of its writes; 0 for another server.
+    pub(super) fn followers(&self) -> usize {
+        self.server.followers()
+    }
+
+    pub(crate) fn votes(&self) -> bool {
+        self.mark().is_ok_and(|mark| mark.votes())
+    }
+
+    /// What clients have left behind, once all of them have ended.
+    pub(super) fn left(&self) -> Result<Vec<String>> {
+        let mut left = self.server.left()?;
+        // Those of a pooler stay.
+        left.retain(|what| self.place.is_some() || !what.ends_with(CONNECTIONS));
+        Ok(left)
+    }
+
+    /// Takes back what waits for a request.
+    pub(crate) fn forget_rules(&self) {
+        self.proxy.iter().for_each(Proxy::forget_rules);
+    }
+}
+
+fn direction(target: u64) -> Direction {
+    match target % 2 {
+        0 => Direction::ClientToServer,
+        _ => Direction::ServerToClient,
+    }
+}
+
+/// Does to the network what a fault does there.
+fn disturb(proxy: &Proxy, framed: bool, planned: Planned) -> Option<Shot> {
+    let scripts = || Pattern::command("EVALSHA");
+    let time = Duration::from_nanos(planned.time);
+    match planned.fault {
+        Fault::LoseReply if framed => return Some(proxy.swallow_reply_to(scripts())),
+        // What is carried out meanwhile is not answered.
+        Fault::LoseReply => {
+            proxy.cut(Direction::ServerToClient);
+            sleep(Duration::from_millis(5 + planned.target % 45));
+            proxy.kill_connections();
+            proxy.heal();
+        }
+        Fault::Duplicate => return Some(proxy.duplicate(scripts())),
+        Fault::Delay => return Some(proxy.delay(scripts(), time)),
+        Fault::Cut => proxy.cut(direction(planned.target)),
+        Fault::Slow => proxy.set_latency(Duration::from_millis(20 + planned.target % 180)),
+        // Those that were there must come again, and meet the limit.
+        Fault::Reset | Fault::Connections => proxy.kill_connections(),
+        _ => {}
+    }
+    None
+}

@@ -1,0 +1,78 @@
+//! Redis servers with replicas that take their masters' places.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use leasehold_conformance::kit::{RedisCluster, RedisSentinels, RedisServer, Settings, wait};
+
+use super::{Cluster, Node, Variables, settings};
+use crate::Result;
+use crate::setup::SetUp;
+
+impl Cluster {
+    /// A master and two replicas, watched by sentinels.
+    pub(super) fn with_sentinels(variables: Variables) -> Result<Self> {
+        let all = RedisSentinels::start(settings(variables), Settings::new())?;
+        let url = all.url();
+        let RedisSentinels { servers, sentinels } = all;
+        let nodes = servers.into_iter().map(|server| Node::hidden(server, None)).collect();
+        Ok(Self {
+            nodes,
+            setup: SetUp::Sentinel,
+            url,
+            sentinels,
+            disk: None,
+            were_full: BTreeSet::new(),
+        })
+    }
+
+    /// Three masters of slots, and a replica of each.
+    pub(super) fn of_slots(variables: Variables) -> Result<Self> {
+        let all = RedisCluster::start(settings(variables))?;
+        let url = all.url();
+        let nodes = all.nodes.into_iter().map(|server| Node::hidden(server, None)).collect();
+        Ok(Self {
+            nodes,
+            setup: SetUp::Cluster,
+            url,
+            sentinels: Vec::new(),
+            disk: None,
+            were_full: BTreeSet::new(),
+        })
+    }
+
+    /// Has a sentinel choose another master; it refuses while it chooses one already.
+    pub(super) fn promote_by_sentinel(&self, target: u64) {
+        let sentinel = &self.sentinels[target as usize % self.sentinels.len()];
+        sentinel.admin(&["SENTINEL", "FAILOVER", RedisSentinels::NAME]).ok();
+    }
+
+    /// Makes a replica the master of its slots, without waiting for the last writes if `force`; on a master
+    /// nothing happens.
+    pub(super) fn promote(&self, at: usize, force: bool) {
+        let words = ["CLUSTER", "FAILOVER", "FORCE"];
+        let words = if force { &words[..] } else { &words[..2] };
+        self.nodes[at].redis().map(|server| server.admin(words).ok());
+    }
+
+    /// Gives a server that was started again the role that the sentinels name. Its own file has the role of its
+    /// first start, where a server outside of tests has the last one.
+    pub(super) fn follow_master(&self, at: usize) -> Result<()> {
+        let Some(server) = self.nodes[at].redis() else { return Ok(()) };
+        wait("a server has the role that the sentinels name", || self.give_role(server).is_ok())?;
+        Ok(())
+    }
+
+    fn give_role(&self, server: &RedisServer) -> io::Result<()> {
+        let args = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::NAME];
+        let master = self.sentinels.iter().find_map(|sentinel| sentinel.admin(&args).ok());
+        let master = master.ok_or_else(|| io::Error::other("no sentinel answers"))?;
+        let [host, port] = master.items() else { return Err(io::ErrorKind::NotFound.into()) };
+        let (host, port) = (host.text(), port.text());
+        let words = match port == server.port().to_string() {
+            true => ["REPLICAOF", "NO", "ONE"],
+            false => ["REPLICAOF", &host, &port],
+        };
+        server.admin(&words).map(drop)
+    }
+}

@@ -1,0 +1,384 @@
+//! What chaos can do to a server of any kind.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use leasehold_conformance::kit::{
+    Admin, Daemon, EtcdServer, MariaDb, PgBouncer, Postgres, Proxy, RedisServer, ZooKeeperServer,
+    wait,
+};
+
+use super::tables;
+
+/// A server, or a store in files that has none.
+pub(super) trait Server: fmt::Debug {
+    /// Where its clients connect to; `None` where it is not reached over a network.
+    fn address(&self) -> Option<SocketAddr>;
+
+    /// Its process.
+    fn daemon(&mut self) -> io::Result<&mut Daemon>;
+
+    /// Kills it; its data stays.
+    fn kill(&mut self) -> io::Result<()> {
+        self.daemon()?.kill();
+        Ok(())
+    }
+
+    /// Starts it after [`kill`](Self::kill), on the same port and data.
+    fn start_again(&mut self) -> io::Result<()>;
+
+    /// Loses its data.
+    fn empty(&mut self) -> io::Result<()> {
+        Err(unsupported("empty"))
+    }
+
+    /// Copies its data to a directory.
+    fn save(&mut self, copy: &Path) -> io::Result<()> {
+        self.daemon()?.save_data(copy)
+    }
+
+    /// Goes back to a copy that [`save`](Self::save) has made.
+    fn restore(&mut self, copy: &Path) -> io::Result<()> {
+        self.kill()?;
+        self.daemon()?.restore_data(copy)?;
+        self.start_again()
+    }
+
+    /// The directory of its data.
+    fn data(&mut self) -> io::Result<PathBuf> {
+        Ok(self.daemon()?.data())
+    }
+
+    /// Whether it serves clients, with what it had to write while it could not.
+    fn serves(&self) -> bool {
+        true
+    }
+
+    /// Does what an operator must do before a server starts again whose disk was full.
+    fn repair(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Starts a server that has ended by itself; whether it had.
+    fn revive(&mut self) -> io::Result<bool> {
+        if !self.daemon()?.has_ended() {
+            return Ok(false);
+        }
+        self.kill()?;
+        self.repair()?;
+        self.start_again()?;
+        Ok(true)
+    }
+
+    /// Waits until it has ended, or serves, after its disk has space again.
+    fn recover(&mut self) -> io::Result<()> {
+        wait("a server serves again", || {
+            self.daemon().is_ok_and(|daemon| daemon.has_ended()) || self.serves()
+        })
+    }
+
+    /// Whether it has data that clients can lose.
+    fn has_data(&self) -> bool {
+        true
+    }
+
+    /// Whether it can be made to accept no further connections.
+    fn limits_connections(&self) -> bool {
+        false
+    }
+
+    /// Accepts no further connections of clients. The connection, if there is one, lifts the limit.
+    fn limit_connections(&mut self) -> io::Result<Option<Admin>> {
+        Err(unsupported("connections"))
+    }
+
+    /// Accepts connections again.
+    fn allow_connections(&mut self, _admin: Option<Admin>) -> io::Result<()> {
+        Err(unsupported("connections"))
+    }
+
+    /// Another server without data takes its place; in an ensemble another member helps.
+    fn replace(&mut self, _other: Option<&dyn Server>) -> io::Result<()> {
+        Err(unsupported("replace"))
+    }
+
+    /// The proxies through which the other members of an ensemble connect to it.
+    fn peer_proxies(&self) -> &[Proxy] {
+        &[]
+    }
+
+    /// The followers of ZooKeeper's leader that have all of its writes; 0 for another server.
+    fn followers(&self) -> usize {
+        0
+    }
+
+    /// What clients have left behind, once all of them have ended.
+    fn left(&self) -> io::Result<Vec<String>>;
+
+    /// The Redis server, if it is one.
+    fn redis(&self) -> Option<&RedisServer> {
+        None
+    }
+
+    /// The member of an etcd ensemble, if it is one.
+    fn etcd(&self) -> Option<&EtcdServer> {
+        None
+    }
+}
+
+/// What open connections of clients are called.
+pub(super) const CONNECTIONS: &str = "connections";
+
+/// The table of set-ups names faults that servers bear.
+fn unsupported(fault: &str) -> io::Error {
+    io::Error::other(format!("a server cannot bear the fault `{fault}` that its set-up names"))
+}
+
+/// A line for each thing of which there is more than nothing.
+fn some(count: u64, what: &str) -> Vec<String> {
+    if count == 0 { Vec::new() } else { vec![format!("{count} {what}")] }
+}
+
+impl Server for RedisServer {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(RedisServer::address(self))
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        RedisServer::kill(self);
+        Ok(())
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        RedisServer::start_again(self)
+    }
+
+    fn empty(&mut self) -> io::Result<()> {
+        self.restart_empty()
+    }
+
+    fn replace(&mut self, _: Option<&dyn Server>) -> io::Result<()> {
+        RedisServer::replace(self)
+    }
+
+    fn serves(&self) -> bool {
+        self.info("aof_last_write_status").is_ok_and(|status| status == "ok")
+    }
+
+    fn limits_connections(&self) -> bool {
+        true
+    }
+
+    fn limit_connections(&mut self) -> io::Result<Option<Admin>> {
+        let mut admin = self.connect()?;
+        admin.call(&["CONFIG", "SET", "maxclients", "1"])?;
+        Ok(Some(admin))
+    }
+
+    fn allow_connections(&mut self, admin: Option<Admin>) -> io::Result<()> {
+        match admin {
+            Some(mut admin) => admin.call(&["CONFIG", "SET", "maxclients", "10000"]).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        // The one that asks, and the proxy's own connections end with those of clients.
+        let connections = self.info("connected_clients")?.parse::<u64>().unwrap_or(u64::MAX);
+        Ok(some(connections.saturating_sub(1), CONNECTIONS))
+    }
+
+    fn redis(&self) -> Option<&RedisServer> {
+        Some(self)
+    }
+}
+
+impl Server for Postgres {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(Postgres::address(self))
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        Postgres::start_again(self)
+    }
+
+    fn empty(&mut self) -> io::Result<()> {
+        tables::delete_all(|statement| self.sql(statement))
+    }
+
+    fn serves(&self) -> bool {
+        self.sql("SELECT 1").is_ok()
+    }
+
+    fn limits_connections(&self) -> bool {
+        true
+    }
+
+    fn limit_connections(&mut self) -> io::Result<Option<Admin>> {
+        self.sql("ALTER ROLE leasehold CONNECTION LIMIT 1").map(|_| None)
+    }
+
+    fn allow_connections(&mut self, _: Option<Admin>) -> io::Result<()> {
+        self.sql("ALTER ROLE leasehold CONNECTION LIMIT -1").map(drop)
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        let asks = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'leasehold'";
+        let connections = self.sql(asks)?.parse().unwrap_or(u64::MAX);
+        let rows = tables::left(|statement| self.sql(statement))?;
+        Ok([some(connections, CONNECTIONS), rows].concat())
+    }
+}
+
+impl Server for MariaDb {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(MariaDb::address(self))
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        MariaDb::start_again(self)
+    }
+
+    fn empty(&mut self) -> io::Result<()> {
+        tables::delete_all(|statement| self.sql(statement))
+    }
+
+    fn serves(&self) -> bool {
+        self.sql("SELECT 1").is_ok()
+    }
+
+    fn limits_connections(&self) -> bool {
+        true
+    }
+
+    fn limit_connections(&mut self) -> io::Result<Option<Admin>> {
+        self.sql("ALTER USER leasehold@'%' WITH MAX_USER_CONNECTIONS 1").map(|_| None)
+    }
+
+    fn allow_connections(&mut self, _: Option<Admin>) -> io::Result<()> {
+        self.sql("ALTER USER leasehold@'%' WITH MAX_USER_CONNECTIONS 0").map(drop)
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        let asks = "SELECT count(*) FROM information_schema.processlist WHERE user = 'leasehold'";
+        let connections = self.sql(asks)?.parse().unwrap_or(u64::MAX);
+        let rows = tables::left(|statement| self.sql(statement))?;
+        Ok([some(connections, CONNECTIONS), rows].concat())
+    }
+}
+
+impl Server for PgBouncer {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(PgBouncer::address(self))
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        PgBouncer::start_again(self)
+    }
+
+    fn has_data(&self) -> bool {
+        false
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Server for EtcdServer {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(([127, 0, 0, 1], self.port()).into())
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        EtcdServer::start_again(self)
+    }
+
+    fn peer_proxies(&self) -> &[Proxy] {
+        EtcdServer::peer_proxies(self)
+    }
+
+    fn serves(&self) -> bool {
+        self.call("maintenance/status", &serde_json::json!({})).is_ok()
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        let none = serde_json::json!({});
+        let leases = self.call("lease/leases", &none)?;
+        let leases = leases["leases"].as_array().map_or(0, Vec::len) as u64;
+        // From the first key to the last.
+        let all = serde_json::json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
+        let keys = self.call("kv/range", &all)?;
+        let keys = keys["count"].as_str().and_then(|count| count.parse().ok()).unwrap_or(0);
+        Ok([some(leases, "leases"), some(keys, "keys")].concat())
+    }
+
+    fn replace(&mut self, other: Option<&dyn Server>) -> io::Result<()> {
+        let other = other.and_then(Server::etcd).ok_or_else(|| unsupported("replace"))?;
+        EtcdServer::replace(self, other)
+    }
+
+    fn etcd(&self) -> Option<&EtcdServer> {
+        Some(self)
+    }
+}
+
+impl Server for ZooKeeperServer {
+    fn address(&self) -> Option<SocketAddr> {
+        Some(ZooKeeperServer::address(self))
+    }
+
+    fn daemon(&mut self) -> io::Result<&mut Daemon> {
+        Ok(self)
+    }
+
+    fn start_again(&mut self) -> io::Result<()> {
+        ZooKeeperServer::start_again(self)
+    }
+
+    fn repair(&mut self) -> io::Result<()> {
+        self.remove_empty_logs()
+    }
+
+    fn serves(&self) -> bool {
+        !self.mode().is_empty()
+    }
+
+    fn replace(&mut self, _: Option<&dyn Server>) -> io::Result<()> {
+        self.restart_empty()
+    }
+
+    fn followers(&self) -> usize {
+        self.number("zk_synced_followers").unwrap_or_default() as usize
+    }
+
+    fn left(&self) -> io::Result<Vec<String>> {
+        let count = |field| Ok::<u64, io::Error>(self.number(field)? as u64);
+        // The one that asks.
+        let connections = count("zk_num_alive_connections")?.saturating_sub(1);
+        let nodes = count("zk_ephemerals_count")?;
+        Ok([some(connections, CONNECTIONS), some(nodes, "ephemeral nodes")].concat())
+    }
+}

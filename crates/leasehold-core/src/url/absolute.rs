@@ -1,0 +1,81 @@
+//! The path of a store on this machine, which must be absolute.
+
+use std::env;
+use std::path::Path;
+
+use super::StoreUrl;
+use crate::Result;
+
+impl StoreUrl {
+    /// Returns the place as an absolute path, percent-decoded. It refuses a relative path: the same
+    /// URL would name another store in another directory, and two processes that read it there
+    /// would not exclude each other. `example` is a URL that the error shows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the path is missing or relative,
+    /// contains a zero byte, or as [`path`](Self::path). For a relative path the error shows the
+    /// absolute path.
+    pub fn absolute_path(&self, example: &str) -> Result<String> {
+        let path = self.path()?;
+        let scheme = self.scheme();
+        if path.is_empty() {
+            return Err(Self::invalid(format!("{scheme}: needs a path, as in {example}")));
+        }
+        if path.contains('\0') {
+            return Err(Self::invalid("the path contains a zero byte"));
+        }
+        match Path::new(&path).is_absolute() {
+            true => Ok(path),
+            false => Err(Self::invalid(relative(scheme, &path, example))),
+        }
+    }
+}
+
+/// Explains why a relative path is refused, and what to write instead.
+fn relative(scheme: &str, path: &str, example: &str) -> String {
+    let (why, absolute) = match path.strip_prefix('~') {
+        // Only a shell knows the home directory of another user.
+        Some(rest) => {
+            let home = env::home_dir().filter(|_| rest.is_empty() || rest.starts_with('/'));
+            ("`~` is not expanded here", home.map(|home| home.join(rest.trim_start_matches('/'))))
+        }
+        None => {
+            let why = "the path is relative, and would depend on the working directory";
+            (why, std::path::absolute(path).ok())
+        }
+    };
+    let absolute = absolute.filter(|path| path.is_absolute());
+    let instead = match absolute.as_deref().and_then(Path::to_str) {
+        Some(path) => format!("{scheme}:{}", path.replace('%', "%25").replace('?', "%3F")),
+        None => format!("an absolute path, as in {example}"),
+    };
+    format!("{scheme}:{path}: {why}; write {instead}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    const EXAMPLE: &str = "sqlite:/var/lib/locks.db";
+
+    #[test]
+    fn a_path_that_is_not_absolute_is_refused_with_the_absolute_one() {
+        let here = env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        for (bad, part) in [
+            ("sqlite:no-such/l.db", format!("write sqlite:{here}/no-such/l.db")),
+            ("sqlite:100%25", format!("write sqlite:{here}/100%25")),
+            ("sqlite:~/no-such", "`~`".to_owned()),
+            ("sqlite:~another/x", format!("an absolute path, as in {EXAMPLE}")),
+            ("sqlite:", format!("needs a path, as in {EXAMPLE}")),
+            ("sqlite:/nowhere%00x", "zero byte".to_owned()),
+        ] {
+            let error = StoreUrl::parse(bad).unwrap().absolute_path(EXAMPLE).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
+            assert!(error.to_string().contains(&part), "{bad}: {error}");
+        }
+        let absolute = StoreUrl::parse("sqlite:///a%20b").unwrap().absolute_path(EXAMPLE);
+        assert_eq!(absolute.unwrap(), "/a b");
+    }
+}

@@ -1,0 +1,40 @@
+//! A database that falls silent while it is examined is waited for once.
+
+use std::net::SocketAddr;
+
+use leasehold_conformance::kit::{MariaDb, Needs, Postgres, Proxy};
+
+use super::patient::LIMIT;
+use super::*;
+
+/// Looks at a database from which no answer arrives any more after the client has connected. Once the client
+/// waits for nothing but time, time passes at once, so that the time which passes is the sum of all waits.
+async fn look_at_silence(url: &str, server: SocketAddr) {
+    let proxy = Proxy::opaque(server).unwrap();
+    let url = url.replace(&server.to_string(), &proxy.address().to_string());
+    let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+    let mut patient = Patient::reach(&address.target, &address).await.unwrap();
+    proxy.cut_all();
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    look(&mut patient, &address).await;
+    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{:?}", patient.examined);
+    assert!(!patient.examined.unseen.is_empty());
+    assert!(patient.examined.findings.is_empty(), "{:?}", patient.examined);
+}
+
+#[tokio::test]
+async fn doctor_waits_for_a_silent_postgres_once() {
+    if !Needs::Postgres.is_skipped() {
+        let server = Postgres::start(&[]).unwrap();
+        look_at_silence(&server.url(), server.address()).await;
+    }
+}
+
+#[tokio::test]
+async fn doctor_waits_for_a_silent_mariadb_once() {
+    if !Needs::MySql.is_skipped() {
+        let server = MariaDb::start(&[]).unwrap();
+        look_at_silence(&server.url(), server.address()).await;
+    }
+}
