@@ -41,10 +41,13 @@ pub const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Returns how long a client waits for one node unless configured otherwise: ttl/200, between 5 and
-/// 50 ms.
-pub fn node_limit(ttl: Duration) -> Duration {
-    (ttl / 200).clamp(Duration::from_millis(5), Duration::from_millis(50))
+/// Returns how long a client waits for one of `nodes` nodes unless configured otherwise: ttl/200,
+/// between 5 and 50 ms. A single node gets ttl/4, at most 1 s: no other node could answer instead.
+pub fn node_limit(ttl: Duration, nodes: usize) -> Duration {
+    match nodes {
+        1 => (ttl / 4).min(Duration::from_secs(1)),
+        _ => (ttl / 200).clamp(Duration::from_millis(5), Duration::from_millis(50)),
+    }
 }
 
 /// Returns how long a node does not vote after it may have lost leases. Every lease that it can

@@ -334,3 +334,13 @@ fn a_proposal_is_above_all_that_was_seen_and_the_wall_clock() {
     let Op::Acquire { proposal, .. } = first(70_000) else { panic!("no acquire") };
     assert_eq!(proposal, token(70_001));
 }
+
+#[test]
+fn a_single_node_has_more_time_than_one_of_several() {
+    let (ms, limit) = (Duration::from_millis, super::node_limit);
+    assert_eq!(
+        (limit(ms(900), 3), limit(ms(4_000), 3), limit(ms(60_000), 3)),
+        (ms(5), ms(20), ms(50))
+    );
+    assert_eq!((limit(ms(900), 1), limit(ms(60_000), 1)), (ms(225), ms(1_000)));
+}

@@ -34,7 +34,8 @@ impl QuorumBuilder {
         Self { nodes, node_limit: None, max_ttl: None, clock: Clock::system() }
     }
 
-    /// Sets how long each step waits for each node. Default: ttl/200, at least 5 and at most 50 ms.
+    /// Sets how long each step waits for each node. Default: ttl/200, at least 5 and at most 50 ms;
+    /// with a single node, ttl/4, at most 1 s.
     pub fn node_limit(mut self, limit: Duration) -> Self {
         self.node_limit = Some(limit);
         self

@@ -230,7 +230,7 @@ async fn when_most_nodes_forgot_nobody_is_let_in_before_init_after_loss() {
 
 async fn one_server_with_admission_is_out_after_it_forgot() {
     let server = plain();
-    let url = format!("{}?admission=strict&max-ttl=1s", server.url());
+    let url = format!("{}?admission=strict&max-ttl=1s&node-limit=5s", server.url());
     let client = connect(&url).await;
     // It is admitted by itself: there is no other node to ask.
     let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
@@ -246,7 +246,7 @@ async fn one_server_with_admission_is_out_after_it_forgot() {
 
 async fn tokens_grow_after_one_server_starts_again_with_older_data() {
     let mut server = plain();
-    let url = format!("{}?admission=strict&max-ttl=1s", server.url());
+    let url = format!("{}?admission=strict&max-ttl=1s&node-limit=5s", server.url());
     init(&url, Founding::Vouched).await;
     let client = connect(&url).await;
     let mut tokens = Vec::new();

@@ -57,7 +57,7 @@ impl Driver {
         if ask.wait {
             self.waits.asked(&ask.name);
         }
-        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl));
+        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl, self.lines.len()));
         let terms = Terms {
             attempt: in_round(ask.attempt, round),
             nodes: self.lines.len(),
