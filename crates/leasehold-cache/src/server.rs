@@ -51,7 +51,9 @@ impl Server {
         ready()?;
         let shown: Arc<str> = redacted(url).into();
         let again = Arc::<Notify>::default();
-        let client = match url.split(':').next().unwrap_or_default() {
+        let scheme = scheme(url);
+        supported(&scheme, cfg!(feature = "tls"))?;
+        let client = match scheme.as_str() {
             "redis+sentinel" | "rediss+sentinel" => {
                 let master = WatchedMaster::parse(url)
                     .map_err(|error| Error::invalid(error.message().to_owned()))?;
@@ -64,12 +66,6 @@ impl Server {
                 return Err(Error::invalid(
                     "Redis URL: a Cluster; what the cache package keeps is on one server. Name that \
                      by redis://host:port/db, or its sentinels by redis+sentinel://one,two,three/NAME",
-                ));
-            }
-            "rediss" if cfg!(not(feature = "tls")) => {
-                return Err(Error::invalid(
-                    "Redis URL: scheme \"rediss\" needs the feature \"tls\" of crate leasehold-cache, which this build does not \
-                     have",
                 ));
             }
             // The URL may hold a password, and the library's error may repeat it.
@@ -136,6 +132,23 @@ impl Server {
     }
 }
 
+/// The scheme of a URL, in lower case.
+fn scheme(url: &str) -> String {
+    url.split(':').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Refuses a scheme that only a build with TLS has. The client library refuses it too, without the
+/// name of the feature.
+fn supported(scheme: &str, has_tls: bool) -> Result<()> {
+    if !has_tls && matches!(scheme, "rediss" | "rediss+sentinel") {
+        return Err(Error::invalid(format!(
+            "Redis URL: scheme {scheme:?} needs the feature \"tls\" of crate leasehold-cache, which this \
+             build does not have"
+        )));
+    }
+    Ok(())
+}
+
 /// The client of a URL that names the server itself. A user without a password sends an empty one: without
 /// AUTH the server would take the client for the default user.
 fn client(url: &str) -> RedisResult<Client> {
@@ -150,17 +163,19 @@ fn client(url: &str) -> RedisResult<Client> {
 
 /// A URL without its password and its options.
 fn redacted(url: &str) -> String {
-    // What follows the last @ has no password. A password may have any sign before it.
     let end = |place: &str| place.split(['?', '#']).next().unwrap_or_default().to_owned();
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return end(url.rsplit('@').next().unwrap_or_default());
+    // A socket has its user and password in the options.
+    let is_socket = scheme(url).ends_with("unix");
+    // What follows the last @ has no password. A password may have any sign before it.
+    let Some((scheme, rest)) = url.split_once("://").filter(|_| !is_socket) else {
+        return end(if is_socket { url } else { url.rsplit('@').next().unwrap_or_default() });
     };
-    match rest.rsplit_once('@').map(|(user, place)| (user, end(place))) {
-        None => end(url),
-        Some((user, place)) => match user.split_once(':') {
-            None => format!("{scheme}://{user}@{place}"),
-            Some((user, _)) => format!("{scheme}://{user}:***@{place}"),
-        },
+    let Some((user, place)) = rest.rsplit_once('@') else { return end(url) };
+    match user.split_once(':') {
+        // The password has a raw ?, or what follows the @ is a part of an option.
+        _ if user.contains('?') => format!("{scheme}://***"),
+        None => format!("{scheme}://{user}@{}", end(place)),
+        Some((user, _)) => format!("{scheme}://{user}:***@{}", end(place)),
     }
 }
 
@@ -225,7 +240,7 @@ async fn follow(
 
 #[cfg(test)]
 mod tests {
-    use super::{client, redacted};
+    use super::{client, redacted, supported};
 
     #[test]
     fn user_without_a_password_is_never_taken_for_the_default_user() {
@@ -254,6 +269,36 @@ mod tests {
             ),
         ] {
             assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_password_with_the_signs_of_a_url_is_never_shown() {
+        for (url, shown) in [
+            ("redis://app:s3?cret@host:1/2", "redis://***"),
+            ("redis://app:s3#cret@host:1/2", "redis://app:***@host:1/2"),
+            ("redis://app:s3/cret@host:1/2", "redis://app:***@host:1/2"),
+            ("redis://:s3:/?#cret@host", "redis://***"),
+            ("rediss://s3?cret@host", "rediss://***"),
+            ("redis://host/2?password=s3@cret", "redis://***"),
+            ("unix:/run/redis.sock?pass=s3@cret", "unix:/run/redis.sock"),
+            ("UNIX:/run/redis.sock?pass=s3@cret", "UNIX:/run/redis.sock"),
+            ("unix:///run/redis.sock?user=app&pass=s3@cret", "unix:///run/redis.sock"),
+            ("redis+sentinel://a:s3#c/ret@one,two/main", "redis+sentinel://a:***@one,two/main"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_scheme_with_tls_names_the_feature_where_the_build_has_none() {
+        for scheme in ["rediss", "rediss+sentinel"] {
+            let error = supported(scheme, false).unwrap_err().to_string();
+            assert!(error.contains(scheme) && error.contains("feature \"tls\""), "{error}");
+            supported(scheme, true).unwrap();
+        }
+        for scheme in ["redis", "redis+sentinel", "unix"] {
+            supported(scheme, false).unwrap();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use leasehold_cache::bloom::{self, Answer};
 use leasehold_cache::{Builder, Cache, ErrorKind, Stats};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::kit::{RedisServer, Settings, Value};
 
 use super::logs::{listen, warnings};
 use super::recorded::recorded;
@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(check_finds_nothing_wrong_with_a_server_that_serves),
     test!(check_names_what_the_user_may_not_do),
     test!(an_outage_is_warned_of_once_at_each_change),
+    test!(a_refused_listener_is_one_warning_while_calls_are_answered),
     test!(metrics_are_recorded_without_a_call_and_documented),
     test!(a_server_that_went_back_to_older_data_is_warned_of_once),
     test!(a_filter_that_went_back_to_older_data_is_warned_of_until_it_is_rebuilt),
@@ -69,7 +70,7 @@ async fn check_finds_nothing_wrong_with_a_server_that_serves() {
     let cache = named("checked").open(&server.url()).unwrap();
     cache.check().await.unwrap();
     let left = server.admin(&["DBSIZE"]).unwrap();
-    assert_eq!(left, conformance::kit::Value::Integer(0), "a check leaves nothing behind");
+    assert_eq!(left, Value::Integer(0), "a check leaves nothing behind");
     database.commit(K, 1);
     assert_eq!(database.get(&cache, K).await, Some(1));
 }
@@ -126,6 +127,41 @@ async fn an_outage_is_warned_of_once_at_each_change() {
             assert_eq!(count(text), round, "{text}: {:?}", warnings("cache=\"outage\""));
         }
     }
+}
+
+async fn a_refused_listener_is_one_warning_while_calls_are_answered() {
+    listen();
+    let settings = Settings::new().user("app", "on >word ~* &* +@all");
+    let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
+    let cache = named("deaf").local_size(0).open(&server.url_as("app", "word")).unwrap();
+    database.commit(K, 1);
+    conformance::until("it hears and reads", async || {
+        database.get(&cache, K).await;
+        let channels = server.admin(&["PUBSUB", "CHANNELS"]).unwrap();
+        channels != Value::Array(Vec::new()) && cache.stats().remote_hits > 0
+    })
+    .await
+    .unwrap();
+    // Connections that are open stay; a new one is refused.
+    server.admin(&["ACL", "SETUSER", "app", "resetpass", ">another"]).unwrap();
+    server.admin(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    let refused = || {
+        let Value::Bytes(stats) = server.admin(&["INFO", "errorstats"]).unwrap() else { return 0 };
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        let count = stats.split_once("errorstat_WRONGPASS:count=").map(|(_, rest)| rest.trim());
+        let digits = count.map(|count| count.split(|c: char| !c.is_ascii_digit()).next());
+        digits.flatten().map_or(0, |digits| digits.parse::<u32>().unwrap())
+    };
+    let hits = cache.stats().remote_hits;
+    conformance::until("it has tried again several times", async || {
+        database.get(&cache, K).await;
+        refused() >= 5
+    })
+    .await
+    .unwrap();
+    assert!(cache.stats().remote_hits > hits, "calls are answered");
+    let seen = warnings("cache=\"deaf\"");
+    assert!(matches!(&seen[..], [one] if one.contains("are not heard")), "{seen:?}");
 }
 
 async fn a_server_that_went_back_to_older_data_is_warned_of_once() {
