@@ -38,9 +38,10 @@ fn run(args: &[&str]) -> Value {
     command.args(["--json", "--leasehold"]).arg(leasehold()).args(args);
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{seen}");
     eprint!("{told}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_str(&seen).unwrap()
 }
 
 /// Runs set-ups side by side, each with few clients, where their servers are installed.

@@ -80,7 +80,8 @@ impl Asking<'_> {
             }
             self.session.delete(&path).await.map_err(|error| self.failed(error))?;
         }
-        self.store.book().unseat(self.ask.attempt);
+        self.store.book().repeat(self.store.clock.now(), self.ask.attempt);
+        self.store.bell.notify_one();
         Ok(Look::Again)
     }
 

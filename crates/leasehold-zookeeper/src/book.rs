@@ -11,6 +11,8 @@ use tokio::task::AbortHandle;
 /// arrives late and for a repeated release.
 const REMEMBER: Duration = Duration::from_secs(300);
 const REMEMBER_COUNT: usize = 16_384;
+/// How many times the node of a creation without an answer is searched for afterwards.
+const SEARCHES: u32 = 3;
 
 /// All attempts of a backend.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(crate) struct Book {
     ends: BTreeSet<(u64, AttemptId)>,
     /// The attempts whose nodes must still be removed at the server, and since when.
     left: BTreeMap<AttemptId, Now>,
+    /// The attempts of which a creation may still arrive at the server.
+    late: BTreeMap<AttemptId, Late>,
     /// The attempts that have ended, oldest first.
     over: VecDeque<(Deadline, AttemptId)>,
     /// The number of the last watch.
@@ -87,6 +91,15 @@ pub(crate) struct Left {
     pub(crate) tried: bool,
 }
 
+/// A creation without an answer whose node was not found.
+#[derive(Debug)]
+struct Late {
+    name: Name,
+    /// The time of the last search.
+    since: Now,
+    searches: u32,
+}
+
 /// The state that an acquire finds.
 #[derive(Debug)]
 pub(crate) enum Begun {
@@ -137,6 +150,20 @@ impl Book {
         if let Some(open) = self.open(attempt) {
             *open = Open::default();
         }
+    }
+
+    /// Records that the node of a creation without an answer was not found. The attempt creates
+    /// another node, and the first creation may still arrive: a server may read the rest of a
+    /// connection after the session has moved to another one.
+    pub(crate) fn repeat(&mut self, now: Now, attempt: AttemptId) {
+        self.unseat(attempt);
+        self.expect_late(now, attempt);
+    }
+
+    fn expect_late(&mut self, now: Now, attempt: AttemptId) {
+        let Some(entry) = self.known.get(&attempt) else { return };
+        let late = Late { name: entry.name.clone(), since: now, searches: 0 };
+        self.late.insert(attempt, late);
     }
 
     /// Sets the attempt's node; false if the attempt has ended meanwhile, and its node will be removed.
@@ -251,10 +278,12 @@ impl Book {
 
     fn close(&mut self, now: Now, attempt: AttemptId, verdict: Verdict) -> (Verdict, bool) {
         let Some(entry) = self.known.get_mut(&attempt) else { return (verdict, false) };
+        let mut unanswered = false;
         let left = match &entry.state {
             State::Open(open) => {
                 let path = open.seat.as_ref().map(|seat| seat.path.clone());
                 let search = open.unanswered;
+                unanswered = search;
                 (path.is_some() || search).then_some(Left { path, search, tried: false })
             }
             State::Held(lease) => {
@@ -267,6 +296,9 @@ impl Book {
         entry.state = State::Over(verdict, left);
         if clear {
             self.left.insert(attempt, now);
+        }
+        if unanswered {
+            self.expect_late(now, attempt);
         }
         self.over.push_back((Deadline::after(now, REMEMBER), attempt));
         self.sweep(now);
@@ -319,9 +351,42 @@ impl Book {
             .collect()
     }
 
-    /// Returns true if nodes must be removed.
+    /// Returns true if nodes must be removed or searched for.
     pub(crate) fn has_left(&self) -> bool {
-        !self.left.is_empty()
+        !self.left.is_empty() || !self.late.is_empty()
+    }
+
+    /// Returns, by lock, the attempts whose last search for late nodes is older than `age`, and
+    /// restarts their age.
+    pub(crate) fn late(&mut self, now: Now, age: Duration) -> HashMap<Name, Vec<AttemptId>> {
+        let age = age.as_nanos() as u64;
+        let old = |late: &Late| now.steady_ns.saturating_sub(late.since.steady_ns) >= age;
+        let mut due: HashMap<Name, Vec<AttemptId>> = HashMap::new();
+        for (attempt, late) in self.late.iter_mut().filter(|(_, late)| old(late)) {
+            late.since = now;
+            due.entry(late.name.clone()).or_default().push(*attempt);
+        }
+        due
+    }
+
+    /// Counts a search for late nodes that the server has answered, and returns the nodes among
+    /// `nodes` to remove: all of the attempt except the one that it uses.
+    pub(crate) fn superfluous(&mut self, attempt: AttemptId, nodes: Vec<String>) -> Vec<String> {
+        let own = match self.known.get(&attempt).map(|entry| &entry.state) {
+            // The answer of another creation is awaited: its node may be in the list.
+            Some(State::Open(Open { unanswered: true, .. })) => return Vec::new(),
+            Some(State::Open(open)) => open.seat.as_ref().map(|seat| &seat.path),
+            Some(State::Held(lease)) => Some(&lease.seat.path),
+            Some(State::Over(..)) | None => None,
+        };
+        let superfluous = nodes.into_iter().filter(|node| Some(node) != own).collect();
+        if let Some(late) = self.late.get_mut(&attempt) {
+            late.searches += 1;
+            if late.searches == SEARCHES {
+                self.late.remove(&attempt);
+            }
+        }
+        superfluous
     }
 
     fn open(&mut self, attempt: AttemptId) -> Option<&mut Open> {

@@ -42,6 +42,28 @@ fn held() -> Book {
 }
 
 #[test]
+fn late_nodes_are_removed_except_the_one_in_use() {
+    let mut book = Book::default();
+    let nodes = || vec!["/l/a/late".to_owned(), "/l/a/x".to_owned()];
+    let due = |book: &mut Book, secs| book.late(later(secs), Duration::from_secs(1));
+    book.begin(attempt(1), &name(), 1);
+    book.create(attempt(1), || ()).unwrap();
+    book.repeat(NOW, attempt(1));
+    assert!(book.has_left() && due(&mut book, 0).is_empty());
+    assert_eq!(due(&mut book, 1), [(name(), vec![attempt(1)])].into());
+    assert!(due(&mut book, 1).is_empty());
+    // While another creation has no answer, its node may be any of them.
+    book.create(attempt(1), || ()).unwrap();
+    assert!(book.superfluous(attempt(1), nodes()).is_empty());
+    assert!(book.seat(attempt(1), seat(1)));
+    assert_eq!(book.superfluous(attempt(1), nodes()), ["/l/a/late"]);
+    book.end(NOW, &end(1));
+    assert_eq!(book.superfluous(attempt(1), nodes()), nodes());
+    book.superfluous(attempt(1), nodes());
+    assert!(due(&mut book, 9).is_empty());
+}
+
+#[test]
 fn nothing_is_created_for_an_attempt_that_has_ended() {
     let mut book = Book::default();
     assert_eq!(book.end(NOW, &end(1)), (Verdict::Gone, false));

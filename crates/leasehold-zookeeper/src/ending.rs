@@ -85,6 +85,26 @@ async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
     Ok(store.book().cleared(attempt, found, left.tried))
 }
 
+/// Removes the nodes of creations that arrived after their attempts had created other nodes or
+/// ended. One list serves all attempts of a lock.
+async fn clear_late(store: &Store, name: &Name, attempts: &[AttemptId]) -> Result<()> {
+    let session = store.session()?;
+    let lock = store.lock_path(name);
+    let failed = |error| from_zk(error, &lock);
+    let nodes = session.list_now(&lock).await.map_err(failed)?;
+    for attempt in attempts {
+        let prefix = path::prefix(*attempt);
+        let of_attempt = nodes.iter().filter(|node| node.starts_with(&prefix));
+        let of_attempt = of_attempt.map(|node| format!("{lock}/{node}")).collect();
+        let superfluous = store.book().superfluous(*attempt, of_attempt);
+        for node in superfluous {
+            tracing::debug!(%attempt, node, "removing a node whose creation arrived late");
+            session.delete(&node).await.map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs until the store is dropped: ends leases that were not renewed, and removes leftover nodes.
 pub(crate) async fn run(store: Weak<Store>, clock: Clock, bell: Arc<Notify>) {
     loop {
@@ -109,6 +129,7 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
     lost.retain(|attempt| book.lose(now, *attempt));
     let mut left = book.left_behind(now, AGAIN);
     left.extend(&lost);
+    let late = book.late(now, AGAIN);
     let again = book.has_left().then(|| Deadline::after(now, AGAIN));
     let next = book
         .next_end()
@@ -129,6 +150,14 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
                     tracing::debug!(%attempt, %error, "cannot remove a node, trying again")
                 }
                 Ok(_) => {}
+            }
+        });
+    }
+    for (name, attempts) in late {
+        let store = store.clone();
+        tokio::spawn(async move {
+            if let Err(error) = clear_late(&store, &name, &attempts).await {
+                tracing::debug!(%name, %error, "cannot search for late nodes, trying again");
             }
         });
     }

@@ -5,13 +5,15 @@ use leasehold_conformance::until;
 use leasehold_core::backend::{Answer, Ask, End, Event, State};
 use leasehold_core::{Client, ErrorKind, Name};
 
-use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode};
+use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Stat};
 
 use crate::{Test, connect, free, ms, plain, secs, test, waiting, waits};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_seat_whose_creation_was_not_answered_is_found_again),
     test!(a_creation_that_never_arrived_is_sent_again),
+    test!(a_creation_that_arrives_after_its_repetition_is_removed),
+    test!(a_creation_that_arrives_after_its_attempt_has_ended_is_removed),
     test!(a_node_of_another_session_is_removed_and_never_claimed),
     test!(a_creation_that_was_given_up_leaves_no_node),
     test!(a_release_that_was_not_answered_is_finished),
@@ -72,6 +74,65 @@ async fn a_creation_that_never_arrived_is_sent_again() {
     free(&direct, "a").await;
 }
 
+/// Creates a node of the attempt in another session.
+async fn create_node(other: &ZooKeeper, ask: &Ask) -> Stat {
+    let id = ask.attempt.to_string();
+    let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
+    let path = format!("/leasehold/a/_c_{}-lock-", parts.join("-"));
+    let seat = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    other.create(&path, b"", &seat).await.unwrap().0
+}
+
+async fn a_creation_that_arrives_after_its_repetition_is_removed() {
+    let (server, proxy, _, direct) = set_up().await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
+    let ask = waits(&mut raw);
+    proxy.cut(Direction::ClientToServer);
+    let (backend, first) = (raw.backend.clone(), ask.clone());
+    let asking = tokio::spawn(async move { backend.acquire(first).await });
+    tokio::task::yield_now().await;
+    proxy.kill_connections();
+    proxy.heal();
+    asking.await.unwrap().unwrap_err();
+    until("it is granted", || async {
+        matches!(raw.backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
+    })
+    .await
+    .unwrap();
+    let held = direct.lock("a").status().await.unwrap();
+    // The first creation arrives. Its node is last in line, and would block the lock at its turn.
+    let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
+    create_node(&other, &ask).await;
+    until("the second node is removed", || async {
+        other.list_children("/leasehold/a").await.unwrap().len() == 1
+    })
+    .await
+    .unwrap();
+    let status = direct.lock("a").status().await.unwrap();
+    assert_eq!(status.token, held.token, "the node of the lease was removed");
+    raw.backend.release(raw.end(&ask)).await.unwrap();
+    free(&direct, "a").await;
+}
+
+async fn a_creation_that_arrives_after_its_attempt_has_ended_is_removed() {
+    let (server, proxy, _, direct) = set_up().await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
+    let ask = waits(&mut raw);
+    proxy.cut(Direction::ClientToServer);
+    let (backend, first) = (raw.backend.clone(), ask.clone());
+    let asking = tokio::spawn(async move { backend.acquire(first).await });
+    tokio::task::yield_now().await;
+    proxy.kill_connections();
+    proxy.heal();
+    asking.await.unwrap().unwrap_err();
+    until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
+        .await
+        .unwrap();
+    let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
+    create_node(&other, &ask).await;
+    free(&direct, "a").await;
+}
+
 async fn a_node_of_another_session_is_removed_and_never_claimed() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
@@ -82,11 +143,7 @@ async fn a_node_of_another_session_is_removed_and_never_claimed() {
     tokio::task::yield_now().await;
     // As an earlier session of the same program would have left it.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    let id = ask.attempt.to_string();
-    let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
-    let path = format!("/leasehold/a/_c_{}-lock-", parts.join("-"));
-    let seat = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (theirs, _) = other.create(&path, b"", &seat).await.unwrap();
+    let theirs = create_node(&other, &ask).await;
     proxy.kill_connections();
     proxy.heal();
     asking.await.unwrap().unwrap_err();
@@ -166,10 +223,10 @@ async fn a_session_that_has_moved_leaves_no_node_behind() {
         })
         .await
         .unwrap();
+        // A creation that arrives last of all is removed within a few seconds.
+        waiting(&direct, "a", 0).await;
         let status = direct.lock("a").status().await.unwrap();
         assert_eq!(status.token, Some(guard.token()));
-        let waiters = status.waiters.as_ref().unwrap();
-        assert_eq!(waiters.len(), 0, "an orphan stands in line: {status:?}");
         // One whose answer is lost with a connection is seen through in the background.
         guard.release().await.ok();
         free(&direct, "a").await;
