@@ -48,9 +48,7 @@ async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Fail
     for node in 0..members.nodes.len() {
         voice.note(&members.describe(node));
     }
-    if let Some(warning) = founded.warning {
-        voice.warn(&warning);
-    }
+    founded.warnings.iter().for_each(|warning| voice.warn(warning));
     Ok(told(&members, voice))
 }
 
@@ -121,9 +119,9 @@ async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
         }
         node.fitness.warnings.iter().for_each(|warning| voice.warn(warning));
     }
-    if let Some(warning) = report.members.other_max_ttl(report.named_max_ttl) {
-        voice.warn(&warning);
-    }
+    let members = &report.members;
+    let other = members.other_max_ttl(report.named_max_ttl);
+    other.iter().chain(&members.unequal_max_ttl()).for_each(|warning| voice.warn(warning));
     let unfit = |node: &NodeReport| {
         node.fitness.refusal.is_some() || matches!(node.member, Member::Twin(_))
     };

@@ -77,8 +77,9 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 pub struct Founded {
     /// As a client sees them.
     pub members: Members,
-    /// A warning if the nodes keep another longest ttl than the argument or the URL names, with what to do.
-    pub warning: Option<String>,
+    /// Warnings if the nodes keep another longest ttl than the argument or the URL names, or grant different
+    /// ones, with what to do.
+    pub warnings: Vec<String>,
 }
 
 /// Sets up the nodes of a quorum.
@@ -89,7 +90,7 @@ pub struct Founded {
 /// that are already set up do not change.
 ///
 /// `max_ttl` is the longest ttl that the nodes will grant. Default: the option of the URL, or 60 s.
-/// Nodes that are already set up keep their own.
+/// Nodes that are already set up keep their own; if they are a majority, the others get the same.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL, one that does not name a quorum, or one that names a
@@ -116,8 +117,9 @@ pub async fn found(
             }
         };
         // A node may keep its own though nothing was refused: its marker was not current when it was asked.
-        let warning = members.other_max_ttl(max_ttl).or_else(|| members.other_max_ttl(named));
-        Ok(Founded { members, warning })
+        let other = members.other_max_ttl(max_ttl).or_else(|| members.other_max_ttl(named));
+        let warnings = other.into_iter().chain(members.unequal_max_ttl()).collect();
+        Ok(Founded { members, warnings })
     };
     founding.await.map_err(|error: Error| error.during("quorum init", None))
 }

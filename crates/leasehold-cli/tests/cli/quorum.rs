@@ -206,3 +206,49 @@ fn another_max_ttl_in_the_url_is_warned_of_and_the_procedure_changes_it() {
     let done = place.run(&run);
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
 }
+
+/// The longest ttl of each node in milliseconds.
+fn max_ttls(status: &Value) -> Vec<u64> {
+    let nodes = status["nodes"].as_array().unwrap().iter();
+    nodes.map(|node| node["max_ttl_ms"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_node_that_waits_with_another_max_ttl_gets_that_of_the_majority() {
+    let Some((servers, url)) = servers() else { return };
+    let place = Place::new();
+    let short = url.replace("max-ttl=6s", "max-ttl=2s");
+    let init = |more: &[&str]| {
+        place.run(&[&["quorum", "init", "--yes", "--store", &short][..], more].concat())
+    };
+    assert_eq!(init(&[]).code, 0);
+    for more in [&[][..], &["--max-ttl", "2s"]] {
+        servers[1].admin(&["FLUSHALL"]).unwrap();
+        // `quorum status` with the URL of another client writes the marker.
+        assert_eq!(max_ttls(&json(&place, &url)), [2000, 6000, 2000]);
+        let done = init(more);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(!done.err.contains("longest ttl"), "{done:?}");
+        let status = json(&place, &short);
+        assert_eq!(states(&status), ["votes"; 3]);
+        assert_eq!(max_ttls(&status), [2000; 3]);
+    }
+}
+
+#[test]
+fn a_node_that_votes_with_another_max_ttl_is_named() {
+    let Some((servers, url)) = servers() else { return };
+    let place = Place::new();
+    let short = url.replace("max-ttl=6s", "max-ttl=2s");
+    let third = servers[2].address().to_string();
+    let alone = format!("redlock://{third}?max-ttl=6s");
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &alone]).code, 0);
+    let two = short.replace(&format!(",{third}"), "");
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &two]).code, 0);
+    for command in [&["quorum", "init", "--yes"][..], &["quorum", "status"]] {
+        let done = place.run(&[command, &["--store", &short]].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        let said = format!("a majority 2s, but node {third} grants 6s; delete the key");
+        assert!(done.err.contains(&said), "{done:?}");
+    }
+}

@@ -28,6 +28,8 @@ pub struct Members {
     pub outlook: Outlook,
     /// The longest ttl that a majority of the nodes grants; `None` if it is not known.
     pub max_ttl: Option<Duration>,
+    /// The longest ttl that each node grants, as far as it is known.
+    pub(super) grants: Vec<Option<Duration>>,
     /// The key of a node's marker.
     pub(super) marker_key: String,
 }
@@ -41,6 +43,34 @@ impl Members {
     /// Returns a warning if these nodes grant another longest ttl than `asked`.
     pub fn other_max_ttl(&self, asked: Option<Duration>) -> Option<String> {
         other_max_ttl(asked, self.max_ttl, &self.marker_key)
+    }
+
+    /// Returns a warning that names the nodes that vote with another longest ttl than the majority.
+    pub fn unequal_max_ttl(&self) -> Option<String> {
+        let majority_grants = self.max_ttl?;
+        let votes = self.nodes.iter().zip(&self.grants).filter_map(|((place, member), grants)| {
+            Some((place, (*grants)?)).filter(|_| matches!(member, Member::Admitted(_)))
+        });
+        let (others, agreeing): (Vec<_>, Vec<_>) =
+            votes.partition(|(_, grants)| *grants != majority_grants);
+        let longest = others.iter().map(|(_, grants)| *grants).max()?.max(majority_grants);
+        let names: Vec<String> = others
+            .iter()
+            .map(|(place, grants)| format!("node {place} grants {grants:?}"))
+            .collect();
+        let key = &self.marker_key;
+        let change = if agreeing.len() >= majority(self.nodes.len()) {
+            format!(
+                "delete the key {key} there while the other nodes vote, and run `leasehold quorum init \
+                 --max-ttl {majority_grants:?}`: it gives them the longest ttl of the others"
+            )
+        } else {
+            change_max_ttl(longest, key)
+        };
+        Some(format!(
+            "the nodes grant different longest ttls: a majority {majority_grants:?}, but {}; {change}",
+            names.join(", ")
+        ))
     }
 
     /// Describes the state of a node: `h3:6379 does not answer`.
@@ -163,7 +193,8 @@ pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: 
 /// `max_ttl` is the longest ttl that they will grant, and how long a node that may have lost leases
 /// cannot vote. With [`Founding::AfterLoss`], nodes wait that long first. `progress` gets a report
 /// about once a second. If a majority votes already, those nodes do not change, and the others wait
-/// until they may join, for any `founding`.
+/// until they may join, for any `founding`. If they vote with one longest ttl, the others get it too: a marker
+/// that waits with another is replaced, and that node waits anew.
 ///
 /// Returns when each node votes or does not answer, and at the latest after three times the longest
 /// ttl and 3 s. A node that keeps losing its data still waits then: it joins with a client that
@@ -196,8 +227,9 @@ pub async fn found(
 ///
 /// # Errors
 /// Those of [`found`], and [`ErrorKind::Refused`] with the procedure for another longest ttl. No node votes
-/// then that did not vote before. A node that starts again, or that another client looks at for the first
-/// time, between its answer and its admission may keep another longest ttl; `quorum status` shows it.
+/// then that did not vote before. A node that another operator sets up between its answer and its admission
+/// may keep another longest ttl, and so may one that did not answer or starts again after a loss: see
+/// [`Members::unequal_max_ttl`].
 pub async fn found_exactly(
     nodes: Vec<Arc<dyn QuorumNode>>,
     max_ttl: Duration,

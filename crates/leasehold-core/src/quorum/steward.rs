@@ -206,6 +206,7 @@ impl Steward {
             nodes: self.nodes.iter().enumerate().map(member).collect(),
             outlook: self.outlook(now),
             max_ttl: self.max_ttl(),
+            grants: self.max_ttls.clone(),
             marker_key: self.marker_key(),
         }
     }

@@ -78,6 +78,8 @@ struct Seat {
     survey: Option<Survey>,
     /// The marker that a first start has written to the node. It needs no wait.
     vouched: Option<Marker>,
+    /// The longest ttl of the node, if an operator asks and its last answer said that it votes.
+    grants: Option<Duration>,
 }
 
 /// Admits the nodes of one client; every client runs one all the time. It ignores calls that do not
@@ -90,6 +92,8 @@ struct Seat {
 pub struct Admission {
     max_ttl: Duration,
     phase: Phase,
+    /// An operator sets the nodes up.
+    founding: bool,
     /// An operator names a longest ttl, and nodes must not keep another.
     exact: bool,
     /// The nodes lost more than the remaining nodes can make up for.
@@ -113,10 +117,12 @@ impl Admission {
             unused: false,
             survey: None,
             vouched: None,
+            grants: None,
         };
         let mut admission = Self {
             max_ttl,
             phase: founding.map_or(Phase::Usual, Phase::Surveys),
+            founding: founding.is_some(),
             exact: false,
             after_loss: false,
             seats: vec![seat; nodes],
@@ -220,16 +226,16 @@ impl Admission {
         }
         match reply {
             TaskReply::Look(look) => match look.current() {
-                Some(marker) => self.marker(now, node, marker),
+                Some(marker) => self.marker(now, node, marker, bits),
                 None => {
                     // A lease of the previous process may last as long as its marker says.
                     self.learn(now, look.marker);
-                    let (process, max_ttl) = (look.process, self.max_ttl);
+                    let (process, max_ttl) = (look.process, self.agreed().unwrap_or(self.max_ttl));
                     let task = Task::Propose { process, nonce: bits, max_ttl, first: false };
                     self.send(now, node, task);
                 }
             },
-            TaskReply::Marker(Some(marker)) => self.marker(now, node, marker),
+            TaskReply::Marker(Some(marker)) => self.marker(now, node, marker, bits),
             TaskReply::Marker(None) => self.look(now, node),
             // Also for a stranger: two servers may alternate behind one address.
             _ => self.pause(now, node),
@@ -304,9 +310,10 @@ impl Admission {
         }
     }
 
-    /// Records the current marker of a node.
-    fn marker(&mut self, now: Now, node: usize, marker: Marker) {
+    /// Records the current marker of a node. `bits` are the nonce if an operator replaces it.
+    fn marker(&mut self, now: Now, node: usize, marker: Marker, bits: u64) {
         self.learn(now, Some(marker).filter(|marker| marker.admitted));
+        self.note_grants(node, marker);
         let twin = (0..self.seats.len()).find(|other| {
             *other != node
                 && self.seats.get(*other).is_some_and(|seat| match seat.stage {
@@ -333,6 +340,12 @@ impl Admission {
                 seat.stage = Stage::Waiting(marker, now.steady_ns);
                 seat.again = Some(Deadline::after(now, PATIENCE));
             }
+        }
+        if twin.is_none()
+            && let Some(max_ttl) = self.replacement(node, marker)
+        {
+            let process = marker.process;
+            self.send(now, node, Task::Propose { process, nonce: bits, max_ttl, first: true });
         }
     }
 
@@ -381,6 +394,10 @@ impl Admission {
         let enough = majority(self.seats.len());
         let Some(seat) = self.seats.get_mut(node) else { return };
         let Stage::Recovering(marker) = seat.stage else { return };
+        if self.replacement(node, marker).is_some() {
+            return self.wait_anew(now, node, marker);
+        }
+        let Some(seat) = self.seats.get_mut(node) else { return };
         let mut floor = seat.highs.values().copied().max().unwrap_or(0);
         if self.after_loss || seat.vouched == Some(marker) {
             // A node that has voted never has zero.

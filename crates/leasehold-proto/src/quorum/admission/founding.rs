@@ -153,6 +153,16 @@ impl Admission {
             }
             self.after_loss = voters < majority(nodes);
             self.phase = Phase::Usual;
+            for (node, survey) in &surveys {
+                if self.after_loss {
+                    // New markers allow as much at all nodes, in whatever order the nodes answer.
+                    let before = survey.look.marker.filter(|_| survey.look.current().is_none());
+                    self.learn(now, before);
+                }
+                if let Some(marker) = survey.look.current() {
+                    self.note_grants(*node, marker);
+                }
+            }
             return (0..nodes).for_each(|node| self.look(now, node));
         }
         if surveys.len() < nodes {
@@ -170,6 +180,48 @@ impl Admission {
             Some(process) => Task::Propose { process: *process, nonce: bits, max_ttl, first: true },
             None => Task::Look,
         });
+    }
+
+    /// Records, for an operator, the longest ttl of a node that votes.
+    pub(super) fn note_grants(&mut self, node: usize, marker: Marker) {
+        if self.founding
+            && let Some(seat) = self.seats.get_mut(node)
+        {
+            seat.grants = marker.admitted.then_some(marker.max_ttl);
+        }
+    }
+
+    /// Returns, for an operator, the longest ttl that each node of a majority grants.
+    pub(super) fn agreed(&self) -> Option<Duration> {
+        let grants = || self.seats.iter().filter_map(|seat| seat.grants);
+        let all = self.seats.len();
+        grants().find(|max_ttl| grants().filter(|other| other == max_ttl).count() >= majority(all))
+    }
+
+    /// Returns the longest ttl that an operator writes in place of a marker that waits, if it allows another.
+    /// Any client that connects writes such a marker, and two values must not vote.
+    ///
+    /// If the other nodes make up for the loss, the old marker is not needed: a node is admitted only after `m` others
+    /// have said what they grant, and each majority that granted a longer lease includes one of them. After a
+    /// greater loss it may be the only trace of longer leases. Then only a marker is replaced that another client
+    /// wrote after the first answer of the same process.
+    pub(super) fn replacement(&self, node: usize, marker: Marker) -> Option<Duration> {
+        let wanted = if self.after_loss {
+            let look = self.seats.get(node)?.survey?.look;
+            let is_later = look.process == marker.process && look.current().is_none();
+            is_later.then_some(self.max_ttl)?
+        } else {
+            self.agreed()?
+        };
+        (!marker.admitted && marker.max_ttl != wanted).then_some(wanted)
+    }
+
+    /// Begins the wait of a node anew, and asks for its marker.
+    pub(super) fn wait_anew(&mut self, now: Now, node: usize, marker: Marker) {
+        if let Some(seat) = self.seats.get_mut(node) {
+            seat.stage = Stage::Waiting(marker, now.steady_ns);
+        }
+        self.look(now, node);
     }
 
     fn stop(&mut self, halt: Halt) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_conformance::kit::{Pattern, Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
-use leasehold_core::quorum::{Founding, Members, found, found_exactly};
+use leasehold_core::quorum::{Founding, Members, found, found_exactly, members};
 use leasehold_core::{Error, ErrorKind};
 
 use super::{Servers, comes_back, connect, nodes};
@@ -20,6 +20,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(init_with_another_longest_ttl_is_refused_though_the_first_questions_are_not_answered),
     test!(clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_and_warned),
     test!(init_sets_the_longest_ttl_though_a_client_has_connected_before),
+    test!(init_replaces_a_waiting_marker_with_another_longest_ttl_where_a_majority_votes),
+    test!(init_names_the_node_that_votes_with_another_longest_ttl),
     test!(init_after_loss_is_quick_though_the_nodes_have_very_many_keys),
     test!(init_after_loss_needs_a_majority_before_it_changes_a_node),
 ];
@@ -232,4 +234,59 @@ async fn init_after_loss_is_quick_though_the_nodes_have_very_many_keys() {
     servers.each(&["SET", "a key of another program", "1"]);
     try_init(&url, Founding::AfterLoss).await.unwrap();
     assert!(!servers.0.iter().any(scans), "the keys were looked through");
+}
+
+/// The longest ttl of each node's marker in milliseconds, and whether it votes.
+fn markers(servers: &Servers) -> Vec<(bool, u64)> {
+    let marker = |server: &RedisServer| {
+        let marker = server.admin(&["GET", "leasehold:node"]).unwrap().text();
+        (&marker[2..3] == "A", marker[59..67].trim().parse().unwrap())
+    };
+    servers.0.iter().map(marker).collect()
+}
+
+async fn init_replaces_a_waiting_marker_with_another_longest_ttl_where_a_majority_votes() {
+    let mut servers = Servers::start(3);
+    let url = servers.url("max-ttl=1s&node-limit=200ms");
+    for exact in [true, false] {
+        try_init(&url, Founding::Vouched).await.unwrap();
+        servers.0[2].restart_empty().unwrap();
+        // A client that connects writes a marker that waits, with the longer value of its URL.
+        drop(look_as_client(&servers.url("max-ttl=3s")).await);
+        assert_eq!(markers(&servers), [(true, 1000), (true, 1000), (false, 3000)]);
+        let members = match exact {
+            true => init_exactly(&url, secs(1), Founding::Vouched).await.unwrap(),
+            false => try_init(&url, Founding::Vouched).await.unwrap(),
+        };
+        assert_eq!(markers(&servers), [(true, 1000); 3], "exact: {exact}");
+        assert_eq!(members.unequal_max_ttl(), None);
+    }
+}
+
+/// Looks at the nodes as a client does that connects.
+async fn look_as_client(url: &str) -> Members {
+    let (nodes, max_ttl, _) = nodes(url);
+    members(nodes, max_ttl, Clock::system()).await
+}
+
+async fn init_names_the_node_that_votes_with_another_longest_ttl() {
+    let servers = Servers::start(3);
+    // The third is set up alone, with another longest ttl.
+    let alone = format!("redlock://{}?max-ttl=4s", servers.0[2].address());
+    try_init(&alone, Founding::Vouched).await.unwrap();
+    let two = format!("redlock://{},{}?max-ttl=1s", servers.0[0].address(), servers.0[1].address());
+    try_init(&two, Founding::Vouched).await.unwrap();
+    let url = servers.url("max-ttl=1s&node-limit=200ms");
+    let place = servers.0[2].address().to_string();
+    let members = try_init(&url, Founding::Vouched).await.unwrap();
+    let warning = members.unequal_max_ttl().unwrap();
+    assert!(warning.contains(&format!("a majority 1s, but node {place} grants 4s")), "{warning}");
+    assert!(warning.contains("delete the key leasehold:node there"), "{warning}");
+    let error = init_exactly(&url, secs(1), Founding::Vouched).await.unwrap_err();
+    assert!(error.to_string().contains(&format!("node {place} is set up with 4s")), "{error}");
+    // What the warning says helps.
+    servers.0[2].admin(&["DEL", "leasehold:node"]).unwrap();
+    let members = init_exactly(&url, secs(1), Founding::Vouched).await.unwrap();
+    assert_eq!(members.unequal_max_ttl(), None);
+    assert_eq!(markers(&servers), [(true, 1000); 3]);
 }
