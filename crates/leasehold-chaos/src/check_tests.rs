@@ -205,6 +205,18 @@ fn commands_that_end_as_they_may_not_are_found() {
     assert_eq!(slow.commands, BTreeMap::from([(Operation::List, tally)]));
 }
 
+#[test]
+fn a_command_in_calm_may_be_unavailable_near_a_switch_of_the_master_alone() {
+    let broken = |from, exit| {
+        let mut ran = ran(Operation::List, from, from + 100, End::Exit(exit));
+        ran.call.exits = vec![0];
+        let switches = vec![Switch { from: 20_000 * MS, until: 20_100 * MS }];
+        Verdict::of(Evidence { ran: vec![ran], switches, ..Evidence::default() }).broken().len()
+    };
+    assert_eq!([broken(9_000, 69), broken(11_000, 69), broken(30_000, 69)], [1, 0, 0]);
+    assert_eq!([broken(31_000, 69), broken(20_000, 1), broken(20_000, 0)], [1, 1, 0]);
+}
+
 /// Client 2 gets the lock at the new master, and client 1 gets it from the old one at `got`.
 fn at_two_masters(got: u64) -> Evidence {
     let holds = [hold(2, 3900, 4000, 4900, 7), hold(1, got - 50, got, got + 200, 8)];

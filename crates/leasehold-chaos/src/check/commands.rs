@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Evidence, Forgets};
-use crate::TTL;
+use super::{Evidence, Forgets, Switch};
 use crate::journal::Hold;
 use crate::operator::{End, Operation, Outcome, Ran};
+use crate::{SECOND, TTL};
+
+/// The longest time from the silence of a master to its replacement.
+const TO_SWITCH: u64 = 10 * SECOND;
 
 /// What became of the commands of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +80,9 @@ impl Forced<'_> {
 
 /// What commands did, and may not.
 pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forgets) -> Vec<String> {
-    let mut wrong: Vec<String> = evidence.ran.iter().filter_map(ends_wrongly).collect();
+    let ended = evidence.ran.iter();
+    let mut wrong: Vec<String> =
+        ended.filter_map(|ran| ends_wrongly(ran, &evidence.switches)).collect();
     // A server that forgets what it has granted also forgets what it has ended.
     let forgot_after = |time| forgets.since(time);
     for one in forced.iter().filter(|one| one.until.is_some() && !forgot_after(one.ran.from)) {
@@ -105,11 +110,20 @@ pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forget
     wrong
 }
 
+/// Whether a command without a fault was unavailable because the master changed: on a busy machine
+/// sentinels may replace a master that is only slow. The run repeats such a command.
+fn met_switch(ran: &Ran, switches: &[Switch]) -> bool {
+    let near = |switch: &Switch| {
+        switch.from <= ran.until + TO_SWITCH && switch.until + TO_SWITCH >= ran.from
+    };
+    ran.outcome() == Outcome::Unavailable && switches.iter().any(near)
+}
+
 /// An exit that the command may not have, an answer that is no JSON where it was asked for, or control
 /// sequences in a file.
-fn ends_wrongly(ran: &Ran) -> Option<String> {
+fn ends_wrongly(ran: &Ran, switches: &[Switch]) -> Option<String> {
     let is_allowed = match ran.end {
-        End::Exit(code) => ran.call.exits.contains(&code),
+        End::Exit(code) => ran.call.exits.contains(&code) || met_switch(ran, switches),
         End::Killed => true,
         End::Signal | End::TooLong => false,
     };

@@ -2,10 +2,11 @@
 //! and nodes that must not vote before their wait is over.
 
 use std::thread::sleep;
+use std::time::Duration;
 
 use super::{Lasting, Run, STEP, Whom};
 use crate::fault::Fault;
-use crate::operator::{LIMIT, Operation, Operator, Plan};
+use crate::operator::{LIMIT, Operation, Operator, Outcome, Plan};
 use crate::{Result, now};
 
 /// A server that was restarted at this time.
@@ -30,6 +31,9 @@ const IN_CALM: [(Operation, u64); 10] = [
     (Operation::ForceRelease, 3),
     (Operation::Forget, 0),
 ];
+
+/// The pause before a command in calm is repeated.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Run<'_> {
     /// The operator, if there is one.
@@ -101,14 +105,32 @@ impl Run<'_> {
         operator.stop_drawing();
         self.until_idle()?;
         for (operation, way) in IN_CALM {
-            if let Some(operator) = &mut self.operator
-                && self.order.operations.contains(&operation)
-            {
-                operator.start_in_calm(operation, way, &self.cluster)?;
+            if self.order.operations.contains(&operation) {
+                self.operate_once_in_calm(operation, way)?;
             }
-            self.until_idle()?;
         }
         Ok(())
+    }
+
+    /// Runs a command, again while the master may just be replaced.
+    fn operate_once_in_calm(&mut self, operation: Operation, way: u64) -> Result<()> {
+        let end = now() + 2 * LIMIT;
+        loop {
+            let Some(operator) = &mut self.operator else { return Ok(()) };
+            let before = operator.ran.len();
+            operator.start_in_calm(operation, way, &self.cluster)?;
+            self.until_idle()?;
+            let ran = self.operator.iter().flat_map(|operator| operator.ran.get(before..));
+            let unavailable = ran.flatten().find(|ran| ran.outcome() == Outcome::Unavailable);
+            let Some(unavailable) = unavailable.filter(|_| self.order.setup.is_replicated()) else {
+                return Ok(());
+            };
+            if now() > end {
+                self.wrong.push(format!("for long, though all is well: {}", unavailable.told()));
+                return Ok(());
+            }
+            sleep(PAUSE);
+        }
     }
 
     fn until_idle(&mut self) -> Result<()> {
