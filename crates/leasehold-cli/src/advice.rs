@@ -58,6 +58,12 @@ impl Advice {
 
     fn next_step(&self, error: &Error) -> Option<String> {
         match (self, error.kind()) {
+            // The servers run; the error names the command that helps.
+            (Self::Server(store), ErrorKind::Unavailable)
+                if error.message().contains("`leasehold quorum init`") =>
+            {
+                Some(format!("the store is {store} {ELSEWHERE}"))
+            }
             (Self::Server(store), ErrorKind::Unavailable) => {
                 Some(format!("check that {store} is the right store {ELSEWHERE} and that it runs"))
             }

@@ -151,24 +151,13 @@ fn state(node: &NodeReport, outlook: Outlook) -> &'static str {
     }
 }
 
-/// Returns whether a node votes by itself after its wait.
-fn helps(report: &Report) -> bool {
-    !matches!(report.members.outlook, Outlook::NotSetUp | Outlook::Forgotten)
-}
-
 fn table(report: &Report, width: Option<usize>) -> String {
     let head = ["NODE", "STATE", "MAX TTL", "CLOCK", "HIGH", "PROCESS"].map(str::to_owned);
     let mut rows = vec![head];
     for node in &report.nodes {
         let dash = || "-".to_owned();
-        let state = match node.member {
-            Member::Waiting(left)
-                if !left.is_zero() && node.fitness.refusal.is_none() && helps(report) =>
-            {
-                format!("waits {}", human::wait(left))
-            }
-            _ => state(node, report.members.outlook).to_owned(),
-        };
+        // Not the rest of the wait: each client counts for itself, and this one has just begun.
+        let state = state(node, report.members.outlook).to_owned();
         let clock = node.fitness.clock_ahead_ms.map(|ms| format!("{ms:+} ms"));
         rows.push([
             node.place.clone(),

@@ -116,7 +116,7 @@ fn what_is_amiss_but_not_refused_is_said_at_once() {
     let run = ["run", "--store", &url, "--ttl", "5900ms", "a", "true"];
     let done = place.run(&run);
     assert_eq!(done.code, 0, "{done:?}");
-    assert!(done.err.contains("cannot vote for another"), "{done:?}");
+    assert!(done.err.contains("cannot vote until a client has run for another"), "{done:?}");
     let done = place.run(&[&["--quiet"][..], &run].concat());
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
     // A lock that was given back is known as such; what is no lock of ours hides no other.
@@ -146,8 +146,47 @@ fn a_single_server_that_waits_is_waited_for_as_long_as_was_asked_for() {
     };
     let done = run("1s");
     assert_eq!(done.code, 7, "{done:?}");
-    assert!(done.err.contains("without action by an operator"), "{done:?}");
+    assert!(done.err.contains("once a client has run for another"), "{done:?}");
     assert_eq!(run("2m").code, 0);
+}
+
+/// Each command counts the wait anew, so that they must not promise that time alone helps.
+#[test]
+fn commands_that_do_not_wait_name_what_ends_the_wait_of_a_single_server() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let place = Place::new();
+    let server = RedisServer::start(Settings::new()).unwrap();
+    let store = format!("{}?admission=strict&max-ttl=2s&node-limit=4s", server.url());
+    let run = || place.run(&["run", "-n", "--store", &store, "--ttl", "2s", "a", "true"]);
+    for loss in [false, true] {
+        for _ in 0..2 {
+            let done = run();
+            assert_eq!(done.code, 69, "{done:?}");
+            for said in [
+                "once a client has run for another 3 s",
+                "each client counts for itself",
+                "run `leasehold quorum init`",
+                "`leasehold quorum init --after-loss`",
+            ] {
+                assert_eq!(done.err.matches(said).count(), 1, "{said}: {done:?}");
+            }
+            assert!(!done.err.contains("without action"), "{done:?}");
+            assert!(!done.err.contains("that it runs"), "{done:?}");
+            let done = place.run(&["quorum", "status", "--store", &store]);
+            assert_eq!(done.code, 69, "{done:?}");
+            // Not a time that never moves.
+            assert!(done.out.contains("waits ") && !done.out.contains("waits 2"), "{done:?}");
+            assert!(done.err.contains("until a client has run for another 3 s"), "{done:?}");
+            assert!(done.err.contains("each client counts for itself"), "{done:?}");
+        }
+        let init: &[&str] = if loss { &["--after-loss"] } else { &[] };
+        let done = place.run(&[&["quorum", "init", "--yes", "--store", &store][..], init].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        assert_eq!(run().code, 0);
+        server.admin(&["FLUSHALL"]).unwrap();
+    }
 }
 
 #[test]

@@ -95,7 +95,9 @@ impl QuorumBuilder {
             ),
             _ => {
                 warnings.extend(out.map(|(node, _)| members.describe(node)));
-                warnings.extend(members.advice());
+                // The error of an acquire that does not wait long enough has the rest.
+                let waits = matches!(members.outlook, Outlook::Later(_));
+                warnings.extend(members.advice().filter(|_| !waits));
             }
         }
         for warning in &warnings {

@@ -125,7 +125,10 @@ pub(super) fn describe(member: Member, twin: impl Fn(usize) -> String) -> String
             "may have lost leases, and cannot vote until enough other nodes can".into()
         }
         Member::Waiting(left) => {
-            format!("may have lost leases, and cannot vote for another {} s", whole_seconds(left))
+            format!(
+                "may have lost leases, and cannot vote until a client has run for another {} s",
+                whole_seconds(left)
+            )
         }
         Member::Twin(of) => format!("is the same server as {}", twin(of)),
     }
@@ -136,7 +139,10 @@ pub(super) fn advice(outlook: Outlook) -> Option<String> {
     match outlook {
         Outlook::Open => None,
         Outlook::Later(left) => Some(format!(
-            "a majority can vote in {} s, without action by an operator",
+            "a majority can vote once a client has run for another {} s; each client counts for itself, so \
+             commands that do not wait (`leasehold run -n`) alone never complete the wait: keep one client \
+             waiting that long, or run `leasehold quorum init` (if clients may hold locks: `leasehold quorum \
+             init --after-loss`)",
             whole_seconds(left)
         )),
         Outlook::Unreachable => Some("too few nodes answer".into()),

@@ -311,7 +311,7 @@ async fn a_single_node_waits_and_is_waited_for() {
     let quorum = Quorum::empty(1);
     let client = quorum.client().await;
     let lock = client.lock("a");
-    let known = "without action by an operator";
+    let known = "once a client has run for another";
     let error = quorum.until(ms(10), lock.try_acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains(known), "{error}");

@@ -40,7 +40,7 @@ pub enum Member {
 pub enum Outlook {
     /// A majority may vote.
     Open,
-    /// A majority will be able to vote after this time, without action by an operator.
+    /// A majority can vote when this client has run for this time. Another client counts for itself.
     Later(Duration),
     /// Too few nodes answer.
     Unreachable,

@@ -126,12 +126,13 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
             what,
             "after a restart it has lost leases that are still held, and grants locks to a second holder",
             "set appendonly yes; or add ?admission=strict to the URL, which excludes a server that may \
-             have lost leases; and fence the resource",
+             have lost leases until a client has run for max-ttl (commands that do not wait, `leasehold run \
+             -n`, never do: there, run `leasehold quorum init` after each loss); and fence the resource",
         ),
         Part::Node => examined.note(
             "persistence",
             what,
-            "after a restart the node cannot vote for max-ttl; while more than a minority restarts, \
+            "after a restart the node cannot vote until a client has run for max-ttl; while more than a minority restarts, \
              no lock can be acquired",
             "set appendonly yes if nodes restart together",
         ),

@@ -201,15 +201,22 @@ fn look_at_markers(all: &mut Examined, seen: &[(&Address, Node)], nodes: usize) 
             "no-votes",
             format!("{votes} of {nodes} nodes may vote; not {}", out.join(", ")),
             "a lock needs a majority of nodes that have lost no data",
-            "run `leasehold quorum status` to see whether waiting helps; else `leasehold quorum init`, with \
-             --after-loss if they were set up before",
+            match nodes {
+                1 => {
+                    "keep one client waiting for max-ttl (commands that do not wait, `leasehold run -n`, alone never \
+                     complete the wait), or run `leasehold quorum init`, with --after-loss if clients may hold locks"
+                }
+                _ => {
+                    "run `leasehold quorum init`, with --after-loss if they were set up before"
+                }
+            },
         );
     } else if !out.is_empty() {
         all.warning(
             "node-out",
             format!("{} may not vote", out.join(", ")),
             "it may have lost leases, and cannot vote until those have expired",
-            "nothing: it votes again while a client runs",
+            "keep one client running for max-ttl; with short commands alone, run `leasehold quorum init`",
         );
     }
     let granted = |node: &Node| match node.vote {
