@@ -5,6 +5,7 @@ mod cores;
 mod job;
 mod side_by_side;
 mod timings;
+mod why;
 
 use std::process::Stdio;
 use std::thread;

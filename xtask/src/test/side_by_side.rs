@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::job::{Job, Running};
+use super::why::why;
 use crate::run::root;
 use crate::tally::Tally;
 use crate::ui::{self, End};
@@ -79,14 +80,17 @@ impl Run {
         let end = match is_good {
             true => End::Good(ignored),
             false if took >= LIMIT => End::Bad(format!("{said}\nnot done within {LIMIT:?}")),
-            false => End::Bad(said),
+            false => End::Bad(said.clone()),
         };
         ui::line(&counts, took, &end);
         let Tally { passed, failed, ignored, failures } = tally;
         self.tally.passed += passed;
         self.tally.failed += failed;
         self.tally.ignored += ignored;
-        let named = failures.into_iter().map(|name| format!("{} {name}", job.name));
+        let named = failures.into_iter().map(|name| {
+            let why = why(&said, &name).into_iter().map(|line| format!("\n        {line}"));
+            format!("{} {name}{}", job.name, why.collect::<String>())
+        });
         self.tally.failures.extend(named);
         if !is_good {
             self.failed.push(job.log.clone());
