@@ -91,7 +91,7 @@ fn document(tree: &Tree) -> String {
     for (kind, messages) in &kinds {
         let next = NEXT.iter().find(|(name, _)| name == kind).map_or("", |(_, next)| next);
         out += &format!("\n## {kind}\n\n{}\n\n**What to do.** {next}\n\n", meaning(tree, kind));
-        out += "| message | when | crate |\n|---|---|---|\n";
+        out += "| message | what the code that returns it does | crate |\n|---|---|---|\n";
         for (message, places) in messages {
             let (crates, whens): (BTreeSet<&str>, BTreeSet<&str>) =
                 places.iter().map(|(name, when)| (name.as_str(), when.as_str())).unzip();
