@@ -11,6 +11,7 @@ pub mod cases;
 pub mod crowd;
 mod faulty;
 mod forced;
+mod frozen;
 pub mod holder;
 #[cfg(unix)]
 pub mod kit;
@@ -26,6 +27,7 @@ pub use bound::Bound;
 pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
 pub use faulty::{Fault, Faults};
 pub use forced::force_release_is_pushed;
+pub use frozen::before_any_time_limit;
 pub use matrix::{Mark, Matrix};
 #[cfg(unix)]
 pub use reconnects::reconnects;

@@ -11,7 +11,7 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::address::Address;
 use crate::connect::options;
-use crate::error::sort;
+use crate::error::{Cause, HANGS_UP, sort};
 use crate::key::Keys;
 
 /// How long the connection, and each answer, may take.
@@ -38,9 +38,12 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
     }
     let mut all = Examined::at(&address.place);
     let (mut client, mut silent, mut late) = (None, None, None);
-    for member in &address.members {
+    // All at once: the silent ones are waited for together.
+    let reaching = address.members.iter().map(|member| reach(&address, member));
+    let reached = futures_util::future::join_all(reaching).await;
+    for (member, reached) in address.members.iter().zip(reached) {
         let mut examined = Examined::at(member);
-        match reach(&address, member).await {
+        match reached {
             Ok((reached, status)) => {
                 look_at_member(&mut examined, &status);
                 late =
@@ -75,6 +78,8 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
 struct Silence {
     /// An answer did not come in time. Each further question would wait as long.
     is_silent: bool,
+    /// The connection broke at the last question.
+    is_broken: bool,
 }
 
 impl Silence {
@@ -85,7 +90,14 @@ impl Silence {
     ) -> Result<T> {
         if !self.is_silent {
             match tokio::time::timeout(LIMIT, asking).await {
-                Ok(answer) => return answer.map_err(|error| sort(error).1),
+                Ok(answer) => {
+                    return answer.map_err(|error| {
+                        let (cause, error) = sort(error);
+                        let hangs_up = error.message().starts_with(HANGS_UP);
+                        self.is_broken = cause == Cause::Unreached || hangs_up;
+                        error
+                    });
+                }
                 Err(_elapsed) => self.is_silent = true,
             }
         }
@@ -284,8 +296,15 @@ async fn look_at_rights(
 }
 
 fn refused(all: &mut Examined, what: &str, silence: &Silence, error: &Error) {
-    if silence.is_silent {
-        return all.unseen(format!("whether the user can {what} the keys"), error.message());
+    let unknown = format!("whether the user can {what} the keys");
+    match error.kind() {
+        _ if silence.is_silent => return all.unseen(unknown, error.message()),
+        // The server did not refuse.
+        ErrorKind::Unavailable if silence.is_broken => {
+            return all.unseen(unknown, format!("the connection broke: {}", error.message()));
+        }
+        ErrorKind::Unavailable => return all.unseen(unknown, error.message()),
+        _ => {}
     }
     all.problem(
         "rights",
@@ -308,6 +327,7 @@ fn is_here(address: &Address) -> bool {
 mod tests {
     use std::net::SocketAddr;
 
+    use leasehold_conformance::before_any_time_limit;
     use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs, Proxy};
 
     use super::*;
@@ -331,6 +351,38 @@ mod tests {
         look_at_ensemble(&mut all, &address, client, None).await;
         assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{all:?}");
         assert_eq!((all.findings.len(), all.unseen.len()), (0, 3), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn doctor_asks_all_members_before_it_waits_for_one() {
+        // It accepts connections, and never answers.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let members: Vec<Proxy> =
+            (0..3).map(|_| Proxy::opaque(server.local_addr().unwrap()).unwrap()).collect();
+        let places: Vec<String> =
+            members.iter().map(|member| member.address().to_string()).collect();
+        let url = StoreUrl::parse(&format!("etcd://{}", places.join(","))).unwrap();
+        tokio::time::pause();
+        let asked = || members.iter().all(|member| member.connections_made() > 0);
+        assert!(before_any_time_limit(examine(url), asked).await);
+    }
+
+    #[tokio::test]
+    async fn doctor_says_that_the_connection_broke() {
+        if Needs::Etcd.is_skipped() {
+            return;
+        }
+        let server = EtcdServer::start(EtcdSettings::new()).unwrap();
+        let proxy = Proxy::opaque(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap();
+        let url = format!("etcd://{}", proxy.address());
+        let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+        let (mut client, _) = reach(&address, &address.members[0]).await.unwrap();
+        proxy.refuse_connections(true).unwrap();
+        proxy.kill_connections();
+        let mut all = Examined::at(&address.place);
+        look_at_rights(&mut all, &address, &mut client, &mut Silence::default()).await;
+        assert!(all.findings.is_empty(), "{all:?}");
+        assert!(format!("{:?}", all.unseen).contains("the connection broke"), "{all:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use leasehold_conformance::before_any_time_limit;
 use leasehold_conformance::kit::{MariaDb, Needs, Postgres, Proxy};
 
 use super::patient::LIMIT;
@@ -37,4 +38,28 @@ async fn doctor_waits_for_a_silent_mariadb_once() {
         let server = MariaDb::start(&[]).unwrap();
         look_at_silence(&server.url(), server.address()).await;
     }
+}
+
+/// The database falls silent when only the pooler is left to look for.
+#[tokio::test]
+async fn doctor_does_not_wait_for_a_second_connection_and_then_for_the_first() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let server = Postgres::start(&[]).unwrap();
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let url = server.url().replace(&server.address().to_string(), &proxy.address().to_string());
+    let url = format!("{url}?listen={}", proxy.address());
+    let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+    let Target::Postgres(options) = &address.target else { panic!("{url}") };
+    let mut patient = Patient::reach(&address.target, &address).await.unwrap();
+    proxy.cut_all();
+    assert_eq!(proxy.connections_made(), 1);
+    tokio::time::pause();
+    // The second one, and that of the listen address.
+    let asked = || proxy.connections_made() == 3;
+    let looking = postgres::pooler(&mut patient, &address, options);
+    assert!(before_any_time_limit(looking, asked).await);
+    postgres::pooler(&mut patient, &address, options).await;
+    assert!(patient.is_silent(), "the tables would be waited for anew");
 }

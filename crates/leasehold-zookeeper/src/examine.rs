@@ -49,9 +49,25 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
         }
     };
     look_at_session(&mut examined, &address, session.timeout());
-    look(&mut examined, &address, &session, &clock).await;
-    server::look(&mut examined, &address).await;
+    let by_session = async {
+        let mut examined = Examined::at(&address.place);
+        look(&mut examined, &address, &session, &clock).await;
+        examined
+    };
+    look_everywhere(&mut examined, &address, by_session).await;
     Ok(examined)
+}
+
+/// Asks by four-letter words while the session asks: a server that is silent to both is waited for once.
+async fn look_everywhere(
+    examined: &mut Examined,
+    address: &Address,
+    by_session: impl Future<Output = Examined>,
+) {
+    let mut servers = Examined::at(&address.place);
+    let (session, ()) = tokio::join!(by_session, server::look(&mut servers, address));
+    examined.join(session);
+    examined.join(servers);
 }
 
 /// Asks by the session. After a missing answer it asks nothing more: each further question would wait as long.
@@ -168,6 +184,7 @@ fn is_silence(error: &ZkError) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
 mod tests {
+    use leasehold_conformance::before_any_time_limit;
     use leasehold_conformance::kit::{Needs, Proxy, ZooKeeperServer, ZooKeeperSettings};
 
     use super::*;
@@ -192,5 +209,18 @@ mod tests {
         look(&mut examined, &address, &session, &clock).await;
         assert!(begun.elapsed().as_secs() <= keeper::LIMIT.as_secs(), "{examined:?}");
         assert_eq!((examined.findings.len(), examined.unseen.len()), (0, 1), "{examined:?}");
+    }
+
+    #[tokio::test]
+    async fn doctor_sends_four_letter_words_before_it_waits_for_the_session() {
+        // It accepts connections, and never answers.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
+        let url = format!("zookeeper://{}", proxy.address());
+        let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
+        let mut examined = Examined::at(&address.place);
+        tokio::time::pause();
+        let looking = look_everywhere(&mut examined, &address, std::future::pending());
+        assert!(before_any_time_limit(looking, || proxy.connections_made() > 0).await);
     }
 }

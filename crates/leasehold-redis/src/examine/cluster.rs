@@ -4,7 +4,7 @@ use leasehold_core::doctor::Examined;
 use leasehold_core::{ErrorKind, Result};
 use redis::Client;
 
-use super::patient::Patient;
+use super::patient::{Found, Patient};
 use super::{Part, examine_server, failover, refused};
 use crate::node::fitness::field;
 use crate::topology::{Seeds, seen};
@@ -40,8 +40,8 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
     }
     failover(&mut all, acknowledged);
     let mut answers = None;
-    for (place, client) in &masters {
-        match examine_server(client, place, &seeds.prefix, Part::Cluster).await {
+    for ((place, client), examined) in masters.iter().zip(each(&masters, &seeds.prefix).await) {
+        match examined {
             Ok(found) => {
                 if !found.is_silent {
                     answers.get_or_insert((place, client));
@@ -66,6 +66,13 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
         all.unseen("the state of the cluster", "no master answers");
     }
     Ok(all)
+}
+
+/// Examines each master, all at once: the silent ones are waited for together.
+async fn each(masters: &[(String, Client)], prefix: &str) -> Vec<Result<Found>> {
+    let examining =
+        masters.iter().map(|(place, client)| examine_server(client, place, prefix, Part::Cluster));
+    futures_util::future::join_all(examining).await
 }
 
 /// Adds what a node reports about the whole cluster.
@@ -94,4 +101,28 @@ async fn state(place: &str, client: &Client) -> Examined {
         );
     }
     patient.into_found().examined
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_conformance::before_any_time_limit;
+    use leasehold_conformance::kit::Proxy;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn doctor_asks_all_masters_before_it_waits_for_one() {
+        // It accepts connections, and never answers.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxies: Vec<Proxy> =
+            (0..3).map(|_| Proxy::opaque(server.local_addr().unwrap()).unwrap()).collect();
+        let master = |proxy: &Proxy| {
+            let url = format!("{}?protocol=resp3", proxy.url());
+            (proxy.url(), Client::open(url).unwrap())
+        };
+        let masters: Vec<(String, Client)> = proxies.iter().map(master).collect();
+        tokio::time::pause();
+        let asked = || proxies.iter().all(|proxy| proxy.connections_made() > 0);
+        assert!(before_any_time_limit(each(&masters, "leasehold"), asked).await);
+    }
 }

@@ -23,9 +23,11 @@ pub(super) async fn examine(
 ) -> Result<Examined> {
     let mut all = Examined::at(place);
     let (mut named, mut silent) = (0, None);
-    for (place, client) in sentinels.each() {
+    let each: Vec<(String, &Client)> = sentinels.each().collect();
+    let looks = look_at_each(&each, sentinels.name()).await;
+    for ((place, _), look) in each.iter().zip(looks) {
         named += 1;
-        match look(&place, client, sentinels.name()).await {
+        match look {
             Ok(examined) => all.join(examined),
             Err(error) => {
                 let mut examined = Examined::at(place);
@@ -78,6 +80,12 @@ pub(super) async fn examine(
     Ok(all)
 }
 
+/// Examines each sentinel, all at once: the silent ones are waited for together.
+async fn look_at_each(each: &[(String, &Client)], name: &str) -> Vec<Result<Examined>> {
+    let looks = each.iter().map(|(place, client)| look(place, client, name));
+    futures_util::future::join_all(looks).await
+}
+
 /// Examines one sentinel.
 async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
     let mut patient = match Patient::reach(client, place).await {
@@ -118,4 +126,28 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         );
     }
     Ok(patient.into_found().examined)
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_conformance::before_any_time_limit;
+    use leasehold_conformance::kit::Proxy;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn doctor_asks_all_sentinels_before_it_waits_for_one() {
+        // It accepts connections, and never answers.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxies: Vec<Proxy> =
+            (0..3).map(|_| Proxy::opaque(server.local_addr().unwrap()).unwrap()).collect();
+        let client =
+            |proxy: &Proxy| Client::open(format!("{}?protocol=resp3", proxy.url())).unwrap();
+        let clients: Vec<Client> = proxies.iter().map(client).collect();
+        let each: Vec<(String, &Client)> =
+            clients.iter().map(|client| ("sentinel".to_owned(), client)).collect();
+        tokio::time::pause();
+        let asked = || proxies.iter().all(|proxy| proxy.connections_made() > 0);
+        assert!(before_any_time_limit(look_at_each(&each, "main"), asked).await);
+    }
 }

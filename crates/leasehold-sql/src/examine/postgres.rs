@@ -1,5 +1,6 @@
 //! Examines PostgreSQL: a replica, a pooler, durability, connections.
 
+use leasehold_core::Result;
 use sqlx::postgres::PgConnectOptions;
 
 use super::patient::Patient;
@@ -8,13 +9,15 @@ use crate::address::{Address, Listen, Target};
 /// How often two connections are asked which server process serves them.
 const LOOKS: usize = 8;
 
+const POOLER: &str = "whether there is a pooler";
+const NO_ANSWER: &str = "the database did not answer";
+
 pub(super) async fn look(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
     version_and_role(patient).await;
     promises(patient).await;
     room(patient).await;
     if patient.is_silent() {
-        let why = "the database did not answer";
-        return patient.examined.unseen("whether there is a pooler", why);
+        return patient.examined.unseen(POOLER, NO_ANSWER);
     }
     pooler(patient, address, options).await;
 }
@@ -114,16 +117,43 @@ async fn setting(patient: &mut Patient, name: &str) -> Option<String> {
 
 /// Detects a pooler that assigns a server process to each transaction: two connections are then
 /// served by the same process in turn.
-async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
+///
+/// The connections are made while the database answers a question, so that a database that has fallen silent is
+/// waited for once.
+pub(super) async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
     let pid = "pg_backend_pid()";
-    let Ok(mut second) = Patient::reach(&address.target, address).await else {
-        let why = "a second connection cannot be made";
-        return patient.examined.unseen("whether there is a pooler", why);
+    let (_, second, past) = tokio::join!(
+        patient.try_number(pid),
+        Patient::reach(&address.target, address),
+        listen(address, options)
+    );
+    if patient.is_silent() {
+        if matches!(address.listen, Listen::At(..)) {
+            patient.examined.unseen("the listen address of the URL", NO_ANSWER);
+        }
+        return patient.examined.unseen(POOLER, NO_ANSWER);
+    }
+    if let (Listen::At(host, port), Err(error)) = (&address.listen, past) {
+        patient.examined.warning(
+            "listen",
+            format!("{host}:{port}, the listen address of the URL: {}", error.message()),
+            "waiters are not woken, and poll",
+            "correct listen=HOST:PORT, or find out why it cannot be reached",
+        );
+    }
+    let Ok(mut second) = second else {
+        return patient.examined.unseen(POOLER, "a second connection cannot be made");
     };
     let (mut first_by, mut second_by) = (Vec::new(), Vec::new());
+    // In turn: a pooler gives two questions at once to two processes.
     for _ in 0..LOOKS {
         first_by.extend(patient.try_number(pid).await);
-        second_by.extend(second.try_number(pid).await);
+        if !patient.is_silent() {
+            second_by.extend(second.try_number(pid).await);
+        }
+        if patient.is_silent() || second.is_silent() {
+            return patient.examined.unseen(POOLER, NO_ANSWER);
+        }
     }
     let pooled = first_by.iter().any(|pid| second_by.contains(pid));
     match (&address.listen, pooled) {
@@ -140,17 +170,13 @@ async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOpt
             "waiters poll, since the URL says listen=off",
             "listen=HOST:PORT of the database itself wakes them at once",
         ),
-        (Listen::At(host, port), _) => {
-            let past = Target::Postgres(Box::new(options.clone().host(host).port(*port)));
-            if let Err(error) = Patient::reach(&past, address).await {
-                patient.examined.warning(
-                    "listen",
-                    format!("{host}:{port}, the listen address of the URL: {}", error.message()),
-                    "waiters are not woken, and poll",
-                    "correct listen=HOST:PORT, or find out why it cannot be reached",
-                );
-            }
-        }
-        (_, false) => {}
+        (Listen::At(..), _) | (_, false) => {}
     }
+}
+
+/// Connects to the listen address of the URL, if it names one.
+async fn listen(address: &Address, options: &PgConnectOptions) -> Result<()> {
+    let Listen::At(host, port) = &address.listen else { return Ok(()) };
+    let past = Target::Postgres(Box::new(options.clone().host(host).port(*port)));
+    Patient::reach(&past, address).await.map(drop)
 }
