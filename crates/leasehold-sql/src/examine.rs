@@ -1,5 +1,7 @@
 //! Examines what can hurt locks in a database.
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod encryption;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod patient;
@@ -48,6 +50,8 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
 }
 
 async fn look(patient: &mut Patient, address: &Address) {
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    encryption::look(&mut patient.examined, &address.target, cfg!(feature = "tls"));
     patient.measure().await;
     match &address.target {
         #[cfg(feature = "postgres")]

@@ -1,5 +1,8 @@
 //! Examines whether the tables exist, belong to this program, and may be written.
 
+use leasehold_core::Error;
+use leasehold_core::doctor::Examined;
+
 use super::patient::Patient;
 use crate::address::Address;
 use crate::error::What;
@@ -37,14 +40,23 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
         ] {
             if let Err(fault) = patient.run(&statement).await {
                 if patient.is_silent() {
-                    return patient.examined.unseen("the rights", fault.error.message());
+                    return say(&mut patient.examined, &missing, Some(&fault.error));
                 }
                 missing.push(format!("{right} on {table} ({})", fault.error.message()));
             }
         }
     }
+    say(&mut patient.examined, &missing, None);
+}
+
+/// Reports the rights that are missing. `silence`: the database did not answer whether the other rights are there.
+fn say(examined: &mut Examined, missing: &[String], silence: Option<&Error>) {
+    if let Some(error) = silence {
+        let which = if missing.is_empty() { "the rights" } else { "the other rights" };
+        examined.unseen(which, error.message());
+    }
     if !missing.is_empty() {
-        patient.examined.problem(
+        examined.problem(
             "rights",
             format!("rights are missing: {}", missing.join(", ")),
             "acquires fail, or locks can be acquired and not released",
@@ -73,5 +85,24 @@ fn absent(patient: &mut Patient, address: &Address) {
             "with create=no no client creates them",
             "create them, as a user with the right: leasehold init --store URL",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn missing_rights_are_reported_though_the_database_falls_silent() {
+        let missing = vec!["UPDATE on locks (permission denied)".to_owned()];
+        let silence = Error::new(ErrorKind::Unavailable, "no answer");
+        let mut examined = Examined::at("here");
+        say(&mut examined, &missing, Some(&silence));
+        let finding = &examined.findings[0];
+        assert_eq!((finding.id, examined.findings.len()), ("rights", 1), "{examined:?}");
+        assert!(finding.what.contains("UPDATE on locks"), "{examined:?}");
+        assert!(format!("{:?}", examined.unseen).contains("the other rights"), "{examined:?}");
     }
 }
