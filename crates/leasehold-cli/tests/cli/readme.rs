@@ -50,6 +50,32 @@ fn the_line_for_many_machines_runs_a_short_job_once_on_two_that_start_a_second_a
     }
 }
 
+/// The lines of a Rust text without comments and empty lines.
+fn code(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(|line| match line.find("// ") {
+        Some(at) => line[..at].trim(),
+        None => line.trim(),
+    });
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).collect()
+}
+
+#[test]
+fn the_example_for_redis_is_a_part_of_one_that_is_compiled() {
+    let compiled = root().join("crates/leasehold/examples/redis_timeout.rs");
+    let compiled = fs::read_to_string(compiled).unwrap();
+    for document in ["README.md", "README.zh-CN.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let blocks = text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let block = blocks.into_iter().find(|block| block.contains("connect(\"redis://"));
+        let shown = code(block.expect("an example with a Redis URL"));
+        assert!(shown.iter().any(|line| line.contains("acquire_within")), "{shown:?}");
+        let mut lines = code(&compiled).into_iter();
+        for line in shown {
+            assert!(lines.any(|compiled| compiled == line), "{document}: {line}");
+        }
+    }
+}
+
 /// The pages that show command lines, and what the command itself prints.
 fn all_texts(place: &Place) -> Vec<(String, String)> {
     let docs = fs::read_dir(root().join("docs")).unwrap().flatten().map(|entry| entry.path());
