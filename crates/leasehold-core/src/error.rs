@@ -133,6 +133,16 @@ impl Error {
         self.0.name.as_ref()
     }
 
+    /// Returns the first cause whose text the message does not contain.
+    fn unsaid_source(&self) -> Option<&(dyn StdError + 'static)> {
+        let is_said = |cause: &(dyn StdError + 'static)| match cause.downcast_ref::<Self>() {
+            Some(error) => self.message().contains(error.message()),
+            None => self.message().contains(&cause.to_string()),
+        };
+        let causes = std::iter::successors(self.source(), |&cause| cause.source());
+        causes.into_iter().find(|cause| !is_said(*cause))
+    }
+
     /// Returns the text without operation and name.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -185,8 +195,8 @@ impl fmt::Debug for Error {
             out.field("name", name);
         }
         out.field("message", &inner.message);
-        if let Some(source) = &inner.source {
-            out.field("source", source);
+        if let Some(source) = self.unsaid_source() {
+            out.field("source", &source);
         }
         out.finish()
     }
@@ -195,5 +205,29 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn debug_shows_each_cause_once() {
+        let io = || io::Error::other("disk on fire");
+        let inner = Error::new(ErrorKind::Unavailable, format!("cannot read x: {}", io()));
+        let inner = inner.with_source(io()).during("acquire", None);
+        let outer = Error::new(ErrorKind::Timeout, format!("timed out: {}", inner.message()));
+        let outer = outer.with_source(inner);
+        let text = format!("{outer:?}");
+        assert_eq!(text.matches("disk on fire").count(), 1, "{text}");
+        assert_eq!(text.matches("cannot read x").count(), 1, "{text}");
+        // What the message does not say is shown.
+        let error = Error::new(ErrorKind::Refused, "cannot be read").with_source(io());
+        let text = format!("{error:?}");
+        assert_eq!(text.matches("disk on fire").count(), 1, "{text}");
+        assert!(error.source().is_some() && outer.source().is_some());
     }
 }
