@@ -61,10 +61,10 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Invalid`] if there is no scheme, or an option has no value or occurs twice.
     pub fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) =
-            url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
-                Self::invalid("no scheme; write one first, as in file:/var/lib/locks or memory:")
-            })?;
+        let (scheme, rest) = url
+            .split_once(':')
+            .filter(|(scheme, _)| is_scheme(scheme))
+            .ok_or_else(|| Self::invalid(absolute::no_scheme(url)))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
             return Err(Self::invalid(
@@ -128,7 +128,7 @@ impl StoreUrl {
     }
 
     /// Takes out an option that is a time from `least` to `most`: `60s`, `50ms`, a whole number
-    /// with ms, s, m or h.
+    /// with ms, s, m or h, or several of them, the largest unit first: `2m30s`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if it is not such a time; the message states what is allowed.
@@ -138,20 +138,11 @@ impl StoreUrl {
         (least, most): (Duration, Duration),
     ) -> Result<Option<Duration>> {
         let Some(text) = self.take(option) else { return Ok(None) };
-        let number = |unit: &str| text.strip_suffix(unit)?.parse::<u32>().ok();
-        let seconds = |unit: &str, each: u64| {
-            number(unit).map(|number| Duration::from_secs(u64::from(number) * each))
-        };
-        let duration = number("ms")
-            .map(|ms| Duration::from_millis(ms.into()))
-            .or_else(|| seconds("s", 1))
-            .or_else(|| seconds("m", 60))
-            .or_else(|| seconds("h", 3600));
-        match duration.filter(|duration| (least..=most).contains(duration)) {
+        match duration(&text).filter(|duration| (least..=most).contains(duration)) {
             Some(duration) => Ok(Some(duration)),
             None => Err(Self::invalid(format!(
-                "{option} {text:?}; a whole number with ms, s, m or h is allowed, {least:?} to \
-                 {most:?}"
+                "{option} {text:?}; a whole number with ms, s, m or h, such as 60s or 2m30s, is \
+                 allowed, {least:?} to {most:?}"
             ))),
         }
     }
@@ -313,8 +304,9 @@ impl StoreUrl {
     /// Reads the file that an option names.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it cannot be read.
+    /// [`ErrorKind::Invalid`] if it cannot be read; others as [`check_file`](Self::check_file).
     pub fn read(option: &str, path: &str) -> Result<Vec<u8>> {
+        Self::check_file(option, path)?;
         std::fs::read(path).map_err(|error| {
             Self::invalid(format!("{option} {path:?} cannot be read: {error}")).with_source(error)
         })
@@ -344,6 +336,22 @@ impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
     }
+}
+
+/// Parses whole numbers with units, the largest unit first.
+fn duration(text: &str) -> Option<Duration> {
+    let mut units = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)].into_iter();
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        // A unit that was passed does not come again.
+        let (_, each) = units.find(|(name, _)| *name == unit)?;
+        let part = Duration::from_millis(u64::from(number.parse::<u32>().ok()?) * each);
+        (rest, sum) = (after, sum.checked_add(part)?);
+    }
+    (!text.is_empty()).then_some(sum)
 }
 
 /// Whether the value of an option is a secret.
@@ -513,7 +521,30 @@ mod tests {
         assert_eq!(password.as_deref(), Some("s3 cret"));
         assert!(!format!("{error} {error:?}").contains("s3"), "{error:?}");
         assert!(StoreUrl::password(Some("/nope"), None).is_err());
+        let here = std::env::current_dir().unwrap();
+        let error = StoreUrl::password(Some("secret"), None).unwrap_err().to_string();
+        let instead = format!("working directory; write {}/secret", here.display());
+        assert!(error.contains("password-file \"secret\"") && error.contains(&instead), "{error}");
+        let error = StoreUrl::read("tls-ca", "~/ca.pem").unwrap_err().to_string();
+        assert!(error.contains("tls-ca \"~/ca.pem\": `~` is not expanded"), "{error}");
         assert_eq!(StoreUrl::password(None, Some("x".into())).unwrap().as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn a_time_may_have_several_units() {
+        let within = (Duration::from_millis(10), Duration::from_secs(86_400));
+        let take = |text: &str| {
+            StoreUrl::parse(&format!("x://h?t={text}")).unwrap().take_duration("t", within)
+        };
+        for (text, ms) in [("60s", 60_000), ("50ms", 50), ("2m30s", 150_000), ("1h5ms", 3_600_005)]
+        {
+            assert_eq!(take(text).unwrap(), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in
+            ["", "5", "2m30", "30s2m", "1m1m", "1.5m", "-1s", "9ms", "24h1ms", "99999999999h"]
+        {
+            assert!(take(text).unwrap_err().to_string().contains("is allowed"), "{text}");
+        }
     }
 
     #[test]

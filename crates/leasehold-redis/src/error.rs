@@ -5,6 +5,9 @@ use redis::RedisError;
 
 const MAY_NOT: &str = "the user may not do this";
 
+const NO_DATABASE: &str = "the server has no database of this number; its setting `databases` is how many \
+                           it has, numbered from 0 (16 by default); correct /N or db=N in the URL";
+
 /// Classifies an error by what is known of the request. A request that the server refused before it
 /// began was certainly not done; after any other error that is unknown.
 pub(crate) fn from_redis(error: RedisError) -> Error {
@@ -12,6 +15,10 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
         return Error::new(ErrorKind::Refused, format!("{what} ({error})")).with_source(error);
     }
     let (kind, what) = meaning(&error);
+    if what == NO_DATABASE {
+        // The library's text is that of a debugger, and says nothing more.
+        return Error::new(kind, what).with_source(error);
+    }
     let next = match what {
         MAY_NOT => "; docs/redis.md lists the permissions needed",
         _ => "",
@@ -20,6 +27,16 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
     let passes = matches!(error.code(), Some("NOREPLICAS" | "MISCONF"));
     let said = Error::new(kind, format!("{what}{next} ({error})")).with_source(error);
     if passes { said.with_retry(Retry::Useful) } else { said }
+}
+
+/// Adds the number to the error for a database that the server does not have.
+pub(crate) fn of_database(error: Error, client: &redis::Client) -> Error {
+    if error.message() != NO_DATABASE {
+        return error;
+    }
+    let db = client.get_connection_info().redis_settings().db();
+    let what = NO_DATABASE.replacen("database of this number", &format!("database {db}"), 1);
+    Error::new(error.kind(), what).with_retry(error.retry()).with_source(error)
 }
 
 /// Returns the kind and the meaning of an error of a Redis server.
@@ -52,10 +69,11 @@ pub fn meaning(error: &RedisError) -> (ErrorKind, &'static str) {
         "NOAUTH" => (ErrorKind::Refused, "the server requires a password"),
         "WRONGPASS" => (ErrorKind::Refused, "wrong user or password"),
         _ if is_denied(error) => (ErrorKind::Refused, MAY_NOT),
-        _ if error.to_string().contains("switch database") => (
-            ErrorKind::Refused,
-            "the server has no database of this number; check db=N or /N in the URL",
-        ),
+        _ if error.to_string().contains("switch database")
+            && error.to_string().contains("DB index") =>
+        {
+            (ErrorKind::Refused, NO_DATABASE)
+        }
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
             (ErrorKind::Refused, "wrong user or password")
         }

@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
-use crate::error::{from_redis, no_connection};
+use crate::error::{from_redis, no_connection, of_database};
 use crate::mute::{self, Info};
 use crate::script::{Script, Scripts};
 use crate::topology::Source;
@@ -328,9 +328,10 @@ async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
         Err(error) if mute::has_no_resp3(&error) => {
             let client = mute::speaking_resp2(&client)?;
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            (within(CONNECT_LIMIT, connecting).await?, Some(sender))
+            let connection = within(CONNECT_LIMIT, connecting).await;
+            (connection.map_err(|error| of_database(error, &client))?, Some(sender))
         }
-        connection => (connection?, None),
+        connection => (connection.map_err(|error| of_database(error, &client))?, None),
     };
     match mute {
         None => check_server(&mut connection, source).await?,

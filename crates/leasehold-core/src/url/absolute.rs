@@ -29,10 +29,35 @@ impl StoreUrl {
             false => Err(Self::invalid(relative(scheme, &path, example))),
         }
     }
+
+    /// Checks that an option names a file by an absolute path, so that the URL means the same in every
+    /// directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the path is relative. The error shows the
+    /// absolute path.
+    pub fn check_file(option: &str, path: &str) -> Result<()> {
+        if Path::new(path).is_absolute() {
+            return Ok(());
+        }
+        let (why, absolute) = resolve(path);
+        let instead = absolute.unwrap_or_else(|| "an absolute path".to_owned());
+        Err(Self::invalid(format!("{option} {path:?}: {why}; write {instead}")))
+    }
 }
 
 /// Explains why a relative path is refused, and what to write instead.
 fn relative(scheme: &str, path: &str, example: &str) -> String {
+    let (why, absolute) = resolve(path);
+    let instead = match absolute {
+        Some(path) => format!("{scheme}:{}", path.replace('%', "%25").replace('?', "%3F")),
+        None => format!("an absolute path, as in {example}"),
+    };
+    format!("{scheme}:{path}: {why}; write {instead}")
+}
+
+/// Returns why a path is not absolute, and the absolute one if it is known.
+fn resolve(path: &str) -> (&'static str, Option<String>) {
     let (why, absolute) = match path.strip_prefix('~') {
         // Only a shell knows the home directory of another user.
         Some(rest) => {
@@ -45,11 +70,26 @@ fn relative(scheme: &str, path: &str, example: &str) -> String {
         }
     };
     let absolute = absolute.filter(|path| path.is_absolute());
-    let instead = match absolute.as_deref().and_then(Path::to_str) {
-        Some(path) => format!("{scheme}:{}", path.replace('%', "%25").replace('?', "%3F")),
-        None => format!("an absolute path, as in {example}"),
-    };
-    format!("{scheme}:{path}: {why}; write {instead}")
+    (why, absolute.and_then(|path| path.into_os_string().into_string().ok()))
+}
+
+/// Explains that a URL has no scheme. If it can only be a path, it names the URL of that directory.
+/// Any other text may contain a password and is not shown.
+pub(super) fn no_scheme(text: &str) -> String {
+    let is_word = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
+    let is_path = text.starts_with(['/', '.', '~']) || (is_word && !text.is_empty());
+    if !is_path || text.starts_with("//") || text.contains(['@', '?', '#']) {
+        return "no scheme; write one first, as in file:/var/lib/locks or memory:".to_owned();
+    }
+    let escaped = text.replace('%', "%25");
+    match Path::new(text).is_absolute() {
+        true => format!("{text:?} has no scheme; for a directory write file:{escaped}"),
+        false => format!(
+            "{text:?} has no scheme; for a server write one such as redis://host:6379, for a \
+             directory: {}",
+            relative("file", text, "file:/var/lib/locks")
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +98,25 @@ mod tests {
     use crate::ErrorKind;
 
     const EXAMPLE: &str = "sqlite:/var/lib/locks.db";
+
+    #[test]
+    fn a_path_without_a_scheme_names_the_url_to_write() {
+        let here = env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        for (path, part) in [
+            ("/a b/100%", "write file:/a b/100%25".to_owned()),
+            ("/a:b", "write file:/a:b".to_owned()),
+            ("locks", format!("working directory; write file:{here}/locks")),
+            ("../x", format!("write file:{here}/../x")),
+        ] {
+            let error = StoreUrl::parse(path).unwrap_err().to_string();
+            assert!(error.contains("no scheme") && error.contains(&part), "{path}: {error}");
+        }
+        for secret in ["//u:s3@h", "/u:s3@h", ":s3@h", "s3 s3", "s3?x=1", "//s3", "1s3:x", ""] {
+            let error = StoreUrl::parse(secret).unwrap_err().to_string();
+            assert!(error.contains("no scheme") && !error.contains("s3"), "{secret}: {error}");
+        }
+    }
 
     #[test]
     fn a_path_that_is_not_absolute_is_refused_with_the_absolute_one() {

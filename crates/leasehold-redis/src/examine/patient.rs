@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, RedisError, Value};
 use tokio::sync::mpsc;
 
 use super::Part;
-use crate::error::from_redis;
+use crate::error::{from_redis, of_database};
 use crate::mute;
 use crate::supervisor::{send, within};
 
@@ -80,7 +80,7 @@ impl Patient {
                 found.mute = true;
                 connection
             }
-            other => other?,
+            other => other.map_err(|error| of_database(error, client))?,
         };
         Ok(Self { connection, pushed, found })
     }

@@ -113,7 +113,7 @@ async fn a_server_older_than_the_scripts_need_is_refused() {
 async fn a_database_that_is_not_there_is_refused() {
     let server = plain();
     let error = try_connect(&format!("{}/99", server.url())).await.unwrap_err();
-    says(&error, ErrorKind::Refused, &["no database of this number", "db=N"]);
+    says(&error, ErrorKind::Refused, &["no database 99;", "db=N"]);
     let error = try_connect(&format!("{}/first", server.url())).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["database", "a number"]);
     let rules = format!("{} -select", crate::RIGHTS);

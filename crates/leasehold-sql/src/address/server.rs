@@ -120,6 +120,7 @@ pub(super) fn wrong_tls(tls: &str) -> Error {
 }
 
 fn readable(path: &str, option: &str) -> Result<()> {
+    StoreUrl::check_file(option, path)?;
     match std::fs::File::open(path) {
         Ok(_) => Ok(()),
         Err(error) => {
