@@ -1,5 +1,6 @@
 //! Adds the next step to an error, which depends on the kind of store.
 
+use std::env;
 use std::error::Error as _;
 use std::fs;
 use std::io;
@@ -11,29 +12,34 @@ use nix::unistd::{Uid, User, geteuid};
 
 use crate::failure::{Failure, code};
 use crate::features;
+use crate::locate::Located;
 
 /// Where another store can be named.
 const ELSEWHERE: &str = "(--store, LEASEHOLD_STORE or the config file)";
+
+/// The password for PostgreSQL if the URL has none.
+const POSTGRES: &str = "PGPASSWORD";
 
 /// The kind of store that errors come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Advice {
     /// A directory on this machine.
     Directory(PathBuf),
-    /// Another store, by its URL without users, passwords and options.
-    Server(String),
+    /// Another store, by its URL without users, passwords and options, and where its password is
+    /// from.
+    Server(String, String),
     /// A URL that cannot be parsed.
     Unknown,
 }
 
 impl Advice {
     /// Creates the advice for the store of this URL.
-    pub(crate) fn for_store(url: &str) -> Self {
-        match StoreUrl::parse(url) {
+    pub(crate) fn for_store(store: &Located) -> Self {
+        match StoreUrl::parse(&store.url) {
             Ok(url) if url.scheme() == "file" => {
                 Self::Directory(url.path().unwrap_or_default().into())
             }
-            Ok(url) => Self::Server(url.to_string()),
+            Ok(url) => Self::Server(url.to_string(), password(url, store.by)),
             Err(_) => Self::Unknown,
         }
     }
@@ -59,19 +65,21 @@ impl Advice {
     fn next_step(&self, error: &Error) -> Option<String> {
         match (self, error.kind()) {
             // The servers run; the error names the command that helps.
-            (Self::Server(store), ErrorKind::Unavailable)
+            (Self::Server(store, _), ErrorKind::Unavailable)
                 if error.message().contains("`leasehold quorum init`") =>
             {
                 Some(format!("the store is {store} {ELSEWHERE}"))
             }
-            (Self::Server(store), ErrorKind::Unavailable) => {
+            (Self::Server(store, _), ErrorKind::Unavailable) => {
                 Some(format!("check that {store} is the right store {ELSEWHERE} and that it runs"))
             }
-            (Self::Server(store), ErrorKind::Refused) if is_about_the_user(error) => {
-                Some(format!("check the credentials for {store} and this user's permissions"))
+            (Self::Server(store, password), ErrorKind::Refused) if is_about_the_user(error) => {
+                Some(format!(
+                    "check the credentials for {store} ({password}) and this user's permissions"
+                ))
             }
             // Most refusals contain what to change, but not always where.
-            (Self::Server(store), ErrorKind::Refused | ErrorKind::Foreign)
+            (Self::Server(store, _), ErrorKind::Refused | ErrorKind::Foreign)
                 if !error.message().contains(store.as_str()) =>
             {
                 Some(format!("the store is {store} {ELSEWHERE}"))
@@ -86,6 +94,25 @@ impl Advice {
             (Self::Directory(path), ErrorKind::Refused) if is_permission(error) => owner(path),
             _ => None,
         }
+    }
+}
+
+/// Returns where the password of a store is from, and never the password.
+fn password(mut url: StoreUrl, by: &str) -> String {
+    let in_place =
+        |url: &StoreUrl| url.place().rsplit_once('@').is_some_and(|(login, _)| login.contains(':'));
+    let own = match url.take("password-file") {
+        Some(file) => format!("the password in the file {file:?}"),
+        None if in_place(&url) => format!("the password in the URL of {by}"),
+        None if url.scheme().starts_with("postgres") && env::var_os(POSTGRES).is_some() => {
+            format!("the password in {POSTGRES}")
+        }
+        None => format!("the URL of {by} has no password"),
+    };
+    match (url.take("sentinel-password-file"), url.take("sentinel-password")) {
+        (Some(file), _) => format!("{own}; for the sentinels, that in the file {file:?}"),
+        (_, Some(_)) => format!("{own}; for the sentinels, sentinel-password in the URL of {by}"),
+        _ => own,
     }
 }
 

@@ -40,7 +40,7 @@ fn open(database: &str, table: &str) -> Result<(Outbox, Database), Failure> {
 /// Returns the Redis server of the cache.
 fn redis(globals: &Globals, command: &str) -> Result<String, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let store = locate::store_url(globals.store.as_deref(), &config)?;
+    let store = locate::store_url(globals.store.as_deref(), &config)?.url;
     if ["redis", "unix:"].iter().any(|scheme| store.starts_with(scheme)) {
         return Ok(store);
     }

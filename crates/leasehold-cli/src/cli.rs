@@ -64,7 +64,8 @@ pub(crate) enum Command {
     /// List the known locks
     ///
     /// A directory lists every name that was ever locked in it, since it keeps two small files for
-    /// each; --held shows only held locks. On a terminal, rows are cut to its width.
+    /// each; --held shows only held locks. On a terminal, rows are cut to its width, and tokens are
+    /// left out first.
     List(ListArgs),
     /// Show the holder and the waiters of a lock; exits with 0 if it is held, 1 if it is free
     Status(StatusArgs),

@@ -1,6 +1,7 @@
 //! `leasehold doctor`: reports what can hurt locks on a store, the worst first.
 
 use std::fmt::Write;
+use std::io;
 
 use anstyle::{AnsiColor, Style};
 use leasehold::StoreUrl;
@@ -11,22 +12,27 @@ use crate::advice::Advice;
 use crate::cli::{DoctorArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code as codes};
-use crate::{foreign, locate, say};
+use crate::locate::Located;
+use crate::{foreign, locate, say, table, terminal};
+
+/// Before the lines of a finding that follow its first line.
+const INDENT: &str = "          ";
 
 /// Prints the findings; the exit code is that of the worst one.
 pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, Failure> {
-    let url = match &args.url {
-        Some(url) => url.clone(),
+    let store = match &args.url {
+        Some(url) => Located { url: url.clone(), by: "the command line" },
         None => {
             locate::store_url(globals.store.as_deref(), &Config::load(globals.config.as_deref())?)?
         }
     };
-    let examined = examine(&url).await.map_err(|error| Advice::for_store(&url).on(error))?;
+    let url = &store.url;
+    let examined = examine(url).await.map_err(|error| Advice::for_store(&store).on(error))?;
     if args.json {
         say::answer(format_args!("{}\n", foreign::json(&object(&examined))))?;
     } else {
-        let store = StoreUrl::parse(&url).map(|url| url.to_string()).unwrap_or_default();
-        say::answer(text(&store, &examined, globals.quiet))?;
+        let store = StoreUrl::parse(url).map(|url| url.to_string()).unwrap_or_default();
+        say::answer(text(&store, &examined, globals.quiet, terminal::width(io::stdout())))?;
     }
     Ok(code(&examined))
 }
@@ -47,17 +53,19 @@ fn word(severity: Severity) -> (&'static str, Style) {
     }
 }
 
-/// Formats the findings for display; when quiet, without those that need no change.
-fn text(store: &str, examined: &Examined, quiet: bool) -> String {
+/// Formats the findings for display, wrapped at this width; when quiet, without those that need no
+/// change.
+fn text(store: &str, examined: &Examined, quiet: bool, width: Option<usize>) -> String {
     let mut text = String::new();
     for finding in &examined.findings {
         if !quiet || finding.severity > Severity::Note {
-            add(&mut text, finding);
+            add(&mut text, finding, width);
         }
     }
     for Unseen { place, what, why } in examined.unseen.iter().filter(|_| !quiet) {
-        let (what, why) = (foreign::clean(what), foreign::clean(why));
-        let _ = writeln!(text, "not seen  {}: {what}\n          {why}", foreign::clean(place));
+        let what = format!("{}: {}", foreign::clean(place), foreign::clean(what));
+        text.push_str(&table::hanging("not seen  ", &what, width));
+        text.push_str(&table::hanging(INDENT, &foreign::clean(why), width));
     }
     let count = |severity| examined.findings.iter().filter(|f| f.severity == severity).count();
     if !quiet {
@@ -75,14 +83,15 @@ fn text(store: &str, examined: &Examined, quiet: bool) -> String {
     text
 }
 
-fn add(text: &mut String, finding: &Finding) {
+fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let (word, style) = word(finding.severity);
     let line = |part: &str| foreign::clean(part);
     let (place, what) = (line(&finding.place), line(&finding.what));
-    let _ = writeln!(text, "{style}{word:<8}{style:#}  {place}: {what} [{}]", finding.id);
-    let _ = writeln!(text, "          {}", line(&finding.why));
+    let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
+    let _ = write!(text, "{style}{word:<8}{style:#}  {}", what.trim_start());
+    text.push_str(&table::hanging(INDENT, &line(&finding.why), width));
     if !finding.change.is_empty() {
-        let _ = writeln!(text, "          do: {}", line(&finding.change));
+        text.push_str(&table::hanging(INDENT, &format!("do: {}", line(&finding.change)), width));
     }
 }
 

@@ -1,33 +1,50 @@
-//! Parses durations: `1.5`, `500ms`, `2h`.
+//! Parses durations: `1.5`, `500ms`, `2h`, `2m30s`.
 
 use std::time::Duration;
 
 /// What is allowed, for messages.
 const ALLOWED: &str = "a number with an optional unit ms, s, m, h or d (none means seconds), \
-                       such as 10, 0.5, 500ms or 2h";
+                       such as 10, 0.5, 500ms or 2h, or several with units, the largest first, such \
+                       as 2m30s";
+
+/// The units in milliseconds, the largest first.
+const UNITS: [(&str, f64); 5] =
+    [("d", 86_400_000.0), ("h", 3_600_000.0), ("m", 60_000.0), ("s", 1000.0), ("ms", 1.0)];
 
 /// Parses a duration; a number without a unit is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        unit => return Err(format!("the unit {unit:?} is unknown; allowed is {ALLOWED}")),
-    };
-    if digits.starts_with('-') {
+    if text.starts_with('-') {
         return Err(format!("a negative time; allowed is {ALLOWED}"));
     }
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!("not a time; allowed is {ALLOWED}"));
+    let not_a_time = || format!("not a time; allowed is {ALLOWED}");
+    let (mut rest, mut units, mut whole) = (text, &UNITS[..], Duration::ZERO);
+    loop {
+        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let (number, after) = rest.split_at(rest.len() - digits.len());
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let unit = if unit.is_empty() && number.len() == text.len() { "s" } else { unit };
+        if unit.is_empty() {
+            return Err(not_a_time());
+        }
+        let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
+            let what = match UNITS.iter().any(|(name, _)| *name == unit) {
+                true => "is after a unit that is not larger",
+                false => "is unknown",
+            };
+            return Err(format!("the unit {unit:?} {what}; allowed is {ALLOWED}"));
+        };
+        let number: f64 = number.parse().map_err(|_| not_a_time())?;
+        let part = Duration::try_from_secs_f64(number * units[at].1 / 1000.0).ok();
+        whole = part
+            .and_then(|part| whole.checked_add(part))
+            .filter(|whole| *whole <= LONGEST)
+            .ok_or_else(|| "too long; at most 36500d".to_owned())?;
+        (rest, units) = (after, &units[at + 1..]);
+        if rest.is_empty() {
+            return Ok(whole);
+        }
     }
-    let number: f64 = digits.parse().map_err(|_| format!("not a time; allowed is {ALLOWED}"))?;
-    Duration::try_from_secs_f64(number * unit)
-        .ok()
-        .filter(|duration| *duration <= LONGEST)
-        .ok_or_else(|| "too long; at most 36500d".to_owned())
 }
 
 /// A century: beyond it, sums with a clock may overflow.
@@ -63,6 +80,9 @@ mod tests {
             ("1.5m", 90_000),
             ("2h", 7_200_000),
             ("1d", 86_400_000),
+            ("2m30s", 150_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("1.5m0.5s", 90_500),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }

@@ -10,15 +10,15 @@ use crate::say::{self, Voice};
 /// Creates what is missing, or prints how to create it.
 pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let url = locate::store_url(globals.store.as_deref(), &config)?;
-    let failed = |error| Advice::for_store(&url).on(error);
+    let located = locate::store_url(globals.store.as_deref(), &config)?;
+    let (url, failed) = (&located.url, |error| Advice::for_store(&located).on(error));
     if args.print {
-        let statements = leasehold::init_statements(&url).map_err(failed)?;
+        let statements = leasehold::init_statements(url).map_err(failed)?;
         let text: String = statements.iter().map(|statement| format!("{statement};\n")).collect();
         say::answer(text)?;
         return Ok(0);
     }
-    match leasehold::init(&url).await.map_err(failed)? {
+    match leasehold::init(url).await.map_err(failed)? {
         true => voice.note("the tables exist"),
         false => voice.note("this store needs no tables"),
     }

@@ -1,6 +1,7 @@
 //! `leasehold lab`: the stories of locks that fail, and the table of what fails where.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::thread;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 use crate::cli::LabArgs;
 use crate::failure::Failure;
 use crate::say::{self, Voice};
-use crate::table;
+use crate::{table, terminal};
 
 /// Plays a story or the matrix, or lists all of them.
 pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
@@ -59,7 +60,8 @@ fn list() -> Result<u8, Failure> {
     setups.extend(Setup::ALL.map(|setup| [setup.name(), setup.about()].map(str::to_owned)));
     rows.push(row("walk-through", "", "3, 5, 6 nodes, one to three of them away: who gets a lock"));
     rows.push(row("matrix", "", "every set-up under every kind of fault"));
-    say::answer(format!("{}\n{}", table::aligned(&rows), table::aligned(&setups)))?;
+    let width = terminal::width(io::stdout());
+    say::answer(format!("{}\n{}", table::wrapped(&rows, width), table::wrapped(&setups, width)))?;
     Ok(0)
 }
 

@@ -17,31 +17,47 @@ pub(crate) const WITHHELD: &str = "withheld:";
 /// Set by the tests, which have no server, to use a store where leases end by time.
 const TEST_MEMORY: &str = "__LEASEHOLD_TEST_MEMORY";
 
+/// The URL of the store, and what names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) url: String,
+    /// The option, the variable, or the file, for messages.
+    pub(crate) by: &'static str,
+}
+
+const BY_OPTION: &str = "--store";
+const BY_FILE: &str = "the config file";
+
 /// Returns the store's URL: from the option, a named config file, the environment, the other config
 /// files, or a directory of the user.
 ///
 /// A file named on the command line comes before the variable, since the variable may come from an
 /// enclosing `leasehold run`.
-pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<String, Failure> {
-    let named = config.store.as_ref().filter(|_| config.is_named);
-    let given = match option.map(str::to_owned).or_else(|| named.cloned()) {
-        Some(url) => Some(url),
-        None => from_environment()?.or_else(|| config.store.clone()),
+pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<Located, Failure> {
+    let by_file = || config.store.clone().map(|url| (url, BY_FILE));
+    let given = match option {
+        Some(url) => Some((url.to_owned(), BY_OPTION)),
+        None if config.is_named && config.store.is_some() => by_file(),
+        None => from_environment()?.map(|url| (url, STORE_VARIABLE)).or_else(by_file),
     };
-    match given {
-        Some(url) if url == WITHHELD => Err(Failure::own(
+    let Some((url, by)) = given else {
+        return Ok(Located { url: default()?, by: "the default store" });
+    };
+    match url.as_str() {
+        // A script whose variable is not set must not lock where no other client looks.
+        "" => Err(Failure::own(format!("the URL of {by} is empty")).next(
+            "unset it to use the default store, or name a store, such as file:/var/lib/leasehold",
+        )),
+        WITHHELD => Err(Failure::own(
             "the enclosing run has a store with credentials, which it does not pass on",
         )
         .next("name the store again: --store with a password file, or --config FILE")),
-        Some(url) => refuse_memory(url),
-        None => default(),
+        _ => Ok(Located { url: refuse_memory(url)?, by }),
     }
 }
 
 fn from_environment() -> Result<Option<String>, Failure> {
-    let Some(url) = env::var_os(STORE_VARIABLE).filter(|url| !url.is_empty()) else {
-        return Ok(None);
-    };
+    let Some(url) = env::var_os(STORE_VARIABLE) else { return Ok(None) };
     match url.into_string() {
         Ok(url) => Ok(Some(url)),
         Err(_) => Err(Failure::own(format!("{STORE_VARIABLE} is not UTF-8"))),

@@ -25,7 +25,7 @@ Exit codes: 125 own errors, 69 store unusable, 76 lock lost; see leasehold man."
 
 /// Shown below `leasehold run --help`.
 pub(crate) const RUN_HELP: &str = "\
-A time is a number with ms, s, m, h or d; a bare number is seconds.
+A time is a number with ms, s, m, h or d, or several such as 2m30s; a bare number is seconds.
 
 Exit codes: the command's; 128+N when signal N ended it; 126 or 127 when it could not be run or
 was not found; 1 (or -E) if the lock was not available; 69 when the store cannot be used; 76

@@ -11,6 +11,7 @@ use crate::cli::{Globals, QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::live::Live;
+use crate::locate::Located;
 use crate::say::{self, Voice};
 use crate::table::{Cut, fitted};
 use crate::{foreign, human, locate, terminal};
@@ -24,25 +25,25 @@ pub(crate) async fn quorum(
     voice: Voice,
 ) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let url = locate::store_url(globals.store.as_deref(), &config)?;
+    let store = locate::store_url(globals.store.as_deref(), &config)?;
     match command {
-        QuorumCommand::Init(args) => init(args, &url, voice).await,
-        QuorumCommand::Status(args) => status(args, &url).await,
+        QuorumCommand::Init(args) => init(args, &store, voice).await,
+        QuorumCommand::Status(args) => status(args, &store).await,
     }
 }
 
 /// Sets the nodes up; returns 0 if a majority may vote.
-async fn init(args: &QuorumInitArgs, url: &str, voice: Voice) -> Result<u8, Failure> {
+async fn init(args: &QuorumInitArgs, store: &Located, voice: Voice) -> Result<u8, Failure> {
     if !args.yes {
         confirm(args.after_loss)?;
     }
     let founding = if args.after_loss { Founding::AfterLoss } else { Founding::Vouched };
     let live = if voice.quiet { None } else { Live::open() };
     let mut progress = Progress { live, whole: Duration::ZERO };
-    let members = leasehold::quorum::found(url, args.max_ttl, founding, |members| {
+    let members = leasehold::quorum::found(&store.url, args.max_ttl, founding, |members| {
         progress.show(members);
     });
-    let founded = members.await.map_err(|error| Advice::for_store(url).on(error))?;
+    let founded = members.await.map_err(|error| Advice::for_store(store).on(error))?;
     let members = founded.members;
     drop(progress);
     for node in 0..members.nodes.len() {
@@ -100,9 +101,9 @@ fn bar(whole: Duration, left: Duration) -> String {
 }
 
 /// Prints what is known of each node; returns 0 if locks can be acquired.
-async fn status(args: &QuorumStatusArgs, url: &str) -> Result<u8, Failure> {
-    let report = leasehold::quorum::report(url).await;
-    let report = report.map_err(|error| Advice::for_store(url).on(error))?;
+async fn status(args: &QuorumStatusArgs, store: &Located) -> Result<u8, Failure> {
+    let report = leasehold::quorum::report(&store.url).await;
+    let report = report.map_err(|error| Advice::for_store(store).on(error))?;
     if args.json {
         say::answer(format_args!("{}\n", foreign::json(&object(&report))))?;
     } else {

@@ -118,7 +118,11 @@ async fn hold(
         Outcome::Conflict => {
             // Like flock: -n logs nothing, since a refusal is a normal result.
             if say::is_live() || voice.verbose || options.wait != Wait::No {
-                voice.note(&wait::refusal(&options.name, wanted.status().await.as_ref()));
+                voice.note(&wait::refusal(
+                    &options.name,
+                    options.wait,
+                    wanted.status().await.as_ref(),
+                ));
             }
             return Ok(options.conflict_exit_code.into());
         }

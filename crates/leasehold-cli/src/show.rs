@@ -10,8 +10,10 @@ use crate::timer::now_unix_ms;
 
 const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"];
 
-/// What is cut if a row is too wide; the process id of a holder stays.
-const CUTS: [Cut; 6] = [Cut::End, Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::Never];
+/// What is cut if a row is too wide: first the token, which `status` and `--json` show. The process
+/// id of a holder stays.
+const CUTS: [Cut; 6] =
+    [Cut::End, Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::LeaveOut, Cut::Never];
 
 /// How many waiters are listed.
 const SHOWN: usize = 100;

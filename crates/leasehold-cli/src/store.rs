@@ -46,8 +46,9 @@ pub(crate) struct Held(Guard, Advice);
 impl Store {
     /// Connects to the store that option, environment or config file name.
     pub(crate) async fn connect(globals: &Globals, config: &Config) -> Result<Self, Failure> {
-        let url = locate::store_url(globals.store.as_deref(), config)?;
-        let advice = Advice::for_store(&url);
+        let located = locate::store_url(globals.store.as_deref(), config)?;
+        let advice = Advice::for_store(&located);
+        let url = located.url;
         let client = leasehold::connect(&url).await.map_err(|error| advice.on(error))?;
         let voice = Voice { quiet: globals.quiet, verbose: false };
         client.warnings().iter().for_each(|warning| voice.warn(warning));

@@ -73,13 +73,15 @@ pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
     }
 }
 
-/// Returns the line for a lock that was not available.
-pub(crate) fn refusal(name: &str, status: Option<&Status>) -> String {
-    let holder = status.map(held_by).unwrap_or_default();
-    if holder.is_empty() {
-        format!("cannot acquire {name}")
-    } else {
-        format!("cannot acquire {name}: {holder}")
+/// Returns the line for a lock that was not available after this wait.
+pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String {
+    let what = match wait {
+        Wait::For(time) => format!("timed out after {time:?} waiting for {name}"),
+        Wait::No | Wait::Forever => format!("cannot acquire {name}"),
+    };
+    match status.map(held_by).filter(|holder| !holder.is_empty()) {
+        Some(holder) => format!("{what}: {holder}"),
+        None => what,
     }
 }
 
@@ -102,7 +104,7 @@ async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
 fn line(name: &str, status: Option<&Status>) -> String {
     let mut line = format!("waiting for {name}");
     let Some(status) = status else { return line };
-    for part in [held_by(status), in_line(status)] {
+    for part in [held_by(status), ahead(status)] {
         if !part.is_empty() {
             line.push_str(", ");
             line.push_str(&part);
@@ -128,15 +130,17 @@ fn held_by(status: &Status) -> String {
     }
 }
 
-/// Returns its own place, if the store knows the waiters.
-fn in_line(status: &Status) -> String {
+/// Returns how many waiters are ahead of this one, if the store knows the waiters.
+fn ahead(status: &Status) -> String {
     let host = gethostname().ok().and_then(|host| host.into_string().ok());
     let ours = |host: &Option<String>, waiter: &leasehold::backend::Waiter| {
         waiter.holder.pid == std::process::id() && Some(&waiter.holder.host) == host.as_ref()
     };
     let waiters = status.waiters.as_deref().unwrap_or_default();
     match waiters.iter().position(|waiter| ours(&host, waiter)) {
-        Some(at) => format!("{} in line", human::ordinal(at + 1)),
+        Some(0) => "next in line".to_owned(),
+        Some(1) => "1 waiter ahead".to_owned(),
+        Some(ahead) => format!("{ahead} waiters ahead"),
         None => String::new(),
     }
 }

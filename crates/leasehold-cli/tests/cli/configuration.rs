@@ -49,6 +49,36 @@ fn option_beats_environment_beats_config_beats_default() {
 }
 
 #[test]
+fn an_empty_store_is_an_error_that_names_what_is_empty() {
+    let place = Place::new();
+    for arguments in [&["run", "a", "touch", "ran"][..], &["list"], &["doctor"]] {
+        let done = run(&place, |command| {
+            command.args(arguments).env("LEASEHOLD_STORE", "");
+        });
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains("LEASEHOLD_STORE is empty"), "{done:?}");
+        assert!(done.err.contains("unset it"), "{done:?}");
+    }
+    let config = place.write("empty.toml", "store = \"\"\n");
+    for (arguments, part) in [
+        (["--store", ""], "--store is empty"),
+        (["--config", config.to_str().unwrap()], "is empty"),
+    ] {
+        let done = run(&place, |command| {
+            command.args(arguments).args(["run", "a", "touch", "ran"]);
+        });
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains(part), "{part}: {done:?}");
+    }
+    assert!(!place.path("ran").exists() && !place.path("state").exists());
+    // An option comes before the variable, which is not read then.
+    let done = run(&place, |command| {
+        command.args(["--store", &place.store(), "run", "a", "true"]).env("LEASEHOLD_STORE", "");
+    });
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+#[test]
 fn a_config_file_gives_defaults_that_options_beat() {
     let place = with_config("[run]\nconflict-exit-code = 9\nwait = 0\n");
     let _holder = place.start_ready(&["-w", "5", "a"], "touch ready; sleep 60");

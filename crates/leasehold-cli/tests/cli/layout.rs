@@ -1,5 +1,7 @@
 //! What is shown fits the terminal: one row for a waiter, rows of tables that do not wrap.
 
+use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+
 use crate::screen::Terminal;
 use crate::support::{LEASEHOLD, Place};
 
@@ -38,8 +40,8 @@ fn a_terminal_that_cannot_draw_anew_gets_one_plain_line() {
     let line = "TERM=dumb exec $LEASEHOLD run -w 1500ms a -- true";
     let mut terminal = Terminal::start(&place, "sh", &["-c", line]);
     terminal.expect("waiting for a, held by");
-    terminal.expect("cannot acquire a");
-    assert_eq!(terminal.seen().matches("waiting for").count(), 1);
+    terminal.expect("timed out after 1.5s waiting for a");
+    assert_eq!(terminal.seen().matches("waiting for a, ").count(), 1);
     assert!(!terminal.seen().contains("\x1b[2K"));
     assert_eq!(terminal.end(), 1);
 }
@@ -63,5 +65,62 @@ fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
         }
     }
     assert!(place.run(&["list"]).out.contains(NAME));
+    assert!(place.run(&["list"]).out.contains("TOKEN"));
     assert!(place.run(&["list", "--json"]).out.contains(NAME));
+}
+
+#[test]
+fn a_narrow_table_keeps_the_name_rather_than_the_token() {
+    let place = Place::new();
+    let name = "jobs/a-name-of-thirty-characters";
+    let _holder = place.start_ready(&[name], HOLD);
+    let whole = place.run(&["list"]).out.lines().map(|row| row.chars().count()).max().unwrap();
+    for command in ["list", "watch"] {
+        let mut wide = Terminal::with_columns(&place, 200, LEASEHOLD, &[command]);
+        wide.expect("TOKEN");
+        wide.expect(name);
+        let mut narrow = Terminal::with_columns(&place, whole as u16 - 5, LEASEHOLD, &[command]);
+        narrow.expect("WAITERS");
+        narrow.expect(&format!("{name}  held"));
+        assert!(!narrow.seen().contains("TOKEN"), "{}", narrow.seen());
+    }
+}
+
+/// The rows that a program wrote to a terminal of this width.
+fn rows(place: &Place, columns: u16, arguments: &[&str]) -> Vec<String> {
+    let line = format!("$LEASEHOLD {}; echo ended", arguments.join(" "));
+    let mut terminal = Terminal::with_columns(place, columns, "sh", &["-c", &line]);
+    terminal.expect("ended\r\n");
+    let plain = |row: &str| {
+        let parts = row.split('\x1b').enumerate().map(|(at, part)| match at {
+            0 => part,
+            _ => part.split_once('m').map_or("", |(_, rest)| rest),
+        });
+        parts.collect::<String>().trim_end().to_owned()
+    };
+    terminal.seen().lines().map(plain).collect()
+}
+
+#[test]
+fn long_texts_are_wrapped_under_their_column_on_a_terminal_only() {
+    let place = Place::new();
+    let server = (!Needs::Redis.is_skipped()).then(|| RedisServer::start(Settings::new()).unwrap());
+    let doctor = server.as_ref().map(|server| vec!["doctor".to_owned(), server.url()]);
+    let lab = vec!["lab".to_owned(), "list".to_owned()];
+    for (arguments, indent) in [(Some(lab), 37), (doctor, 10)] {
+        let Some(arguments) = arguments else { continue };
+        let arguments: &[&str] = &arguments.iter().map(String::as_str).collect::<Vec<_>>();
+        let whole = place.run(arguments).out;
+        assert!(whole.lines().any(|line| line.chars().count() > 80), "{whole}");
+        let rows = rows(&place, 80, arguments);
+        assert!(rows.iter().all(|row| row.chars().count() <= 80), "{rows:#?}");
+        let continued = format!("{:indent$}", "");
+        let is_continued =
+            |row: &String| row.strip_prefix(&continued).is_some_and(|rest| !rest.starts_with(' '));
+        assert!(rows.iter().any(is_continued), "{rows:#?}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut shown = words(&rows.join(" "));
+        assert_eq!(shown.pop().as_deref(), Some("ended"));
+        assert_eq!(shown, words(&whole), "nothing is cut");
+    }
 }

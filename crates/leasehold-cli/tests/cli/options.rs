@@ -29,6 +29,19 @@ fn every_option_that_takes_a_time_refuses_what_is_none() {
 }
 
 #[test]
+fn a_time_may_have_several_units() {
+    let place = Place::new();
+    for option in ["--wait", "--ttl", "--max-hold", "--kill-after"] {
+        let done = place.run(&["run", option, "2m30s", "a", "true"]);
+        assert_eq!(done.code, 0, "{option} {done:?}");
+    }
+    for value in ["2m30", "30s2m", "1m1m", "2m-30s", "2m 30s", "1ms1ms"] {
+        refused(&["run", "--ttl", value, "a", "touch", "ran"], &["--ttl", value, "allowed is"]);
+    }
+    refused(&["run", "--ttl", "24h1ms", "a", "touch", "ran"], &["--ttl", "10ms to 24h"]);
+}
+
+#[test]
 fn a_ttl_out_of_range_is_refused() {
     for ttl in ["0", "9ms", "25h"] {
         refused(&["run", "--ttl", ttl, "a", "touch", "ran"], &["--ttl", ttl, "10ms to 24h"]);

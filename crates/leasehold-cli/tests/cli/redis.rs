@@ -8,7 +8,7 @@ use leasehold_conformance::kit::{
 };
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place, Running, numbers, runs, until};
+use crate::support::{Done, LEASEHOLD, Place, Running, numbers, runs, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: Settings) -> Option<RedisServer> {
@@ -97,6 +97,50 @@ fn no_server_is_code_69_and_names_the_next_step() {
     let done = Place::new().run(&["run", "--store", &url, "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.err.contains("is the server running?"), "{done:?}");
+}
+
+#[test]
+fn a_database_that_the_server_does_not_have_is_named_without_debug_text() {
+    let Some(server) = server(Settings::new()) else { return };
+    let (place, url) = (Place::new(), server.url());
+    let url = url.trim_end_matches('/');
+    for url in [format!("{url}/99"), format!("{url}?db=99")] {
+        let done = place.run(&["list", "--store", &url]);
+        assert_eq!(done.code, 69, "{done:?}");
+        for part in ["the server has no database 99", "`databases`", "numbered from 0"] {
+            assert!(done.err.contains(part), "{part}: {done:?}");
+        }
+        assert!(!done.err.contains("ResponseError"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_refused_password_is_named_by_its_source_and_never_shown() {
+    let settings = Settings::new().user("app", "on >right ~* &* +@all");
+    let Some(server) = server(settings) else { return };
+    let place = Place::new();
+    let host = server.url().trim_start_matches("redis://").to_owned();
+    let file = place.write("password", "s3cret\n");
+    let file = file.to_str().unwrap();
+    let from_file = format!("redis://app@{host}?password-file={file}");
+    let in_url = server.url_as("app", "s3cret");
+    let config = place.write("named.toml", &format!("store = \"{in_url}\"\n"));
+    let config = config.to_str().unwrap();
+    let cases: [(&[&str], Option<&str>, &str); 5] = [
+        (&["--store", &in_url], None, "the password in the URL of --store"),
+        (&[], Some(&in_url), "the password in the URL of LEASEHOLD_STORE"),
+        (&["--config", config], None, "the password in the URL of the config file"),
+        (&["--store", &from_file], None, &format!("the password in the file {file:?}")),
+        (&["--store", &format!("redis://app@{host}")], None, "the URL of --store has no password"),
+    ];
+    for (arguments, variable, source) in cases {
+        let mut command = place.program(LEASEHOLD);
+        variable.map(|url| command.env("LEASEHOLD_STORE", url));
+        let done = Done::new(command.args(arguments).arg("list").output().unwrap());
+        assert_eq!(done.code, 69, "{done:?}");
+        assert!(done.err.contains(source), "{source}: {done:?}");
+        assert!(!done.err.contains("s3cret"), "{done:?}");
+    }
 }
 
 #[test]

@@ -55,6 +55,34 @@ fn a_relative_directory_is_refused_with_the_absolute_one() {
     }
 }
 
+#[test]
+fn a_path_without_a_scheme_is_refused_with_the_url_to_write() {
+    let place = Place::new();
+    let here = fs::canonicalize(place.path("")).unwrap();
+    let here = here.to_str().unwrap();
+    for call in [&["run", "a", "touch", "ran"][..], &["list"]] {
+        for (store, parts) in [
+            ("/tmp/locks", ["no scheme", "write file:/tmp/locks\n"]),
+            ("/tmp/100%", ["no scheme", "write file:/tmp/100%25"]),
+            ("locks", ["depend on the working directory", &format!("write file:{here}/locks")]),
+            ("./a/b", ["depend on the working directory", &format!("write file:{here}/a/b")]),
+            ("~/locks", ["`~` is not expanded", "write file:/my/locks"]),
+        ] {
+            let mut command = place.program(LEASEHOLD);
+            command.env("HOME", "/my").args(["--store", store]).args(call);
+            let done = Done::new(command.output().unwrap());
+            assert_eq!(done.code, 125, "{done:?}");
+            assert!(parts.iter().all(|part| done.err.contains(part)), "{store}: {done:?}");
+            assert!(!place.path("ran").exists() && !place.path("locks").exists());
+        }
+    }
+    for secret in ["//u:s3cret@host", "/u:s3cret@host", ":s3cret@host", "s3cret?a=b", "a s3cret"] {
+        let done = place.run(&["list", "--store", secret]);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.err.contains("no scheme") && !done.err.contains("s3cret"), "{done:?}");
+    }
+}
+
 /// `leasehold` as a user that owns nothing; `None` where we may not become one.
 fn as_stranger(place: &Place) -> Option<Command> {
     if !geteuid().is_root() {

@@ -33,6 +33,8 @@ fn a_wait_that_is_over_says_who_had_the_lock() {
     let done = place.run(&["run", "-w", "300ms", "a", "touch", "ran"]);
     assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!(done.code, 1);
+    let what = "timed out after 300ms waiting for a: held by ";
+    assert!(done.err.contains(what), "{done:?}");
     assert!(done.err.contains(&format!("/{}", holder.pid())), "{done:?}");
     assert!(!place.path("ran").exists());
 }
@@ -53,12 +55,14 @@ fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
 }
 
 #[test]
-fn the_place_in_line_is_told() {
+fn a_waiter_says_how_many_are_ahead() {
     let place = Place::new();
     let _first = place.start_ready(&["a"], HOLD);
-    let (second, _) = place.start_waiting(&["a", "--", "echo", "second"]);
-    let (third, err) = place.start_waiting(&["a", "--", "echo", "third"]);
-    assert!(place.read(&err).trim_end().ends_with("2nd in line"), "{}", place.read(&err));
+    let (second, next) = place.start_waiting(&["a", "--", "echo", "second"]);
+    let (third, behind) = place.start_waiting(&["a", "--", "echo", "third"]);
+    let of = |file: &str| place.read(file).trim_end().to_owned();
+    assert!(of(&next).ends_with(", next in line"), "{}", of(&next));
+    assert!(of(&behind).ends_with(", 1 waiter ahead"), "{}", of(&behind));
     let status = place.run(&["status", "a"]);
     let of = |pid: i32| status.out.find(&format!("/{pid}"));
     assert!(of(second.pid()).unwrap() < of(third.pid()).unwrap(), "{status:?}");
