@@ -1,12 +1,12 @@
--- One ask: an attempt, and what it says: flags(1) ttl_ms(8) tokens(8) length(4) tail
+-- One acquire request: an attempt and its parameters: flags(1) ttl_ms(8) tokens(8) length(4) tail
 -- Its answer: G base(16) top(16) w? | Q now(16) ask_again_ms(10) place | B ask_again_ms
 -- | E (ended) | X why (F foreign value, V newer version, T tokens used up)
--- Whether others wait is told too: the holder then does not keep the lock to its own process.
+-- `w` means that other clients wait: the holder then passes the lock on to them.
 local function granted(rec) return 'G' .. rec.base .. rec.top .. (rec.waits and 'w' or '') end
 
 local function queued(key, rec, ask)
   local place = redis.call('ZRANK', key .. ':q', ask.member) or 0
-  -- With more of the line to clear, the one that asks goes on with it at once.
+  -- If dead waiters are left, the client asks again at once, and the next call removes more of them.
   local again = rec.more and 0 or math.min(remaining(rec) + place * OFFER, 9999999999)
   return 'Q' .. NOW_TEXT .. string.format('%010.0f', again) .. place
 end
@@ -15,7 +15,7 @@ local function busy(rec)
   return 'B' .. string.format('%.0f', rec.more and 0 or remaining(rec))
 end
 
--- True when it was not in line yet.
+-- Adds a waiter to the queue. Returns true if it was not there yet.
 local function enqueue(key, rec, ask)
   local queue = key .. ':q'
   local life = string.format('%.0f', remaining(rec) + RETENTION / 1000)
@@ -33,7 +33,7 @@ local function enqueue(key, rec, ask)
   return true
 end
 
--- True when the attempt was given up before this ask arrived.
+-- Returns true if the attempt was ended before this request arrived.
 local function ended(key, rec, attempt)
   if rec and not rec.tombs then return false end
   local over = redis.call('ZSCORE', key .. ':t', attempt)
@@ -49,7 +49,8 @@ local function acquire(key, ask)
   if ended(key, rec, ask.attempt) then return 'E' end
   if not rec then
     rec = blank()
-    -- What is left from before the record: endings that came first, a line whose record was lost.
+    -- Keys that exist without a record: tombstones of releases that arrived first, or a queue whose
+    -- record was lost.
     rec.tombs = redis.call('EXISTS', key .. ':t') == 1
     rec.waits = redis.call('EXISTS', key .. ':q') == 1
   end

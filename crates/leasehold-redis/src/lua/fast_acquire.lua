@@ -1,14 +1,14 @@
--- KEYS: one record each. ARGV: the attempts (32 each), then what the asks say: flags(1: bit 0 wait,
--- bit 1 fair) ttl_ms(8) tokens(8) length(4) tail. Once for all of them, when they are alike and no
--- key comes twice, else once for each.
--- Answer: a line each, or one for all. A base(16): granted, as many tokens as were asked for; the
--- others stand in acquire.lua.
+-- KEYS: one record each. ARGV: the attempts (32 each), then the parameters: flags(1: bit 0 wait,
+-- bit 1 fair) ttl_ms(8) tokens(8) length(4) tail. One set of parameters for all requests if they are
+-- equal and no key occurs twice, otherwise one for each request.
+-- Answer: one line for each request, or one for all. A base(16): granted, with all requested tokens;
+-- acquire.lua lists the other answers.
 --
--- The short way of the uncontended ask, which is nearly every ask: the lock is free, nobody waits,
--- nothing was given up. What is left over goes the long way, whose functions are made only then, and
--- so does what comes after it under the same key. Each call of a command, each piece of text and
--- each number made to text costs: records are read in one go where that is the same, and what is
--- equal for neighbours in a batch is put together once.
+-- The fast path of an uncontended acquire, which is the usual case: the lock is free, no client
+-- waits, and there are no tombstones. All other requests take the slow path, whose functions are
+-- created only then, and so do later requests for the same key. Each command, each new string and
+-- each conversion of a number takes time. So records are read by one command where that has the same
+-- result, and neighbours in a batch share a string that is equal.
 local sub, call, left = string.sub, redis.call, nil
 local answers, attempts, asks = {}, ARGV[1], #KEYS
 local records = asks > 1 and #ARGV == 2 and call('MGET', unpack(KEYS))

@@ -1,9 +1,9 @@
--- KEYS: one record each. ARGV: what most ends come as, what the records hold if nothing has happened
--- meanwhile: `H0` attempt(32) base(16) last(16), one after the other; no key comes twice. Or nothing,
--- and then each end as release.lua describes it.
--- Answer: a line each, as there, or one R for all.
+-- KEYS: one record each. ARGV: the usual form, which is the content that each record has if it has not
+-- changed since the grant: `H0` attempt(32) base(16) last(16), one after the other; no key occurs
+-- twice. Or an empty string, followed by each release in the form that release.lua describes.
+-- Answer: one line for each release, as in release.lua, or one R for all.
 --
--- The short way of the uncontended release. The rest as in fast_acquire.lua.
+-- The fast path of an uncontended release; see fast_acquire.lua.
 local sub, call, left = string.sub, redis.call, nil
 local answers, held, ends = {}, ARGV[1], #KEYS
 if held ~= '' then

@@ -7,7 +7,7 @@ if not rec then return 'N' end
 local live, named = alive(rec), token >= rec.base and token <= rec.top
 if live and not named then return 'O' .. rec.base end
 if named and rec.state ~= 'F' then
-  -- The release stands even if the holder cannot be told: its next renewal tells it.
+  -- The release is valid even if no message reaches the holder: it detects the loss at its next renewal.
   if live and rec.state ~= 'K' then
     redis.pcall('PUBLISH', channel(rec.owner), 'L' .. rec.owner .. rec.base .. key)
   end

@@ -1,4 +1,4 @@
--- KEYS: one record each. Answer: the server's time in us, then each record as it is, or nothing.
+-- KEYS: one record each. Answer: the server's time in us, then each record unchanged, or nil.
 local clock = redis.call('TIME')
 local answers = { string.sub('0000000000' .. clock[1], -10) .. string.sub('000000' .. clock[2], -6) }
 for i, key in ipairs(KEYS) do

@@ -1,6 +1,6 @@
--- The short way of what nearly every step is: the lock is free, or the attempt's own, and nobody
--- waits or was given up. Records are read in one go, and what is equal for neighbours in a batch is
--- put together once.
+-- The fast path of nearly every step: the lock is free, or the attempt has it, no client waits, and
+-- there are no tombstones. One command reads all records, and neighbours in a batch share a string
+-- that is equal.
 local records, heads, steps = call('MGET', unpack(KEYS)), ARGV[1], #KEYS - 1
 local node = records[1]
 if not node then return call('EXISTS', KEYS[1]) == 0 and 'W' or 'X' end
@@ -44,7 +44,7 @@ for i = 1, steps do
     end
     if done and value > high then high = value end
   elseif not r or sub(r, 54, 69) <= NOW_TEXT or sub(r, 21, 52) == attempt then
-    -- Not the short way.
+    -- Not on the fast path.
   elseif op == 'E' then
     if sub(r, 86, 117) == attempt and sub(r, 1, 4) == 'Q100' then
       call('SETRANGE', key, '20', attempt .. 'H' .. ZERO)

@@ -1,29 +1,29 @@
--- What one node of a quorum does: crates/leasehold-proto/src/quorum/node.rs, check by check.
--- KEYS: the node's own key, then one record each, of different locks. ARGV: the steps, 49 each, one
--- after the other: op(1) attempt(32) token(16); then what they say besides, once for all of them when
--- it is the same, else once for each:
+-- One node of a quorum, as crates/leasehold-proto/src/quorum/node.rs, with the same checks in the same order.
+-- KEYS: the node's own key, then one record for each step, of different locks. ARGV: the steps, 49 bytes
+-- each, one after the other: op(1) attempt(32) token(16); then their parameters, once for all steps if
+-- they are equal, otherwise once for each:
 --   A with its proposal                ttl_ms(8) wait(1) length(4) tail    acquire
 --   C with the new token               from(16)                            commit
 --   R with the lease's token           ttl_ms(8) heal(1) length(4) tail    renew
 --   E                                                                      release
--- The answers, a line each:
+-- The answers, one line for each step:
 --   G counter(16) granted | B counter(16) until(16) now(16) busy | E ended | C committed | M moved
 --   R renewed | H healed | N missing | L released | D not held | T max_ttl_ms(8) ttl too long
 --   P proposal too far ahead | U tokens used up | X not ours | V of a newer version | ? unknown
--- Or one for all: F each has what it asked for (its proposal granted, renewed, released)
---   | W not admitted | X | V, of the node's key.
+-- Or one answer for all: F each step succeeded (its proposal granted, renewed, released)
+--   | W not admitted | X | V, about the node's key.
 -- The bytes of the records are described in docs/quorum.md. Numbers are compared as text.
 local sub, call = string.sub, redis.call
-local HOUR = 3600000000 -- us: how far a proposal may be ahead, and how long a counter is kept
+local HOUR = 3600000000 -- us: the most that a proposal may be ahead, and how long a counter is kept
 local ZERO, NOW, MAX_TTL, high, FLOOR = '0000000000000000', NOW_TEXT + 0, nil, nil, nil
 
--- The long way: any step in any state. Made when the first step needs it; nearly none does.
+-- The slow path: any step in any state. It is created when a step needs it, which is rare.
 local function long_way()
   local form, TOP, NOBODY = string.format, '9007199254740991', ZERO .. ZERO
   local TOMBSTONE = 60000 -- ms
-  local WAITERS, TOLD = 64, 3 -- noted per lock, and told of a release
+  local WAITERS, NOTIFIED = 64, 3 -- noted per lock, and notified of a release
 
-  -- Whoever was turned away is told when the lock is let go of: a hint, and no more.
+  -- Notes a client that was refused, so that a release of the lock notifies it. The message is a hint.
   local function note_waiter(key, r, attempt)
     local line, client = key .. ':w', sub(attempt, 1, 16)
     if call('ZCARD', line) < WAITERS then call('ZADD', line, 'NX', NOW_TEXT, client) end
@@ -32,23 +32,23 @@ local function long_way()
     if sub(r, 4, 4) ~= '1' then call('SETRANGE', key, '3', '1') end
   end
 
-  -- Tells the first in line, as many as can be reached of them: nodes may have them in another order,
-  -- and a client believes no single node.
+  -- Notifies the first waiters that can be reached, up to NOTIFIED of them: other nodes may have another
+  -- order, and a client does not rely on a single node.
   local function hint(key)
-    local told = 0
+    local reached = 0
     for _ = 1, WAITERS do
       local client = call('ZPOPMIN', key .. ':w')[1]
       if not client then
         call('SETRANGE', key, '3', '0')
         return
       end
-      local heard = redis.pcall('PUBLISH', 'leasehold:c:' .. client, 'F' .. key)
-      if (tonumber(heard) or 0) > 0 then told = told + 1 end
-      if told == TOLD then return end
+      local receivers = redis.pcall('PUBLISH', 'leasehold:c:' .. client, 'F' .. key)
+      if (tonumber(receivers) or 0) > 0 then reached = reached + 1 end
+      if reached == NOTIFIED then return end
     end
   end
 
-  -- True when an attempt was ended without having had the lock, a minute ago at most.
+  -- Returns true if an attempt that never had the lock was ended in the last minute.
   local function is_dead(key, attempt)
     local over = call('ZSCORE', key .. ':t', attempt)
     if over then return tonumber(over) > NOW end
@@ -56,14 +56,14 @@ local function long_way()
     return false
   end
 
-  -- A release by an attempt that does not have the lock: it is remembered, and refused from now on.
+  -- A release by an attempt that does not have the lock: its later requests are refused.
   local function bury(key, r, attempt, owns)
     local before = sub(r, 21, 52) == attempt and sub(r, 53, 53) or '-'
     local had = before == 'H'
     local flag, tombs = had and 'H' or 'N', had and sub(r, 3, 3) or '1'
     if not had then
       local line = key .. ':t'
-      -- Those that are over go, as many as one step may drop.
+      -- Remove expired tombstones, at most WAITERS per step.
       local last = call('ZRANGE', line, WAITERS - 1, WAITERS - 1, 'WITHSCORES')[2]
       call('ZREMRANGEBYSCORE', line, '-inf', last and tonumber(last) < NOW and last or NOW_TEXT)
       call('ZADD', line, form('%.0f', NOW + TOMBSTONE * 1000), attempt)
@@ -105,7 +105,7 @@ local function long_way()
     end
 
     if op == 'E' then
-      -- An ended one owns it again only by a clock that has gone back.
+      -- An ended attempt has the lease again only if the clock was set back.
       if not owns or sub(r, 21, 52) == attempt then return bury(key, r, attempt, owns) end
       call('SETRANGE', key, '20', attempt .. 'H' .. ZERO)
       if sub(r, 4, 4) == '1' then hint(key) end
@@ -131,7 +131,7 @@ local function long_way()
 
     local answer
     local floor = counter == ZERO and high or counter
-    if floor < FLOOR then floor = FLOOR end -- The counter is older than the admission.
+    if floor < FLOOR then floor = FLOOR end -- The counter is older than the node's admission.
     if op == 'A' then
       if held then return 'G' .. counter end
       if value > NOW_TEXT and value - NOW > HOUR then return 'P' end
@@ -153,7 +153,7 @@ local function long_way()
     if r ~= '' and sub(r, 5, 20) >= ends then
       call('SETRANGE', key, '53', rest)
     else
-      -- A new record, or one whose key must live longer: not at each write.
+      -- A new record, or a key that must live longer, which not each write needs.
       local ended = r ~= '' and sub(r, 21, 53) or NOBODY .. '-'
       call('SET', key, (r ~= '' and sub(r, 1, 4) or 'Q100') .. digits(NOW + ttl * 1000 + HOUR)
         .. ended .. rest, 'PX', form('%d', ttl + 7200000))
@@ -161,7 +161,7 @@ local function long_way()
     return answer
   end
 
-  -- One key that holds something strange must not fail the others.
+  -- A key with an unknown value must not fail the steps on other keys.
   local function failed(why)
     why = type(why) == 'table' and why.err or tostring(why)
     return string.find(why, 'WRONGTYPE', 1, true) and 'X' or '?'

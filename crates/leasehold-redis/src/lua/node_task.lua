@@ -1,10 +1,10 @@
 -- One step of an admission. KEYS: the node's own key. ARGV: one of
---   P nonce(16) max_ttl_ms(8)   propose: a marker that waits, unless this process has one already
---   F nonce(16) max_ttl_ms(8)   the same at a first start: replaces one that waits with another max_ttl
---   H                           say how high the counters have grown; from an admitted node only
---   A nonce(16) [floor(16)]     admit, if the marker is still the one that was proposed; counters
---                               start above floor, or above the server's clock
--- Answer: the node's key as it is then; nothing, where there is no marker of this process
+--   P nonce(16) max_ttl_ms(8)   propose: write a marker that waits, unless this process has a marker
+--   F nonce(16) max_ttl_ms(8)   the same at a first start: replaces a marker that waits with another max_ttl
+--   H                           return the high-water mark; only of an admitted node
+--   A nonce(16) [floor(16)]     admit, if the marker still has this nonce; counters start above
+--                               floor, or above the server's clock
+-- Answer: the content of the node's key after the step; empty if there is no marker of this process
 -- | W not admitted | X not ours | V of a newer version
 local sub, call = string.sub, redis.call
 local key, arg = KEYS[1], ARGV[1]
@@ -13,7 +13,7 @@ if type(node) == 'table' then
   if not string.find(node.err, 'WRONGTYPE') then error(node) end
   return 'X'
 end
-local old = node and sub(node, 1, 2) == 'N1' and #node == 83 -- As a process before left it.
+local old = node and sub(node, 1, 2) == 'N1' and #node == 83 -- Written by an earlier process.
 if node and not old and (sub(node, 1, 2) ~= 'N2' or #node ~= 99) then
   return string.find(node, '^N[3-9]') and 'V' or 'X'
 end

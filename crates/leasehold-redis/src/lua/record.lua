@@ -1,23 +1,23 @@
--- What the scripts share: the record as fields, the queue, and the hand-over.
+-- Functions that the scripts share: the fields of a record, the queue, and the hand-off.
 -- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits.
 
 local NOW = NOW_TEXT + 0
-local RETENTION = 3600000000 -- us that a record outlives its lease at least
-local OFFER = 2000 -- ms that a pushed lease lasts until it is confirmed
-local TOMBSTONE = 60000 -- ms that an ended attempt is remembered
-local LEAD = 16384 -- us that a block of tokens may reach beyond the clock
--- Dead waiters that one call removes at most, of all its keys: the server does nothing else meanwhile.
+local RETENTION = 3600000000 -- us: a record outlives its lease by at least this time
+local OFFER = 2000 -- ms: how long a pushed lease lasts unless its holder confirms it
+local TOMBSTONE = 60000 -- ms: how long an ended attempt is remembered
+local LEAD = 16384 -- us: how far a block of tokens may extend beyond the clock
+-- The most dead waiters that one call removes, over all its keys: the server does nothing else meanwhile.
 local DEAD = 64
 local spare = DEAD
 local NEVER = '0000000000000000'
 local TOP = 9007199254740991
 
--- The record under a key: fields; nil when there is none; false and why when it is not ours.
+-- Reads a record: its fields; nil if there is none; false and a reason if another program wrote the value.
 local function read(key)
   local r = redis.pcall('GET', key)
   if not r then return nil end
   if type(r) == 'table' then
-    -- Another type is somebody else's; anything else (a missing right) is to be heard of.
+    -- Another program wrote a value of another type. Any other error (a missing right) is reported.
     if not string.find(r.err, 'WRONGTYPE') then error(r) end
     return false, 'F'
   end
@@ -47,7 +47,7 @@ local function blank()
   }
 end
 
--- Writes a record; its key is given a longer life now and then, not at each write.
+-- Writes a record. It extends the life of the key only when that is needed.
 local function write(key, rec)
   local last = math.max(tonumber(rec.ends), NOW)
   local renewed = tonumber(rec.lives) < last
@@ -64,10 +64,10 @@ end
 
 local function alive(rec) return rec.state ~= 'F' and rec.ends > NOW_TEXT end
 
--- In ms, rounded up: whoever comes again then does not come too early.
+-- Returns the remaining time in ms, rounded up, so that a client that asks again then is not too early.
 local function remaining(rec) return math.ceil(math.max(0, tonumber(rec.ends) - NOW) / 1000) end
 
--- A queue entry is attempt(32) ttl_ms(8) tokens(8) length(4) tail; its score is the ticket.
+-- Parses a queue entry: attempt(32) ttl_ms(8) tokens(8) length(4) tail; its score is the ticket.
 local function entry(member)
   return {
     member = member,
@@ -78,11 +78,11 @@ local function entry(member)
   }
 end
 
--- True when a key beside the record is there. While a slot of a cluster is moved they may lie apart:
--- this fails then, where a look at the one alone would find nothing.
+-- Returns true if both the record and the key with this suffix exist. While a slot of a cluster moves,
+-- the two may be on different nodes: this fails then, but a check of one key would find nothing.
 local function beside(key, at) return redis.call('EXISTS', key, key .. at) == 2 end
 
--- Of a queue that the record knows of.
+-- Returns the first entry of the queue. The record must say that clients wait.
 local function head(key)
   local first = redis.call('ZRANGE', key .. ':q', '0', '0')[1]
   if not first then beside(key, ':q') end
@@ -91,16 +91,16 @@ end
 
 local function channel(attempt) return 'leasehold:c:' .. string.sub(attempt, 1, 16) end
 
--- True when somebody hears it at this server. In a cluster others may hear it at any other node, so
--- what is said counts as heard: none of it may be taken back.
+-- Returns true if a client of this server receives the message. In a cluster, a client of another node
+-- may receive it too, so no message may be taken back.
 local function publish(attempt, message)
   return redis.call('PUBLISH', channel(attempt), message) > 0
 end
 
--- False when its client is known not to listen at this server.
+-- Returns false if the client certainly does not listen at this server.
 local function listens(attempt)
   local answer = redis.pcall('PUBSUB', 'NUMSUB', channel(attempt))
-  -- Without the right nobody knows; then an offer lapses by itself.
+  -- Without the right this is unknown, and an offer to a client that does not listen expires.
   return answer.err ~= nil or answer[2] ~= 0
 end
 
@@ -109,22 +109,22 @@ local function expire(rec)
   rec.state = 'F'
 end
 
--- Takes somebody out of the queue.
+-- Removes an entry from the queue.
 local function leave_line(key, rec, member)
   redis.call('ZREM', key .. ':q', member)
-  -- An error says that it is not here: it has just been used up, and its slot is being moved.
+  -- An error means that the key is not on this node: its last entry was removed while its slot moves.
   rec.waits = redis.pcall('EXISTS', key .. ':q') == 1
 end
 
--- Makes a waiter (or an ask) the holder. False when no token is left. A waiter that ends without
--- its block burns it: beyond LEAD there is one token at a time, or tokens would leave the clock
--- behind, and fall with the record's loss.
+-- Makes a waiter, or the attempt of an acquire, the holder. Returns false if no token is left. A waiter
+-- that ends before it uses its block leaves the block reserved. Beyond LEAD a grant has one token, or
+-- tokens would run ahead of the clock, and go back if the record is lost.
 local function grant(key, rec, who, state, ms)
   local base = math.max(tonumber(rec.top) + 1, NOW)
   local count = math.max(math.min(who.tokens, NOW + LEAD - base), 1)
   local top = base + (count - 1) -- in this order: 2^53 + 1 is 2^53
   if top > TOP then return false end
-  -- There may have been a record before, which was removed: how its leases ended is unknown.
+  -- An earlier record may have been removed: how its leases ended is unknown.
   if rec.top == NEVER then rec.lost = digits(base - 1) end
   rec.state, rec.owner, rec.tail = state, who.attempt, who.tail
   rec.base, rec.top = digits(base), digits(top)
@@ -133,15 +133,15 @@ local function grant(key, rec, who, state, ms)
   return true
 end
 
--- False when this call must leave the rest of the dead to the next.
+-- Returns false if this call must leave the remaining dead waiters to the next call.
 local function may_drop()
   spare = spare - 1
   return spare >= 0
 end
 
--- Tells the first in line when to come again; those that cannot be reached are dropped, as many as
--- one call may. The caller hears it in its answer. The record is written before, and once more if
--- nobody is left.
+-- Sends the first waiter the time until the lease ends. Removes waiters that cannot be reached, up to
+-- the limit of one call. The caller gets the time in its answer. The record was written before this,
+-- and is written again if no waiter is left.
 local function tell_next(key, rec, caller)
   while rec.waits and rec.state ~= 'F' do
     local next = head(key)
@@ -157,10 +157,10 @@ local function tell_next(key, rec, caller)
   end
 end
 
--- Gives a free lock to the first waiter that listens here; the caller needs no push. The others are
--- dropped, and told to come again should they listen elsewhere: a grant is said to one alone, and
--- after the record is written. Stays free when nobody is left, or no token; and when one call may
--- drop no more: then rec.more says that the line goes on, and the next call goes on with it.
+-- Grants a free lock to the first waiter that listens here; the caller needs no push. Removes the
+-- waiters before it, and sends them a message to ask again, since they may listen at another node. Only
+-- one waiter gets a grant, after the record is written. The lock stays free if no waiter or no token is
+-- left, or if one call may remove no more dead waiters: then rec.more is set, and the next call goes on.
 local function hand_on(key, rec, caller)
   local handed = false
   while rec.waits and not handed do
@@ -193,12 +193,12 @@ local function hand_on(key, rec, caller)
   tell_next(key, rec, caller)
 end
 
--- One key that holds something strange must not fail the batch: the others have been served.
+-- A key with an unknown value must not fail the batch: the other requests have been done.
 local function guarded(step, key, arg)
   local ok, answer = pcall(step, key, arg)
   if ok then return answer end
   local why = type(answer) == 'table' and answer.err or tostring(answer)
-  -- What concerns every key is for everybody to hear: rights, memory, roles.
+  -- An error that concerns every key fails the whole call: rights, memory, roles.
   for _, all in ipairs({ "can't run this command", 'NOPERM', 'OOM', 'READONLY', 'MISCONF',
     'non local key' }) do
     if string.find(why, all, 1, true) then error(answer) end

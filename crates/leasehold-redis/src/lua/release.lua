@@ -1,7 +1,7 @@
--- One end: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
---   keep_ms(8) member of the queue, or nothing
--- Its answer: R released | L lost | G gone | U unknown | X why. In lower case when the lock is free
--- and its line goes on after the dead that one call may drop: any end after it goes on with them.
+-- One release: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
+--   keep_ms(8) entry of the queue, or an empty string
+-- Its answer: R released | L lost | G gone | U unknown | X why. In lower case if the lock is free and
+-- dead waiters are left beyond the limit of one call: any later release removes more of them.
 local function verdict_on_the_past(rec, base)
   if not base then return 'G' end
   if not rec or rec.top < base then return 'L' end
@@ -12,11 +12,11 @@ end
 
 local function told(rec, verdict) return rec.more and string.lower(verdict) or verdict end
 
--- Remembers an attempt that is to be refused.
+-- Writes a tombstone: requests of this attempt are refused.
 local function bury(key, rec, attempt)
   local tombs = key .. ':t'
   if rec and rec.tombs then beside(key, ':t') end
-  -- Those that are over go, as many as one call may drop.
+  -- Remove expired tombstones, at most DEAD per call.
   local last = redis.call('ZRANGE', tombs, DEAD - 1, DEAD - 1, 'WITHSCORES')[2]
   local over = last and tonumber(last) < NOW and last or NOW_TEXT
   redis.call('ZREMRANGEBYSCORE', tombs, '-inf', over)
@@ -46,7 +46,7 @@ local function release(key, arg)
   if not rec then return verdict_on_the_past(rec, base) end
   if rec.state == 'F' or rec.state == 'K' or rec.owner ~= attempt then
     if rec.state == 'F' and rec.waits then
-      hand_on(key, rec, nil) -- begun by an earlier call
+      hand_on(key, rec, nil) -- An earlier call began this hand-off.
     elseif dirty then
       write(key, rec)
     end

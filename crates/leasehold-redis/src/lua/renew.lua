@@ -1,13 +1,13 @@
--- KEYS: one record each. ARGV: the leases, attempt(32) base(16) each, then ttl_ms(8), once for all of
--- them or once for each.
--- Answer: one letter each in one string, R renewed, L lost; or one R for all.
+-- KEYS: one record each. ARGV: the leases, attempt(32) base(16) each, then ttl_ms(8), once for all
+-- leases or once for each.
+-- Answer: one letter for each lease in one string, R renewed, L lost; or one R for all.
 local RETENTION = 3600000000
--- Records are read so many at a time: more of them at once take longer each.
+-- How many records one command reads: with more, each record takes longer.
 local STEP = 64
--- Each piece of text that is made costs, and so does each call.
+-- Each new string and each call takes time.
 local sub, call, form = string.sub, redis.call, string.format
 local leases, count, answers = ARGV[1], #KEYS, nil
--- What is the same for neighbours in a batch is written once.
+-- Neighbours in a batch share a string that is equal.
 local ttl_seen, ends, ends_text, least
 for first = 1, count, STEP do
   local last = math.min(first + STEP - 1, count)

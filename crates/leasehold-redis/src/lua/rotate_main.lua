@@ -1,5 +1,6 @@
--- KEYS: one record each. ARGV: two each, an end, and an ask to do then: attempt(32) and what it says.
--- The answers, a line each: the verdict, and right after it the answer to the ask.
+-- KEYS: one record each. ARGV: two for each key, a release, and the acquire that follows it: attempt(32)
+-- and its parameters.
+-- The answers, one line each: the verdict of the release, immediately followed by the answer to the acquire.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local verdict = guarded(release, key, ARGV[2 * i - 1])

@@ -1,5 +1,5 @@
--- KEYS: one record each. Answers, four each: the record or nil, the server's time in us, the first
--- hundred in line with their tickets (the time in us at which they came), and how many all are.
+-- KEYS: one record each. Answers, four for each: the record or nil, the server's time in us, the first
+-- hundred waiters with their tickets (their time of arrival in us), and the number of all waiters.
 local answers = {}
 for i, key in ipairs(KEYS) do
   local r = redis.pcall('GET', key)
@@ -10,7 +10,7 @@ for i, key in ipairs(KEYS) do
   answers[4 * i - 1] = queue
   answers[4 * i] = #queue / 2
   if #queue == 200 then
-    -- By commands that waiting needs anyway, so that this needs no right of its own.
+    -- With commands that waiting needs too, so that status needs no further right.
     local last = redis.call('ZRANGE', key .. ':q', '-1', '-1')[1]
     answers[4 * i] = redis.call('ZRANK', key .. ':q', last) + 1
   end
