@@ -100,8 +100,9 @@ impl Lock {
     }
 
     /// Sets whether this acquire waits behind the clients that wait already. Default: true. With
-    /// `false`, it may overtake them if the lock is free, and tasks of this process may hand a
-    /// lease to each other for 1 s instead of 20 ms while clients outside wait. This gives more
+    /// `false`, it may overtake them if it finds a lease, an offer or a minimum hold that has ended by
+    /// its time; a release still hands the lock to the first waiter. Tasks of this process may pass a
+    /// lease to each other for 1 s instead of 20 ms while other clients wait. This gives more
     /// throughput, and longer waits for others. On engines without
     /// [`unfair`](crate::backend::Capability::unfair) no client overtakes another.
     pub fn fair(mut self, fair: bool) -> Self {

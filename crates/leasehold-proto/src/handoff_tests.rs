@@ -153,6 +153,34 @@ fn a_kept_lock_stays_taken_without_its_holder() {
 }
 
 #[test]
+fn an_unfair_request_passes_the_queue_only_where_a_lease_ends_without_a_handoff() {
+    let unfair = Ask { fair: false, ..ask(9) };
+    let prepared = || {
+        let mut kit = Kit::default();
+        let first = base(kit.acquire(0, &ask(1)));
+        kit.acquire(0, &ask(2));
+        (kit, end(&ask(1), Some(first), None))
+    };
+    let (mut released, release) = prepared();
+    released.release(1, &release);
+    released.acquire(1, &unfair);
+    assert_eq!(released.owner(), Some(ask(2).attempt), "a release goes to the queue");
+
+    let (mut kept, release) = prepared();
+    kept.release(1, &End { keep: Some(Duration::from_secs(5)), ..release });
+    kept.acquire(5, &unfair);
+    assert_eq!(kept.owner(), Some(ask(1).attempt), "the minimum hold still lasts");
+    kept.acquire(6, &unfair);
+    let (mut expired, _) = prepared();
+    expired.acquire(30, &unfair);
+    // The offer that the release made has ended too.
+    released.acquire(4, &unfair);
+    for (kit, case) in [(kept, "minimum hold"), (expired, "lease"), (released, "offer")] {
+        assert_eq!(kit.owner(), Some(unfair.attempt), "{case}");
+    }
+}
+
+#[test]
 fn rotation_hands_on_and_stands_in_line_again() {
     let mut kit = Kit::default();
     let first = base(kit.acquire(0, &ask(1)));
