@@ -140,8 +140,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
 /// For names that are never used again, such as those of a benchmark or a test.
 ///
 /// A record holds the last token of its lock. Without it, only the clock ensures that later tokens
-/// are larger. So the file and SQL engines keep a record until that clock has passed its last token.
-/// `memory:` and `etcd:` keep no records, and 0 is returned.
+/// are larger. So Redis, SQL databases and `file:` keep a record until that clock has passed its last
+/// token. The nodes of a quorum remember their largest token. `memory:` and `etcd:` keep no records
+/// that this removes, and 0 is returned.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if `names` is empty; others as [`connect`]. Records that were removed

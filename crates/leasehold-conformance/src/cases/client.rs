@@ -72,7 +72,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         wrong_knobs_are_refused_before_anything_is_sent,
         always,
-        "Wrong names and times are refused with the field and what is allowed, before anything is sent"
+        "Wrong names and times are refused before anything is sent; the error names the field and what is allowed"
     ),
 ];
 

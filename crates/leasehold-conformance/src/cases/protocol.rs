@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         status_tells_and_does_not_disturb,
         always,
-        "Status tells holder, token and since, and never disturbs the lock"
+        "Status shows the holder, its token and since when it holds, and never disturbs the lock"
     ),
     case!(
         a_lease_ends_by_its_ttl,

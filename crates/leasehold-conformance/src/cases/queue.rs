@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
     case!(bounded
         a_dead_waiter_is_passed_over,
         |c| c.ordered,
-        "Waiters whose process was killed keep the free lock from the next for this time at the most"
+        "Waiters whose process was killed keep the free lock from the next waiter for at most this time"
     ),
     case!(
         a_try_gets_a_free_lock_behind_very_many_dead_waiters,
@@ -66,12 +66,12 @@ pub(super) const CASES: &[Case] = &[
         whoever_does_not_care_for_order_may_pass,
         // Where the line alone says who holds, a lock that ends is the next one's, not free.
         |c| c.ordered && c.unfair && c.lease == LeaseKind::Ttl,
-        "A lock that has become free may be taken out of order by those who ask for that"
+        "A lock whose lease has expired may be taken out of order by a request with `fair(false)`"
     ),
     case!(
         nobody_jumps_the_line,
         |c| c.ordered,
-        "A free lock goes to those who wait before those who just try"
+        "A free lock goes to clients that wait before clients that only try"
     ),
 ];
 
