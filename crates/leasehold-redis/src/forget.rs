@@ -30,7 +30,7 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
     redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
 
 /// Removes the records of the free locks whose names start with `names`, and returns how many.
-/// Without this call they expire 1 to 2 hours after their last use.
+/// Without this call they expire 1 to 2 hours after the time until which their last lease was granted.
 ///
 /// A record holds the tokens that were granted; without it, only the server's clock keeps the next
 /// tokens above them. A record therefore stays while its tokens are ahead of that clock, which then

@@ -99,7 +99,7 @@ pub async fn init(url: StoreUrl) -> Result<()> {
 }
 
 /// Removes the rows of the free locks whose names start with `names`, and returns how many. Without
-/// this call they are removed one to two hours after their last use, while a client is connected.
+/// this call, connected clients remove them one to two hours after the last release or expiry.
 ///
 /// A row holds the last token; without it only the database's clock keeps the next token above it.
 /// A row therefore stays until that clock has passed its last token. Use this for names that are
