@@ -369,24 +369,39 @@ impl Book {
         due
     }
 
-    /// Counts a search for late nodes that the server has answered, and returns the nodes among
-    /// `nodes` to remove: all of the attempt except the one that it uses.
-    pub(crate) fn superfluous(&mut self, attempt: AttemptId, nodes: Vec<String>) -> Vec<String> {
+    /// Returns the nodes among `nodes` to remove: all of the attempt except the one that it uses.
+    /// `None` if that is not known yet: an attempt without a node may still find any of them.
+    pub(crate) fn superfluous(
+        &self,
+        attempt: AttemptId,
+        nodes: Vec<String>,
+    ) -> Option<Vec<String>> {
         let own = match self.known.get(&attempt).map(|entry| &entry.state) {
-            // The answer of another creation is awaited: its node may be in the list.
-            Some(State::Open(Open { unanswered: true, .. })) => return Vec::new(),
-            Some(State::Open(open)) => open.seat.as_ref().map(|seat| &seat.path),
+            Some(State::Open(open)) => Some(&open.seat.as_ref()?.path),
             Some(State::Held(lease)) => Some(&lease.seat.path),
             Some(State::Over(..)) | None => None,
         };
-        let superfluous = nodes.into_iter().filter(|node| Some(node) != own).collect();
+        Some(nodes.into_iter().filter(|node| Some(node) != own).collect())
+    }
+
+    /// Counts a search for late nodes after which none is left.
+    pub(crate) fn searched(&mut self, attempt: AttemptId) {
         if let Some(late) = self.late.get_mut(&attempt) {
             late.searches += 1;
             if late.searches == SEARCHES {
                 self.late.remove(&attempt);
             }
         }
-        superfluous
+    }
+
+    /// Ends the search for late nodes of an attempt.
+    pub(crate) fn stop_search(&mut self, attempt: AttemptId) {
+        self.late.remove(&attempt);
+    }
+
+    /// Returns true if a creation of the attempt may still arrive.
+    pub(crate) fn expects_late(&self, attempt: AttemptId) -> bool {
+        self.late.contains_key(&attempt)
     }
 
     fn open(&mut self, attempt: AttemptId) -> Option<&mut Open> {

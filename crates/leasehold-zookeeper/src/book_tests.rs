@@ -52,14 +52,18 @@ fn late_nodes_are_removed_except_the_one_in_use() {
     assert!(book.has_left() && due(&mut book, 0).is_empty());
     assert_eq!(due(&mut book, 1), [(name(), vec![attempt(1)])].into());
     assert!(due(&mut book, 1).is_empty());
-    // While another creation has no answer, its node may be any of them.
+    // Until it has a node, it may use any of them.
+    assert_eq!(book.superfluous(attempt(1), nodes()), None);
     book.create(attempt(1), || ()).unwrap();
-    assert!(book.superfluous(attempt(1), nodes()).is_empty());
+    assert_eq!(book.superfluous(attempt(1), nodes()), None);
     assert!(book.seat(attempt(1), seat(1)));
-    assert_eq!(book.superfluous(attempt(1), nodes()), ["/l/a/late"]);
+    assert_eq!(book.superfluous(attempt(1), nodes()).unwrap(), ["/l/a/late"]);
     book.end(NOW, &end(1));
-    assert_eq!(book.superfluous(attempt(1), nodes()), nodes());
-    book.superfluous(attempt(1), nodes());
+    assert_eq!(book.superfluous(attempt(1), nodes()).unwrap(), nodes());
+    for second in [3, 5, 7] {
+        assert_eq!(due(&mut book, second).len(), 1);
+        book.searched(attempt(1));
+    }
     assert!(due(&mut book, 9).is_empty());
 }
 

@@ -17,7 +17,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Ends an attempt and removes its node.
 pub(crate) async fn release(store: &Store, end: &End) -> Result<Verdict> {
-    let (verdict, left) = store.book().end(store.clock.now(), end);
+    let (verdict, left, late) = {
+        let mut book = store.book();
+        let (verdict, left) = book.end(store.clock.now(), end);
+        (verdict, left, book.expects_late(end.attempt))
+    };
+    if late {
+        store.bell.notify_one();
+    }
     if !left {
         return Ok(verdict);
     }
@@ -96,11 +103,12 @@ async fn clear_late(store: &Store, name: &Name, attempts: &[AttemptId]) -> Resul
         let prefix = path::prefix(*attempt);
         let of_attempt = nodes.iter().filter(|node| node.starts_with(&prefix));
         let of_attempt = of_attempt.map(|node| format!("{lock}/{node}")).collect();
-        let superfluous = store.book().superfluous(*attempt, of_attempt);
+        let Some(superfluous) = store.book().superfluous(*attempt, of_attempt) else { continue };
         for node in superfluous {
             tracing::debug!(%attempt, node, "removing a node whose creation arrived late");
             session.delete(&node).await.map_err(failed)?;
         }
+        store.book().searched(*attempt);
     }
     Ok(())
 }
@@ -156,8 +164,16 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
     for (name, attempts) in late {
         let store = store.clone();
         tokio::spawn(async move {
-            if let Err(error) = clear_late(&store, &name, &attempts).await {
-                tracing::debug!(%name, %error, "cannot search for late nodes, trying again");
+            match clear_late(&store, &name, &attempts).await {
+                Err(error) if error.kind().is_certain() => {
+                    tracing::warn!(%name, %error, "no permission to search for late nodes; the server removes them when the session ends");
+                    let mut book = store.book();
+                    attempts.iter().for_each(|attempt| book.stop_search(*attempt));
+                }
+                Err(error) => {
+                    tracing::debug!(%name, %error, "cannot search for late nodes, trying again")
+                }
+                Ok(()) => {}
             }
         });
     }

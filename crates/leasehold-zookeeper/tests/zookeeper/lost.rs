@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_creation_that_never_arrived_is_sent_again),
     test!(a_creation_that_arrives_after_its_repetition_is_removed),
     test!(a_creation_that_arrives_after_its_attempt_has_ended_is_removed),
+    test!(a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed),
     test!(a_node_of_another_session_is_removed_and_never_claimed),
     test!(a_creation_that_was_given_up_leaves_no_node),
     test!(a_release_that_was_not_answered_is_finished),
@@ -99,10 +100,13 @@ async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     })
     .await
     .unwrap();
+    // No search is answered before the node is there.
+    proxy.cut(Direction::ClientToServer);
     let held = direct.lock("a").status().await.unwrap();
     // The first creation arrives. Its node is last in line, and would block the lock at its turn.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
     create_node(&other, &ask).await;
+    proxy.heal();
     until("the second node is removed", || async {
         other.list_children("/leasehold/a").await.unwrap().len() == 1
     })
@@ -128,8 +132,34 @@ async fn a_creation_that_arrives_after_its_attempt_has_ended_is_removed() {
     until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
         .await
         .unwrap();
+    // No search is answered before the node is there.
+    proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
     create_node(&other, &ask).await;
+    proxy.heal();
+    free(&direct, "a").await;
+}
+
+async fn a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed() {
+    let (server, proxy, _, direct) = set_up().await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
+    let ask = waits(&mut raw);
+    proxy.cut(Direction::ClientToServer);
+    let (backend, first) = (raw.backend.clone(), ask.clone());
+    let asking = tokio::spawn(async move { backend.acquire(first).await });
+    tokio::task::yield_now().await;
+    proxy.kill_connections();
+    proxy.heal();
+    asking.await.unwrap().unwrap_err();
+    let name = Name::new("b").unwrap();
+    until("it is connected", || async { raw.backend.status(&name).await.is_ok() }).await.unwrap();
+    // The first release succeeds: no other work wakes the search.
+    raw.backend.release(raw.end(&ask)).await.unwrap();
+    // No search is answered before the node is there.
+    proxy.cut(Direction::ClientToServer);
+    let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
+    create_node(&other, &ask).await;
+    proxy.heal();
     free(&direct, "a").await;
 }
 
