@@ -164,11 +164,18 @@ fn client(url: &str) -> RedisResult<Client> {
 /// A URL without its password and its options.
 fn redacted(url: &str) -> String {
     let end = |place: &str| place.split(['?', '#']).next().unwrap_or_default().to_owned();
-    // A socket has its user and password in the options.
-    let is_socket = scheme(url).ends_with("unix");
+    // A socket has its user and password in the options. An @ before its absolute path is a mistaken login.
+    if scheme(url).ends_with("unix") {
+        let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+        let (slashes, place) = rest.strip_prefix("//").map_or(("", rest), |place| ("//", place));
+        return match place.contains('@') && !place.starts_with('/') {
+            true => format!("{scheme}:{slashes}***"),
+            false => end(url),
+        };
+    }
     // What follows the last @ has no password. A password may have any sign before it.
-    let Some((scheme, rest)) = url.split_once("://").filter(|_| !is_socket) else {
-        return end(if is_socket { url } else { url.rsplit('@').next().unwrap_or_default() });
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return end(url.rsplit('@').next().unwrap_or_default());
     };
     let Some((user, place)) = rest.rsplit_once('@') else { return end(url) };
     match user.split_once(':') {
@@ -284,6 +291,10 @@ mod tests {
             ("unix:/run/redis.sock?pass=s3@cret", "unix:/run/redis.sock"),
             ("UNIX:/run/redis.sock?pass=s3@cret", "UNIX:/run/redis.sock"),
             ("unix:///run/redis.sock?user=app&pass=s3@cret", "unix:///run/redis.sock"),
+            ("unix://app:s3cret@localhost/run/redis.sock", "unix://***"),
+            ("unix://app:s3/cret@localhost/run/redis.sock", "unix://***"),
+            ("unix:app:s3cret@/run/redis.sock", "unix:***"),
+            ("unix:///run/redis@1.sock", "unix:///run/redis@1.sock"),
             ("redis+sentinel://a:s3#c/ret@one,two/main", "redis+sentinel://a:***@one,two/main"),
         ] {
             assert_eq!(redacted(url), shown);
