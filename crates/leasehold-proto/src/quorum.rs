@@ -42,10 +42,10 @@ pub const fn majority(nodes: usize) -> usize {
 }
 
 /// Returns how long a client waits for one of `nodes` nodes unless configured otherwise: ttl/200,
-/// between 5 and 50 ms. A single node gets ttl/4, at most 1 s: no other node could answer instead.
+/// between 5 and 50 ms. A single node gets ttl/4, between 5 ms and 1 s: no other node could answer instead.
 pub fn node_limit(ttl: Duration, nodes: usize) -> Duration {
     match nodes {
-        1 => (ttl / 4).min(Duration::from_secs(1)),
+        1 => (ttl / 4).clamp(Duration::from_millis(5), Duration::from_secs(1)),
         _ => (ttl / 200).clamp(Duration::from_millis(5), Duration::from_millis(50)),
     }
 }

@@ -68,7 +68,7 @@ impl Members {
             change_max_ttl(longest, key)
         };
         Some(format!(
-            "the nodes grant different longest ttls: a majority {majority_grants:?}, but {}; {change}",
+            "the nodes grant different longest ttls: a majority grants at least {majority_grants:?}, but {}; {change}",
             names.join(", ")
         ))
     }

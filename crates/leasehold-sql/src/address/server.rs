@@ -46,9 +46,12 @@ impl Server {
             readable(cert, "tls-cert")?;
             readable(key, "tls-key")?;
         }
-        let authority = authority.or_else(|| url.take("sslrootcert"));
+        let (authority, option) = match authority {
+            Some(authority) => (Some(authority), "tls-ca"),
+            None => (url.take("sslrootcert"), "sslrootcert"),
+        };
         if let Some(authority) = &authority {
-            readable(authority, "tls-ca")?;
+            readable(authority, option)?;
         }
         // The names of libpq.
         let tls = match (url.take("tls"), url.take("sslmode").as_deref()) {
