@@ -44,6 +44,14 @@ async fn a_lost_reply_on_mysql_changes_nothing() {
     lost_replies(&server.url(), &Proxy::opaque(server.address()).unwrap()).await;
 }
 
+/// Uses each connection of the pool, so that it replaces those that were killed: a new connection
+/// could not be opened while replies are cut. The pool takes them in turn.
+async fn leave_working_connections(side: &Side) {
+    for _ in 0..20 {
+        side.status().await;
+    }
+}
+
 /// Each kind of request is carried out, and its reply is lost.
 async fn lost_replies(url: &str, proxy: &Proxy) {
     let mut far = Side::connect(&through(url, proxy), 1).await;
@@ -69,8 +77,7 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     assert_eq!(Some(grant.tokens.base()), before.token, "the same lease and token");
     assert_eq!(far.granted(&ask).await.tokens, grant.tokens);
 
-    // It detects that the connections were killed, and leaves a working one.
-    far.status().await;
+    leave_working_connections(&far).await;
     let remaining = near.status().await.remaining.unwrap();
     proxy.cut(Direction::ServerToClient);
     let renewing = tokio::spawn({
@@ -89,7 +96,7 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     proxy.heal();
     assert_eq!(renewing.await.unwrap().unwrap(), Renewed::Renewed);
 
-    far.status().await;
+    leave_working_connections(&far).await;
     proxy.cut(Direction::ServerToClient);
     let ending = tokio::spawn({
         let (backend, end) = (far.backend.clone(), end(&ask, grant));
