@@ -1,6 +1,8 @@
 //! `cargo xtask check`: everything that can be said about the tree without changing or running it.
 
-use crate::run::{cargo, quiet};
+use std::process::Command;
+
+use crate::run::{cargo, quiet, root};
 use crate::tidy;
 use crate::ui::{End, colourful, step};
 
@@ -8,9 +10,12 @@ use crate::ui::{End, colourful, step};
 /// so that `cargo xtask test` leaves them out there and has the same result on every machine.
 const LINTED_WITH: &str = "1.95";
 
+/// The oldest supported Rust, `rust-version` in `Cargo.toml`.
+const OLDEST: &str = "1.88";
+
 /// All steps; goes on after one that failed.
 pub(crate) fn check() -> bool {
-    lints() & dependencies() & packages() & tidy::step()
+    lints() & oldest() & dependencies() & packages() & tidy::step()
 }
 
 /// Formatting, lints and documentation.
@@ -38,6 +43,26 @@ pub(crate) fn lints() -> bool {
         .into()
     });
     fmt & clippy & doc
+}
+
+/// Whether everything builds with the oldest supported Rust. It has a target directory of its own, so that it does not
+/// throw away what the usual Rust has built.
+fn oldest() -> bool {
+    step("oldest", || {
+        // `cargo` is the one of this toolchain; rustup finds the other.
+        let rustup = |args: &[&str]| {
+            let mut command = Command::new("rustup");
+            command.current_dir(root()).args(["run", OLDEST, "cargo"]).args(args);
+            command
+        };
+        if quiet(&mut rustup(&["--version"])).is_err() {
+            return End::Left(format!(
+                "add it with `rustup toolchain install {OLDEST} --profile minimal`"
+            ));
+        }
+        let check = ["check", "-q", "--workspace", "--all-targets", "--all-features"];
+        quiet(rustup(&check).env("CARGO_TARGET_DIR", root().join("target/oldest"))).into()
+    })
 }
 
 /// The dependencies' licences, sources and bans, as `deny.toml` has them. Advisories need the

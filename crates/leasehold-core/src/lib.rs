@@ -1,6 +1,29 @@
-//! The client half of Leasehold, shared by all engines.
+//! The client of Leasehold, which all engines share: locks, guards, renewal, waiting, quorums and the memory engine.
 //!
-//! Programs use the facade crate `leasehold`; engines implement [`backend::Backend`].
+//! Programs use the crate `leasehold`, which exports this API and opens any engine by its URL. Use this crate to write an
+//! engine, or to build a client without the others:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold_core::Result<()> {
+//! use std::sync::Arc;
+//! use leasehold_core::{Client, memory::MemoryStore};
+//!
+//! let client = Client::new(Arc::new(MemoryStore::new().connect()))?;
+//! let guard = client.lock("orders/555").acquire().await?;
+//! assert!(guard.is_valid());
+//! guard.release().await?;
+//! client.close().await;
+//! # Ok(()) }
+//! ```
+//!
+//! - [`Client`], [`Lock`], [`Guard`], [`Owner`]: what programs use.
+//! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
+//! - [`quorum`]: one lock over a majority of independent nodes.
+//! - [`doctor`]: what an engine reports about the settings of its server.
+//! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
+//! - [`clock`] and [`random`]: clocks and random numbers, which tests replace.
+//!
+//! The decisions that need no I/O are in `leasehold-proto`.
 
 mod acquire;
 mod ask;

@@ -1,7 +1,27 @@
-//! The pure half of Leasehold: state machines that take time and randomness as arguments.
+//! The protocols of Leasehold without I/O: state machines that take time and random numbers as arguments.
 //!
-//! This crate does no I/O, reads no clock and draws no random number. The client, a simulator and a
-//! model checker can therefore drive the same code.
+//! This crate reads no clock, draws no random number and opens no connection. So the clients, the simulator and the model
+//! checker run the same code.
+//!
+//! ```
+//! use std::time::Duration;
+//! use leasehold_proto::{Deadline, Now};
+//!
+//! let asked = Now { steady_ns: 0, wall_ns: 0 };
+//! // A lease is valid from before the request was sent, for its ttl without the allowance for drift.
+//! let until = Deadline::after(asked, Duration::from_secs(30) - leasehold_proto::drift(Duration::from_secs(30)));
+//! assert!(!until.has_passed(Now { steady_ns: 29_000_000_000, ..asked }));
+//! assert!(until.has_passed(Now { steady_ns: 30_000_000_000, ..asked }));
+//! ```
+//!
+//! | module or type | what it decides |
+//! |---|---|
+//! | [`handoff`] | the record of a lock on one server: who holds it, who is next, which tokens are used |
+//! | [`quorum`] | one node of a quorum, an attempt over several nodes, and which nodes may vote |
+//! | [`Deadline`], [`drift`] | until when a lease is valid by a clock that may run slow |
+//! | [`Token`], [`TokenBlock`] | fencing tokens, and the numbers that a holder may use without asking |
+//!
+//! The repository's `docs/model.md` says what is checked exhaustively, and `docs/quorum.md` describes the quorum.
 
 mod attempt;
 pub mod handoff;

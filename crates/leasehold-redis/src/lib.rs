@@ -1,9 +1,39 @@
-//! The Redis engine: leases by ttl, fencing tokens, a first-come-first-served queue, and a hand-off
-//! to the next waiter in one script call and one push.
+//! The Redis engine of Leasehold: locks on one server, behind Sentinel, in a Cluster, or over a quorum of
+//! independent servers (Redlock).
 //!
-//! It needs Redis 7.0 or newer, or Valkey. The repository's `docs/redis.md` describes the bytes of
-//! a record and the guarantees. The crate also implements one node of a quorum of independent
-//! servers; see `docs/quorum.md`.
+//! Programs use it through the crate `leasehold` with the feature `redis`. To use this crate alone:
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> leasehold_core::Result<()> {
+//! use leasehold_core::{Client, StoreUrl};
+//!
+//! let url = StoreUrl::parse("redis://127.0.0.1:6379")?;
+//! let client = Client::new(std::sync::Arc::new(leasehold_redis::connect(url).await?))?;
+//! let guard = client.lock("orders/555").acquire().await?;
+//! println!("holding with token {}", guard.token());
+//! guard.release().await?;
+//! client.close().await;
+//! # Ok(()) }
+//! ```
+//!
+//! It needs Redis 7.0 or newer. [`connect`] lists the URLs; `rediss:` and the other schemes over TLS need the
+//! feature `tls`.
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | the holder crashes | the next waiter acquires when the ttl ends (30 s by default) |
+//! | the holder is cut off | its guard is invalid before the server grants the lock to another client |
+//! | a release | one script call passes the lock to the next waiter in order of arrival, and one push notifies it |
+//! | the server loses its data | two clients may hold the lock; tokens still grow, so a check at the resource refuses the older holder |
+//! | the same with `admission=strict` or a quorum | nobody acquires until the lost leases have ended |
+//!
+//! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
+//! - Uncontended, acquire and release are one script call each.
+//! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_core::quorum`.
+//! - [`examine`] finds wrong settings of a server, [`forget`] removes records that nobody needs any more.
+//!
+//! The repository's `docs/redis.md` has the guarantees, the options, the access rights and the bytes of a record, and
+//! `docs/quorum.md` has the quorum.
 
 mod address;
 mod backend;

@@ -1,4 +1,5 @@
-//! Checks every run of the models and prints what it took: `cargo xtask model`.
+//! Checks every run of the models and prints what it took: `cargo xtask model`. `--run TEXT` chooses the runs whose names
+//! contain the text, of any size.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,41 +15,56 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 fn main() -> ExitCode {
     let mut largest = Size::Medium;
-    let mut only = None;
-    for arg in std::env::args().skip(1) {
+    let (mut only, mut named) = (None, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
         match arg.as_str() {
             "--full" => largest = Size::Large,
+            "--run" => named = args.next(),
             "hand-off" | "quorum" | "file" => only = Some(arg),
             _ => {
-                let knows = "there are `--full`, `hand-off`, `quorum` and `file`";
+                let knows = "there are `--full`, `--run TEXT`, `hand-off`, `quorum` and `file`";
                 eprintln!("model: unknown argument `{arg}`; {knows}");
                 return ExitCode::from(2);
             }
         }
     }
+    let chosen = Chosen { largest, named };
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     let mut holds = true;
     if wanted("hand-off") {
-        holds &= hand_off(largest);
+        holds &= hand_off(&chosen);
         println!();
     }
     if wanted("quorum") {
-        holds &= quorum(largest);
+        holds &= quorum(&chosen);
         println!();
     }
     if wanted("file") {
-        holds &= file();
+        holds &= file(&chosen);
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn hand_off(largest: Size) -> bool {
+/// Which runs are made.
+struct Chosen {
+    largest: Size,
+    named: Option<String>,
+}
+
+impl Chosen {
+    fn has(&self, name: &str, size: Size) -> bool {
+        self.named.as_ref().map_or(size <= self.largest, |part| name.contains(part.as_str()))
+    }
+}
+
+fn hand_off(chosen: &Chosen) -> bool {
     println!(
         "{:<28}{:>8}{:>9}{:>7}{:>6}{:>7}{:>12}{:>6}{:>9}",
         "hand-off", "clients", "attempts", "faults", "ticks", "tokens", "states", "depth", "time"
     );
     let mut holds = true;
-    for run in RUNS.iter().filter(|run| run.size <= largest) {
+    for run in RUNS.iter().filter(|run| chosen.has(run.name, run.size)) {
         let handoff_model::Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
         print!("{:<28}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
         holds &= check(run.setup);
@@ -56,13 +72,13 @@ fn hand_off(largest: Size) -> bool {
     holds
 }
 
-fn file() -> bool {
+fn file(chosen: &Chosen) -> bool {
     println!(
         "{:<34}{:>8}{:>6}{:>11}{:>7}{:>6}{:>12}{:>6}{:>9}",
         "file", "holders", "holds", "forgetters", "deaths", "ahead", "states", "depth", "time"
     );
     let mut holds = true;
-    for (name, setup) in file_model::RUNS {
+    for (name, setup) in file_model::RUNS.iter().filter(|run| chosen.has(run.0, Size::Small)) {
         print!("{name:<34}{:>8}{:>6}", setup.holders, setup.holds);
         print!("{:>11}{:>7}{:>6}", setup.forgetters, setup.deaths, setup.ahead);
         holds &= check(*setup);
@@ -70,7 +86,7 @@ fn file() -> bool {
     holds
 }
 
-fn quorum(largest: Size) -> bool {
+fn quorum(chosen: &Chosen) -> bool {
     println!(
         "{:<28}{:>6}{:>6}{:>8}{:>9}{:>9}{:>6}{:>6}{:>8}{:>8}{:>12}{:>6}{:>9}",
         "quorum",
@@ -88,7 +104,7 @@ fn quorum(largest: Size) -> bool {
         "time"
     );
     let mut holds = true;
-    for run in quorum_model::runs::RUNS.iter().filter(|run| run.size <= largest) {
+    for run in quorum_model::runs::RUNS.iter().filter(|run| chosen.has(run.name, run.size)) {
         let one = run.setup;
         print!("{:<28}{:>6}{:>6}{:>8}", run.name, one.nodes, one.down, one.clients);
         print!("{:>9}{:>9}{:>6}", one.attempts, one.renewals, one.ticks);

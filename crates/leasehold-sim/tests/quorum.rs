@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use leasehold_sim::handoff_model::runs::Size;
-use leasehold_sim::quorum_model::runs::{FORGETS, INIT, OLDER_DATA, PLAIN, ROLLED_BACK, RUNS, Run};
+use leasehold_sim::quorum_model::runs::{
+    FORGET, FORGETS, INIT, OLDER_DATA, PLAIN, ROLLED_BACK, RUNS, Run,
+};
 use leasehold_sim::quorum_model::{Bug, EVIDENCE, EXCLUSION, Maintenance, ORDER, Setup, UNIQUE};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -111,6 +113,16 @@ fn init_without_an_answer_of_every_node_makes_two_holders() {
 #[test]
 fn init_past_nodes_that_vote_makes_two_holders() {
     found(Bug::InitSkipsVoters, EXCLUSION, INIT);
+}
+
+#[test]
+fn a_forget_that_ignores_holders_makes_two_holders() {
+    found(Bug::ForgetIgnoresHolders, EXCLUSION, FORGET);
+}
+
+#[test]
+fn a_forget_that_drops_the_high_water_mark_uses_tokens_again() {
+    found(Bug::ForgetDropsTokens, ORDER, FORGET);
 }
 
 #[test]

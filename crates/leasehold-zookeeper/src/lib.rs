@@ -1,8 +1,37 @@
-//! The ZooKeeper engine: ephemeral numbered nodes in Curator's layout, a watch on the predecessor
-//! only, and tokens from the ensemble's log.
+//! The ZooKeeper engine of Leasehold: ephemeral sequential nodes in Curator's layout, each waiter with a watch on the
+//! node before its own.
 //!
-//! Requires ZooKeeper 3.5 or newer. The repository's `docs/zookeeper.md` describes the guarantees
-//! and the costs.
+//! Programs use it through the crate `leasehold` with the feature `zookeeper`. To use this crate alone:
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> leasehold_core::Result<()> {
+//! use leasehold_core::{Client, StoreUrl};
+//!
+//! let url = StoreUrl::parse("zookeeper://one:2181,two:2181,three:2181")?;
+//! let client = Client::new(std::sync::Arc::new(leasehold_zookeeper::connect(url).await?))?;
+//! let guard = client.lock("orders/555").acquire().await?;
+//! println!("holding with token {}", guard.token());
+//! guard.release().await?;
+//! client.close().await;
+//! # Ok(()) }
+//! ```
+//!
+//! It needs ZooKeeper 3.5 or newer. [`connect`] lists the URLs; `zookeepers:` needs the feature `tls`.
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | the holder crashes | the next waiter acquires when the servers end the holder's session (30 s by default) |
+//! | the holder is cut off | its guard is invalid after half of the session's timeout, before the servers end the session |
+//! | a release | the next waiter's watch fires; the others are not notified |
+//! | a server fails | the client continues its session on another server |
+//! | less than a majority is left | nobody acquires, and no lock is lost |
+//!
+//! - A fencing token is the transaction number (zxid) of the holder's node, so it grows without any clock.
+//! - Waiters acquire in the order of their nodes.
+//! - [`examine`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that nobody uses any
+//!   more.
+//!
+//! The repository's `docs/zookeeper.md` has the nodes, the guarantees, the options and the costs.
 
 mod acquire;
 mod address;

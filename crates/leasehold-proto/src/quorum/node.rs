@@ -152,6 +152,21 @@ impl<K: Ord + Clone> Node<K> {
         Ok(self.look().current())
     }
 
+    /// Removes the record of a lock that is free and was not used for a minute, and returns whether it did
+    /// (`leasehold::forget`). After that minute the attempts that the record refuses are not on their way any more. The
+    /// high-water mark keeps the next tokens of the lock above those that were granted.
+    pub fn remove(&mut self, now: Now, lock: &K) -> bool {
+        let unused = |record: &Record| {
+            let used = record.forget_ns.saturating_sub(RETENTION.as_nanos() as u64);
+            record.holder(now).is_none() && after_ns(used, TOMBSTONE) < now.steady_ns
+        };
+        let removed = self.locks.get(lock).is_some_and(unused);
+        if removed {
+            self.locks.remove(lock);
+        }
+        removed
+    }
+
     /// Carries out one step of an attempt. `now` is the clock of the node; `process` is the process
     /// that the client addresses.
     pub fn handle(&mut self, now: Now, process: ProcessId, lock: &K, op: Op) -> Reply {
@@ -306,7 +321,11 @@ impl Record {
 }
 
 fn after(now: Now, time: Duration) -> u64 {
-    now.steady_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    after_ns(now.steady_ns, time)
+}
+
+fn after_ns(steady_ns: u64, time: Duration) -> u64 {
+    steady_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -76,6 +76,20 @@ fn a_counter_from_before_the_admission_is_below_what_was_recovered() {
 }
 
 #[test]
+fn a_record_is_removed_a_minute_after_its_last_use_and_its_tokens_are_remembered() {
+    let mut node = One::new();
+    node.says(0, acquire(1, 100), Reply::Granted(token(100)));
+    assert!(!node.0.remove(at(20), &0), "the lock is held");
+    node.says(20, release(1), Reply::Released);
+    // The lease would have lasted until second 30.
+    assert!(!node.0.remove(at(90), &0), "the record refuses late requests");
+    node.says(90, acquire(1, 100), Reply::Ended);
+    assert!(node.0.remove(at(91), &0));
+    assert!(!node.0.remove(at(91), &0), "there is no record");
+    node.says(92, acquire(2, 50), Reply::Granted(token(101)));
+}
+
+#[test]
 fn a_commit_needs_the_lease_and_the_counter_that_was_granted() {
     let mut node = One::new();
     node.says(0, acquire(1, 10), Reply::Granted(token(10)));

@@ -8,7 +8,7 @@ pub(crate) mod refused;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Forced, State};
 use leasehold_core::clock::Clock;
@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(when_most_nodes_forgot_nobody_is_let_in_before_init_after_loss),
     test!(one_server_with_admission_is_out_after_it_forgot),
     test!(tokens_grow_after_one_server_starts_again_with_older_data),
+    test!(forget_keeps_the_record_of_a_lock_that_was_used_in_the_last_minute),
     test!(stopped_and_killed_nodes_do_not_keep_a_majority_from_granting),
     test!(full_nodes_still_renew_and_let_go),
     test!(scripts_that_were_flushed_are_loaded_again_and_applied_once),
@@ -266,6 +267,28 @@ async fn tokens_grow_after_one_server_starts_again_with_older_data() {
     let guard = client.lock("a").ttl(ms(900)).acquire_within(secs(20)).await.unwrap();
     assert!(Some(&guard.token()) > tokens.last(), "{tokens:?}, then {:?}", guard.token());
     guard.release().await.unwrap();
+}
+
+async fn forget_keeps_the_record_of_a_lock_that_was_used_in_the_last_minute() {
+    let shim = ClockShim::build().unwrap();
+    shim.set_offset(0.0).unwrap();
+    let servers =
+        Servers((0..3).map(|_| RedisServer::start(shim.on(Settings::new())).unwrap()).collect());
+    let url = servers.url("max-ttl=2s&node-limit=5s");
+    init(&url, Founding::Vouched).await;
+    let client = connect(&url).await;
+    let first = client.lock("a").ttl(secs(1)).acquire_within(secs(20)).await.unwrap();
+    let token = first.token();
+    first.release().await.unwrap();
+    let forget = || leasehold_redis::forget(StoreUrl::parse(&url).unwrap(), "");
+    // By this record the nodes refuse requests of the attempt that arrive late.
+    assert_eq!(forget().await.unwrap(), 0);
+    shim.set_offset(55.0).unwrap();
+    assert_eq!(forget().await.unwrap(), 0);
+    shim.set_offset(100.0).unwrap();
+    assert_eq!(forget().await.unwrap(), 1);
+    let next = client.lock("a").ttl(secs(1)).acquire_within(secs(20)).await.unwrap();
+    assert!(next.token() > token, "tokens have fallen");
 }
 
 async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {

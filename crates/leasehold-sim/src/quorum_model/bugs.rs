@@ -33,4 +33,8 @@ pub enum Bug {
     InitSkipsVoters,
     /// What is recovered counts for locks alone that the node does not know.
     RecoveryForUnknownLocks,
+    /// `forget` removes the record of a lock that is held.
+    ForgetIgnoresHolders,
+    /// `forget` removes with the record what the node knows of its tokens.
+    ForgetDropsTokens,
 }

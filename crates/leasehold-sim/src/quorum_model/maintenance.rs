@@ -2,8 +2,8 @@
 
 use leasehold_proto::quorum::{Founding, Node, Op, Request};
 
-use super::state::process;
-use super::{Keeper, Message, Setup, State};
+use super::state::{LOCK, process};
+use super::{Bug, Keeper, Message, Setup, State, TTL, at};
 
 /// Stands for a person among the clients.
 const PERSON: u8 = u8::MAX;
@@ -20,6 +20,8 @@ pub struct Maintenance {
     pub after_loss: u8,
     /// A lease is ended by force.
     pub forces: u8,
+    /// `forget` removes the record of a free lock from a node.
+    pub removals: u8,
     /// A node loses its data, and its process goes on.
     pub flushes: u8,
     /// A node starts again with the data of an earlier moment.
@@ -38,6 +40,7 @@ impl Maintenance {
         inits: 0,
         after_loss: 0,
         forces: 0,
+        removals: 0,
         flushes: 0,
         returns: 0,
         rollbacks: 0,
@@ -56,6 +59,8 @@ pub enum Upkeep {
     Silence(usize),
     /// A client's lease is ended by force.
     Force(u8),
+    /// A node removes the record of a lock that is free there.
+    Remove(usize),
     /// The data of all nodes are kept for later.
     Save,
     /// A node starts again with what was kept.
@@ -95,6 +100,9 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Upkeep>) {
         actions.push(Upkeep::Save);
     }
     for node in 0..state.nodes.len().min(state.touched) {
+        if left.removals > 0 && state.has_record(setup, node) {
+            actions.push(Upkeep::Remove(node));
+        }
         if left.flushes > 0 {
             actions.push(Upkeep::Flush(node));
         }
@@ -149,6 +157,7 @@ impl State {
                 }
             }
             Upkeep::Force(client) => self.force(client),
+            Upkeep::Remove(node) => self.remove(setup, node),
             Upkeep::Save => self.saved = Some(self.nodes.clone()),
             Upkeep::Return(node) => {
                 self.maintenance.returns -= 1;
@@ -183,6 +192,28 @@ impl State {
     fn older(&mut self, node: usize) {
         if let Some(older) = self.saved.as_ref().and_then(|saved| saved.get(node)) {
             self.nodes[node] = older.clone();
+        }
+    }
+
+    /// A node has a record that `forget` removes.
+    fn has_record(&self, setup: &Setup, node: usize) -> bool {
+        let now = self.node_now(node);
+        let one = &self.nodes[node];
+        let free = one.lease(now, &LOCK).is_none() || setup.bug == Some(Bug::ForgetIgnoresHolders);
+        one.counter(now, &LOCK).is_some() && free
+    }
+
+    /// The model has no message that is too late to arrive: that the lock was unused for a minute is left out, so that
+    /// `forget` comes sooner here than it can.
+    fn remove(&mut self, setup: &Setup, node: usize) {
+        self.maintenance.removals -= 1;
+        let minutes_later = at(self.clock + 120);
+        let process = self.nodes[node].look().process;
+        self.nodes[node].remove(minutes_later, &LOCK);
+        if setup.bug == Some(Bug::ForgetDropsTokens) {
+            self.nodes[node].forget();
+            let _ = self.nodes[node].propose(process, 9, TTL);
+            let _ = self.nodes[node].admit(process, 9, 0);
         }
     }
 

@@ -60,7 +60,8 @@ pub const TWO_INITS: Setup = Setup {
 /// Two of three nodes forget, and an operator sets them up after the loss.
 pub const AFTER_LOSS: Setup = Setup {
     forgets: 2,
-    maintenance: Maintenance { after_loss: 1, ..Maintenance::NONE },
+    attempts: 1,
+    maintenance: Maintenance { after_loss: 1, coarse: true, ..Maintenance::NONE },
     ..FORGETS
 };
 
@@ -82,6 +83,10 @@ pub const FORCE: Setup = Setup {
     maintenance: Maintenance { forces: 1, ..Maintenance::NONE },
     ..PLAIN
 };
+
+/// `forget` removes records from nodes beside two clients.
+pub const FORGET: Setup =
+    Setup { maintenance: Maintenance { removals: 2, ..Maintenance::NONE }, ..PLAIN };
 
 /// A node gets older data and keeps its process id: nothing notices, and nothing is promised.
 pub const ROLLED_BACK: Setup = Setup {
@@ -106,6 +111,18 @@ pub const RUNS: &[Run] = &[
     run("init, a node forgets", Size::Medium, INIT),
     run("older data", Size::Small, OLDER_DATA),
     run("force-release", Size::Small, FORCE),
+    run("forget", Size::Small, FORGET),
+    run(
+        "forget, a request twice",
+        Size::Medium,
+        Setup { repeats: 1, down: 1, proposals: 2, ..FORGET },
+    ),
+    run(
+        "forget, a node forgets",
+        Size::Medium,
+        Setup { forgets: 1, ticks: 3, patient: true, clients: 1, attempts: 2, ..FORGET },
+    ),
+    run("older data, three nodes", Size::Medium, Setup { nodes: 3, attempts: 2, ..OLDER_DATA }),
     run("first start", Size::Small, FIRST_START),
     run("two inits at once", Size::Small, TWO_INITS),
     run("init after loss", Size::Large, AFTER_LOSS),

@@ -8,7 +8,7 @@ use leasehold_proto::{AttemptId, Now, Token};
 use super::{Bug, Client, Keeper, Maintenance, Setup, at};
 
 /// The one lock.
-const LOCK: u8 = 0;
+pub(super) const LOCK: u8 = 0;
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
