@@ -22,7 +22,8 @@ const TRIES: u32 = 4;
 /// A lease that was kept alive within this fraction of the ttl is not kept alive again. The guard's
 /// validity is shorter by that time, which is about the allowance for clock drift.
 const YOUNG: u32 = 50;
-/// A waiter sends its request again after this time at the latest, which also keeps its lease alive.
+/// A waiter sends its request again after this time at the latest. The request also keeps its lease
+/// alive.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The state of the queue as the server reports it.
@@ -229,7 +230,7 @@ async fn look(
                 Entered::Seen(seen) => return Ok((seen, term(&answer))),
                 Entered::Already { created, lease: on } if on == lease.id => created,
                 Entered::Already { created, .. } => {
-                    // The key would be deleted with a lease that no client keeps alive.
+                    // The key would expire with its other lease, which no client keeps alive.
                     let created = created.unsigned_abs();
                     let answer = engine.txn(limit, delete(&own, created)).await?;
                     return Ok((Seen::Gone, term(&answer)));

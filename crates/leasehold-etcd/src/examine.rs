@@ -38,7 +38,7 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
     }
     let mut all = Examined::at(&address.place);
     let (mut client, mut silent, mut late) = (None, None, None);
-    // All at once: the silent ones are waited for together.
+    // Ask all members at once, so that several silent ones cost one timeout.
     let reaching = address.members.iter().map(|member| reach(&address, member));
     let reached = futures_util::future::join_all(reaching).await;
     for (member, reached) in address.members.iter().zip(reached) {
@@ -76,14 +76,14 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
 /// Whether a member answers.
 #[derive(Debug, Default)]
 struct Silence {
-    /// An answer did not come in time. Each further question would wait as long.
+    /// An answer did not arrive in time. Each further request would wait as long.
     is_silent: bool,
-    /// The connection broke at the last question.
+    /// The connection broke during the last request.
     is_broken: bool,
 }
 
 impl Silence {
-    /// Waits for an answer, 5 s at most; after a missing answer it asks nothing more.
+    /// Waits for an answer, 5 s at most. After a missing answer it sends no further request.
     async fn within<T>(
         &mut self,
         asking: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
@@ -256,8 +256,8 @@ fn look_at_number(all: &mut Examined, address: &Address, members: usize) {
     }
 }
 
-/// Reads as `list` does, and writes under a condition that is never true: etcd checks permissions
-/// first.
+/// Reads as `list` does, and writes under a condition that is never true: etcd checks the
+/// permissions before the condition.
 async fn look_at_rights(
     all: &mut Examined,
     address: &Address,
@@ -332,8 +332,8 @@ mod tests {
 
     use super::*;
 
-    /// Once the client waits for nothing but time, time passes at once, so that the time which passes is the
-    /// sum of all waits.
+    /// The paused clock advances as soon as the client waits only for timers. So the elapsed time
+    /// is the sum of all waits.
     #[tokio::test]
     async fn doctor_waits_for_a_member_that_falls_silent_once() {
         if Needs::Etcd.is_skipped() {
@@ -355,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn doctor_asks_all_members_before_it_waits_for_one() {
-        // It accepts connections, and never answers.
+        // This server accepts connections, but never answers.
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let members: Vec<Proxy> =
             (0..3).map(|_| Proxy::opaque(server.local_addr().unwrap()).unwrap()).collect();

@@ -48,7 +48,7 @@ async fn give_back(engine: &Engine, end: &End, base: Token, before: bool) -> Res
     let deleted = engine.txn_called(LIMIT, delete(&key, base.get())).await?;
     Ok(match deleted.value.succeeded() {
         true => Verdict::Released,
-        // Our own earlier request deleted it, or it was deleted before.
+        // Either an earlier request of this client deleted the key, or it was already gone.
         false if before || deleted.again => Verdict::Unknown,
         false => Verdict::Lost,
     })

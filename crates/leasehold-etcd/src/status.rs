@@ -22,7 +22,8 @@ const AT_ONCE: usize = 32;
 struct Person {
     host: String,
     pid: u32,
-    /// When it began to wait, by its own clock: milliseconds since the Unix epoch.
+    /// When the attempt asked for the lock, by its client's clock, in milliseconds since the Unix
+    /// epoch.
     since: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<String>,

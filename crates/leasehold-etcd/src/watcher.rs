@@ -1,5 +1,5 @@
-//! The interface to the task that watches a client's keys: those before its own in a queue, and
-//! its own.
+//! The interface to the task that watches keys for a client: the client's own keys, and those
+//! directly before them in a queue.
 
 mod heard;
 mod stream;

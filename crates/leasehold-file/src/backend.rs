@@ -76,7 +76,7 @@ impl FileBackend {
         examine::examine(path, clock)
     }
 
-    /// Runs blocking work on a thread for it.
+    /// Runs blocking work on a blocking thread of the runtime, or directly if there is no runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T> + Send + 'static,

@@ -23,9 +23,9 @@ pub(crate) struct Address {
     #[cfg(feature = "postgres")]
     pub(crate) listen: Listen,
     pub(crate) tables: Tables,
-    /// The most connections.
+    /// The maximum number of connections.
     pub(crate) pool: usize,
-    /// The first use may create the tables.
+    /// True if the first use may create the tables.
     pub(crate) create: bool,
     pub(crate) place: String,
 }
@@ -272,7 +272,7 @@ fn sqlite(url: &StoreUrl) -> Result<Target> {
         return Err(invalid(format!("sqlite::memory: is not a file; write memory: or {example}")));
     }
     let path = url.absolute_path(example)?;
-    // After a loss of power no holder runs, and the clock keeps tokens from going back.
+    // Enough: after a power loss no holder runs, and the clock keeps tokens from going back.
     let options = SqliteConnectOptions::new()
         .filename(Path::new(&path))
         .create_if_missing(true)

@@ -12,9 +12,9 @@ use crate::store::{Done, Store};
 use crate::take::{take, taken};
 use crate::told::Told;
 
-/// The longest ttl and keep that the columns store.
+/// The longest ttl and minimum hold that the columns can store.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-/// The most bytes of host, process and metadata together.
+/// The maximum size of host, process and metadata together, in bytes.
 const PERSON: usize = 8_000;
 
 /// The process that an attempt belongs to, as it is stored.

@@ -157,7 +157,8 @@ impl Dialect {
         self.atomic_within(statements, LOCK)
     }
 
-    /// Does the same with its own limit for locked rows, if the engine supports it.
+    /// Builds the same as [`atomic`](Self::atomic), with this limit for locked rows if the engine
+    /// supports it.
     pub(crate) fn atomic_within(self, statements: &[String], lock: Duration) -> Packet {
         let joined = statements.join(";\n");
         match self {

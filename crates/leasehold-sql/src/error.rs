@@ -20,8 +20,8 @@ pub(crate) enum What {
     NoTable,
     /// Nothing was done: another transaction has locked a needed row.
     Locked,
-    /// The connection cannot be used any more; the kind of the error tells whether the packet was
-    /// done.
+    /// The connection cannot be used any more. The kind of the error shows whether the packet may
+    /// have been executed.
     Broken,
     /// Nothing was done: the function does not exist, or the user lacks a right.
     NoRoutine,
@@ -34,7 +34,7 @@ impl Fault {
         Self { what, error: Error::new(kind, message) }
     }
 
-    /// The error at the time limit, with or without an outstanding request.
+    /// Returns the error for a missed time limit, with or without an outstanding request.
     pub(crate) fn late() -> Self {
         let message = "the database did not answer in time";
         Self::new(What::Broken, ErrorKind::Unavailable, message)
@@ -46,7 +46,7 @@ impl Fault {
     }
 }
 
-/// Returns the same error if something may have been done before it.
+/// Returns the same error, but as uncertain: an earlier request may have been executed.
 pub(crate) fn uncertain(error: Error) -> Error {
     if !error.kind().is_certain() {
         return error;
@@ -180,7 +180,7 @@ fn postgres(code: &str, message: &str) -> Option<Sorted> {
             (What::Broken, Unavailable, "the database closed the connection", true)
         }
         "57P03" => (What::Broken, Unavailable, "the database is starting or shutting down", true),
-        // A pooler answers for the database.
+        // A pooler answered instead of the database.
         "08P01" if message.contains("no such") || message.contains("auth") => {
             (What::Broken, Refused, "the pooler refused: wrong user, password or database", false)
         }
@@ -232,7 +232,7 @@ fn mysql(number: u16) -> Option<Sorted> {
 #[cfg(feature = "sqlite")]
 fn sqlite(code: u32, message: &str) -> Option<Sorted> {
     use ErrorKind::{Foreign, Refused, Unavailable};
-    // The lowest byte is the kind; the higher bytes say more: here, that the row exists.
+    // The lowest byte is the kind, and the higher bytes the details: here, that the row exists.
     if matches!(code, 1555 | 2067) {
         return Some((What::Conflict, Unavailable, CONFLICT, true));
     }
@@ -274,7 +274,7 @@ fn sqlite(code: u32, message: &str) -> Option<Sorted> {
     })
 }
 
-/// The error for an answer that the statements never ask for.
+/// Returns the error for an answer that no statement of this program can have.
 pub(crate) fn strange(what: &str) -> Error {
     Error::new(
         ErrorKind::Foreign,

@@ -1,4 +1,4 @@
-//! Examines what can hurt locks in a database.
+//! Checks for what can harm locks in a database.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod encryption;
@@ -17,8 +17,8 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use crate::address::{Address, Target};
 use patient::Patient;
 
-/// Examines the database that a URL names, as far as its user may. It locks and changes nothing: it
-/// tries rights to write with statements that match no row.
+/// Checks the database of a URL, as far as the user's permissions allow. Acquires no lock and
+/// changes nothing: it tests the permission to write with statements that match no row.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the

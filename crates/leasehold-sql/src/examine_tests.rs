@@ -1,4 +1,4 @@
-//! A database that falls silent while it is examined is waited for once.
+//! Tests that a database that becomes silent during the checks costs one timeout.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,9 @@ use leasehold_conformance::kit::{MariaDb, Needs, Postgres, Proxy};
 use super::patient::LIMIT;
 use super::*;
 
-/// Looks at a database from which no answer arrives any more after the client has connected. Once the client
-/// waits for nothing but time, time passes at once, so that the time which passes is the sum of all waits.
+/// Checks a database from which no answer arrives after the client has connected. The paused clock
+/// advances as soon as the client waits only for timers. So the elapsed time is the sum of all
+/// waits.
 async fn look_at_silence(url: &str, server: SocketAddr) {
     let proxy = Proxy::opaque(server).unwrap();
     let url = url.replace(&server.to_string(), &proxy.address().to_string());
@@ -40,7 +41,7 @@ async fn doctor_waits_for_a_silent_mariadb_once() {
     }
 }
 
-/// The database falls silent when only the pooler is left to look for.
+/// The database becomes silent when only the check for a pooler is left.
 #[tokio::test]
 async fn doctor_does_not_wait_for_a_second_connection_and_then_for_the_first() {
     if Needs::Postgres.is_skipped() {
@@ -56,7 +57,7 @@ async fn doctor_does_not_wait_for_a_second_connection_and_then_for_the_first() {
     proxy.cut_all();
     assert_eq!(proxy.connections_made(), 1);
     tokio::time::pause();
-    // The second one, and that of the listen address.
+    // The second connection, and the one to the listen address.
     let asked = || proxy.connections_made() == 3;
     let looking = postgres::pooler(&mut patient, &address, options);
     assert!(before_any_time_limit(looking, asked).await);

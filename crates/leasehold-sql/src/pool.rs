@@ -20,13 +20,13 @@ use crate::error::{Fault, What, sort, sort_connecting};
 /// dropped it silently.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// No connection is kept longer than this: its name may lead to another server by now.
+/// No connection is kept longer than this: the host name may point to another server by then.
 const LIFETIME: Duration = Duration::from_secs(600);
 
 /// How many new connections may break under a packet before it fails.
 const AGAIN: u32 = 1;
 
-/// Which requests may use how many connections.
+/// The kind of a request, which decides how many connections it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// All but the few that are reserved for requests that must not wait.

@@ -71,7 +71,8 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
         "({l}.state = 0 OR {l}.until_us <= {now}) AND {l}.line = 0 AND {l}.ended_us <= {now} \
          AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}{room}"
     );
-    // Each uses the old row in this order too: MySQL assigns one after the other.
+    // In this order each value uses the old row, also on MySQL, which assigns one column after
+    // the other.
     let lost = format!("CASE WHEN {l}.state = 1 THEN {l}.base ELSE {l}.lost END");
     let base = format!("{greatest}({l}.top + 1, {now})");
     let mut changes =
@@ -87,7 +88,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     match dialect {
         #[cfg(feature = "mysql")]
         Dialect::MySql => {
-            // There is no condition for the whole: the stamp, which is unique, replaces it.
+            // MySQL has no condition for the whole update: the unique stamp replaces it.
             let none = dialect.told("0");
             let set = set(&|column, value| {
                 format!("{column} = CASE WHEN stamp = {stamp} THEN {value} ELSE {column} END")
@@ -97,8 +98,8 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
                  stamp = CASE WHEN {free} THEN {stamp} ELSE stamp + {none} END, {set}"
             )
         }
-        // It replaces the function. A row that is not free would be written to the log as well, if
-        // this inserted a missing row.
+        // This replaces the function. It does not insert a missing row: an insert would write to
+        // the log also if the row exists and is not free.
         #[cfg(feature = "postgres")]
         Dialect::Postgres => {
             let set = set(&|column, value| format!("{column} = {value}"));

@@ -196,7 +196,7 @@ impl Asking<'_> {
         let ttl = self.ask.ttl.min(session.term());
         let (until, from, offer) = match (sent, session.verified_until(now)) {
             (Some(sent), _) => (session.valid_until(sent, ttl), sent, false),
-            // A short hold needs no more; longer holds renew immediately.
+            // An offer is enough for a short hold; a longer one is renewed immediately.
             (None, Some(verified)) => (verified.min(session.valid_until(now, ttl)), now, true),
             (None, None) => {
                 let gone = session.check(&[&seat.path]).await;

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 /// arrives late and for a repeated release.
 const REMEMBER: Duration = Duration::from_secs(300);
 const REMEMBER_COUNT: usize = 16_384;
-/// How many times the node of a creation without an answer is searched for afterwards.
+/// How many more times to search for the node of a creation that got no answer.
 const SEARCHES: u32 = 3;
 
 /// All attempts of a backend.
@@ -153,8 +153,8 @@ impl Book {
     }
 
     /// Records that the node of a creation without an answer was not found. The attempt creates
-    /// another node, and the first creation may still arrive: a server may read the rest of a
-    /// connection after the session has moved to another one.
+    /// another node, and the first creation may still arrive: a server may still read the rest of
+    /// the old connection after the session has moved to a new one.
     pub(crate) fn repeat(&mut self, now: Now, attempt: AttemptId) {
         self.unseat(attempt);
         self.expect_late(now, attempt);
@@ -314,7 +314,8 @@ impl Book {
         Some((entry.name.clone(), before))
     }
 
-    /// Records that nothing is left of an ended attempt. A release that found no node had lost its lease.
+    /// Records that nothing is left of an ended attempt. If a release found no node, its lease was
+    /// already lost.
     pub(crate) fn cleared(&mut self, attempt: AttemptId, found: bool, tried: bool) -> Verdict {
         self.left.remove(&attempt);
         let Some(Entry { state: State::Over(verdict, left), .. }) = self.known.get_mut(&attempt)
@@ -369,8 +370,8 @@ impl Book {
         due
     }
 
-    /// Returns the nodes among `nodes` to remove: all of the attempt except the one that it uses.
-    /// `None` if that is not known yet: an attempt without a node may still find any of them.
+    /// Returns which of an attempt's `nodes` to remove: all except the one that the attempt uses.
+    /// `None` if that one is not known yet: an attempt without a node may still find any of them.
     pub(crate) fn superfluous(
         &self,
         attempt: AttemptId,

@@ -13,7 +13,7 @@ use crate::error::from_zk;
 use crate::tls::Tls;
 
 const LIMIT: Duration = Duration::from_secs(2);
-/// The largest answer to read, in bytes: the program that listens there may send without end.
+/// The largest answer to read, in bytes: another program may listen there, and send without end.
 pub(crate) const MOST: u64 = 64 << 10;
 
 /// Returns the error for a session that could not be opened because of `error` or a timeout.

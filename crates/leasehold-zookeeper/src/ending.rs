@@ -40,7 +40,7 @@ pub(crate) async fn release(store: &Store, end: &End) -> Result<Verdict> {
     }
 }
 
-/// Leaves a removal that fails, or whose future is dropped, to the janitor.
+/// Wakes the janitor to repeat a removal that failed or whose future was dropped.
 struct Unfinished<'a>(Option<&'a Notify>);
 
 impl Drop for Unfinished<'_> {

@@ -58,7 +58,8 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
     Ok(examined)
 }
 
-/// Asks by four-letter words while the session asks: a server that is silent to both is waited for once.
+/// Sends the four-letter words while the session sends its requests, so that a server that answers
+/// neither costs one timeout.
 async fn look_everywhere(
     examined: &mut Examined,
     address: &Address,
@@ -70,7 +71,8 @@ async fn look_everywhere(
     examined.join(servers);
 }
 
-/// Asks by the session. After a missing answer it asks nothing more: each further question would wait as long.
+/// Checks what the session can read. After a missing answer it sends no further request, because
+/// each one would wait as long.
 async fn look(examined: &mut Examined, address: &Address, session: &Session, clock: &Clock) {
     if let Err(error) = measure(examined, session, clock).await {
         let why = from_zk(error, address.root.path());
@@ -176,7 +178,7 @@ async fn look_at_nodes(
     Ok(())
 }
 
-/// The server did not answer, rather than refuse.
+/// Returns true if the server did not answer. A refusal is an answer.
 fn is_silence(error: &ZkError) -> bool {
     matches!(error, ZkError::Timeout | ZkError::ConnectionLoss | ZkError::SessionExpired)
 }
@@ -189,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// Once the client waits for nothing but time, time passes at once, so that the time which passes is the
-    /// sum of all waits.
+    /// The paused clock advances as soon as the client waits only for timers. So the elapsed time
+    /// is the sum of all waits.
     #[tokio::test]
     async fn doctor_waits_for_a_server_that_falls_silent_once() {
         if Needs::ZooKeeper.is_skipped() {
@@ -213,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn doctor_sends_four_letter_words_before_it_waits_for_the_session() {
-        // It accepts connections, and never answers.
+        // This server accepts connections, but never answers.
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
         let url = format!("zookeeper://{}", proxy.address());

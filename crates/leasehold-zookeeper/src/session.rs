@@ -54,7 +54,7 @@ impl Session {
         Ok(Self { client, clock, number, own: address.own, verified: Mutex::new(sent) })
     }
 
-    /// Returns the server's id of the session, which is also in its nodes.
+    /// Returns the session's id at the server. Each ephemeral node contains the id of its session.
     pub(crate) fn id(&self) -> i64 {
         self.client.session_id().0
     }
@@ -94,7 +94,7 @@ impl Session {
         (until.remaining(now) >= self.term() / 2).then_some(until)
     }
 
-    /// Returns until when a lease of `ttl` is valid that a request sent at `sent` proves.
+    /// Returns until when a lease of `ttl` is valid if a successful request was sent at `sent`.
     pub(crate) fn valid_until(&self, sent: Now, ttl: Duration) -> Deadline {
         let ttl = ttl.min(self.term());
         Deadline::after(sent, ttl.saturating_sub(drift(ttl)))

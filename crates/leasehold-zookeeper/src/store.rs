@@ -27,7 +27,7 @@ pub(crate) struct Store {
     sink: OnceLock<EventSink>,
     /// Wakes the janitor for new work.
     pub(crate) bell: Arc<Notify>,
-    /// Until when the janitor sleeps otherwise, by the steady clock.
+    /// When the janitor wakes without the bell, by the steady clock.
     asleep_until: AtomicU64,
     tasks: OnceLock<[AbortHandle; 2]>,
 }

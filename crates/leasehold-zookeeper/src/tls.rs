@@ -1,4 +1,4 @@
-//! The certificates that a URL names, and what they do for a connection.
+//! The certificates that a URL names: reads them, and uses them for connections.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Tls {
         }
         let text = error.to_string();
         if let Some(alert) = text.strip_prefix("received fatal alert: ") {
-            // By name: servers send different alerts.
+            // Search for parts of names: servers send different alerts.
             let names = ["ertificate", "UnknownCA", "AccessDenied"];
             let refused = names.iter().any(|name| alert.contains(name));
             let what = match (refused, ours) {

@@ -57,7 +57,8 @@ impl Ears {
             return Then::Nothing;
         };
         match watched.what {
-            // Also if the watch was refused or too late: a retry of the acquire is always safe.
+            // Report this also if the watch was refused or began too late: a retry of the acquire
+            // is always safe.
             What::Before => {
                 if gone {
                     passed(&self.attempts, attempt, &watched.key);
@@ -106,7 +107,7 @@ impl Ears {
             match (watched.what, there) {
                 // If it was put again, it is behind us in the queue.
                 (What::Before, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
-                // Also without an answer: a retry of the acquire is always safe.
+                // Report this also without an answer: a retry of the acquire is always safe.
                 (What::Before, there) => {
                     if there.is_ok() {
                         passed(&attempts, attempt, key);
@@ -118,7 +119,8 @@ impl Ears {
                         say(Event::Lost { attempt, base: None });
                     }
                 }
-                // Without an answer the watch is refused again, and then the key is read again.
+                // Without an answer, the server refuses the next watch too, and the client reads
+                // the key again.
                 (What::Own, Ok(Some(_)) | Err(_)) => {
                     let header = found.as_ref().ok().and_then(|found| found.header());
                     watched.revision = header.map_or(watched.revision, |header| header.revision());
@@ -135,7 +137,8 @@ impl Ears {
     }
 }
 
-/// Records that the predecessor's key is deleted, so that it is not searched again.
+/// Records that the predecessor's key is deleted, so that the next request reads the queue instead
+/// of that key.
 fn passed(attempts: &Attempts, attempt: AttemptId, key: &[u8]) {
     attempts.change(attempt, |live| {
         live.before.take_if(|(before, _)| *before == key);

@@ -61,7 +61,8 @@ impl Lease {
         let healthy = self.is_healthy();
         let unlocked = self.file.unlock();
         if self.duplicated.load(Ordering::Acquire) {
-            // Another process has the descriptor, so our close does not notify the waiters; this does.
+            // Another process has the descriptor, so our close does not notify the waiters. This
+            // does.
             let _ = std::fs::OpenOptions::new().write(true).open(&self.path);
         }
         match (healthy, unlocked) {
@@ -144,7 +145,7 @@ impl<S: Default> Attempts<S> {
     }
 
     /// Ends an attempt. With `patience`, it waits for a request in progress, so that nothing is held
-    /// when it returns. Without, that request cleans up when it finishes.
+    /// when it returns. Without `patience`, the request in progress cleans up when it finishes.
     pub(crate) fn end(&self, attempt: AttemptId, base: Option<Token>, patience: bool) -> Verdict {
         let mut table = self.lock();
         let verdict = match table.known.get_mut(&attempt) {
@@ -159,7 +160,7 @@ impl<S: Default> Attempts<S> {
             Some(Entry::Waiting(_)) => Verdict::Gone,
             // The verdict is set below, after the lock is released.
             Some(Entry::Held(_)) => Verdict::Unknown,
-            // A recent grant by this process would be known here.
+            // The table would contain a recent grant of this process.
             None if base.is_some() => Verdict::Unknown,
             None => Verdict::Gone,
         };

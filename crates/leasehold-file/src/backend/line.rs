@@ -34,7 +34,7 @@ pub(crate) struct Line<'a> {
     dead: Cell<usize>,
 }
 
-/// A place in the queue, which is left when this is dropped.
+/// A place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
@@ -79,7 +79,8 @@ impl<'a> Line<'a> {
         let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
         for _ in 0..TRIES {
             match self.try_join(holder.attempt, &card, now) {
-                // The directory was empty and was removed, or our draft was taken for a dead process's.
+                // Another process removed the empty directory, or took our draft for that of a dead
+                // process.
                 Err(error) if is_absent(&error) => {}
                 joined => return joined.map_err(joining),
             }
@@ -193,7 +194,8 @@ impl<'a> Line<'a> {
             if stamp(&file).is_some() {
                 files.push(file);
             } else if !self.leaves_dead() && file.strip_prefix('.').and_then(stamp).is_some() {
-                // A draft. If its writer is alive but has not locked it yet, it creates another one.
+                // A draft. If its writer is alive but has not locked it yet, the writer creates
+                // another one.
                 let path = self.path.join(file);
                 if matches!(look(&path), Ok(Seen::Free)) && self.may_remove() {
                     let _ = fs::remove_file(path);

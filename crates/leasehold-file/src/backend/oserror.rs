@@ -39,7 +39,7 @@ pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> 
     let error = Error::new(kind, format!("cannot {doing} {}: {source}; {next}", path.display()))
         .with_source(source);
     match errno {
-        // It passes when others remove files, so that what is to be ended is tried again.
+        // Other programs may free space, so a release is retried.
         Some(Errno::ENOSPC | Errno::EDQUOT) => error.with_retry(Retry::Useful),
         _ => error,
     }

@@ -110,8 +110,9 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// The name of the lock whose files have this stem. The stem of a long name is cut, so its record
-    /// tells the name; `None` without one that can be read, and for files of something else.
+    /// Returns the name of the lock whose files have this stem. The stem of a long name is cut, so
+    /// the name is in the record. `None` if that record is missing or unreadable, or if the files
+    /// do not belong to a lock.
     pub(crate) fn name_of(directory: &Directory, stem: &str) -> Option<Name> {
         unescape(stem).or_else(|| {
             let record = Self::read_any(&directory.record_of(stem)).ok()??;

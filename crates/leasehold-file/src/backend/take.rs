@@ -97,7 +97,7 @@ impl Store {
             return Ok(None);
         }
         self.watch(seat, Kind::Place, &before, &ask.name);
-        // Check after the watch: it does not report a waiter that left before it began.
+        // Check after the watch has begun: it does not report a waiter that left before.
         let gone = !matches!(look_at(&before)?, Seen::Held(_));
         Ok(Some(if gone { Duration::ZERO } else { left }))
     }

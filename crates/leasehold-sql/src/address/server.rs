@@ -53,7 +53,7 @@ impl Server {
         if let Some(authority) = &authority {
             readable(authority, option)?;
         }
-        // The names of libpq.
+        // `sslmode` uses the names of libpq.
         let tls = match (url.take("tls"), url.take("sslmode").as_deref()) {
             (None, Some("disable")) => Some("off".to_owned()),
             (None, Some("allow")) => Some("prefer".to_owned()),
@@ -65,7 +65,7 @@ impl Server {
         if tls.as_deref() == Some("off") && (authority.is_some() || identity.is_some()) {
             return Err(invalid("tls=off with certificates; remove one of them".into()));
         }
-        // It would not be checked, which is certainly not intended.
+        // These modes do not check the authority, but a user who names one wants that check.
         if matches!(tls.as_deref(), Some("prefer" | "require")) && authority.is_some() {
             return Err(invalid("tls-ca needs tls=verify-ca or tls=verify".into()));
         }

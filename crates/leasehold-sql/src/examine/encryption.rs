@@ -6,8 +6,8 @@ use leasehold_core::doctor::Examined;
 
 use crate::address::Target;
 
-/// Warns if the URL prefers TLS, as it does by default, and the program has none: the connection is then plain
-/// text. `has_tls`: the program was built with the feature `tls`.
+/// Warns if the URL prefers TLS, as it does by default, and the program was built without the
+/// feature `tls` (`has_tls` is false): the connection is then plain text.
 pub(super) fn look(examined: &mut Examined, target: &Target, has_tls: bool) {
     let (prefers, host, port) = match target {
         #[cfg(feature = "postgres")]

@@ -1,4 +1,4 @@
-//! A database under examination: sends questions, and classifies missing answers.
+//! A database under examination: sends statements, and classifies missing answers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const APART: Duration = Duration::from_secs(1);
 /// A database that answers, and the findings about it.
 pub(super) struct Patient {
     connection: Connection,
-    /// An answer did not come in time. Each further question would wait as long.
+    /// An answer did not arrive in time. Each further statement would wait as long.
     is_silent: bool,
     pub(super) dialect: Dialect,
     pub(super) examined: Examined,
@@ -41,7 +41,7 @@ impl Patient {
         Ok(Self { connection, is_silent: false, dialect: address.tables.dialect, examined })
     }
 
-    /// Returns whether the database has left a question without an answer.
+    /// Returns true if the database left a statement without an answer.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent
     }
@@ -73,7 +73,7 @@ impl Patient {
         }
     }
 
-    /// Returns one number. Without it, `what` is noted as not checked.
+    /// Returns one number. If that fails, notes `what` as not checked.
     pub(super) async fn number(&mut self, what: &str, expression: &str) -> Option<i64> {
         match self.value(&self.as_number(expression)).await {
             Ok(Value::Number(number)) => Some(number),
@@ -85,7 +85,7 @@ impl Patient {
         }
     }
 
-    /// Returns one text. Without it, `what` is noted as not checked.
+    /// Returns one text. If that fails, notes `what` as not checked.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(super) async fn text(&mut self, what: &str, expression: &str) -> Option<String> {
         match self.value(&self.as_text(expression)).await {

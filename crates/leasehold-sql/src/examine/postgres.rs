@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::patient::Patient;
 use crate::address::{Address, Listen, Target};
 
-/// How often two connections are asked which server process serves them.
+/// How often each of two connections returns the id of its server process.
 const LOOKS: usize = 8;
 
 const POOLER: &str = "whether there is a pooler";
@@ -115,11 +115,11 @@ async fn setting(patient: &mut Patient, name: &str) -> Option<String> {
     patient.text(name, &format!("current_setting('{name}')")).await
 }
 
-/// Detects a pooler that assigns a server process to each transaction: two connections are then
-/// served by the same process in turn.
+/// Detects a pooler that assigns a server process to each transaction: then one process serves two
+/// connections in turn.
 ///
-/// The connections are made while the database answers a question, so that a database that has fallen silent is
-/// waited for once.
+/// It opens the connections while the database answers a statement, so that a silent database costs
+/// one timeout.
 pub(super) async fn pooler(patient: &mut Patient, address: &Address, options: &PgConnectOptions) {
     let pid = "pg_backend_pid()";
     let (_, second, past) = tokio::join!(
@@ -145,7 +145,7 @@ pub(super) async fn pooler(patient: &mut Patient, address: &Address, options: &P
         return patient.examined.unseen(POOLER, "a second connection cannot be made");
     };
     let (mut first_by, mut second_by) = (Vec::new(), Vec::new());
-    // In turn: a pooler gives two questions at once to two processes.
+    // One after the other: a pooler sends two simultaneous statements to two processes.
     for _ in 0..LOOKS {
         first_by.extend(patient.try_number(pid).await);
         if !patient.is_silent() {

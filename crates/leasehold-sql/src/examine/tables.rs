@@ -49,7 +49,8 @@ pub(super) async fn look(patient: &mut Patient, address: &Address) {
     say(&mut patient.examined, &missing, None);
 }
 
-/// Reports the rights that are missing. `silence`: the database did not answer whether the other rights are there.
+/// Reports the missing rights. `silence` is the error if the database did not answer for the other
+/// rights.
 fn say(examined: &mut Examined, missing: &[String], silence: Option<&Error>) {
     if let Some(error) = silence {
         let which = if missing.is_empty() { "the rights" } else { "the other rights" };

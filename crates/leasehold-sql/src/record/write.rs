@@ -50,7 +50,7 @@ impl Record {
             .filter(|(attempt, _)| !gone.contains(attempt))
             .map(|(attempt, place)| (*attempt, place.saturating_sub(gone.len() as u64)))
             .collect();
-        // Remaining dead waiters need another step, which a single statement is not.
+        // Remaining dead waiters need another step: a single statement does not remove them.
         self.line = self.waiting > 0 || before.stale > DEAD;
         let buried: Vec<(AttemptId, u64)> = (self.parts.tombstones.iter())
             .filter(|tombstone| !before.parts.tombstones.contains(tombstone))

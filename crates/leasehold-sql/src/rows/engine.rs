@@ -10,14 +10,14 @@ use super::failure::failure;
 /// PostgreSQL, MySQL (and MariaDB) or SQLite; other crates cannot implement it.
 pub trait Engine: Dialect {}
 
-/// The parts of it that a program does not need.
+/// The parts of an engine that a program does not need.
 pub trait Dialect: Database + Debug {
     /// The quote around names.
     const QUOTE: char;
     /// One transaction writes at a time. There are no row locks, and a transaction that has read
     /// cannot write after another one has written.
     const ONE_WRITER: bool;
-    /// With one writer: makes this transaction the writer, and changes nothing.
+    /// With one writer: a statement that makes the transaction the writer and changes nothing.
     const TAKE_TURN: &'static str = "";
     /// Whether `UPDATE` and `INSERT` support `RETURNING`.
     const RETURNING: bool;
@@ -208,11 +208,11 @@ impl Engine for sqlx::Sqlite {}
 
 #[cfg(feature = "sqlite")]
 impl Dialect for sqlx::Sqlite {
-    // In double quotes, a missing column would be read as a text.
+    // SQLite reads the name of a missing column in double quotes as a text.
     const QUOTE: char = '`';
     const ONE_WRITER: bool = true;
-    // No other statement without a table does this: it begins to write, and frees at most one page,
-    // in a file that was created for that (`auto_vacuum`).
+    // The only statement without a table that begins a write. It frees at most one page, in a file
+    // that was created for that (`auto_vacuum`).
     const TAKE_TURN: &'static str = "PRAGMA incremental_vacuum(1)";
     const RETURNING: bool = true;
     const OR_RAISE: &'static str = OR_RAISE;

@@ -9,8 +9,8 @@ use super::engine::Engine;
 use super::name::Identifier;
 use super::statement::Statement;
 
-/// Refuses tokens smaller than the largest token that a row has seen, which a column of the row
-/// stores.
+/// Refuses tokens smaller than the largest token that was accepted for a row. A column of the row
+/// stores the largest token.
 ///
 /// ```no_run
 /// # use leasehold_core::{Error, Token}; use leasehold_sql::rows::{RowFence, failure};
@@ -57,9 +57,9 @@ impl RowFence {
         })
     }
 
-    /// Whether the statements stay prepared on the connection. Default: true. False behind a
-    /// pooler in transaction mode that does not know prepared statements, such as pgbouncer
-    /// before 1.21; each statement then costs a round trip more.
+    /// Sets whether the statements stay prepared on the connection. Default: true. Set it to false
+    /// behind a pooler in transaction mode that does not support prepared statements, such as
+    /// pgbouncer before 1.21; each statement then costs one more round trip.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self

@@ -30,12 +30,12 @@ async fn a_holder_behind_whom_no_task_waits_asks_sqlite_nothing() {
     let other = two.lock("a").ttl(Duration::from_secs(600));
     let waits = tokio::spawn(async move { other.acquire().await?.release().await });
     until("the other client waits", || async { two.usage().waiting == 1 }).await.unwrap();
-    // Only a renewed lease may be kept from others: before that, the client would not poll in any case.
+    // Before the first renewal this client would not poll in any case, so wait for a renewal.
     let held_since = backend.packets();
     until("it renews", || async { backend.packets() > held_since }).await.unwrap();
     let before = backend.packets();
     Clock::system().sleep(Duration::from_secs(3)).await;
-    // Renewals come every 2 s, and questions would every 0.5 s.
+    // Renewals come every 2 s; polls would come every 0.5 s.
     let sent = backend.packets() - before;
     assert!(sent <= 3, "{sent} packets in 3 s while no task of this client waits");
     // A local task waits: from then on the client polls for waiters of others. Fewer packets than

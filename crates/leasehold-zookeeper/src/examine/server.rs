@@ -35,7 +35,7 @@ pub(super) async fn look(examined: &mut Examined, address: &Address) {
     let asking = address.hosts.iter().cloned().map(|(host, port)| {
         tokio::task::spawn_blocking(move || {
             let srvr = ask(&host, port, "srvr");
-            // A server that is silent is waited for once.
+            // Wait only once for a silent server.
             let conf = srvr.as_ref().and_then(|_| ask(&host, port, "conf")).unwrap_or_default();
             Said { place: format!("{host}:{port}"), srvr, conf }
         })
