@@ -255,6 +255,24 @@ enum Left {
     Nothing,
 }
 
+/// What a release does after the books were updated.
+pub(crate) enum Next {
+    /// Nothing.
+    Done(Result<()>),
+    /// It ends the lease at the backend.
+    Send(Sending),
+}
+
+/// The end of a lease that must be sent.
+pub(crate) struct Sending {
+    end: End,
+    now: Now,
+    /// The lease was held when the program released it.
+    valid: bool,
+    /// It was held until the books were updated.
+    ours: bool,
+}
+
 impl Releasing {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -265,41 +283,51 @@ impl Releasing {
         Self { shared, jobs, hold, stay, left: Left::Release }
     }
 
-    /// Releases the lease, and fails if it was not held until now.
-    pub(crate) async fn run(mut self) -> Result<()> {
-        let released = self.release().await;
-        released.map_err(|error| error.during("release", Some(&self.hold.name)))
+    /// Returns true if the lease is held now. The program's work under the lock ends with its release.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.hold.lease().is_valid(self.shared.clock.now())
     }
 
-    async fn release(&mut self) -> Result<()> {
-        // The program's work under the lock ends now; the wait only protects other clients.
-        let mut now = self.shared.clock.now();
-        let valid = self.hold.lease().is_valid(now);
-        if self.stay && !self.hold.min_hold().is_zero() {
-            linger(&self.shared, &self.hold).await;
-            now = self.shared.clock.now();
-        }
+    /// Returns true if the release waits for the rest of a minimum hold.
+    pub(crate) fn lingers(&self) -> bool {
+        self.stay && !self.hold.min_hold().is_zero()
+    }
+
+    /// Waits for the rest of the minimum hold, which only protects other clients.
+    pub(crate) async fn linger(&self) {
+        linger(&self.shared, &self.hold).await;
+    }
+
+    /// Updates the books, which passes the lock to a local waiter if there is one. `valid` says whether the lease was
+    /// held when the program released it.
+    pub(crate) fn close(&mut self, valid: bool) -> Next {
+        let now = self.shared.clock.now();
         let keep = keep(&self.shared, &self.hold).filter(|_| self.stay);
         let (mut end, ours) = match close(&self.shared, &self.hold, keep, now) {
             Some(Closed::End(end, ours)) => (end, ours),
             Some(Closed::Passed) => {
-                self.left = Left::Nothing;
                 record(&self.shared, &self.hold, true, now);
-                return if valid { Ok(()) } else { Err(self.lost()) };
+                return self.done(valid);
             }
-            None => {
-                self.left = Left::Nothing;
-                return if valid { Ok(()) } else { Err(self.lost()) };
-            }
+            None => return self.done(valid),
         };
         if !ours && self.hold.lease().loss().is_some_and(leaves_nothing) {
             // The answer would have no effect, and may take long.
-            self.left = Left::Nothing;
             let ending = Ending::of_hold(&self.hold, end);
             hand_over(&self.shared, &self.jobs, Job::End(ending));
-            return if valid { Ok(()) } else { Err(self.lost()) };
+            return self.done(valid);
         }
         self.left = Left::End(keep, end.then.take());
+        Next::Send(Sending { end, now, valid, ours })
+    }
+
+    fn done(&mut self, valid: bool) -> Next {
+        self.left = Left::Nothing;
+        Next::Done(if valid { Ok(()) } else { Err(self.lost()) })
+    }
+
+    /// Ends the lease at the backend, and fails if it was not held until now.
+    pub(crate) async fn send(&mut self, Sending { end, now, valid, ours }: Sending) -> Result<()> {
         let Left::End(_, then) = &mut self.left else { return Ok(()) };
         let verdict = match end_once(&self.shared, now, end, then, false).await {
             Ok(ended) => ended.verdict,
@@ -308,7 +336,7 @@ impl Releasing {
                     self.left = Left::Nothing;
                 }
                 // A known loss stays a loss, even if the backend could not be reached.
-                return Err(if valid { error } else { self.lost() });
+                return Err(if valid { self.during(error) } else { self.lost() });
             }
         };
         self.left = Left::Nothing;
@@ -324,7 +352,11 @@ impl Releasing {
 
     fn lost(&self) -> Error {
         let reason = self.hold.lease().loss();
-        lost(reason.unwrap_or(LossReason::NotOwner))
+        self.during(lost(reason.unwrap_or(LossReason::NotOwner)))
+    }
+
+    fn during(&self, error: Error) -> Error {
+        error.during("release", Some(&self.hold.name))
     }
 }
 

@@ -8,7 +8,7 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Releasing, let_drop, lingers, lost};
+use crate::ending::{Next, Releasing, let_drop, lingers, lost};
 use crate::hold::Hold;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
@@ -212,7 +212,15 @@ impl Guard {
     /// guard was in use. [`ErrorKind::Unavailable`] if the backend did not answer: the client
     /// repeats the release in the background, and at the latest the ttl ends the lease.
     pub async fn release(self) -> Result<()> {
-        self.end().await
+        let Some(mut releasing) = self.end()? else { return Ok(()) };
+        let valid = releasing.is_valid();
+        if releasing.lingers() {
+            releasing.linger().await;
+        }
+        match releasing.close(valid) {
+            Next::Done(released) => released,
+            Next::Send(sending) => releasing.send(sending).await,
+        }
     }
 
     /// Releases the lock without waiting for the rest of its minimum hold, for work that never
@@ -225,21 +233,24 @@ impl Guard {
     /// As [`release`](Self::release).
     pub fn release_early(mut self) -> impl Future<Output = Result<()>> + Send {
         self.early = true;
-        self.end()
+        self.release()
     }
 
-    async fn end(mut self) -> Result<()> {
-        let Some(hold) = self.hold.take() else { return Ok(()) };
+    /// Ends this guard. Returns what must be done for the lease if it was the last one. This and `Releasing::close` are
+    /// not `async`: a release that passes the lock on locally then builds no further future.
+    fn end(mut self) -> Result<Option<Releasing>> {
+        let Some(hold) = self.hold.take() else { return Ok(None) };
         let shared = self.client.shared().clone();
-        if !hold.leave() {
-            let lease = hold.lease();
-            return match lease.is_valid(shared.clock.now()) {
-                true => Ok(()),
-                false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
-                    .during("release", Some(&hold.name))),
-            };
+        if hold.leave() {
+            let jobs = self.client.jobs().clone();
+            return Ok(Some(Releasing::new(shared, jobs, hold, !self.early)));
         }
-        Releasing::new(shared, self.client.jobs().clone(), hold, !self.early).run().await
+        let lease = hold.lease();
+        match lease.is_valid(shared.clock.now()) {
+            true => Ok(None),
+            false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
+                .during("release", Some(&hold.name))),
+        }
     }
 
     pub(crate) fn stops_work(&self) -> bool {
