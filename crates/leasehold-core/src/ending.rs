@@ -299,9 +299,10 @@ impl Releasing {
     }
 
     /// Updates the books, which passes the lock to a local waiter if there is one. `valid` says whether the lease was
-    /// held when the program released it.
-    pub(crate) fn close(&mut self, valid: bool) -> Next {
+    /// held when the program released it, if that is not now.
+    pub(crate) fn close(&mut self, valid: Option<bool>) -> Next {
         let now = self.shared.clock.now();
+        let valid = valid.unwrap_or_else(|| self.hold.lease().is_valid(now));
         let keep = keep(&self.shared, &self.hold).filter(|_| self.stay);
         let (mut end, ours) = match close(&self.shared, &self.hold, keep, now) {
             Some(Closed::End(end, ours)) => (end, ours),

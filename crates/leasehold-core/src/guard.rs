@@ -213,8 +213,9 @@ impl Guard {
     /// repeats the release in the background, and at the latest the ttl ends the lease.
     pub async fn release(self) -> Result<()> {
         let Some(mut releasing) = self.end()? else { return Ok(()) };
-        let valid = releasing.is_valid();
+        let mut valid = None;
         if releasing.lingers() {
+            valid = Some(releasing.is_valid());
             releasing.linger().await;
         }
         match releasing.close(valid) {
