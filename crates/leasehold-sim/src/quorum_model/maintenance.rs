@@ -29,7 +29,7 @@ pub struct Maintenance {
     /// A node gets the data of an earlier moment, and keeps its process id: what nothing notices.
     pub rollbacks: u8,
     /// Fewer states: an operator asks all nodes in one step, and admits them in one step. It writes its markers
-    /// one by one.
+    /// one by one. Data are kept for later only while no message is on its way.
     pub coarse: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Upkeep>) {
         }
     }
     let older = left.returns > 0 || left.rollbacks > 0;
-    if older && state.saved.is_none() {
+    if older && state.saved.is_none() && (!left.coarse || state.network.is_empty()) {
         actions.push(Upkeep::Save);
     }
     for node in 0..state.nodes.len().min(state.touched) {

@@ -122,10 +122,20 @@ pub const RUNS: &[Run] = &[
         Size::Medium,
         Setup { forgets: 1, ticks: 3, patient: true, clients: 1, attempts: 2, ..FORGET },
     ),
-    run("older data, three nodes", Size::Medium, Setup { nodes: 3, attempts: 2, ..OLDER_DATA }),
+    run(
+        "older data, three nodes",
+        Size::Medium,
+        Setup {
+            nodes: 3,
+            attempts: 2,
+            maintenance: Maintenance { coarse: true, ..OLDER_DATA.maintenance },
+            ..OLDER_DATA
+        },
+    ),
     run("first start", Size::Small, FIRST_START),
     run("two inits at once", Size::Small, TWO_INITS),
     run("init after loss", Size::Large, AFTER_LOSS),
+    run("init after loss, two", Size::Large, Setup { attempts: 2, ..AFTER_LOSS }),
     run("a lease ends early", Size::Medium, Setup { proposals: 2, expiries: 1, ..PLAIN }),
     run("time, all nodes", Size::Medium, Setup { ticks: 2, ..PLAIN }),
     run("a node forgets", Size::Medium, Setup { clients: 2, attempts: 1, ticks: 0, ..FORGETS }),
