@@ -25,12 +25,12 @@
 //! | the holder is cut off | its guard is invalid before the server grants the lock to another client |
 //! | a release | one script call passes the lock to the next waiter in order of arrival, and one push notifies it |
 //! | the server loses its data | two clients may hold the lock; tokens still grow, so a check at the resource refuses the older holder |
-//! | the same with `admission=strict` or a quorum | nobody acquires until the lost leases have ended |
+//! | the same with `admission=strict` or a quorum | no client acquires until the lost leases have ended |
 //!
 //! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
 //! - Uncontended, acquire and release are one script call each.
 //! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_core::quorum`.
-//! - [`examine`] finds wrong settings of a server, [`forget`] removes records that nobody needs any more.
+//! - [`examine`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
 //!
 //! The repository's `docs/redis.md` has the guarantees, the options, the access rights and the bytes of a record, and
 //! `docs/quorum.md` has the quorum.

@@ -29,7 +29,7 @@
 //! - Acquire and release are one statement each.
 //! - The module [`rows`] locks the rows of a program's own tables, and checks fencing tokens in its own transactions.
 //! - [`init`] creates the tables with another user than the program's, [`examine`] finds wrong settings, [`forget`] removes
-//!   rows that nobody needs any more.
+//!   rows that no client needs any more.
 //!
 //! The repository's `docs/sql.md` has the guarantees, the options, the rights and the costs.
 

@@ -24,11 +24,11 @@
 //! | the holder is cut off | its guard is invalid after half of the session's timeout, before the servers end the session |
 //! | a release | the next waiter's watch fires; the others are not notified |
 //! | a server fails | the client continues its session on another server |
-//! | less than a majority is left | nobody acquires, and no lock is lost |
+//! | less than a majority is left | no client acquires, and no lock is lost |
 //!
 //! - A fencing token is the transaction number (zxid) of the holder's node, so it grows without any clock.
 //! - Waiters acquire in the order of their nodes.
-//! - [`examine`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that nobody uses any
+//! - [`examine`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that no client uses any
 //!   more.
 //!
 //! The repository's `docs/zookeeper.md` has the nodes, the guarantees, the options and the costs.
