@@ -1,11 +1,16 @@
 //! Parses a store URL into members, credentials and key prefix.
 
 use std::fmt;
+use std::time::Duration;
 
 use leasehold_core::{Error, Result, StoreUrl};
 
 /// The options that a URL may have.
-const OPTIONS: &[&str] = &["password-file", "tls-ca", "tls-cert", "tls-key", "user"];
+const OPTIONS: &[&str] =
+    &["connect-timeout", "password-file", "tls-ca", "tls-cert", "tls-key", "user"];
+/// The range and default of the option `connect-timeout`.
+const CONNECTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const CONNECT: Duration = Duration::from_secs(2);
 const DEFAULT_PREFIX: &str = "leasehold";
 const DEFAULT_PORT: u16 = 2379;
 /// The longest prefix, in bytes.
@@ -19,6 +24,8 @@ pub(crate) struct Address {
     pub(crate) login: Option<(String, String)>,
     pub(crate) tls: Tls,
     pub(crate) prefix: String,
+    /// How long a member may take to accept a connection.
+    pub(crate) connect: Duration,
     /// The address for messages, without credentials.
     pub(crate) place: String,
 }
@@ -42,6 +49,7 @@ impl Address {
         if !secure && (tls.authority.is_some() || tls.client.is_some()) {
             return Err(invalid("tls-ca, tls-cert and tls-key need the scheme etcds:"));
         }
+        let connect = url.take_duration("connect-timeout", CONNECTS)?.unwrap_or(CONNECT);
         let place = url.place().strip_prefix("//").ok_or_else(no_host)?.to_owned();
         let (login, rest) = match place.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
@@ -63,7 +71,13 @@ impl Address {
             members.push(member);
         }
         let (prefix, place) = (self::prefix(prefix)?, url.to_string());
-        Ok(Self { members, login, tls, prefix, place })
+        Ok(Self { members, login, tls, prefix, connect, place })
+    }
+
+    /// Returns the time to add to a limit that is made for fast connections: none for those of the
+    /// default or less.
+    pub(crate) fn extra_time(&self) -> Duration {
+        if self.connect > CONNECT { self.connect } else { Duration::ZERO }
     }
 }
 
@@ -145,6 +159,22 @@ mod tests {
             ("https://h:2379", "leasehold")
         );
         assert_eq!(address.login, None);
+    }
+
+    #[test]
+    fn connect_timeout_has_a_range() {
+        let connect = |value: &str| {
+            parse(&format!("etcd://h?connect-timeout={value}")).map(|address| address.connect)
+        };
+        assert_eq!(parse("etcd://h").unwrap().connect, Duration::from_secs(2));
+        for (value, ms) in [("100ms", 100), ("2s", 2000), ("1s500ms", 1500), ("1m", 60_000)] {
+            assert_eq!(connect(value).unwrap(), Duration::from_millis(ms), "{value}");
+        }
+        for value in ["", "2", "0s", "99ms", "1m1ms", "1.5s", "fast"] {
+            let error = connect(value).unwrap_err().to_string();
+            let named = format!("connect-timeout {value:?}; ");
+            assert!(error.contains(&named) && error.contains("100ms to 60s"), "{error}");
+        }
     }
 
     #[test]

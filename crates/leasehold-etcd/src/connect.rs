@@ -16,9 +16,8 @@ use crate::backend::{Engine, EtcdBackend};
 use crate::error::HANGS_UP;
 use crate::members::Members;
 
-/// How long the first read may take.
+/// How long the first read may take if connections are fast.
 const LIMIT: Duration = Duration::from_secs(5);
-const CONNECT: Duration = Duration::from_secs(2);
 /// Interval and timeout of pings, which detect a silent server. Servers refuse intervals below 5 s.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
@@ -30,7 +29,8 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 /// | `etcds://…` | over TLS; `tls-ca=FILE`, `tls-cert=FILE`, `tls-key=FILE` (PEM) |
 ///
 /// With `user=NAME` and `password-file=FILE` the URL contains no secret. All keys begin with the
-/// prefix (default `leasehold`).
+/// prefix (default `leasehold`). With `connect-timeout=TIME` a member may take so long to accept a
+/// connection (100ms to 1m, default 2s).
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no member can be reached
@@ -45,18 +45,20 @@ pub async fn connect(url: StoreUrl) -> Result<EtcdBackend> {
         ));
     };
     let secure = is_secure(&address);
+    // Of several members, each gets a third.
+    let limit = LIMIT + 3 * address.extra_time();
     let options = options(&address);
     let clock = Clock::system();
     let members = Members::new(address.members, options, clock.clone());
     let engine = Engine::start(members, &address.prefix, clock, runtime);
-    look(&engine).await.map_err(|error| hint(error, secure))?;
+    look(&engine, limit).await.map_err(|error| hint(error, secure))?;
     Ok(EtcdBackend::new(engine, address.place))
 }
 
 /// Returns the options for the connection to a member.
 pub(crate) fn options(address: &Address) -> ConnectOptions {
     let mut options = ConnectOptions::new()
-        .with_connect_timeout(CONNECT)
+        .with_connect_timeout(address.connect)
         .with_keep_alive(PING.0, PING.1)
         .with_require_leader(true)
         .with_auto_token_refresh(true);
@@ -105,13 +107,77 @@ fn hint(error: Error, secure: bool) -> Error {
 }
 
 /// Checks that there is a leader and that the user may read, so that connecting reports the problem.
-async fn look(engine: &Engine) -> Result<()> {
+async fn look(engine: &Engine, limit: Duration) -> Result<()> {
     let (first, end) = engine.keys.locks("");
     let options = GetOptions::new().with_range(end).with_keys_only().with_limit(1);
     let ask = |client: Client| {
         let (first, options) = (first.clone(), options.clone());
         async move { client.kv_client().get(first, Some(options)).await }
     };
-    engine.members.call(LIMIT, ask).await?;
+    engine.members.call(limit, ask).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+
+    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::examine;
+
+    /// A port whose queue of connections is full: the kernel drops every further request for one.
+    struct Full {
+        listener: TcpListener,
+        _queue: Vec<TcpStream>,
+    }
+
+    impl Full {
+        fn start() -> Self {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let listener = socket.listen(1).unwrap();
+            let address = listener.local_addr().unwrap();
+            let next = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+            let queue = std::iter::from_fn(next).take(16).collect::<Vec<_>>();
+            assert!(queue.len() < 16, "the queue of connections does not fill up");
+            Self { listener, _queue: queue }
+        }
+
+        fn address(&self) -> SocketAddr {
+            self.listener.local_addr().unwrap()
+        }
+    }
+
+    /// The paused clock advances as soon as the client waits only for timers.
+    #[tokio::test]
+    async fn a_connection_attempt_ends_after_connect_timeout() {
+        let (one, other) = (Full::start(), Full::start());
+        let (one, two) =
+            (one.address().to_string(), format!("{},{}", one.address(), other.address()));
+        tokio::time::pause();
+        // The doctor asks all members at once.
+        for (place, option, ms, doctor_ms) in [
+            (&one, "", 2000, 2000),
+            (&one, "?connect-timeout=300ms", 300, 300),
+            (&one, "?connect-timeout=20s", 20_000, 20_000),
+            (&two, "?connect-timeout=300ms", 600, 300),
+            (&two, "?connect-timeout=20s", 40_000, 20_000),
+        ] {
+            let url = StoreUrl::parse(&format!("etcd://{place}{option}")).unwrap();
+            let begun = Instant::now();
+            let error = connect(url.clone()).await.unwrap_err();
+            let spent = begun.elapsed().as_millis();
+            assert!((ms..ms + 100).contains(&spent), "{place}{option}: {spent} ms, {error}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.message().contains("connect-timeout"), "{error}");
+            let begun = Instant::now();
+            let error = examine(url).await.unwrap_err();
+            let spent = begun.elapsed().as_millis();
+            let expected = doctor_ms..doctor_ms + 100;
+            assert!(expected.contains(&spent), "doctor, {place}{option}: {spent} ms, {error}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ pub(crate) const HANGS_UP: &str = "the connection failed";
 pub(crate) enum Cause {
     /// The lease of the request does not exist or has expired; nothing was executed.
     NoLease,
-    /// No server listens there, so nothing was executed. Another member may succeed.
+    /// There is no connection to the server, so nothing was executed. Another member may succeed.
     Unreached,
     /// The result is unknown. Another member, or a later retry, may succeed.
     Unsure,
@@ -148,6 +148,12 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
             Unreached,
             Unavailable,
             "nothing listens on this port; is the server running?",
+        ),
+        (
+            "tcp connect error",
+            Unreached,
+            Unavailable,
+            "cannot connect; check the host and port, firewalls, and connect-timeout in the URL",
         ),
         ("dns error", Unreached, Unavailable, "the host name cannot be resolved"),
         ("failed to lookup address", Unreached, Unavailable, "the host name cannot be resolved"),

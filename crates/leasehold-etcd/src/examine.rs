@@ -14,7 +14,7 @@ use crate::connect::options;
 use crate::error::{Cause, HANGS_UP, sort};
 use crate::key::Keys;
 
-/// How long the connection, and each answer, may take.
+/// How long the connection, and each answer, may take if connections are fast.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Median round trips above this slow down locks considerably.
 const FAR: Duration = Duration::from_millis(50);
@@ -76,6 +76,8 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
 /// Whether a member answers.
 #[derive(Debug, Default)]
 struct Silence {
+    /// The time to add to the limit, for a connection that may be slow.
+    extra: Duration,
     /// An answer did not arrive in time. Each further request would wait as long.
     is_silent: bool,
     /// The connection broke during the last request.
@@ -83,13 +85,14 @@ struct Silence {
 }
 
 impl Silence {
-    /// Waits for an answer, 5 s at most. After a missing answer it sends no further request.
+    /// Waits for an answer, 5 s and the extra time at most. After a missing answer it sends no further request.
     async fn within<T>(
         &mut self,
         asking: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
     ) -> Result<T> {
+        let limit = LIMIT + self.extra;
         if !self.is_silent {
-            match tokio::time::timeout(LIMIT, asking).await {
+            match tokio::time::timeout(limit, asking).await {
                 Ok(answer) => {
                     return answer.map_err(|error| {
                         let (cause, error) = sort(error);
@@ -101,13 +104,13 @@ impl Silence {
                 Err(_elapsed) => self.is_silent = true,
             }
         }
-        let what = format!("the server did not answer in {LIMIT:?}");
+        let what = format!("the server did not answer in {limit:?}");
         Err(Error::new(ErrorKind::Unavailable, what))
     }
 }
 
 async fn reach(address: &Address, member: &str) -> Result<(Client, StatusResponse)> {
-    let mut silence = Silence::default();
+    let mut silence = Silence { extra: address.extra_time(), ..Silence::default() };
     let connecting = Client::connect([member], Some(options(address)));
     let mut client = silence.within(connecting).await?;
     let status = silence.within(client.status()).await?;
