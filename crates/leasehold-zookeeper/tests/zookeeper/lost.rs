@@ -7,7 +7,7 @@ use leasehold_conformance::{Raw, until};
 use leasehold_core::backend::{Answer, Ask, End, Event, State};
 use leasehold_core::{Client, ErrorKind, Name};
 
-use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Stat};
+use zookeeper_client::{Acl, Acls, AuthId, Client as ZooKeeper, CreateMode, Permission, Stat};
 
 use crate::{Test, connect, free, ms, plain, secs, test, waiting, waits};
 
@@ -17,6 +17,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_creation_that_arrives_after_its_repetition_is_removed),
     test!(a_creation_that_arrives_after_its_attempt_has_ended_is_removed),
     test!(a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed),
+    test!(a_search_for_late_nodes_that_the_server_refuses_ends),
+    test!(a_failed_removal_of_a_late_node_is_tried_again),
     test!(a_node_of_another_session_is_removed_and_never_claimed),
     test!(a_creation_that_was_given_up_leaves_no_node),
     test!(a_release_that_was_not_answered_is_finished),
@@ -77,13 +79,23 @@ async fn a_creation_that_never_arrived_is_sent_again() {
     free(&direct, "a").await;
 }
 
-/// Creates a node of the attempt in another session.
-async fn create_node(other: &ZooKeeper, ask: &Ask) -> Stat {
+/// The path of an attempt's nodes, without their number.
+fn path_of(ask: &Ask) -> String {
     let id = ask.attempt.to_string();
     let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
-    let path = format!("/leasehold/a/_c_{}-lock-", parts.join("-"));
-    let seat = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    other.create(&path, b"", &seat).await.unwrap().0
+    format!("/leasehold/a/_c_{}-lock-", parts.join("-"))
+}
+
+/// Creates a node of the attempt in another session, and returns its path.
+async fn create_node(other: &ZooKeeper, ask: &Ask, mode: CreateMode) -> (Stat, String) {
+    let path = path_of(ask);
+    let options = mode.with_acls(Acls::anyone_all());
+    let (stat, number) = other.create(&path, b"", &options).await.unwrap();
+    (stat, format!("{path}{number}"))
+}
+
+async fn create_late(other: &ZooKeeper, ask: &Ask) -> (Stat, String) {
+    create_node(other, ask, CreateMode::EphemeralSequential).await
 }
 
 /// Asks with a new attempt whose creation is sent and lost with its connection.
@@ -116,7 +128,7 @@ async fn lose_creation(raw: &mut Raw, proxy: &Proxy) -> Ask {
 
 async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     let (server, proxy, _, direct) = set_up().await;
-    let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
     let ask = lose_creation(&mut raw, &proxy).await;
     until("it is granted", || async {
         matches!(raw.backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
@@ -128,10 +140,10 @@ async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     let held = direct.lock("a").status().await.unwrap();
     // The first creation arrives. Its node is last in line, and would block the lock at its turn.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    create_node(&other, &ask).await;
+    let (_, late) = create_late(&other, &ask).await;
     proxy.heal();
     until("the second node is removed", || async {
-        other.list_children("/leasehold/a").await.unwrap().len() == 1
+        other.check_stat(&late).await.unwrap().is_none()
     })
     .await
     .unwrap();
@@ -151,7 +163,7 @@ async fn a_creation_that_arrives_after_its_attempt_has_ended_is_removed() {
     // No search is answered before the node is there.
     proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    create_node(&other, &ask).await;
+    create_late(&other, &ask).await;
     proxy.heal();
     free(&direct, "a").await;
 }
@@ -167,8 +179,56 @@ async fn a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed() {
     // No search is answered before the node is there.
     proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    create_node(&other, &ask).await;
+    create_late(&other, &ask).await;
     proxy.heal();
+    free(&direct, "a").await;
+}
+
+async fn a_search_for_late_nodes_that_the_server_refuses_ends() {
+    let (server, proxy, _, _) = set_up().await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
+    let ask = lose_creation(&mut raw, &proxy).await;
+    let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
+    let no_read = [Acl::new(Permission::CREATE | Permission::DELETE, AuthId::anyone())];
+    other.set_acl("/leasehold/a", &no_read, None).await.unwrap();
+    until("it is ended", || async {
+        let released = raw.backend.release(raw.end(&ask)).await;
+        released.map_or_else(|error| error.kind() == ErrorKind::Refused, |_| true)
+    })
+    .await
+    .unwrap();
+    let sent = || proxy.bytes(Direction::ClientToServer);
+    // In 5 s, a client without work sends five pings of 12 bytes. A search has 57 bytes, and would be repeated
+    // every second.
+    until("the client has stopped the search", || async {
+        let before = sent();
+        tokio::time::sleep(secs(5)).await;
+        sent() - before < 100
+    })
+    .await
+    .unwrap();
+}
+
+async fn a_failed_removal_of_a_late_node_is_tried_again() {
+    let (server, proxy, _, direct) = set_up().await;
+    let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
+    let ask = lose_creation(&mut raw, &proxy).await;
+    until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
+        .await
+        .unwrap();
+    // No search is answered before the node is there.
+    proxy.cut(Direction::ClientToServer);
+    let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
+    // The server removes no node that has a child.
+    let (_, late) = create_node(&other, &ask, CreateMode::PersistentSequential).await;
+    let child = format!("{late}/child");
+    let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    other.create(&child, b"", &ephemeral).await.unwrap();
+    proxy.heal();
+    // The client searches every second, three times if nothing fails.
+    tokio::time::sleep(secs(5)).await;
+    assert!(other.check_stat(&late).await.unwrap().is_some());
+    other.delete(&child, None).await.unwrap();
     free(&direct, "a").await;
 }
 
@@ -178,7 +238,7 @@ async fn a_node_of_another_session_is_removed_and_never_claimed() {
     let ask = lose_creation(&mut raw, &proxy).await;
     // As an earlier session of the same program would have left it.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    let theirs = create_node(&other, &ask).await;
+    let (theirs, _) = create_late(&other, &ask).await;
     let mut granted = None;
     until("it is granted", || async {
         matches!(raw.backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
