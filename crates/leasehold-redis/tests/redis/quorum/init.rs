@@ -175,8 +175,14 @@ async fn init_with_another_longest_ttl_is_refused_though_the_first_questions_are
     let before: Vec<String> = servers.0.iter().map(keys).collect();
     let marker = || Pattern::command("GET").and(Pattern::containing("leasehold:node"));
     let shots: Vec<_> = proxies.iter().map(|proxy| proxy.reset_at_reply_to(marker())).collect();
-    init_exactly(&url, secs(7), Founding::Vouched).await.unwrap_err();
+    let error = init_exactly(&url, secs(7), Founding::Vouched).await.unwrap_err();
     assert!(shots.iter().all(|shot| shot.happened()));
+    // A node whose connection was reset is silent, or answers a repeated question.
+    assert!(
+        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Refused)
+            && error.to_string().ends_with("nothing was changed"),
+        "{error}"
+    );
     assert_eq!(servers.0.iter().map(keys).collect::<Vec<_>>(), before);
 }
 
@@ -203,6 +209,16 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
     let guard = comes_back(&before.lock("a").ttl(secs(2))).await;
     let other = after.lock("a").ttl(secs(2)).try_acquire().await.unwrap();
     assert!(other.is_none() || !guard.is_valid(), "two hold it");
+    drop((guard, other));
+    // The nodes get a shorter limit while a client sends nothing. The refusals tell the client.
+    for server in &servers.0 {
+        let marker = server.admin(&["GET", "leasehold:node"]).unwrap().text();
+        let shorter = format!("{}{:08}{}", &marker[..59], 1000, &marker[67..]);
+        server.admin(&["SET", "leasehold:node", &shorter]).unwrap();
+    }
+    let error = before.lock("b").ttl(secs(2)).try_acquire().await.unwrap_err();
+    let what = "2s is more than the 1s that these nodes grant";
+    assert!(error.to_string().contains(what), "{error}");
 }
 
 async fn init_sets_the_longest_ttl_though_a_client_has_connected_before() {
