@@ -23,7 +23,7 @@ use crate::fault::Fault;
 use crate::plan::Planned;
 use crate::setup::SetUp;
 
-pub(crate) use self::masters::Masters;
+pub(crate) use self::masters::{Change, Masters};
 pub(crate) use self::node::{Mark, Node};
 
 /// The servers.

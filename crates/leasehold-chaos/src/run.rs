@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::check::{Evidence, Granted, Stopped, Switch};
 use crate::client::{ClientArgs, Files};
-use crate::cluster::{Cluster, Masters, temporary};
+use crate::cluster::{Change, Cluster, Masters, temporary};
 use crate::fault::{Fault, Injected};
 use crate::journal::Story;
 use crate::operator::{Operation, Operator};
@@ -383,6 +383,9 @@ impl<'a> Run<'a> {
     fn evidence(mut self) -> Result<Evidence> {
         for Switch { from, until } in &self.masters.switches {
             self.note_line(&format!("{from} {until} switch of the master"))?;
+        }
+        for Change { from, until, observer, port } in &self.masters.changes {
+            self.note_line(&format!("{from} {until} observer {observer} names port {port}"))?;
         }
         let shots = self.shots.iter().filter(|(shot, _)| shot.happened());
         self.injected.extend(shots.map(|(_, injected)| *injected));

@@ -60,13 +60,13 @@ impl Chosen {
 
 fn hand_off(chosen: &Chosen) -> bool {
     println!(
-        "{:<28}{:>8}{:>9}{:>7}{:>6}{:>7}{:>12}{:>6}{:>9}",
+        "{:<34}{:>8}{:>9}{:>7}{:>6}{:>7}{:>12}{:>6}{:>9}",
         "hand-off", "clients", "attempts", "faults", "ticks", "tokens", "states", "depth", "time"
     );
     let mut holds = true;
     for run in RUNS.iter().filter(|run| chosen.has(run.name, run.size)) {
         let handoff_model::Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
-        print!("{:<28}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
+        print!("{:<34}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
         holds &= check(run.setup);
     }
     holds
@@ -88,7 +88,7 @@ fn file(chosen: &Chosen) -> bool {
 
 fn quorum(chosen: &Chosen) -> bool {
     println!(
-        "{:<28}{:>6}{:>6}{:>8}{:>9}{:>9}{:>6}{:>6}{:>8}{:>8}{:>12}{:>6}{:>9}",
+        "{:<34}{:>6}{:>6}{:>8}{:>9}{:>9}{:>6}{:>6}{:>8}{:>8}{:>12}{:>6}{:>9}",
         "quorum",
         "nodes",
         "down",
@@ -106,7 +106,7 @@ fn quorum(chosen: &Chosen) -> bool {
     let mut holds = true;
     for run in quorum_model::runs::RUNS.iter().filter(|run| chosen.has(run.name, run.size)) {
         let one = run.setup;
-        print!("{:<28}{:>6}{:>6}{:>8}", run.name, one.nodes, one.down, one.clients);
+        print!("{:<34}{:>6}{:>6}{:>8}", run.name, one.nodes, one.down, one.clients);
         print!("{:>9}{:>9}{:>6}", one.attempts, one.renewals, one.ticks);
         print!("{:>6}{:>8}{:>8}", one.expiries, one.forgets, one.repeats);
         holds &= check(run.setup);

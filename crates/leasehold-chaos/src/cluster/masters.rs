@@ -19,6 +19,17 @@ pub(crate) struct Masters {
     current: Option<u16>,
     due: u64,
     pub(crate) switches: Vec<Switch>,
+    /// Each change of what one of them names, for the journal.
+    pub(crate) changes: Vec<Change>,
+}
+
+/// An observer has named another master than before: its last other answer was to a question at `from`.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) observer: usize,
+    pub(crate) port: u16,
 }
 
 /// A sentinel, or a node of a cluster.
@@ -57,6 +68,10 @@ impl Masters {
         let (before, since) = (observer.named.replace(named), observer.asked);
         observer.asked = asked;
         let changed = before.is_some_and(|before| before != named);
+        if before != Some(named) {
+            let change = Change { from: since, until: answered, observer: at, port: named };
+            self.changes.push(change);
+        }
         if self.current.is_none() {
             self.current = Some(named);
         } else if changed && self.current != Some(named) {

@@ -86,7 +86,8 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
             actions.push(Action::Expire(node));
         }
         // Before a client has asked a node it has nothing to lose.
-        if state.forgets > 0 && node < state.touched {
+        let quiet = !setup.maintenance.coarse || state.network.is_empty();
+        if state.forgets > 0 && node < state.touched && quiet {
             actions.push(Action::Forget(node));
         }
         let known = state.keeper.process(node);
@@ -185,6 +186,9 @@ impl State {
             }
             Action::Notice(node) => {
                 self.keeper.doubt(setup, self.clock, &mut self.nodes, *node);
+            }
+            Action::Keep if setup.maintenance.coarse => {
+                self.keeper.act_at_once(setup, self.clock, &mut self.nodes);
             }
             Action::Keep => self.keeper.act(setup, self.clock, &mut self.nodes, 0),
             Action::Maintain(upkeep) => self.maintain(setup, *upkeep),

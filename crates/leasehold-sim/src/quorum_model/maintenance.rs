@@ -29,7 +29,7 @@ pub struct Maintenance {
     /// A node gets the data of an earlier moment, and keeps its process id: what nothing notices.
     pub rollbacks: u8,
     /// Fewer states: an operator asks all nodes in one step, and admits them in one step. It writes its markers
-    /// one by one. Data are kept for later only while no message is on its way.
+    /// one by one. Nodes forget, and data are kept for later, only while no message is on its way.
     pub coarse: bool,
 }
 

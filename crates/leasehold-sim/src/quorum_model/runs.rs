@@ -119,7 +119,7 @@ pub const RUNS: &[Run] = &[
     ),
     run(
         "forget, a node forgets",
-        Size::Medium,
+        Size::Large,
         Setup { forgets: 1, ticks: 3, patient: true, clients: 1, attempts: 2, ..FORGET },
     ),
     run(
@@ -134,8 +134,8 @@ pub const RUNS: &[Run] = &[
     ),
     run("first start", Size::Small, FIRST_START),
     run("two inits at once", Size::Small, TWO_INITS),
-    run("init after loss", Size::Large, AFTER_LOSS),
-    run("init after loss, two", Size::Large, Setup { attempts: 2, ..AFTER_LOSS }),
+    run("init after loss", Size::Small, AFTER_LOSS),
+    run("init after loss, two attempts", Size::Large, Setup { attempts: 2, ..AFTER_LOSS }),
     run("a lease ends early", Size::Medium, Setup { proposals: 2, expiries: 1, ..PLAIN }),
     run("time, all nodes", Size::Medium, Setup { ticks: 2, ..PLAIN }),
     run("a node forgets", Size::Medium, Setup { clients: 2, attempts: 1, ticks: 0, ..FORGETS }),
