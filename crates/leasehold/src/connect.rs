@@ -245,6 +245,8 @@ pub(crate) fn unknown(scheme: &str) -> Error {
     feature = "zookeeper"
 ))]
 mod tests {
+    use std::path::Path;
+
     use super::connect;
 
     /// Each URL has a raw & in a password, so that the rest of the password looks like an option.
@@ -267,6 +269,32 @@ mod tests {
                 let connected = connect(&format!("{store}?{options}")).await;
                 let Err(error) = connected else { panic!("{store} takes {options}") };
                 assert!(!format!("{error} {error:?}").contains("s3cret"), "{store}: {error}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_option_is_in_the_page_of_its_engine() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (store, page) in [
+            ("sqlite:/nowhere/locks.db", "sql.md"),
+            ("postgres://u:p@h/app", "sql.md"),
+            ("mysql://u:p@h/app", "sql.md"),
+            ("redis://h", "redis.md"),
+            ("redis+cluster://h", "redis.md"),
+            ("redis+sentinel://h/main", "redis.md"),
+            ("redlock://h,i,j", "quorum.md"),
+            ("etcd://h", "etcd.md"),
+            ("zookeeper://h", "zookeeper.md"),
+        ] {
+            let text = std::fs::read_to_string(pages.join(page)).unwrap();
+            let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+            let error = connect(&format!("{store}?no-such-option=1")).await.unwrap_err();
+            let (_, options) = error.message().rsplit_once("the options are ").unwrap();
+            for option in options.split(", ") {
+                let forms = [format!("`{option}`"), format!("`{option}="), format!("?{option}=")];
+                let is_named = rows.iter().any(|row| forms.iter().any(|form| row.contains(form)));
+                assert!(is_named, "no table of docs/{page} names `{option}`, an option of {store}");
             }
         }
     }
