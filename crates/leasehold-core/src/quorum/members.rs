@@ -213,7 +213,8 @@ pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: 
 /// cannot take part until its settings change. With [`Founding::Vouched`]:
 /// [`ErrorKind::Unavailable`] if any node does not answer, and [`ErrorKind::Refused`] if a node has
 /// voted before, since that is not a first start. With [`Founding::AfterLoss`]:
-/// [`ErrorKind::Unavailable`] if fewer than a majority answer. After these errors of the first answers no
+/// [`ErrorKind::Unavailable`] if fewer than a majority answer, or if another operator sets the nodes up with
+/// another longest ttl until the time limit. After the errors of the first answers no
 /// node votes that did not vote before. If a node changes between its answer and its admission, or
 /// stops answering, some nodes may wait or vote already; repeat the call.
 pub async fn found(
@@ -277,10 +278,27 @@ async fn run(
         let is_settled = waiting == 0 && (silent == 0 || patience.has_passed(now));
         if is_settled || limit.has_passed(now) {
             members.refuse_unreachable()?;
-            return Ok(members);
+            return match steward.rival() {
+                Some(other) if matches!(members.outlook, Outlook::Later(_)) => {
+                    Err(rivalry(max_ttl, other))
+                }
+                _ => Ok(members),
+            };
         }
         steward.step(TICK).await;
     }
+}
+
+/// The error if two operators with different values hinder each other until the time limit.
+fn rivalry(max_ttl: Duration, other: Duration) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "another `leasehold quorum init` sets up the same nodes with a longest ttl of {other:?}, not {max_ttl:?}: \
+             each command replaces the markers of the other, and too few nodes vote; agree on one value, wait until \
+             the other command has ended, and run `leasehold quorum init --after-loss --max-ttl TIME` once"
+        ),
+    )
 }
 
 /// The error if nodes cannot be set up, with what to do.

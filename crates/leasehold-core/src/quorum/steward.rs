@@ -29,6 +29,10 @@ pub(super) struct Steward {
     busy: Vec<usize>,
     /// The longest ttl that the marker of each node allows.
     max_ttls: Vec<Option<Duration>>,
+    /// The marker that waits at each node, after the last proposal there.
+    proposed: Vec<Option<Marker>>,
+    /// The longest ttl of a marker that replaced one of these.
+    rival: Option<Duration>,
 }
 
 impl fmt::Debug for Steward {
@@ -50,6 +54,8 @@ impl Steward {
             calls: FuturesUnordered::new(),
             busy: vec![0; nodes.len()],
             max_ttls: vec![None; nodes.len()],
+            proposed: vec![None; nodes.len()],
+            rival: None,
             clock,
             nodes,
         };
@@ -77,9 +83,25 @@ impl Steward {
                 _ => {}
             }
         }
+        self.note_rival(node, reply);
         // The nonce of a proposal distinguishes this process from all others.
         self.admission.handle_reply(now, node, serial, reply, random::fresh());
         self.dispatch();
+    }
+
+    /// Records whether another operator replaced a marker. A client keeps a marker of the same process.
+    fn note_rival(&mut self, node: usize, reply: TaskReply) {
+        let Some(proposed) = self.proposed.get_mut(node) else { return };
+        let waits = marker(reply).filter(|marker| !marker.admitted);
+        match (reply, *proposed, waits) {
+            (TaskReply::Marker(_), _, waits) => *proposed = waits,
+            (TaskReply::Look(_), Some(ours), Some(seen))
+                if seen.process == ours.process && seen.max_ttl != ours.max_ttl =>
+            {
+                self.rival = Some(seen.max_ttl);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now) {
@@ -155,6 +177,11 @@ impl Steward {
     /// Returns why an operator cannot set the nodes up.
     pub(super) fn halt(&self) -> Option<Halt> {
         self.admission.halt()
+    }
+
+    /// Returns the longest ttl with which another operator sets the same nodes up, if one replaced a marker.
+    pub(super) fn rival(&self) -> Option<Duration> {
+        self.rival
     }
 
     /// Iterates over the nodes that did not answer the operator's first question.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Backend, Renewal, Renewed, State};
 use leasehold_core::quorum::{
-    Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, found, members,
+    Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, found, found_exactly,
+    members,
 };
 use leasehold_core::{Error, ErrorKind, Lock, LossReason, Usage};
 
@@ -290,6 +291,23 @@ async fn init_returns_though_a_node_loses_its_data_again_and_again() {
     let members = founding.await.unwrap().unwrap();
     assert_eq!(members.outlook, Outlook::Open);
     assert!(matches!(members.nodes[2].1, Member::Waiting(_)), "{members:?}");
+}
+
+#[tokio::test]
+async fn two_operators_with_different_longest_ttls_learn_of_each_other() {
+    let quorum = Quorum::empty(3);
+    quorum.fault(0..3, NodeFault::Slow(ms(200))); // Both look at the nodes before either writes.
+    let init = |max_ttl| {
+        let (nodes, clock) = (quorum.connected(), quorum.hand.clock());
+        found_exactly(nodes, max_ttl, Founding::AfterLoss, clock, |_| {})
+    };
+    let both = async { tokio::join!(init(secs(2)), init(secs(3))) };
+    for (done, other) in <[_; 2]>::from(quorum.until(ms(100), both).await).into_iter().zip([3, 2]) {
+        let error = done.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let text = format!("sets up the same nodes with a longest ttl of {other}s");
+        assert!(error.message().contains(&text), "{error}");
+    }
 }
 
 #[tokio::test]
