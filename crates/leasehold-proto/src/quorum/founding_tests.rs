@@ -200,6 +200,22 @@ fn a_node_restarted_with_older_data_gets_the_longest_ttl_that_the_majority_grant
 }
 
 #[test]
+fn only_nodes_that_vote_count_for_the_longest_ttl_of_a_majority() {
+    // Two of five vote with one longest ttl, and a third waits with it.
+    let mut five = Cluster::empty(5);
+    let ttls = [MAX_TTL, MAX_TTL, 2 * MAX_TTL, MAX_TTL, MAX_TTL / 2];
+    for (number, max_ttl) in ttls.into_iter().enumerate() {
+        five.nodes[number].propose(process(number), 77, max_ttl).unwrap();
+        if number < 3 {
+            five.nodes[number].admit(process(number), 77, 5).unwrap();
+        }
+    }
+    let mut operator = vouched(&mut five, 5);
+    until_all_vote(&mut five, &mut operator, 20).unwrap();
+    assert_eq!(markers(&five), [60, 60, 120, 60, 30].map(|secs| Some((true, secs))));
+}
+
+#[test]
 fn a_marker_written_between_the_first_answers_and_the_admission_is_replaced() {
     // The number of tasks before another client writes its marker to each node without one.
     for after in 0..20 {
