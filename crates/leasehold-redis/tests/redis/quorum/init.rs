@@ -207,7 +207,8 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
         until("a longer ttl is refused with the reason", refused).await.unwrap();
     }
     let guard = comes_back(&before.lock("a").ttl(secs(2))).await;
-    let other = after.lock("a").ttl(secs(2)).try_acquire().await.unwrap();
+    // A slow machine may not answer within the node limit.
+    let other = after.lock("a").ttl(secs(2)).try_acquire().await.ok().flatten();
     assert!(other.is_none() || !guard.is_valid(), "two hold it");
     drop((guard, other));
     // The nodes get a shorter limit while a client sends nothing. The refusals tell the client.
@@ -216,9 +217,13 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
         let shorter = format!("{}{:08}{}", &marker[..59], 1000, &marker[67..]);
         server.admin(&["SET", "leasehold:node", &shorter]).unwrap();
     }
-    let error = before.lock("b").ttl(secs(2)).try_acquire().await.unwrap_err();
-    let what = "2s is more than the 1s that these nodes grant";
-    assert!(error.to_string().contains(what), "{error}");
+    let refused = || async {
+        let tried = before.lock("b").ttl(secs(2)).try_acquire().await;
+        tried.is_err_and(|error| {
+            error.to_string().contains("2s is more than the 1s that these nodes grant")
+        })
+    };
+    until("the refusals name the shorter limit", refused).await.unwrap();
 }
 
 async fn init_sets_the_longest_ttl_though_a_client_has_connected_before() {
