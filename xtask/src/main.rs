@@ -39,7 +39,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "check",
         args: "",
-        about: "only reads: fmt, clippy, doc, tidy",
+        about: "only reads: fmt, clippy, doc, the oldest Rust, deny, package, tidy",
         run: |args| none(args).map(|()| check::check()),
     },
     Task {

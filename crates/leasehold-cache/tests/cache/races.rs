@@ -183,7 +183,7 @@ async fn an_invalidation_that_redis_lost_is_made_again() {
     database.commit(K, 2);
     write.committed().await.unwrap();
     // As a failover does that loses what the master had acknowledged.
-    server.admin(&[b"SET", key.as_bytes(), &old]).unwrap();
+    server.admin(&[&b"SET"[..], key.as_bytes(), &old]).unwrap();
     assert_eq!(database.get(&reader, K).await, Some(1));
     server.admin(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     until("it is made again", || !exists(&server, key)).await;

@@ -1,6 +1,7 @@
 //! What the databases write differently.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 
 use leasehold_core::Result;
 use sqlx::{Arguments, Database, Row};
@@ -9,6 +10,10 @@ use super::failure::failure;
 
 /// PostgreSQL, MySQL (and MariaDB) or SQLite; other crates cannot implement it.
 pub trait Engine: Dialect {}
+
+/// A statement that runs. It is boxed, since Rust before 1.95 cannot prove that an unboxed future of this trait is `Send`
+/// ([rust 100013](https://github.com/rust-lang/rust/issues/100013)).
+pub(crate) type Running<'c, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'c>>;
 
 /// The parts of an engine that a program does not need.
 pub trait Dialect: Database + Debug {
@@ -51,20 +56,20 @@ pub trait Dialect: Database + Debug {
     fn set_patience(units: i64) -> String;
 
     /// Runs a statement; returns how many rows it matched.
-    fn run<'c, 'q>(
+    fn run<'c, 'q: 'c>(
         connection: &'c mut Self::Connection,
         sql: String,
         arguments: Self::Arguments<'q>,
         persistent: bool,
-    ) -> impl Future<Output = Result<u64>> + Send;
+    ) -> Running<'c, u64>;
 
     /// Runs a statement; returns its rows.
-    fn rows<'c, 'q>(
+    fn rows<'c, 'q: 'c>(
         connection: &'c mut Self::Connection,
         sql: String,
         arguments: Self::Arguments<'q>,
         persistent: bool,
-    ) -> impl Future<Output = Result<Vec<Self::Row>>> + Send;
+    ) -> Running<'c, Vec<Self::Row>>;
 
     /// Adds an integer to the values of a statement.
     fn add(arguments: &mut Self::Arguments<'_>, value: i64) -> Result<()>;
@@ -95,24 +100,28 @@ pub trait Dialect: Database + Debug {
 /// The methods that are the same for all engines; the compiler checks them for each.
 macro_rules! talk {
     () => {
-        async fn run<'c, 'q>(
+        fn run<'c, 'q: 'c>(
             connection: &'c mut Self::Connection,
             sql: String,
             arguments: Self::Arguments<'q>,
             persistent: bool,
-        ) -> Result<u64> {
-            let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
-            Ok(query.execute(connection).await.map_err(failure)?.rows_affected())
+        ) -> Running<'c, u64> {
+            Box::pin(async move {
+                let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
+                Ok(query.execute(connection).await.map_err(failure)?.rows_affected())
+            })
         }
 
-        async fn rows<'c, 'q>(
+        fn rows<'c, 'q: 'c>(
             connection: &'c mut Self::Connection,
             sql: String,
             arguments: Self::Arguments<'q>,
             persistent: bool,
-        ) -> Result<Vec<Self::Row>> {
-            let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
-            query.fetch_all(connection).await.map_err(failure)
+        ) -> Running<'c, Vec<Self::Row>> {
+            Box::pin(async move {
+                let query = sqlx::query_with::<Self, _>(&sql, arguments).persistent(persistent);
+                query.fetch_all(connection).await.map_err(failure)
+            })
         }
 
         fn add(arguments: &mut Self::Arguments<'_>, value: i64) -> Result<()> {
