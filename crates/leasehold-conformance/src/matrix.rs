@@ -120,8 +120,8 @@ The rows hold for stores that keep their data and for clocks that run evenly, un
 fault. What else faults do to each set-up is in [guarantees-under-faults.md](guarantees-under-faults.md). \
 `forget` removes the records of free locks, with their last tokens, unless such a token is ahead of \
 the store's clock. Later tokens are larger as long as that clock is not set back. Nodes of a quorum \
-remember their largest token and keep the records of locks that were used in the last minute; etcd and \
-ZooKeeper number tokens themselves. An acquire that arrives late is refused for 60 s after the end of its attempt by Redis, quorums, SQL databases and \
+remember their largest token and keep a record until a minute after the time until which its last \
+lease was granted; etcd and ZooKeeper number tokens themselves. An acquire that arrives late is refused for 60 s after the end of its attempt by Redis, quorums, SQL databases and \
 the memory engine; after that it may take the lock for a ttl, without a holder.
 
 Leases end by their ttl; on `file` they last as long as the holder's process, so a stopped holder keeps the \

@@ -30,7 +30,8 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 ///
 /// With `user=NAME` and `password-file=FILE` the URL contains no secret. All keys begin with the
 /// prefix (default `leasehold`). With `connect-timeout=TIME` a member may take so long to accept a
-/// connection (100ms to 1m, default 2s).
+/// connection (100ms to 1m, default 2s; of several members at most 1.7s, unless the option is longer
+/// than 2s).
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no member can be reached

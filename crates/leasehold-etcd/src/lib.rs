@@ -22,7 +22,7 @@
 //! | the holder crashes | the next waiter acquires when the holder's etcd lease ends: its ttl in whole seconds, 2 s at least |
 //! | the holder is cut off | its guard is invalid before its etcd lease ends |
 //! | a release | the next waiter watches exactly this key, and is notified by the deletion |
-//! | a member fails | the others decide; without a majority no client acquires, and no lock is lost |
+//! | a member fails | the others decide; without a majority no client acquires, and holders lose their locks before their deadline |
 //! | an ensemble is restored from a backup | locks and tokens go back with it; see the repository's `docs/etcd.md` |
 //!
 //! - A fencing token is the revision at which the holder's key was created, so it grows without any clock.

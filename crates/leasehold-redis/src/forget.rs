@@ -20,13 +20,13 @@ const STEP: usize = 500;
 /// Removes the record of a free lock without waiters, if the clock has passed its tokens; otherwise
 /// the next tokens would be lower. Its tombstones stay: they refuse late requests, even without a
 /// record, and expire by themselves. A quorum node remembers its grants itself, but refuses late
-/// requests by the record: it keeps that of a lock that was used in the last minute.
-const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
+/// requests by the record: it keeps that until a minute after the last lease would have ended.
+const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
     local clock = redis.call('TIME')
     local now = string.format('%010d%06d', clock[1], clock[2])
     local free = string.sub(r, 1, 2) == 'L1' and string.sub(r, 35, 35) == 'F'
         and string.sub(r, 85, 100) < now
-        or string.sub(r, 1, 2) == 'Q1' and string.sub(r, 54, 69) < now
+        or string.sub(r, 1, 2) == 'Q1' and #r == 149 and string.sub(r, 54, 69) < now
         and (tonumber(string.sub(r, 70, 85)) or 1e16) + 60000000 < now + 0
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
@@ -38,8 +38,8 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 116)
 /// tokens above them. A record therefore stays while its tokens are ahead of that clock, which then
 /// was set back. After an acquire that was never answered, the tombstones of the lock
 /// (`PREFIX:{NAME}:t`) stay for a minute, and refuse that acquire if it arrives late. A quorum keeps
-/// the records of locks that were used in the last minute, for the same reason. All its nodes
-/// must answer; the result is the highest number of a node.
+/// a record until a minute after the time until which its last lease was granted, for the same reason.
+/// All its nodes must answer; the result is the highest number of a node.
 ///
 /// # Errors
 /// As [`connect`](crate::connect); records that were removed before the error stay removed.

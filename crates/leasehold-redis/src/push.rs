@@ -112,7 +112,8 @@ impl Pushes {
 /// if that time is over, or unknown.
 ///
 /// The push may have waited in this process. Its age follows from the server's clock and an earlier answer, unless that
-/// clock was set forward between the two. Then the push seems to have been sent later than now.
+/// clock was set forward between the two. If it was set forward by more than the push has waited, the push seems to have
+/// been sent later than now. A smaller step cannot be seen: the lease is then believed to last too long by that step.
 fn valid_until(
     reference: Reference,
     server_us: u64,

@@ -22,8 +22,8 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | the holder crashes | the next waiter acquires when the ttl ends (30 s by default), by the database's clock |
-//! | a release | PostgreSQL notifies the next waiter; with the others it looks again after an eighth of the time that it has waited, 0.4 s at most |
-//! | the database fails over | no lease is lost if the replica has all transactions; otherwise tokens still grow, so a check at the resource refuses the older holder |
+//! | a release | PostgreSQL notifies the next waiter if it can listen; otherwise, and on the others, it looks again after an eighth of the time that it has waited, 0.4 s at most |
+//! | the database fails over | no lease is lost if the replica has all transactions; otherwise tokens still grow unless the new clock is behind, so a check at the resource refuses the older holder |
 //! | a transaction of the program fails | the lock is not affected: it uses connections of its own |
 //!
 //! - Acquire and release are one statement each.

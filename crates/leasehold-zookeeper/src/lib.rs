@@ -24,7 +24,7 @@
 //! | the holder is cut off | its guard is invalid after half of the session's timeout, before the servers end the session |
 //! | a release | the next waiter's watch fires; the others are not notified |
 //! | a server fails | the client continues its session on another server |
-//! | less than a majority is left | no client acquires, and no lock is lost |
+//! | less than a majority is left | no client acquires, and holders lose their locks before their deadline |
 //!
 //! - A fencing token is the transaction number (zxid) of the holder's node, so it grows without any clock.
 //! - Waiters acquire in the order of their nodes.

@@ -141,8 +141,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
 ///
 /// A record holds the last token of its lock. Without it, only the clock ensures that later tokens
 /// are larger. So Redis, SQL databases and `file:` keep a record until that clock has passed its last
-/// token. The nodes of a quorum remember their largest token, and keep the records of locks that were
-/// used in the last minute. `memory:` and `etcd:` keep no records that this removes, and 0 is returned.
+/// token. The nodes of a quorum remember their largest token, and keep a record until a minute after
+/// the time until which its last lease was granted. `memory:` and `etcd:` keep no records that this
+/// removes, and 0 is returned.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if `names` is empty; others as [`connect`]. Records that were removed

@@ -23,7 +23,8 @@ pub(crate) struct Masters {
     pub(crate) changes: Vec<Change>,
 }
 
-/// An observer has named another master than before: its last other answer was to a question at `from`.
+/// An observer has named another master than before: its last other answer was to a question at `from`, 0 if this is its
+/// first answer.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) from: u64,

@@ -294,8 +294,8 @@ fn rivalry(max_ttl: Duration, other: Duration) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(
-            "another `leasehold quorum init` sets up the same nodes with a longest ttl of {other:?}, not {max_ttl:?}: \
-             each command replaces the markers of the other, and too few nodes vote; agree on one value, wait until \
+            "another `leasehold quorum init`, or a client with another max-ttl, sets up the same nodes with a longest ttl of {other:?}, \
+             not {max_ttl:?}: each replaces the markers of the other, and too few nodes vote; agree on one value, wait until \
              the other command has ended, and run `leasehold quorum init --after-loss --max-ttl TIME` once"
         ),
     )

@@ -152,8 +152,8 @@ impl<K: Ord + Clone> Node<K> {
         Ok(self.look().current())
     }
 
-    /// Removes the record of a lock that is free and was not used for a minute, and returns whether it did
-    /// (`leasehold::forget`). After that minute the attempts that the record refuses are not on their way any more. The
+    /// Removes the record of a lock that is free, if its last lease was granted until a minute ago or earlier, and returns
+    /// whether it did (`leasehold::forget`). After that minute the attempts that the record refuses are not on their way any more. The
     /// high-water mark keeps the next tokens of the lock above those that were granted.
     pub fn remove(&mut self, now: Now, lock: &K) -> bool {
         let unused = |record: &Record| {
