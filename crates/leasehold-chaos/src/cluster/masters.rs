@@ -79,8 +79,10 @@ impl Masters {
             self.current = Some(named);
             self.switches.push(Switch { from: since, until: answered });
         } else if changed && let Some(last) = self.switches.last_mut() {
-            // It may have been the first, though it was asked later.
+            // It may have been the first, though it was asked later. The switch lasts at least until it was asked for the
+            // last time that it named another: until then clients that asked it found the old master.
             last.from = last.from.min(since);
+            last.until = last.until.max(since);
         }
     }
 
@@ -161,5 +163,13 @@ mod tests {
             [Switch { from: 10, until: 31 }],
             "it was not asked meanwhile"
         );
+        let mut masters = Masters::default();
+        masters.observers.resize_with(2, Observer::default);
+        for (at, named, asked) in
+            [(0, 1, 10), (1, 1, 20), (1, 2, 30), (0, 1, 80), (1, 2, 85), (0, 2, 90)]
+        {
+            masters.name(at, named, asked, asked + 1);
+        }
+        assert_eq!(masters.switches, [Switch { from: 20, until: 80 }], "they disagree until 80");
     }
 }
