@@ -8,7 +8,7 @@ extern crate leasehold as leasehold_sql;
 
 mod bad_input;
 #[allow(dead_code, reason = "shared with the tests of leasehold-sql")]
-#[path = "../../../leasehold-sql/tests/rows/database.rs"]
+#[path = "../../../engines/leasehold-sql/tests/rows/database.rs"]
 mod database;
 mod deaths;
 mod down;

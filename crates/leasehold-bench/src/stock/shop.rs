@@ -1,1 +1,0 @@
-../../../leasehold/examples/stock/shop.rs

@@ -1,0 +1,85 @@
+//! Whether two were inside at once: a file that says so, whatever the locks believe.
+//!
+//! This file is also a part of `tools/peers/rslock`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Process (4 bytes, little endian), task (4 bytes), token (8 bytes) of who was inside last.
+pub(crate) const LENGTH: usize = 16;
+
+/// One task's view of the file: its lock belongs to this opening of it alone.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    file: File,
+    process: u32,
+    task: u32,
+}
+
+/// What was seen at the door.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Visit {
+    /// No other task was inside.
+    Alone { before: Before, token_grew: bool },
+    /// Another task was inside.
+    Overlap,
+}
+
+/// Who was inside before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Before {
+    /// This task, or no task yet.
+    Same,
+    /// Another task of this process.
+    Local,
+    /// Another process.
+    Remote,
+}
+
+impl Judge {
+    /// Opens the file; numbers count from 1.
+    pub(crate) fn open(path: &Path, process: u32, task: u32) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Self { file, process, task })
+    }
+
+    /// The task has got the lock; `token` is 0 where there is none.
+    pub(crate) fn enter(&self, token: u64) -> io::Result<Visit> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Ok(Visit::Overlap),
+            Err(error) => return Err(error.into()),
+        }
+        let mut last = [0; LENGTH];
+        self.file.read_exact_at(&mut last, 0)?;
+        let [a, b, c, d, e, f, g, h, token_before @ ..] = last;
+        let (process, task) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        let mut now = [0; LENGTH];
+        now[..4].copy_from_slice(&self.process.to_le_bytes());
+        now[4..8].copy_from_slice(&self.task.to_le_bytes());
+        now[8..].copy_from_slice(&token.to_le_bytes());
+        self.file.write_all_at(&now, 0)?;
+        let before = match (process, task) {
+            (0, _) => Before::Same,
+            both if both == (self.process, self.task) => Before::Same,
+            (process, _) if process == self.process => Before::Local,
+            _ => Before::Remote,
+        };
+        Ok(Visit::Alone {
+            before,
+            token_grew: token == 0 || token > u64::from_le_bytes(token_before),
+        })
+    }
+
+    /// The task is about to give the lock back.
+    pub(crate) fn leave(&self, visit: Visit) -> io::Result<()> {
+        match visit {
+            Visit::Overlap => Ok(()),
+            Visit::Alone { .. } => Ok(flock(&self.file, FlockOperation::Unlock)?),
+        }
+    }
+}

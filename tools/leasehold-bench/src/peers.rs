@@ -1,0 +1,204 @@
+//! Other lock libraries: small programs in `tools/peers`, built only when they are asked for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::Result;
+use crate::progress::Progress;
+use crate::runtime::Flavour;
+use crate::talk::Talk;
+
+/// A library, by its package's name.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Peer {
+    Rslock,
+    RedisPy,
+    Redsync,
+    Rueidislock,
+    Redisson,
+    Pottery,
+}
+
+/// What programs can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Job {
+    Pairs,
+    Contention,
+    Quorum,
+}
+
+/// A lock of a library whose program is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    /// What the figures call it.
+    pub(crate) subject: &'static str,
+    /// Which of the library's locks.
+    pub(crate) lock: &'static str,
+    /// Those of its process ask the server one at a time.
+    pub(crate) asks_once: bool,
+    peer: Peer,
+    command: Vec<OsString>,
+}
+
+impl Peer {
+    /// Their names, in order.
+    pub(crate) const NAMES: [&str; 6] =
+        ["rslock", "redis-py", "redsync", "rueidislock", "redisson", "pottery"];
+
+    /// Its folder below `tools/peers`, and its package.
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// What the figures call the locks that do the job, and what its program calls them. Pairs on
+    /// one server in another language would compare languages.
+    fn locks(self, job: Job) -> &'static [(&'static str, &'static str)] {
+        match (self, job) {
+            (Self::Rslock, _) => &[("rslock", "lock")],
+            (_, Job::Pairs) => &[],
+            (Self::Redsync, _) => &[("redsync", "lock")],
+            (Self::Redisson, Job::Quorum) => &[("redisson-redlock", "lock")],
+            (Self::Pottery, Job::Quorum) => &[("pottery", "lock")],
+            (Self::Redisson, Job::Contention) => {
+                &[("redisson-rlock", "lock"), ("redisson-fair", "fair")]
+            }
+            (Self::RedisPy, Job::Contention) => &[("redis-py", "lock")],
+            (Self::Rueidislock, Job::Contention) => &[("rueidislock", "lock")],
+            _ => &[],
+        }
+    }
+
+    /// Builds its program, and says how it is started.
+    fn build(self) -> Result<Vec<OsString>> {
+        let source = root().join("tools/peers").join(self.name());
+        let target = root().join("target/peers").join(self.name());
+        std::fs::create_dir_all(&target)?;
+        let at = |path: &str| target.join(path).into_os_string();
+        let command = |program: &str| {
+            let mut command = Command::new(program);
+            command.current_dir(&source);
+            command
+        };
+        match self {
+            Self::Rslock => {
+                let mut cargo = command(&std::env::var("CARGO").unwrap_or("cargo".to_owned()));
+                cargo.args(["build", "-q", "--release", "--locked", "--target-dir"]);
+                quiet(cargo.arg(&target))?;
+                Ok(vec![at("release/rslock-peer")])
+            }
+            Self::Redsync => {
+                quiet(command("go").args(["build", "-o"]).arg(at("peer")).arg("."))?;
+                Ok(vec![at("peer")])
+            }
+            Self::Rueidislock => {
+                // It has no go.sum, and the source is not the place where one is made.
+                let copy = target.join("source");
+                std::fs::create_dir_all(&copy)?;
+                for file in ["main.go", "contend.go", "go.mod"] {
+                    std::fs::copy(source.join(file), copy.join(file))?;
+                }
+                let mut go = command("go");
+                go.current_dir(&copy).args(["build", "-mod=mod", "-o"]);
+                quiet(go.arg(at("peer")).arg("."))?;
+                Ok(vec![at("peer")])
+            }
+            Self::RedisPy | Self::Pottery => {
+                quiet(command("python3").args(["-m", "venv"]).arg(at("venv")))?;
+                let mut pip = command(&target.join("venv/bin/pip").to_string_lossy());
+                let quietly = ["install", "-q", "--disable-pip-version-check", "-r"];
+                quiet(pip.args(quietly).arg("requirements.txt"))?;
+                Ok(vec![at("venv/bin/python"), source.join("peer.py").into()])
+            }
+            Self::Redisson => {
+                let libraries = format!("-DoutputDirectory={}", target.join("lib").display());
+                quiet(command("mvn").args([
+                    "-q",
+                    "-B",
+                    "dependency:copy-dependencies",
+                    &libraries,
+                ]))?;
+                let path = format!("{}/classes:{0}/lib/*", target.display());
+                let mut javac = command("javac");
+                javac.arg("-d").arg(at("classes")).args(["-cp", &path, "Peer.java", "Pairs.java"]);
+                quiet(&mut javac)?;
+                let options =
+                    ["-cp", &path, "-Xmx256m", "-Dorg.slf4j.simpleLogger.logFile=/dev/null"];
+                let words = ["java"].into_iter().chain(options).chain(["Peer"]);
+                Ok(words.map(OsString::from).collect())
+            }
+        }
+    }
+}
+
+impl Built {
+    /// Starts its program.
+    pub(crate) fn start(&self, words: &[String]) -> Result<Talk> {
+        let (program, options) = self.command.split_first().ok_or("no program")?;
+        let mut command = Command::new(program);
+        command.args(options).args(words);
+        Talk::start(self.subject, command)
+    }
+
+    /// How long its program takes to get going: a virtual machine compiles what it runs often.
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_secs(if self.peer == Peer::Redisson { 2 } else { 0 })
+    }
+
+    /// The runtimes that make a difference to it; others have threads of their own.
+    pub(crate) fn runtimes<'a>(&self, asked: &'a [Flavour]) -> &'a [Flavour] {
+        match self.peer {
+            Peer::Rslock => asked,
+            _ => &[Flavour::Multi],
+        }
+    }
+}
+
+/// Builds those that are wanted and can do the job; the notes name those that could not be built, and why.
+pub(crate) fn build(wanted: &[Peer], job: Job) -> (Vec<Built>, Vec<String>) {
+    let can = |peer: &Peer| !peer.locks(job).is_empty();
+    let wanted: Vec<Peer> = wanted.iter().copied().filter(can).collect();
+    let progress = Progress::of(wanted.len());
+    let (mut built, mut notes) = (Vec::new(), Vec::new());
+    for peer in wanted {
+        progress.begin(format!("building {}", peer.name()));
+        match peer.build() {
+            Ok(command) => built.extend(peer.locks(job).iter().map(|(subject, lock)| Built {
+                subject,
+                lock,
+                asks_once: peer == Peer::Rueidislock,
+                peer,
+                command: command.clone(),
+            })),
+            Err(error) => notes.push(format!("{} is missing: {error}", peer.name())),
+        }
+        progress.done();
+    }
+    (built, notes)
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// Runs it out of sight; an error has the end of what it said.
+fn quiet(command: &mut Command) -> Result<()> {
+    let program = PathBuf::from(command.get_program());
+    let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{program}` cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let end = lines[lines.len().saturating_sub(4)..].join("; ");
+    Err(format!("`{program}` failed ({}): {end}", output.status).into())
+}

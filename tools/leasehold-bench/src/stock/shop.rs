@@ -1,0 +1,1 @@
+../../../../crates/leasehold/examples/stock/shop.rs

@@ -1,0 +1,158 @@
+//! Dependencies between the crates point one way.
+
+use super::Violation;
+use super::tree::{Dependency, Tree};
+
+const NEXT: &str = "dependencies point one way: proto <- core <- each backend <- leasehold <- \
+                    cli, cache, bench, chaos (tools/xtask/src/tidy/direction.rs)";
+
+/// What a crate is, by its name. A crate of a new name is taken for a backend.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Proto,
+    Core,
+    Backend,
+    Facade,
+    Cache,
+    Cli,
+    Bench,
+    Chaos,
+    Sim,
+    Conformance,
+    Xtask,
+}
+
+fn role(name: &str) -> Role {
+    match name {
+        "leasehold-proto" => Role::Proto,
+        "leasehold-core" => Role::Core,
+        "leasehold" => Role::Facade,
+        "leasehold-cache" => Role::Cache,
+        "leasehold-cli" => Role::Cli,
+        "leasehold-bench" => Role::Bench,
+        "leasehold-chaos" => Role::Chaos,
+        "leasehold-sim" => Role::Sim,
+        "leasehold-conformance" => Role::Conformance,
+        "xtask" => Role::Xtask,
+        _ => Role::Backend,
+    }
+}
+
+fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
+    use Role::{Backend, Bench, Cache, Chaos, Cli, Conformance, Core, Facade, Proto, Sim};
+    match (from, to) {
+        (Core | Backend | Facade | Cache | Cli | Bench | Sim | Conformance, Proto)
+        | (Backend | Facade | Cache | Cli | Bench | Conformance, Core)
+        | (Facade, Backend)
+        | (Cache | Cli | Bench, Facade)
+        | (Bench, Cache | Conformance)
+        | (Chaos, Facade | Conformance) => true,
+        (Cli, Sim | Cache | Bench) => need.optional || need.dev,
+        (Conformance, Backend | Facade) => need.optional || need.dev,
+        // The engine whose servers it keeps its values on.
+        (Cache, Backend) => need.name == "leasehold-redis",
+        (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
+        _ => false,
+    }
+}
+
+/// Checks what each member depends on.
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for package in &tree.packages {
+        let from = role(&package.name);
+        for need in &package.needs {
+            let member = tree.packages.iter().any(|other| other.name == need.name);
+            let what = if member && !allowed(from, role(&need.name), need) {
+                let kind = match need {
+                    Dependency { dev: true, .. } => " (for tests)",
+                    Dependency { optional: true, .. } => " (behind a feature)",
+                    _ => "",
+                };
+                format!("{} may not depend on {}{kind}", package.name, need.name)
+            } else if matches!(from, Role::Proto) && !need.dev {
+                format!("{} has no dependencies, {} is one", package.name, need.name)
+            } else {
+                continue;
+            };
+            found.push(Violation::of(&package.manifest, what, NEXT));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tree::packages;
+    use super::*;
+
+    /// The violations of a workspace in which the first depends on the second.
+    fn planted(from: &str, to: &str, kind: Value, optional: bool) -> usize {
+        let dependency = json!({ "name": to, "kind": kind, "optional": optional });
+        let metadata = json!({ "workspace_root": "/r", "packages": [
+            { "name": from, "manifest_path": "/r/a/Cargo.toml", "dependencies": [dependency] },
+            { "name": to, "manifest_path": "/r/b/Cargo.toml", "dependencies": [] },
+        ]});
+        let found = check(&Tree { packages: packages(&metadata), ..Tree::default() });
+        assert!(found.iter().all(|violation| violation.file == "a/Cargo.toml"));
+        found.len()
+    }
+
+    #[test]
+    fn arrows_of_the_design_are_allowed() {
+        for (from, to) in [
+            ("leasehold-core", "leasehold-proto"),
+            ("leasehold-redis", "leasehold-core"),
+            ("leasehold", "leasehold-etcd"),
+            ("leasehold-cli", "leasehold"),
+            ("leasehold-cache", "leasehold-redis"),
+            ("leasehold-sim", "leasehold-proto"),
+            ("leasehold-bench", "leasehold-conformance"),
+            ("leasehold-chaos", "leasehold"),
+        ] {
+            assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
+        }
+        assert_eq!(planted("leasehold-file", "leasehold-conformance", json!("dev"), false), 0);
+        assert_eq!(planted("leasehold-redis", "leasehold-sim", json!("dev"), false), 0);
+        assert_eq!(planted("leasehold-cli", "leasehold-sim", Value::Null, true), 0);
+        assert_eq!(planted("leasehold-cli", "leasehold-bench", Value::Null, true), 0);
+        assert_eq!(planted("leasehold-conformance", "leasehold-file", Value::Null, true), 0);
+    }
+
+    #[test]
+    fn arrows_back_and_across_are_not() {
+        for (from, to) in [
+            ("leasehold-core", "leasehold-redis"),
+            ("leasehold-redis", "leasehold-sql"),
+            ("leasehold-redis", "leasehold"),
+            ("leasehold-cli", "leasehold-redis"),
+            ("leasehold-cache", "leasehold-sql"),
+            ("leasehold-cli", "leasehold-sim"),
+            ("leasehold-cli", "leasehold-bench"),
+            ("leasehold-sim", "leasehold-core"),
+            ("leasehold-redis", "leasehold-sim"),
+            ("leasehold-file", "leasehold-conformance"),
+            ("leasehold-conformance", "leasehold-file"),
+            ("xtask", "leasehold-core"),
+            ("leasehold-core", "xtask"),
+        ] {
+            assert_eq!(planted(from, to, Value::Null, false), 1, "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn proto_depends_on_nothing_but_for_its_tests() {
+        let with = |kind: Value| {
+            let dependency = json!({ "name": "serde", "kind": kind, "optional": true });
+            let metadata = json!({ "workspace_root": "/r", "packages": [
+                { "name": "leasehold-proto", "manifest_path": "/r/p", "dependencies": [dependency] },
+            ]});
+            check(&Tree { packages: packages(&metadata), ..Tree::default() }).len()
+        };
+        assert_eq!(with(Value::Null), 1);
+        assert_eq!(with(json!("build")), 1);
+        assert_eq!(with(json!("dev")), 0);
+    }
+}
