@@ -143,7 +143,9 @@ impl Cluster {
             }
             // No write may be left to the one that loses it.
             SetUp::Zookeeper if matches!(fault, Fault::Older | Fault::Replace) => {
-                self.nodes.iter().any(|node| node.followers() == self.nodes.len() - 1)
+                // One that is stopped would not answer.
+                let all_run = !stopped(at) && others().all(|(other, _)| !stopped(other));
+                all_run && self.nodes.iter().any(|node| node.followers() == self.nodes.len() - 1)
             }
             // One that starts waits for a majority.
             SetUp::Etcd | SetUp::Zookeeper
