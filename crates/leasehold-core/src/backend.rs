@@ -1,5 +1,10 @@
 //! The contract of an engine: the `Backend` trait, with its requests and answers.
 //!
+//! **Unstable.** This module is for authors of engines and is not covered by semantic versioning: its
+//! items may change in any release. Depend on an exact version (`=x.y.z`). The exceptions are the
+//! results that programs see, which the crate `leasehold` exports at its root: `Status`, `State`,
+//! `Holder`, `Waiter` and `Forced`.
+//!
 //! Engines differ in who orders the waiters (the engine, or no component) and in how a waiter
 //! learns that its turn has come (by a push, or by asking again). The client implements waiting,
 //! renewal, loss, queues inside a process and metrics once for all engines.

@@ -30,6 +30,7 @@ struct Inner {
 }
 
 /// The settings of a client; [`build`](Self::build) creates it.
+#[must_use = "a builder does nothing until `build`; a setter returns the changed builder"]
 pub struct ClientBuilder {
     backend: Arc<dyn Backend>,
     clock: Clock,

@@ -75,6 +75,7 @@ impl Guard {
     }
 
     /// Returns true while this guard holds the lock, by the clock.
+    #[must_use = "a check without effect: `ensure` returns an error"]
     pub fn is_valid(&self) -> bool {
         let now = self.client.shared().clock.now();
         self.hold().lease().is_valid(now)
@@ -158,13 +159,11 @@ impl Guard {
     }
 
     /// Returns a token that is cancelled when the lock is lost, at the same time as
-    /// [`lost`](Self::lost). With [`OnLoss::Notify`] it is never cancelled. It depends on the
-    /// background task of the client.
+    /// [`lost`](Self::lost), whatever [`OnLoss`] says. A release does not cancel it. It depends on
+    /// the background task of the client.
+    #[must_use = "the token does nothing unless the work waits for it"]
     pub fn cancellation_token(&self) -> CancellationToken {
-        match self.stops_work() {
-            true => self.hold().lost_signal().child_token(),
-            false => CancellationToken::new(),
-        }
+        self.hold().lost_signal().child_token()
     }
 
     /// Returns another guard of the same lease, with the same token. The lease ends with the last

@@ -70,4 +70,7 @@ pub use options::OnLoss;
 pub use owner::Owner;
 pub use shared::Usage;
 pub use stale::{Fenced, Stale};
+/// What [`Guard::cancellation_token`] returns: the type of `tokio-util` 0.7, re-exported so that
+/// programs need not depend on that crate in the same version.
+pub use tokio_util::sync::CancellationToken;
 pub use url::{StoreUrl, TlsFiles};

@@ -22,6 +22,7 @@ const TAKEN: &str = "the lock is taken";
 ///
 /// The options are checked together when the lock is used, before anything is sent. An invalid
 /// value or combination is an error of kind [`ErrorKind::Invalid`].
+#[must_use = "a lock does nothing until it is acquired; a setter returns the changed lock"]
 #[derive(Clone, Debug)]
 pub struct Lock {
     client: Client,

@@ -11,16 +11,25 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. Inside an async runtime, `spawn_blocking` included, every call returns
-//! [`ErrorKind::Invalid`]: use the async client there, or start a thread.
+//! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types.
+//!
+//! Inside an async program, use it in `tokio::task::spawn_blocking` or `block_in_place`, or on a
+//! thread. Directly in an async task, a call that would wait returns [`ErrorKind::Invalid`], and a
+//! dropped guard is released in the background. A task inside `tokio::task::unconstrained` is not
+//! detected: there the call blocks the thread of the runtime.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Forced, Status};
+use leasehold_core::backend::{Capability, Forced, Status};
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Error, ErrorKind, LossReason, OnLoss, Owner, Result, Token};
+use leasehold_core::{
+    AttemptId, CancellationToken, Deadline, Error, ErrorKind, LossReason, Name, OnLoss, Owner,
+    Result, Token, Usage,
+};
 use tokio::runtime::{Handle, Runtime};
+
+mod wait;
 
 /// The time that the drop of a guard waits for its release.
 const DROP_WAITS: Duration = Duration::from_secs(1);
@@ -30,7 +39,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Connects to the store of a URL; see [`crate::connect`].
 ///
 /// # Errors
-/// As [`crate::connect`]; [`ErrorKind::Invalid`] inside an async runtime.
+/// As [`crate::connect`]; [`ErrorKind::Invalid`] inside an async task.
 pub fn connect(url: &str) -> Result<Client> {
     let runtime = Own::new()?;
     let client = runtime.block_on(crate::connect(url))??;
@@ -45,6 +54,7 @@ pub struct Client {
 }
 
 /// A lock that is not held yet, with the settings of [`crate::Lock`].
+#[must_use = "a lock does nothing until it is acquired; a setter returns the changed lock"]
 #[derive(Clone, Debug)]
 pub struct Lock {
     lock: crate::Lock,
@@ -56,7 +66,7 @@ pub struct Lock {
 /// Dropping the guard releases the lock and waits up to 1 s for the answer. After that the release
 /// continues in the background, as long as a clone of the client exists. After a drop without an answer
 /// in that time, drops of the same client do not wait for 10 s, or until the client acquires a lock
-/// again. A drop also does not wait inside an async runtime, or while the client keeps the lock for its
+/// again. A drop also does not wait inside an async task, or while the client keeps the lock for its
 /// minimum hold: end the program with [`Client::close`] there. [`release`](Self::release) waits up to the
 /// client's timeout and also returns whether the lock was held until then.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
@@ -82,11 +92,39 @@ impl Client {
         self.runtime.block_on(self.client.list(prefix, limit))?
     }
 
+    /// Returns what the engine supports; see [`crate::Client::capability`].
+    pub fn capability(&self) -> &Capability {
+        self.client.capability()
+    }
+
+    /// Returns where the locks are; see [`crate::Client::place`].
+    pub fn place(&self) -> String {
+        self.client.place()
+    }
+
+    /// Returns warnings about the store; see [`crate::Client::warnings`].
+    pub fn warnings(&self) -> &[String] {
+        self.client.warnings()
+    }
+
+    /// Returns what the client holds and waits for; see [`crate::Client::usage`].
+    pub fn usage(&self) -> Usage {
+        self.client.usage()
+    }
+
+    /// Waits until what was abandoned until now has ended; see [`crate::Client::settle`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] inside an async task.
+    pub fn settle(&self) -> Result<()> {
+        self.runtime.block_on(self.client.settle())
+    }
+
     /// Releases what dropped guards left, and refuses to acquire from now on; see
     /// [`crate::Client::close`].
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] inside an async runtime.
+    /// [`ErrorKind::Invalid`] inside an async task.
     pub fn close(&self) -> Result<()> {
         self.runtime.block_on(self.client.close())
     }
@@ -105,6 +143,11 @@ impl Lock {
     /// See [`crate::Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|lock| lock.lease(lease))
+    }
+
+    /// See [`crate::Lock::renew_after`].
+    pub fn renew_after(self, after: Duration) -> Self {
+        self.with(|lock| lock.renew_after(after))
     }
 
     /// See [`crate::Lock::wait`].
@@ -137,10 +180,18 @@ impl Lock {
         self.with(|lock| lock.fair(fair))
     }
 
+    /// Returns the name, if it is valid; see [`crate::Lock::name`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn name(&self) -> Result<&Name> {
+        self.lock.name()
+    }
+
     /// Acquires the lock, waiting until it is available; see [`crate::Lock::acquire`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn acquire(&self) -> Result<Guard> {
         let guard = self.runtime.block_on(self.lock.acquire())??;
         Ok(self.guard(guard))
@@ -149,7 +200,7 @@ impl Lock {
     /// Acquires the lock, waiting at most `wait`; see [`crate::Lock::acquire_within`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         let guard = self.runtime.block_on(self.lock.acquire_within(wait))??;
         Ok(self.guard(guard))
@@ -171,7 +222,7 @@ impl Lock {
     /// Tries to acquire the lock without waiting; see [`crate::Lock::try_acquire`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn try_acquire(&self) -> Result<Option<Guard>> {
         let guard = self.runtime.block_on(self.lock.try_acquire())??;
         Ok(guard.map(|guard| self.guard(guard)))
@@ -180,7 +231,7 @@ impl Lock {
     /// Acquires a lock that the owner may already hold; see [`crate::Lock::acquire_as`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn acquire_as(&self, owner: &Owner) -> Result<Guard> {
         let guard = self.runtime.block_on(self.lock.acquire_as(owner))??;
         Ok(self.guard(guard))
@@ -189,7 +240,7 @@ impl Lock {
     /// Returns the lock's holder and waiters; see [`crate::Lock::status`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn status(&self) -> Result<Status> {
         self.runtime.block_on(self.lock.status())?
     }
@@ -197,7 +248,7 @@ impl Lock {
     /// Revokes the lease of a token; see [`crate::Lock::force_release`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn force_release(&self, token: Token) -> Result<Forced> {
         self.runtime.block_on(self.lock.force_release(token))?
     }
@@ -209,12 +260,23 @@ impl Lock {
 }
 
 impl Guard {
+    /// See [`crate::Guard::name`].
+    pub fn name(&self) -> &Name {
+        self.as_async().name()
+    }
+
+    /// See [`crate::Guard::attempt`].
+    pub fn attempt(&self) -> AttemptId {
+        self.as_async().attempt()
+    }
+
     /// See [`crate::Guard::token`].
     pub fn token(&self) -> Token {
         self.as_async().token()
     }
 
     /// See [`crate::Guard::is_valid`].
+    #[must_use = "a check without effect: `ensure` returns an error"]
     pub fn is_valid(&self) -> bool {
         self.as_async().is_valid()
     }
@@ -240,9 +302,31 @@ impl Guard {
     /// Waits until the lock is lost; see [`crate::Guard::lost`].
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] inside an async runtime.
+    /// [`ErrorKind::Invalid`] inside an async task.
     pub fn lost(&self) -> Result<LossReason> {
         self.runtime.block_on(self.as_async().lost())
+    }
+
+    /// See [`crate::Guard::cancellation_token`]. Blocking code can ask its `is_cancelled`.
+    #[must_use = "the token does nothing unless the work looks at it"]
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.as_async().cancellation_token()
+    }
+
+    /// See [`crate::Guard::descriptor`].
+    #[cfg(unix)]
+    pub fn descriptor(&self) -> Option<std::os::fd::OwnedFd> {
+        self.as_async().descriptor()
+    }
+
+    /// See [`crate::Guard::replicas`].
+    pub fn replicas(&self) -> Option<usize> {
+        self.as_async().replicas()
+    }
+
+    /// See [`crate::Guard::lingers`].
+    pub fn lingers(&self) -> bool {
+        self.as_async().lingers()
     }
 
     /// See [`crate::Guard::reenter`].
@@ -264,7 +348,7 @@ impl Guard {
     /// Releases the lock; see [`crate::Guard::release`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`] inside an async runtime, where the release continues in the
+    /// As there; [`ErrorKind::Invalid`] inside an async task, where the release continues in the
     /// background.
     pub fn release(mut self) -> Result<()> {
         let Some(guard) = self.guard.take() else { return Ok(()) };
@@ -317,13 +401,16 @@ impl Own {
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         // While the thread ends, the handle is not accessible: refuse then too.
-        let outside = Handle::try_current().is_err_and(|error| error.is_missing_context());
+        let may_wait = match Handle::try_current() {
+            Ok(_) => !wait::in_async_task(),
+            Err(error) => error.is_missing_context(),
+        };
         match &self.0.runtime {
-            Some(runtime) if outside => Ok(runtime.block_on(future)),
+            Some(runtime) if may_wait => Ok(wait::block_on(runtime, future)),
             _ => Err(Error::new(
                 ErrorKind::Invalid,
-                "this is a blocking call inside an async runtime (spawn_blocking included); \
-                 use the async client there, or start a thread",
+                "this is a blocking call inside an async task; use the async client there, \
+                 or make the call in spawn_blocking",
             )),
         }
     }

@@ -53,13 +53,11 @@ pub use leasehold_sql::rows;
 
 pub use connect::{connect, connect_on_own_thread, forget, missing_features, open, schemes};
 pub use init::{init, init_statements};
-pub use leasehold_core::backend::{
-    Backend, Capability, Forced, Holder, LeaseKind, State, Status, Waiter,
-};
+pub use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
 pub use leasehold_core::{
-    AttemptId, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock, LossReason, Name,
-    NotAToken, OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend, clock, memory,
-    telemetry,
+    AttemptId, CancellationToken, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock,
+    LossReason, Name, NotAToken, OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend,
+    clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -424,3 +424,15 @@ async fn losses_that_are_seen_from_two_sides_at_once_block_nobody() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_cancellation_token_fires_under_notify_too() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a").ttl(secs(30)).max_hold(secs(1)).on_loss(OnLoss::Notify);
+    let guard = lock.acquire().await.unwrap();
+    let told = guard.cancellation_token();
+    others_run().await;
+    assert!(!told.is_cancelled());
+    bench.pass(ms(1_100)).await;
+    assert!(told.is_cancelled());
+}

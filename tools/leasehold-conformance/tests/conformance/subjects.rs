@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::Backend;
+use leasehold::backend::Backend;
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
 use leasehold_conformance::kit::{
