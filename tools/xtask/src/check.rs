@@ -1,5 +1,6 @@
 //! `cargo xtask check`: everything that can be said about the tree without changing or running it.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::run::{cargo, quiet, root};
@@ -15,7 +16,7 @@ const OLDEST: &str = "1.88";
 
 /// All steps; goes on after one that failed.
 pub(crate) fn check() -> bool {
-    lints() & oldest() & dependencies() & packages() & tidy::step()
+    lints() & oldest() & dependencies() & crates() & packages() & tidy::step()
 }
 
 /// Formatting, lints and documentation.
@@ -77,6 +78,34 @@ fn dependencies() -> bool {
     })
 }
 
+/// The most crates that `leasehold` with `redis` may build: a cold build of it should stay short.
+const MOST_CRATES: usize = 70;
+
+/// Whether `leasehold` with `redis` builds few enough crates. `cargo update` may add many: newer versions of
+/// `idna_adapter` bring 19 crates of Unicode tables.
+fn crates() -> bool {
+    step("crates", || {
+        let tree = ["tree", "-p", "leasehold", "--no-default-features", "--features", "redis"];
+        let shown = ["-e", "normal", "--prefix", "none", "--format", "{p}"];
+        match quiet(cargo(tree).args(shown)) {
+            Ok(tree) => few(&tree),
+            Err(why) => End::Bad(why),
+        }
+    })
+}
+
+fn few(tree: &str) -> End {
+    let names: BTreeSet<&str> =
+        tree.lines().map(|line| line.split(" (").next().unwrap_or_default()).collect();
+    match names.len() {
+        count @ ..=MOST_CRATES => End::Good(format!("leasehold with redis: {count}")),
+        count => End::Bad(format!(
+            "`leasehold` with `redis` builds {count} crates, at most {MOST_CRATES} are allowed; see `cargo tree -p \
+             leasehold --no-default-features --features redis`, and keep older versions with `cargo update --precise`"
+        )),
+    }
+}
+
 /// Whether each published crate can be packed: its files, its metadata, and no dependency that is not
 /// published. Building them from their packages is left to the release.
 fn packages() -> bool {
@@ -113,4 +142,18 @@ fn component(name: &str) -> Result<(), String> {
         "{component} is not installed; add it with\n\n    rustup component add {component}\n\n\
          or, where Rust came from Debian, with\n\n    apt-get install {debian}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_crates_are_refused_and_each_counts_once() {
+        let lines = |count: usize| -> String {
+            (0..count).map(|number| format!("a{number} v1.0.0\na{number} v1.0.0 (*)\n")).collect()
+        };
+        assert!(matches!(few(&lines(MOST_CRATES)), End::Good(_)));
+        assert!(matches!(few(&lines(MOST_CRATES + 1)), End::Bad(_)));
+    }
 }
