@@ -49,6 +49,7 @@ impl ErrorKind {
 
 /// Whether the same call may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Retry {
     /// A retry can help.
     Useful,

@@ -40,6 +40,7 @@ pub struct Terms {
 
 /// Why a lease ended while it was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LossReason {
     /// No renewal succeeded in time.
     Expired,

@@ -15,6 +15,7 @@ pub use leasehold_core::quorum::{Fitness, Founding, Member, Members, Outlook};
 
 /// The state of one node.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NodeReport {
     /// The node's address.
     pub place: String,
@@ -32,6 +33,7 @@ pub struct NodeReport {
 
 /// The state of all nodes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The nodes in the order of the URL.
     pub nodes: Vec<NodeReport>,
@@ -74,6 +76,7 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 
 /// The result of [`found`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Founded {
     /// As a client sees them.
     pub members: Members,

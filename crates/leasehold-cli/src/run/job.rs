@@ -291,6 +291,7 @@ impl Job<'_> {
             LossReason::MaxHold => "the longest time to hold it (--max-hold) has ended",
             LossReason::NotOwner => "the store reports that this run does not hold it any more",
             LossReason::ClientClosed => "the connection to the store was closed",
+            _ => "the client reports its loss",
         };
         self.voice.warn(&format!("the lock {} is lost: {why}; {what}", self.name));
     }
