@@ -2,6 +2,7 @@
 
 mod files;
 mod full;
+mod links;
 mod masters;
 mod node;
 mod replicated;
@@ -13,8 +14,8 @@ use std::path::Path;
 
 use leasehold::quorum::{Founding, found};
 use leasehold_conformance::kit::{
-    ClockShim, DiskShim, EtcdServer, EtcdSettings, MariaDb, PgBouncer, Postgres, RedisServer,
-    Settings, Shot, ZooKeeperEnsemble, ZooKeeperSettings, together,
+    ClockShim, DiskShim, EtcdServer, EtcdSettings, Links, MariaDb, PgBouncer, Postgres,
+    RedisServer, Settings, Shot, together,
 };
 use tempfile::TempDir;
 
@@ -35,6 +36,8 @@ pub(crate) struct Cluster {
     url: String,
     /// Those that watch the first nodes.
     sentinels: Vec<RedisServer>,
+    /// The ways between the servers, and the sentinels after them.
+    links: Links,
     /// That of all servers, or of the programs that use a store in files; one directory at a time is full.
     disk: Option<DiskShim>,
     /// Servers whose disk was full, and has space again.
@@ -58,6 +61,7 @@ impl Cluster {
         let mut cluster = match setup {
             SetUp::Sentinel => Self::with_sentinels(variables)?,
             SetUp::Cluster => Self::of_slots(variables)?,
+            SetUp::Zookeeper => Self::of_zookeeper(variables)?,
             _ => Self::of(setup, nodes(setup, clock, variables)?),
         };
         cluster.disk = disk;
@@ -74,6 +78,7 @@ impl Cluster {
             setup,
             url: String::new(),
             sentinels: Vec::new(),
+            links: Links::default(),
             disk: None,
             were_full: BTreeSet::new(),
         };
@@ -167,6 +172,9 @@ impl Cluster {
         if planned.fault == Fault::Full {
             self.fill(at, planned.target)?;
         }
+        if planned.fault == Fault::CutPeers {
+            self.cut_peers(at, planned.target);
+        }
         let shot = self.nodes[at].inject(planned)?;
         match (planned.fault, self.setup) {
             (Fault::Failover, SetUp::Sentinel) => self.promote_by_sentinel(planned.target),
@@ -226,7 +234,7 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
     let mut nodes = Vec::new();
     match setup {
         // They are started together.
-        SetUp::Sentinel | SetUp::Cluster => {}
+        SetUp::Sentinel | SetUp::Cluster | SetUp::Zookeeper => {}
         SetUp::Redis | SetUp::RedisStrict | SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 => {
             for _ in 0..setup.quorum().max(1) {
                 let clock = clock.take();
@@ -260,12 +268,6 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
         SetUp::Etcd => {
             for member in EtcdServer::start_all(3, &EtcdSettings::new().peers_behind_proxies())? {
                 nodes.push(Node::opaque(member, None)?);
-            }
-        }
-        SetUp::Zookeeper => {
-            let settings = ZooKeeperSettings::new().environment(environment(None));
-            for server in ZooKeeperEnsemble::start(3, &settings)?.servers {
-                nodes.push(Node::opaque(server, None)?);
             }
         }
     }

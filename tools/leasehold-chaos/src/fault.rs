@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     Delay,
     /// Nothing gets through to a server, or back from it
     Cut,
-    /// Nothing gets from the other members to a member of an ensemble, or back from it
+    /// Nothing gets from the other servers to one of them, or back from it
     CutPeers,
     /// A server gets all requests late
     Slow,
@@ -69,7 +69,7 @@ impl Fault {
             Self::Duplicate => "a request twice",
             Self::Delay => "a request late",
             Self::Cut => "one direction cut",
-            Self::CutPeers => "the same between members",
+            Self::CutPeers => "the same between servers",
             Self::Slow => "server slow",
             Self::Reset => "connections reset",
             Self::Connections => "connection limit reached",

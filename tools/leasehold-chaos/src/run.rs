@@ -290,7 +290,15 @@ impl<'a> Run<'a> {
             self.masters.restarted(&self.cluster, at, from);
         }
         let injected = Injected { fault: planned.fault, from, until: now() };
-        self.note(&injected, &format!("server {at}"))?;
+        let sentinel = match planned.fault {
+            Fault::CutPeers => self.cluster.cut_sentinel(planned.target),
+            _ => None,
+        };
+        let whom = match sentinel {
+            Some(sentinel) => format!("sentinel {sentinel}"),
+            None => format!("server {at}"),
+        };
+        self.note(&injected, &whom)?;
         match (planned.fault, shot) {
             (_, Some(shot)) => self.shots.push((shot, injected)),
             (fault, _) if fault.lasts() => self.last(Whom::Node(at), planned),

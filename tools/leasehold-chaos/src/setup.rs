@@ -101,8 +101,19 @@ const ADMISSION: Faults = &[
     (Clock, Tokens),
 ];
 
-/// Replication is asynchronous, and each of the last four may make another server the master.
-const REPLICATED: Faults = &[
+/// Replication is asynchronous, and each of the last five may make another server the master.
+const SENTINEL: Faults = &[
+    (Pause, Exclusion),
+    (Kill, Exclusion),
+    (Stop, Tokens),
+    (Restart, Tokens),
+    (Failover, Tokens),
+    (CutPeers, Tokens),
+    (Full, Tokens),
+];
+
+/// The same; the bus has no proxies.
+const CLUSTER: Faults = &[
     (Pause, Exclusion),
     (Kill, Exclusion),
     (Stop, Tokens),
@@ -173,6 +184,7 @@ const ZOOKEEPER: Faults = &[
     (Replace, Exclusion),
     (LoseReply, Exclusion),
     (Cut, Exclusion),
+    (CutPeers, Exclusion),
     (Slow, Exclusion),
     (Reset, Exclusion),
     (Full, Exclusion),
@@ -228,7 +240,8 @@ impl SetUp {
         match self {
             Self::Redis => REDIS,
             Self::RedisStrict | Self::Redlock3 | Self::Redlock5 | Self::Redlock7 => ADMISSION,
-            Self::Sentinel | Self::Cluster => REPLICATED,
+            Self::Sentinel => SENTINEL,
+            Self::Cluster => CLUSTER,
             Self::Postgres | Self::Mariadb => SQL,
             Self::Pgbouncer => POOLED,
             Self::Sqlite => SQLITE,

@@ -22,6 +22,9 @@ impl Cluster {
 
     /// Ends what lasts.
     pub(crate) fn heal(&mut self, at: usize, fault: Fault) -> Result<()> {
+        if fault == Fault::CutPeers {
+            self.links.heal();
+        }
         if fault != Fault::Full {
             return self.nodes[at].heal(fault);
         }

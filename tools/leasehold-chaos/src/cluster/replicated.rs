@@ -1,6 +1,5 @@
 //! Redis servers with replicas that take their masters' places.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use leasehold_conformance::kit::{RedisCluster, RedisSentinels, RedisServer, Settings, wait};
@@ -12,18 +11,11 @@ use crate::setup::SetUp;
 impl Cluster {
     /// A master and two replicas, watched by sentinels.
     pub(super) fn with_sentinels(variables: Variables) -> Result<Self> {
-        let all = RedisSentinels::start(settings(variables), Settings::new())?;
+        let all = RedisSentinels::start_linked(settings(variables), Settings::new())?;
         let url = all.url();
-        let RedisSentinels { servers, sentinels } = all;
+        let RedisSentinels { servers, sentinels, links } = all;
         let nodes = servers.into_iter().map(|server| Node::hidden(server, None)).collect();
-        Ok(Self {
-            nodes,
-            setup: SetUp::Sentinel,
-            url,
-            sentinels,
-            disk: None,
-            were_full: BTreeSet::new(),
-        })
+        Ok(Self { url, sentinels, links, ..Self::of(SetUp::Sentinel, nodes) })
     }
 
     /// Three masters of slots, and a replica of each.
@@ -31,14 +23,7 @@ impl Cluster {
         let all = RedisCluster::start(settings(variables))?;
         let url = all.url();
         let nodes = all.nodes.into_iter().map(|server| Node::hidden(server, None)).collect();
-        Ok(Self {
-            nodes,
-            setup: SetUp::Cluster,
-            url,
-            sentinels: Vec::new(),
-            disk: None,
-            were_full: BTreeSet::new(),
-        })
+        Ok(Self { url, ..Self::of(SetUp::Cluster, nodes) })
     }
 
     /// Has a sentinel choose another master; it refuses while it chooses one already.
@@ -69,7 +54,7 @@ impl Cluster {
         let master = master.ok_or_else(|| io::Error::other("no sentinel answers"))?;
         let [host, port] = master.items() else { return Err(io::ErrorKind::NotFound.into()) };
         let (host, port) = (host.text(), port.text());
-        let words = match port == server.port().to_string() {
+        let words = match port == server.port_between().to_string() {
             true => ["REPLICAOF", "NO", "ONE"],
             false => ["REPLICAOF", &host, &port],
         };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{RedisServer, Settings, wait};
+use super::{Links, RedisServer, Settings, wait};
 
 /// A master, its replicas and their sentinels, in which the sentinels decide who is the master.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub struct RedisSentinels {
     pub servers: Vec<RedisServer>,
     /// Three of them, two of which must agree.
     pub sentinels: Vec<RedisServer>,
+    /// The ways between all of them, servers first, of those that [`start_linked`](Self::start_linked) has started.
+    pub links: Links,
 }
 
 impl RedisSentinels {
@@ -30,7 +32,33 @@ impl RedisSentinels {
         wait("the replicas follow", attached)?;
         let sentinel = |_| RedisServer::start(sentinels.clone().sentinel(Self::NAME, &master, 2));
         let sentinels: Vec<_> = (0..3).map(sentinel).collect::<io::Result<_>>()?;
-        let all = Self { servers: [master].into_iter().chain(replicas).collect(), sentinels };
+        let servers = [master].into_iter().chain(replicas).collect();
+        let all = Self { servers, sentinels, links: Links::default() };
+        all.settled()?;
+        Ok(all)
+    }
+
+    /// The same, and each connects to the others through proxies, which clients use too.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_linked(servers: Settings, sentinels: Settings) -> io::Result<Self> {
+        let mut proxies = Vec::new();
+        let mut start = |settings: Settings| {
+            let (server, proxy) = RedisServer::start_linked(proxies.len(), settings)?;
+            proxies.push(proxy);
+            Ok::<_, io::Error>(server)
+        };
+        let mut all = vec![start(servers.clone())?];
+        for _ in 0..2 {
+            let replica = servers.clone().replica_of(&all[0]);
+            all.push(start(replica)?);
+        }
+        let attached = || all[0].info("connected_slaves").is_ok_and(|count| count == "2");
+        wait("the replicas follow", attached)?;
+        let sentinel = |_| start(sentinels.clone().sentinel(Self::NAME, &all[0], 2));
+        let sentinels = (0..3).map(sentinel).collect::<io::Result<_>>()?;
+        let all = Self { servers: all, sentinels, links: Links::by_source(proxies) };
         all.settled()?;
         Ok(all)
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::daemon::{Daemon, is_a_daemon, when_up};
 use super::settings::{PASSWORD, USER};
-use super::{Admin, PATIENCE, Settings, Value, find, ports};
+use super::{Admin, PATIENCE, Proxy, Settings, Value, find, links, ports};
 
 /// A server on loopback, and on a unix socket, in a temporary directory; killed when dropped.
 #[derive(Debug)]
@@ -71,9 +71,19 @@ impl RedisServer {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The port by which other servers reach it: that for TLS, where they use it.
+    /// The port by which other servers reach it: that of a proxy between them, or that for TLS, where they use it.
     pub fn port_between(&self) -> u16 {
-        self.tls_port.filter(|_| self.settings.tls_between).unwrap_or(self.port)
+        let tls_port = self.tls_port.filter(|_| self.settings.tls_between);
+        self.settings.announced.or(tls_port).unwrap_or(self.port)
+    }
+
+    /// Starts one that others reach through a proxy; its number in the ensemble.
+    pub(super) fn start_linked(number: usize, settings: Settings) -> io::Result<(Self, Proxy)> {
+        let proxy = links::proxy()?;
+        let settings = settings.announced(proxy.address().port(), links::source(number));
+        let server = Self::start(settings)?;
+        proxy.point_to(server.address());
+        Ok((server, proxy))
     }
 
     /// `redis://...`, with the default user's password if there is one.

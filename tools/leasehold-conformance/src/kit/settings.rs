@@ -1,6 +1,7 @@
 //! How a Redis server is to be: a builder, and the configuration file made of it.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::{Certificates, RedisServer};
@@ -21,6 +22,7 @@ pub struct Settings {
     pub(super) patient: bool,
     tls_client_optional: bool,
     pub(super) tls_between: bool,
+    pub(super) announced: Option<u16>,
     lines: Vec<String>,
 }
 
@@ -90,6 +92,15 @@ impl Settings {
     /// A node of a cluster, still alone; [`RedisCluster`](super::RedisCluster) makes a whole one. Its bus listens 10000 above its port.
     pub fn cluster(self) -> Self {
         self.line("cluster-enabled yes")
+    }
+
+    /// Other servers reach it by this port, and it connects to them from this address.
+    pub(super) fn announced(mut self, port: u16, from: Ipv4Addr) -> Self {
+        self.announced = Some(port);
+        let who = if self.sentinel { "sentinel " } else { "replica-" };
+        self.line(format!("{who}announce-ip 127.0.0.1"))
+            .line(format!("{who}announce-port {port}"))
+            .line(format!("bind-source-addr {from}"))
     }
 
     /// Sentinels, and nodes of a cluster, take another for down after 15 s of silence, not after one or

@@ -29,6 +29,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("proxy::large_pipelines_pass_in_pieces", large_pipelines_pass_in_pieces),
     ("proxy::a_message_passes_in_one_piece", a_message_passes_in_one_piece),
     ("proxy::what_is_not_the_protocol_passes", what_is_not_the_protocol_passes),
+    ("proxy::a_connection_of_a_cut_reaches_the_server_after_it", a_connection_of_a_cut),
+    ("proxy::bytes_are_replaced", bytes_are_replaced),
 ];
 
 fn setup() -> (RedisServer, Proxy, Admin) {
@@ -308,4 +310,35 @@ fn what_is_not_the_protocol_passes() {
     wait("it is executed", || value(&server, "a") == "2").unwrap();
     proxy.kill_connections();
     assert!(client.receive().is_err());
+}
+
+fn a_connection_of_a_cut() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
+    proxy.cut_from([127, 0, 0, 1].into(), ClientToServer);
+    for text in [b"gone", b"here"] {
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        client.write_all(text).unwrap();
+        if text == b"here" {
+            proxy.heal();
+            let mut got = [0; 4];
+            server.accept().unwrap().0.read_exact(&mut got).unwrap();
+            assert_eq!(&got, text);
+        } else {
+            drop(client);
+            let is_gone = || proxy.connections_made() == 1 && proxy.connections().is_empty();
+            wait("the proxy has seen its end", is_gone).unwrap();
+        }
+    }
+}
+
+fn bytes_are_replaced() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
+    proxy.rewrite("12345", "54321");
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    client.write_all(b"at 12345.").unwrap();
+    let mut got = [0; 9];
+    server.accept().unwrap().0.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"at 54321.");
 }

@@ -80,6 +80,7 @@ impl Connection {
                 .shared
                 .until(|state| state.links.get(&self.id).is_some_and(|link| link.moves != moves));
             let pumps = async {
+                self.until_open(&mut reader, &mut unread).await?;
                 let (mut from_server, mut to_server) = sockets::connect(&target).await?;
                 self.greet(&mut to_server).await?;
                 let up = self.up(&mut reader, &mut unread, &mut to_server);
@@ -104,6 +105,25 @@ impl Connection {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits while nothing gets to the server. A connection that is made meanwhile reaches the server no earlier than
+    /// the cut ends, and not at all if its client has gone by then: its first packet would be lost.
+    async fn until_open(&self, reader: &mut Reader, unread: &mut Vec<u8>) -> io::Result<()> {
+        let open = self.shared.until(|state| !state.is_cut(self.id, ClientToServer));
+        let gone = async {
+            loop {
+                unread.reserve(PIECE);
+                if reader.read_buf(unread).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = open => Ok(()),
+            ended = gone => ended,
+        }
+    }
+
     /// Tells another server what the first one was told.
     async fn greet(&self, to_server: &mut Writer) -> io::Result<()> {
         let greeting = {
@@ -120,7 +140,7 @@ impl Connection {
             // What was left by the server before comes first.
             while let Some((args, bytes)) = self.next_frame(unread) {
                 self.talk().busy = true;
-                self.shared.until(|state| !state.is_cut(ClientToServer)).await;
+                self.shared.until(|state| !state.is_cut(self.id, ClientToServer)).await;
                 if self.request(args.as_ref(), &bytes, to).await.is_err() {
                     // What the server has said before it went still goes down.
                     return Ok(());
@@ -134,7 +154,7 @@ impl Connection {
                 sleep(latency).await;
             }
             if length == 0 {
-                self.shared.until(|state| !state.is_cut(ClientToServer)).await;
+                self.shared.until(|state| !state.is_cut(self.id, ClientToServer)).await;
                 to.shutdown().await.ok();
                 self.talk().client_gone = true;
                 self.shared.change(|_| ());
@@ -187,12 +207,13 @@ impl Connection {
                 Some(Action::Delay(time)) => sleep(time).await,
             }
             // A cut that came while it was held.
-            self.shared.until(|state| !state.is_cut(ClientToServer)).await;
+            self.shared.until(|state| !state.is_cut(self.id, ClientToServer)).await;
             self.note(&args, bytes, &fates);
         }
         self.shared.lock().counts.bytes[ClientToServer as usize] += (bytes.len() * copies) as u64;
+        let rewritten = self.shared.lock().rewritten(bytes);
         for _ in 0..copies {
-            to.write_all(bytes).await?;
+            to.write_all(rewritten.as_deref().unwrap_or(bytes)).await?;
         }
         Ok(())
     }
@@ -221,13 +242,13 @@ impl Connection {
             unread.reserve(PIECE);
             let length = from.read_buf(&mut unread).await?;
             while let Some((frame, bytes)) = self.next_frame(&mut unread) {
-                self.shared.until(|state| !state.is_cut(ServerToClient)).await;
+                self.shared.until(|state| !state.is_cut(self.id, ServerToClient)).await;
                 if self.reply(frame.as_ref(), &bytes)? && client_there {
                     client_there = to.write_all(&bytes).await.is_ok();
                 }
             }
             if length == 0 {
-                self.shared.until(|state| !state.is_cut(ServerToClient)).await;
+                self.shared.until(|state| !state.is_cut(self.id, ServerToClient)).await;
                 if self.talk().silent {
                     self.shared.until(|_| self.talk().client_gone).await;
                 }

@@ -28,10 +28,11 @@ pub(super) async fn listen(at: Target, listener: Listener, shared: Arc<Shared>) 
             () = shared.until(|state| state.closed) => return,
             () = shared.until(|state| state.refuse != refuse) => {}
             client = accepted => {
-                let Ok(client) = client else { continue };
+                let Ok((source, client)) = client else { continue };
                 let id = shared.change(|state| {
                     state.counts.connections += 1;
-                    state.links.insert(state.counts.connections, Link::default());
+                    let link = Link { source, ..Link::default() };
+                    state.links.insert(state.counts.connections, link);
                     state.counts.connections
                 });
                 tokio::spawn(connection::serve(id, shared.clone(), client));

@@ -9,7 +9,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
@@ -178,9 +178,15 @@ impl Proxy {
     }
 
     /// From now on nothing gets through in this direction on any connection, not even its end.
-    /// Clients still connect, since a proxy cannot keep the kernel from answering.
+    /// Clients still connect, since a proxy cannot keep the kernel from answering. While nothing gets to the server, it
+    /// does not see such a connection; nor later, if its client has gone.
     pub fn cut(&self, direction: Direction) {
         self.shared.change(|state| state.cut[direction as usize] = true);
+    }
+
+    /// The same for the connections that come from one address. Servers of an ensemble may each have their own.
+    pub fn cut_from(&self, source: IpAddr, direction: Direction) {
+        self.shared.change(|state| state.cut_from.insert((source, direction as usize)));
     }
 
     /// Cuts in both directions.
@@ -190,7 +196,21 @@ impl Proxy {
 
     /// Ends all cuts: what was withheld arrives, unless the connection was killed.
     pub fn heal(&self) {
-        self.shared.change(|state| state.cut = [false; 2]);
+        self.shared.change(|state| {
+            state.cut = [false; 2];
+            state.cut_from.clear();
+        });
+    }
+
+    /// In what clients send from now on, the first bytes are replaced by the second ones, of the same length, once in
+    /// each piece: for servers that tell each other where they are.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn rewrite(&self, from: &str, to: &str) {
+        assert_eq!(from.len(), to.len(), "a piece keeps its length");
+        let rewrite = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
+        self.shared.change(|state| state.rewrite = Some(rewrite));
     }
 
     /// Sets whether unsolicited pushes are lost from now on; confirmations of subscriptions

@@ -1,7 +1,7 @@
 //! TCP and unix sockets behind one face; a socket that is dropped resets its connection.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -72,10 +72,14 @@ impl Listener {
         })
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(Reader, Writer)> {
+    /// A client, and the address that it connects from.
+    pub(super) async fn accept(&self) -> io::Result<(Option<IpAddr>, (Reader, Writer))> {
         match self {
-            Self::Tcp(listener) => tcp(listener.accept().await?.0),
-            Self::Unix(listener) => Ok(halves(listener.accept().await?.0)),
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((Some(from.ip()), tcp(stream)?))
+            }
+            Self::Unix(listener) => Ok((None, halves(listener.accept().await?.0))),
         }
     }
 }

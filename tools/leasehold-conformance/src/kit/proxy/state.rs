@@ -1,6 +1,7 @@
 //! The proxy's settings and observations, and the notification of tasks that wait for a change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(super) struct Counts {
 pub(super) struct Link {
     pub(super) requests: u64,
     pub(super) killed: bool,
+    /// Where its client connects from; `None` on a unix socket.
+    pub(super) source: Option<IpAddr>,
     /// Counts the servers that it has been moved to.
     pub(super) moves: u64,
 }
@@ -59,6 +62,10 @@ pub(super) struct State {
     /// Seen: the proxy listens.
     pub(super) listening: bool,
     pub(super) cut: [bool; 2],
+    /// Cut for connections from one address.
+    pub(super) cut_from: BTreeSet<(IpAddr, usize)>,
+    /// In what clients send, the first is replaced by the second, of the same length.
+    pub(super) rewrite: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) swallow_pushes: bool,
     pub(super) latency: Duration,
     pub(super) rules: VecDeque<Rule>,
@@ -83,6 +90,8 @@ impl Shared {
             refuse: false,
             listening: true,
             cut: [false; 2],
+            cut_from: BTreeSet::new(),
+            rewrite: None,
             swallow_pushes: false,
             latency: Duration::ZERO,
             rules: VecDeque::new(),
@@ -132,7 +141,17 @@ impl State {
         Some(rule.action)
     }
 
-    pub(super) fn is_cut(&self, direction: Direction) -> bool {
-        self.cut[direction as usize]
+    /// Whether nothing gets through on a connection.
+    pub(super) fn is_cut(&self, link: u64, direction: Direction) -> bool {
+        let of_source = |source| self.cut_from.contains(&(source, direction as usize));
+        let source = self.links.get(&link).and_then(|link| link.source);
+        self.cut[direction as usize] || source.is_some_and(of_source)
+    }
+
+    /// What goes to the server instead of what a client has sent; `None` for the same.
+    pub(super) fn rewritten(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (from, to) = self.rewrite.as_ref()?;
+        let at = bytes.windows(from.len()).position(|part| part == from)?;
+        Some([&bytes[..at], to, &bytes[at + from.len()..]].concat())
     }
 }

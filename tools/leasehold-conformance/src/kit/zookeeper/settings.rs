@@ -13,6 +13,7 @@ pub struct ZooKeeperSettings {
     pub(super) certificates: Option<Certificates>,
     pub(super) properties: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
+    pub(super) peers_behind_proxies: bool,
     lines: Vec<String>,
 }
 
@@ -21,7 +22,7 @@ pub struct ZooKeeperSettings {
 pub(super) struct Place {
     pub(super) port: u16,
     pub(super) tls_port: Option<u16>,
-    /// Its number, from 1, and the ports of all for each other; empty when it is alone.
+    /// Its number, from 1, and the ports by which it knows all; empty when it is alone.
     pub(super) number: usize,
     pub(super) peers: Vec<(u16, u16)>,
 }
@@ -45,6 +46,7 @@ impl ZooKeeperSettings {
             certificates: None,
             properties: Vec::new(),
             environment: Vec::new(),
+            peers_behind_proxies: false,
             lines: Vec::new(),
         }
     }
@@ -52,6 +54,12 @@ impl ZooKeeperSettings {
     /// TLS on a second port; clients must show a certificate of the same authority.
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
+        self
+    }
+
+    /// Servers of an ensemble connect to each other through proxies.
+    pub fn peers_behind_proxies(mut self) -> Self {
+        self.peers_behind_proxies = true;
         self
     }
 
