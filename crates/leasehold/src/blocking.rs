@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types.
+//! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types, except
+//! `Client::new` and `Client::on_own_thread`: [`connect`] creates a client, always with its own thread.
 //!
 //! Inside an async program, use it in `tokio::task::spawn_blocking` or `block_in_place`, or on a
 //! thread. Directly in an async task, a call that would wait returns [`ErrorKind::Invalid`], and a
