@@ -1,4 +1,4 @@
-//! The client of Leasehold, which all engines share: locks, guards, renewal, waiting, quorums and the memory engine.
+//! The client of Leasehold, which all engines share: locks, guards, renewal, waiting and the memory engine.
 //!
 //! Programs use the crate `leasehold`, which exports this API and opens any engine by its URL. Use this crate to write an
 //! engine, or to build a client without the others:
@@ -18,7 +18,6 @@
 //!
 //! - [`Client`], [`Lock`], [`Guard`], [`Owner`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
-//! - [`quorum`]: one lock over a majority of independent nodes.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
 //! - [`clock`] and [`random`]: clocks and random numbers, which tests replace.
@@ -46,7 +45,6 @@ mod name;
 mod options;
 mod owner;
 mod pass;
-pub mod quorum;
 pub mod random;
 mod renewal;
 mod shared;

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
-#[cfg(feature = "redis")]
-use leasehold_core::quorum::QuorumBackend;
 use leasehold_core::{Client, ClientBuilder, Error, ErrorKind, Result, StoreUrl};
+#[cfg(feature = "redis")]
+use leasehold_quorum::QuorumBackend;
 
 /// The features of this crate on which schemes depend, as far as this build has them.
 const ENABLED: &[&str] = &[

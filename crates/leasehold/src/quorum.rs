@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{MAX_TTL, ProcessId, Task, TaskReply};
-use leasehold_core::quorum::{self, QuorumNode};
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use leasehold_quorum::{self as quorum, QuorumNode};
 
 use crate::connect::known;
 
-pub use leasehold_core::quorum::{Fitness, Founding, Member, Members, Outlook};
+pub use leasehold_quorum::{Fitness, Founding, Member, Members, Outlook};
 
 /// The state of one node.
 #[derive(Clone, Debug)]

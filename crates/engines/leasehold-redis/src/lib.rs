@@ -30,7 +30,7 @@
 //!
 //! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
 //! - Uncontended, acquire and release are one script call each.
-//! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_core::quorum`.
+//! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_quorum`.
 //! - [`examine`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
 //!
 //! The repository's `docs/redis.md` has the guarantees, the options, the access rights and the bytes of a record, and

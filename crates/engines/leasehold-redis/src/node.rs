@@ -12,8 +12,8 @@ use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{
     Look, Marker, Op, ProcessId, Refusal, Reply, Survey, Task, TaskReply,
 };
-use leasehold_core::quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
 use leasehold_core::{ClientId, Deadline, Name, Result};
+use leasehold_quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
 use redis::{Cmd, Value};
 
 use crate::address::Address;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::MAX_TTL;
-use leasehold_core::quorum::QuorumNode;
 use leasehold_core::{Result, StoreUrl};
+use leasehold_quorum::QuorumNode;
 
 use crate::address::{Address, invalid};
 use crate::node::RedisNode;

@@ -10,7 +10,7 @@ use leasehold_conformance::kit::{
     Settings, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
+use leasehold_quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
 use tempfile::TempDir;
 
 use crate::bounds;

@@ -3,7 +3,7 @@
 use super::Violation;
 use super::tree::{Dependency, Tree};
 
-const NEXT: &str = "dependencies point one way: proto <- core <- each backend <- leasehold <- \
+const NEXT: &str = "dependencies point one way: proto <- core <- quorum <- each backend <- leasehold <- \
                     cli, cache, bench, chaos (tools/xtask/src/tidy/direction.rs)";
 
 /// What a crate is, by its name. A crate of a new name is taken for a backend.
@@ -11,6 +11,7 @@ const NEXT: &str = "dependencies point one way: proto <- core <- each backend <-
 enum Role {
     Proto,
     Core,
+    Quorum,
     Backend,
     Facade,
     Cache,
@@ -26,6 +27,7 @@ fn role(name: &str) -> Role {
     match name {
         "leasehold-proto" => Role::Proto,
         "leasehold-core" => Role::Core,
+        "leasehold-quorum" => Role::Quorum,
         "leasehold" => Role::Facade,
         "leasehold-cache" => Role::Cache,
         "leasehold-cli" => Role::Cli,
@@ -39,19 +41,20 @@ fn role(name: &str) -> Role {
 }
 
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
-    use Role::{Backend, Bench, Cache, Chaos, Cli, Conformance, Core, Facade, Proto, Sim};
+    use Role::{Backend, Bench, Cache, Chaos, Cli, Conformance, Core, Facade, Proto, Quorum, Sim};
     match (from, to) {
-        (Core | Backend | Facade | Cache | Cli | Bench | Sim | Conformance, Proto)
-        | (Backend | Facade | Cache | Cli | Bench | Conformance, Core)
+        (Core | Quorum | Backend | Facade | Cache | Cli | Bench | Sim | Conformance, Proto)
+        | (Quorum | Backend | Facade | Cache | Cli | Bench | Conformance, Core)
+        | (Backend | Facade, Quorum)
         | (Facade, Backend)
         | (Cache | Cli | Bench, Facade)
         | (Bench, Cache | Conformance)
         | (Chaos, Facade | Conformance) => true,
         (Cli, Sim | Cache | Bench) => need.optional || need.dev,
-        (Conformance, Backend | Facade) => need.optional || need.dev,
+        (Conformance, Quorum | Backend | Facade) => need.optional || need.dev,
         // The engine whose servers it keeps its values on.
         (Cache, Backend) => need.name == "leasehold-redis",
-        (Core | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
+        (Core | Quorum | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
         _ => false,
     }
 }

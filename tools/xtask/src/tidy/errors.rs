@@ -11,7 +11,8 @@ use crate::run::root;
 const FILE: &str = "docs/errors.md";
 
 /// The crates whose errors programs receive, and the file with the kinds of each.
-const CRATES: [&str; 8] = ["core", "redis", "sql", "etcd", "zookeeper", "file", "cache", ""];
+const CRATES: [&str; 9] =
+    ["core", "quorum", "redis", "sql", "etcd", "zookeeper", "file", "cache", ""];
 const KINDS: [&str; 2] =
     ["crates/leasehold-core/src/error.rs", "crates/leasehold-cache/src/error.rs"];
 

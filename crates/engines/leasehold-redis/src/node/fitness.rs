@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::Fitness;
 use leasehold_core::{Error, ErrorKind, Now};
+use leasehold_quorum::Fitness;
 
 use super::wire::Failure;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::proto::quorum::{Marker, Op, ProcessId, Refusal, Reply};
-use leasehold_core::quorum::{NodeLease, Step};
 use leasehold_core::{Result, Token};
+use leasehold_quorum::{NodeLease, Step};
 use redis::{Cmd, Value};
 
 use crate::error::{foreign, strange};

@@ -12,10 +12,8 @@ use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::{Forced, State};
 use leasehold_core::clock::Clock;
-use leasehold_core::quorum::{
-    Founding, Member, Members, QuorumBackend, QuorumNode, found, members,
-};
 use leasehold_core::{Client, Error, ErrorKind, Guard, Lock, LossReason, StoreUrl};
+use leasehold_quorum::{Founding, Member, Members, QuorumBackend, QuorumNode, found, members};
 
 use crate::{Test, ms, plain, secs, test};
 

@@ -13,8 +13,8 @@ use leasehold_conformance::kit::{Proxy, RedisServer};
 use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
 use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
-use leasehold_core::quorum::{Founding, Step};
 use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, Name};
+use leasehold_quorum::{Founding, Step};
 use tokio::task::JoinSet;
 
 use super::{Servers, connect, init, nodes};

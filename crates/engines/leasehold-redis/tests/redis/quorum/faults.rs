@@ -8,8 +8,8 @@ use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
-use leasehold_core::quorum::{Founding, Step};
 use leasehold_core::{AttemptId, ClientId, Guard, Lock, Name};
+use leasehold_quorum::{Founding, Step};
 
 use super::{Servers, connect, init, nodes, try_connect, votes};
 use crate::{Test, ms, secs, test};

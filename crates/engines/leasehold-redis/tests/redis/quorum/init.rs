@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold_conformance::kit::{Pattern, Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
-use leasehold_core::quorum::{Founding, Members, found, found_exactly, members};
 use leasehold_core::{Error, ErrorKind};
+use leasehold_quorum::{Founding, Members, found, found_exactly, members};
 
 use super::{Servers, comes_back, connect, nodes};
 use crate::{Test, ms, secs, test};

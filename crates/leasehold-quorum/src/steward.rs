@@ -12,9 +12,9 @@ use leasehold_proto::{Deadline, Now};
 
 use super::members::Members;
 use super::node::QuorumNode;
-use crate::backend::BoxFuture;
-use crate::clock::Clock;
-use crate::random;
+use leasehold_core::backend::BoxFuture;
+use leasehold_core::clock::Clock;
+use leasehold_core::random;
 
 /// The reply to a task: the node, the number of the task, and the reply.
 pub(super) type Answer = (usize, u32, TaskReply);

@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use leasehold_proto::AttemptId;
 use tokio::sync::oneshot;
 
-use crate::Result;
-use crate::backend::{Answer, Verdict};
+use leasehold_core::Result;
+use leasehold_core::backend::{Answer, Verdict};
 
 /// How many ended attempts are remembered.
 const REMEMBERED: usize = 16_384;

@@ -7,7 +7,7 @@ use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, Reply, Tally, m
 
 use super::members::{advice, change_max_ttl, describe};
 use super::steward::Steward;
-use crate::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind};
 
 /// The replies of the nodes to an attempt, and what is known of them.
 pub(super) struct Report<'a> {

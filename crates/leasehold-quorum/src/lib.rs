@@ -1,7 +1,9 @@
-//! Locks over a majority of independent nodes: the contract of a node, and the backend over the
-//! nodes.
+//! Locks over a majority of independent nodes: Redlock with fencing tokens, over anything that offers the steps of a node.
 //!
-//! `leasehold_proto::quorum` implements the protocol, which `docs/quorum.md` describes. This module
+//! Programs whose nodes are Redis servers need only the crate `leasehold` and a `redlock://` URL. Use this crate to make one
+//! lock service of several stores of your own: implement [`QuorumNode`] for one of them.
+//!
+//! `leasehold_proto::quorum` implements the protocol, which the repository's `docs/quorum.md` describes. This crate
 //! carries requests and replies, and turns the replies of nodes into messages.
 
 mod backend;
@@ -14,6 +16,7 @@ mod node;
 mod slab;
 mod status;
 mod steward;
+mod telemetry;
 mod timers;
 
 pub use backend::QuorumBackend;

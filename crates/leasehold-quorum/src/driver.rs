@@ -37,10 +37,12 @@ use super::node::{NodeEvent, NodeSink, QuorumNode, Step};
 use super::slab::Slab;
 use super::steward::Steward;
 use super::timers::Timers;
-use crate::backend::{self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed};
-use crate::clock::Clock;
 use crate::telemetry::quorum_grants;
-use crate::{Name, Result};
+use leasehold_core::backend::{
+    self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed,
+};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Name, Result};
 
 /// How many calls are taken in one turn.
 const CALLS: usize = 1024;

@@ -8,8 +8,8 @@ use leasehold_proto::quorum::{Founding, Halt, Member, Outlook, majority};
 
 use super::node::QuorumNode;
 use super::steward::Steward;
-use crate::clock::Clock;
-use crate::{Error, ErrorKind, Result};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Error, ErrorKind, Result};
 
 /// How long to wait for silent nodes when a quorum is set up.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
-use leasehold_core::quorum::{
+use leasehold_core::{Client, Error};
+use leasehold_quorum::{
     Founding, MAX_TTL, MemoryNode, NodeFault, Outlook, QuorumBackend, QuorumNode, found,
 };
-use leasehold_core::{Client, Error};
 
 use crate::bench::{connect, ms, others_run, pass_by};
 

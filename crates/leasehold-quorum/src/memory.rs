@@ -9,9 +9,9 @@ use leasehold_proto::quorum::{Node, Op, ProcessId, Refusal, Reply, Task, TaskRep
 use leasehold_proto::{AttemptId, ClientId};
 
 use super::node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
-use crate::backend::{BoxFuture, Origin};
-use crate::clock::Clock;
-use crate::{Error, ErrorKind, Name, Result};
+use leasehold_core::backend::{BoxFuture, Origin};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Error, ErrorKind, Name, Result};
 
 /// An independent node: the machine of `leasehold-proto` as it is. It is cheap to clone, and clones
 /// are the same node.
@@ -229,7 +229,7 @@ impl MemoryNode {
                     node.0.clock.sleep(time).await;
                     call(&node)
                 });
-                let until = crate::Deadline::after(clock.now(), limit);
+                let until = leasehold_core::Deadline::after(clock.now(), limit);
                 clock.within(Some(until), calling).await.and_then(std::result::Result::ok)
             }
         }

@@ -8,8 +8,8 @@ use leasehold_proto::quorum::{Op, ProcessId, Reply, Task, TaskReply};
 use leasehold_proto::{ClientId, Token};
 use tokio::sync::mpsc;
 
-use crate::backend::{BoxFuture, Holder, Origin};
-use crate::{Name, Result};
+use leasehold_core::backend::{BoxFuture, Holder, Origin};
+use leasehold_core::{Name, Result};
 
 /// One node of a quorum. It carries out steps, and knows nothing of majorities.
 ///
@@ -100,7 +100,7 @@ pub struct NodeLease {
 #[derive(Clone, Debug, Default)]
 pub struct Fitness {
     /// It cannot, until its settings change.
-    pub refusal: Option<crate::Error>,
+    pub refusal: Option<leasehold_core::Error>,
     /// It can, with these warnings.
     pub warnings: Vec<String>,
     /// How far its clock is ahead of this process in milliseconds (negative: behind), if it reports

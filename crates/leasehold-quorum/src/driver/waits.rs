@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use leasehold_proto::quorum::majority;
 use leasehold_proto::{Backoff, Now};
 
-use crate::Name;
+use leasehold_core::Name;
 
 /// The first and longest pause after votes were split.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));

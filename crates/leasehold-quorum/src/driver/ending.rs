@@ -5,9 +5,9 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use super::cases::Case;
-use crate::backend::{End, Ended, Event, Renewed, Verdict};
-use crate::quorum::explain;
-use crate::{Error, Result};
+use crate::explain;
+use leasehold_core::backend::{End, Ended, Event, Renewed, Verdict};
+use leasehold_core::{Error, Result};
 
 type Ender = Option<oneshot::Sender<Result<Ended>>>;
 

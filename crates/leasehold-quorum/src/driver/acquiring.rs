@@ -10,9 +10,9 @@ use super::Driver;
 use super::cases::{Case, in_round};
 use super::line::Line;
 use super::run::Run;
-use crate::backend::{Answer, Ask, Event, Grant, Term};
-use crate::quorum::explain::{self, Report};
-use crate::{Error, Result};
+use crate::explain::{self, Report};
+use leasehold_core::backend::{Answer, Ask, Event, Grant, Term};
+use leasehold_core::{Error, Result};
 
 /// How long nodes must be without a marker before clients stop asking them. Each node is checked
 /// every second.

@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use super::cases::Case;
-use crate::Result;
-use crate::backend::{Renewal, Renewed};
+use leasehold_core::Result;
+use leasehold_core::backend::{Renewal, Renewed};
 
 /// A batch whose results are not complete.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use leasehold_proto::Token;
 use leasehold_proto::quorum::majority;
 
 use super::node::NodeLease;
-use crate::backend::{State, Status};
-use crate::{AttemptId, Name};
+use leasehold_core::backend::{State, Status};
+use leasehold_core::{AttemptId, Name};
 
 /// Returns the state of a lock from the answers of the nodes; `None` for a node that did not
 /// answer.
@@ -70,7 +70,7 @@ mod tests {
     use leasehold_proto::ClientId;
 
     use super::*;
-    use crate::backend::Origin;
+    use leasehold_core::backend::Origin;
 
     fn lease(number: u32, counter: u64, seconds: u64) -> Option<Option<NodeLease>> {
         let attempt = AttemptId::new(ClientId::from_bits(1), number, 0);

@@ -16,12 +16,12 @@ use super::explain;
 use super::node::{NodeLease, QuorumNode, Step};
 use super::status::status;
 use super::steward::Steward;
-use crate::backend::{
+use leasehold_core::backend::{
     Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
     Origin, Renewal, Renewed, State, Status,
 };
-use crate::clock::Clock;
-use crate::{Error, ErrorKind, Name, Result};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Error, ErrorKind, Name, Result};
 
 /// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);

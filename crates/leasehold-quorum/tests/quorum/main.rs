@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bench;
+mod metrics;
 mod nodes;
 
 use std::future::poll_fn;
@@ -11,14 +13,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::backend::{Backend, Renewal, Renewed, State};
-use leasehold_core::quorum::{
+use leasehold_core::{Error, ErrorKind, Lock, LossReason, Usage};
+use leasehold_quorum::{
     Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, found, found_exactly,
     members,
 };
-use leasehold_core::{Error, ErrorKind, Lock, LossReason, Usage};
 
-use self::nodes::Quorum;
-use super::bench::{connect, ms, others_run, secs, stands_in_line};
+use bench::{connect, ms, others_run, secs, stands_in_line};
+use nodes::Quorum;
 
 const FAULTS: [NodeFault; 7] = [
     NodeFault::Stopped,

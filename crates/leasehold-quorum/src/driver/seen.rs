@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use leasehold_proto::Now;
 
-use crate::Name;
+use leasehold_core::Name;
 
 /// How many locks are remembered. A lock beyond that may need a second round trip.
 const LOCKS: usize = 4096;

@@ -9,8 +9,8 @@ use leasehold_proto::quorum::{MAX_TTL, Member, Outlook, majority};
 use super::backend::QuorumBackend;
 use super::node::{Fitness, QuorumNode};
 use super::steward::Steward;
-use crate::clock::Clock;
-use crate::{Deadline, Error, ErrorKind, Result};
+use leasehold_core::clock::Clock;
+use leasehold_core::{Deadline, Error, ErrorKind, Result};
 
 /// How long to wait for a node that is asked whether it is fit.
 const LIMIT: Duration = Duration::from_secs(2);

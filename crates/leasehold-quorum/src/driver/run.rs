@@ -8,8 +8,8 @@ use leasehold_proto::{AttemptId, Deadline, Now};
 use tokio::sync::oneshot;
 
 use super::denial::Denial;
-use crate::backend::{Ended, Origin};
-use crate::{Name, Result};
+use leasehold_core::backend::{Ended, Origin};
+use leasehold_core::{Name, Result};
 
 /// A machine, and the attempt that it runs for.
 #[derive(Debug)]
