@@ -6,6 +6,10 @@
 //! `leasehold_proto::quorum` implements the protocol, which the repository's `docs/quorum.md` describes. This crate
 //! carries requests and replies, and turns the replies of nodes into messages.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod backend;
 mod connect;
 mod driver;
