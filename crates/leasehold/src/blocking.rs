@@ -68,7 +68,8 @@ pub struct Lock {
 /// continues in the background, as long as a clone of the client exists. After a drop without an answer
 /// in that time, drops of the same client do not wait for 10 s, or until the client acquires a lock
 /// again. A drop also does not wait inside an async task, or while the client keeps the lock for its
-/// minimum hold: end the program with [`Client::close`] there. [`release`](Self::release) waits up to the
+/// minimum hold: end the program with [`Client::close`] there. A guard in a task that its runtime drops at
+/// the shutdown may wait, as may one inside `unconstrained`. [`release`](Self::release) waits up to the
 /// client's timeout and also returns whether the lock was held until then.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]

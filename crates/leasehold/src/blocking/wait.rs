@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -36,35 +37,71 @@ fn has_steps(steps: u32, context: &mut Context<'_>) -> bool {
 }
 
 /// Waits for a future, which uses the timers and connections of `runtime`. Unlike
-/// `Runtime::block_on`, it never panics.
+/// `Runtime::block_on`, it does not panic inside a runtime.
 pub(super) fn block_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     let _entered = runtime.enter();
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let unpark = Arc::new(Unpark::here());
+    let waker = Waker::from(unpark.clone());
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
+            Poll::Pending => unpark.wait(),
         }
     }
 }
 
-struct Unpark(Thread);
+/// Wakes a thread. The flag keeps the wake-up if code inside the future parks the thread too.
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Unpark {
+    fn here() -> Self {
+        Self { thread: std::thread::current(), woken: AtomicBool::new(false) }
+    }
+
+    fn wait(&self) {
+        while !self.woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wake_up_is_kept_while_the_future_parks_the_thread_itself() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut polls = 0;
+        let future = std::future::poll_fn(|context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            // As a full channel of a logger does: it uses up the permission to go on.
+            std::thread::park();
+            Poll::Pending
+        });
+        block_on(&runtime, future);
+        assert_eq!(polls, 2);
+    }
 
     #[test]
     fn only_async_tasks_are_detected() {
