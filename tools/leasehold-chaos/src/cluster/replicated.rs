@@ -50,13 +50,21 @@ impl Cluster {
 
     fn give_role(&self, server: &RedisServer) -> io::Result<()> {
         let args = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::NAME];
-        let master = self.sentinels.iter().find_map(|sentinel| sentinel.admin(&args).ok());
-        let master = master.ok_or_else(|| io::Error::other("no sentinel answers"))?;
-        let [host, port] = master.items() else { return Err(io::ErrorKind::NotFound.into()) };
-        let (host, port) = (host.text(), port.text());
-        let words = match port == server.port_between().to_string() {
+        let answers = self.sentinels.iter().filter_map(|sentinel| sentinel.admin(&args).ok());
+        let named = answers.filter_map(|answer| match answer.items() {
+            [host, port] => Some((host.text(), port.text())),
+            _ => None,
+        });
+        let named: Vec<(String, String)> = named.collect();
+        // A sentinel that was cut off may still name an earlier master.
+        let agreed = |one: &&(String, String)| {
+            2 * named.iter().filter(|other| other == one).count() > self.sentinels.len()
+        };
+        let master = named.iter().find(agreed);
+        let (host, port) = master.ok_or_else(|| io::Error::other("the sentinels do not agree"))?;
+        let words = match *port == server.port_between().to_string() {
             true => ["REPLICAOF", "NO", "ONE"],
-            false => ["REPLICAOF", &host, &port],
+            false => ["REPLICAOF", host, port],
         };
         server.admin(&words).map(drop)
     }

@@ -52,6 +52,8 @@ const SUBSCRIBING: [&str; 6] =
 const MESSAGES: [&str; 3] = ["message", "pmessage", "smessage"];
 /// Bytes of one read at least: pgbouncer refuses a client whose first message comes in several pieces.
 const PIECE: usize = 16 * 1024;
+/// How much a cut connection takes from its client.
+const MOST_UNREAD: usize = 16 * PIECE;
 const GREETING: [&str; 4] = ["hello", "auth", "select", "client"];
 
 /// Serves a client until it or the server has gone, or the connection is killed.
@@ -111,6 +113,9 @@ impl Connection {
         let open = self.shared.until(|state| !state.is_cut(self.id, ClientToServer));
         let gone = async {
             loop {
+                if unread.len() > MOST_UNREAD {
+                    std::future::pending::<()>().await;
+                }
                 unread.reserve(PIECE);
                 if reader.read_buf(unread).await? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
