@@ -44,12 +44,32 @@ impl Certificates {
         let path = directory.path();
         let ca = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
         certificate(path, "ca", "1", &ca)?;
-        let name = "subjectAltName=IP:127.0.0.1,DNS:localhost";
         for (who, usage) in [("server", "serverAuth"), ("client", "clientAuth")] {
-            let usage = format!("extendedKeyUsage={usage}");
-            certificate(path, who, days, &["basicConstraints=critical,CA:FALSE", name, &usage])?;
+            signed(path, who, days, usage)?;
         }
         Ok(Self { directory })
+    }
+
+    /// Makes another key and certificate for the server, signed by the same authority, in the place of those that it has.
+    /// A server has them when it reloads its files.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn renew(&self) -> io::Result<()> {
+        signed(self.directory.path(), "next", "1", "serverAuth")?;
+        let next = |kind: &str| self.directory.path().join(format!("next.{kind}"));
+        std::fs::rename(next("key"), self.server_key())?;
+        std::fs::rename(next("crt"), self.server())
+    }
+
+    /// Puts the key and certificate for the server of another authority, which clients do not know, in the place of those
+    /// that it has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn take_server_of(&self, other: &Self) -> io::Result<()> {
+        std::fs::copy(other.server_key(), self.server_key())?;
+        std::fs::copy(other.server(), self.server()).map(drop)
     }
 
     /// The authority's certificate.
@@ -84,6 +104,13 @@ impl Certificates {
     pub fn client_key(&self) -> PathBuf {
         self.directory.path().join("client.key")
     }
+}
+
+/// Writes `who.key` and `who.crt`, for one use.
+fn signed(directory: &Path, who: &str, days: &str, usage: &str) -> io::Result<()> {
+    let name = "subjectAltName=IP:127.0.0.1,DNS:localhost";
+    let usage = format!("extendedKeyUsage={usage}");
+    certificate(directory, who, days, &["basicConstraints=critical,CA:FALSE", name, &usage])
 }
 
 /// Writes `who.key` and `who.crt`, signed by the authority, which signs itself.

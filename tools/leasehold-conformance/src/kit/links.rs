@@ -27,11 +27,14 @@ impl Links {
         self.0.push(Link { from, to, proxy: Arc::new(proxy), source: None });
     }
 
-    /// Servers that have a proxy each, in order of their numbers, by which all connect to it; each connects from its
+    /// Servers that have proxies each, in order of their numbers, by which all connect to it; each connects from its
     /// [`source`].
-    pub(super) fn by_source(proxies: Vec<Proxy>) -> Self {
+    pub(super) fn by_source(proxies: Vec<Vec<Proxy>>) -> Self {
         let all = 0..proxies.len();
-        let proxies = proxies.into_iter().map(Arc::new).enumerate();
+        let each = |(to, proxies): (usize, Vec<Proxy>)| {
+            proxies.into_iter().map(move |proxy| (to, Arc::new(proxy)))
+        };
+        let proxies = proxies.into_iter().enumerate().flat_map(each);
         let links = proxies.flat_map(|(to, proxy)| {
             let others = all.clone().filter(move |from| *from != to);
             others.map(move |from| {

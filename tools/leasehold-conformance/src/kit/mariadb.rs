@@ -136,6 +136,17 @@ impl MariaDb {
         query(&self.daemon, &self.client, NAME, statements)
     }
 
+    /// Has it read its certificate and key again: new connections have them.
+    ///
+    /// # Errors
+    /// As [`sql`](Self::sql).
+    pub fn reload_certificates(&self) -> io::Result<()> {
+        if let Some(certificates) = &self.certificates {
+            certificates.give(&self.daemon)?;
+        }
+        self.sql("FLUSH SSL").map(drop)
+    }
+
     /// Kills it and starts it on the same port and data.
     ///
     /// # Errors

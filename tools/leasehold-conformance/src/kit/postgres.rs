@@ -145,6 +145,17 @@ impl Postgres {
         self.psql.run(&self.daemon, self.port, NAME, statement)
     }
 
+    /// Has it read its certificate and key again: new connections have them.
+    ///
+    /// # Errors
+    /// As [`sql`](Self::sql).
+    pub fn reload_certificates(&self) -> io::Result<()> {
+        if let Some(certificates) = &self.certificates {
+            certificates.give(&self.daemon)?;
+        }
+        self.sql("SELECT pg_reload_conf()").map(drop)
+    }
+
     /// Kills it and starts it on the same port and data.
     ///
     /// # Errors

@@ -4,13 +4,15 @@ use std::io;
 use std::ops::Range;
 
 use super::settings::{PASSWORD, USER};
-use super::{RedisServer, Settings, Value, wait};
+use super::{Links, RedisServer, Settings, Value, wait};
 
 /// Six nodes: the masters first, then a replica of each, in the same order.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The nodes.
     pub nodes: Vec<RedisServer>,
+    /// The ways between them, of those that [`start_linked`](Self::start_linked) has started.
+    pub links: Links,
 }
 
 const MASTERS: usize = 3;
@@ -31,7 +33,28 @@ impl RedisCluster {
         let settings = node(settings);
         let start = |_| RedisServer::start(settings.clone());
         let nodes: Vec<_> = (0..2 * MASTERS).map(start).collect::<io::Result<_>>()?;
-        let cluster = Self { nodes };
+        Self::of(nodes, Links::default())
+    }
+
+    /// The same, and each connects to the others, and to their buses, through proxies. Clients connect to the first ones
+    /// too.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_linked(settings: Settings) -> io::Result<Self> {
+        let settings = node(settings);
+        let (mut nodes, mut proxies) = (Vec::new(), Vec::new());
+        for number in 0..2 * MASTERS {
+            let (server, of_server) = RedisServer::start_in_cluster(number, settings.clone())?;
+            nodes.push(server);
+            proxies.push(of_server.into());
+        }
+        Self::of(nodes, Links::by_source(proxies))
+    }
+
+    /// Makes a cluster of nodes that are alone.
+    fn of(nodes: Vec<RedisServer>, links: Links) -> io::Result<Self> {
+        let cluster = Self { nodes, links };
         for number in 0..MASTERS {
             let Range { start, end } = Self::range(number);
             let (first, last) = (start.to_string(), (end - 1).to_string());
@@ -43,8 +66,7 @@ impl RedisCluster {
             node.admin(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
         }
         for node in &cluster.nodes[1..] {
-            let port = node.port_between().to_string();
-            cluster.nodes[0].admin(&["CLUSTER", "MEET", "127.0.0.1", &port])?;
+            cluster.nodes[0].meet(node)?;
         }
         let ids: Vec<String> = (0..MASTERS).map(|n| cluster.id(n)).collect::<io::Result<_>>()?;
         for (master, id) in ids.iter().enumerate() {
@@ -125,8 +147,7 @@ impl RedisCluster {
     /// Those of starting it; `TimedOut` when the others do not take it up.
     pub fn join(&mut self, settings: Settings) -> io::Result<()> {
         let node = RedisServer::start(node(settings))?;
-        let port = node.port_between().to_string();
-        self.nodes[0].admin(&["CLUSTER", "MEET", "127.0.0.1", &port])?;
+        self.nodes[0].meet(&node)?;
         self.nodes.push(node);
         self.settled()
     }

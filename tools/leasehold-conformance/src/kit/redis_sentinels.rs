@@ -46,7 +46,7 @@ impl RedisSentinels {
         let mut proxies = Vec::new();
         let mut start = |settings: Settings| {
             let (server, proxy) = RedisServer::start_linked(proxies.len(), settings)?;
-            proxies.push(proxy);
+            proxies.push(vec![proxy]);
             Ok::<_, io::Error>(server)
         };
         let mut all = vec![start(servers.clone())?];

@@ -18,6 +18,8 @@ pub struct RedisServer {
     daemon: Daemon,
 }
 
+/// So much larger is the port of a node's bus than that for clients.
+const ABOVE: u16 = 10_000;
 /// Tries to start: another process may take a free port before the server does.
 const TRIES: usize = 20;
 
@@ -77,6 +79,11 @@ impl RedisServer {
         self.settings.announced.or(tls_port).unwrap_or(self.port)
     }
 
+    /// The port by which other nodes of a cluster reach its bus.
+    pub(super) fn bus_between(&self) -> u16 {
+        self.settings.announced_bus.unwrap_or(self.port_between() + ABOVE)
+    }
+
     /// Starts one that others reach through a proxy; its number in the ensemble.
     pub(super) fn start_linked(number: usize, settings: Settings) -> io::Result<(Self, Proxy)> {
         let proxy = links::proxy()?;
@@ -84,6 +91,20 @@ impl RedisServer {
         let server = Self::start(settings)?;
         proxy.point_to(server.address());
         Ok((server, proxy))
+    }
+
+    /// Starts a node of a cluster that others reach through two proxies, the second one before its bus.
+    pub(super) fn start_in_cluster(
+        number: usize,
+        settings: Settings,
+    ) -> io::Result<(Self, [Proxy; 2])> {
+        let proxies = [links::proxy()?, links::proxy()?];
+        let [port, bus] = [&proxies[0], &proxies[1]].map(|proxy| proxy.address().port());
+        let settings = settings.announced_on_bus(port, bus, links::source(number));
+        let server = Self::start(settings)?;
+        proxies[0].point_to(server.address());
+        proxies[1].point_to(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port + ABOVE)));
+        Ok((server, proxies))
     }
 
     /// `redis://...`, with the default user's password if there is one.
@@ -107,6 +128,18 @@ impl RedisServer {
     /// The address for TLS; `None` without.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         Some((Ipv4Addr::LOCALHOST, self.tls_port?).into())
+    }
+
+    /// Has it read its certificate and key again: new connections have them.
+    ///
+    /// # Errors
+    /// As [`admin`](Self::admin).
+    pub fn reload_certificates(&self) -> io::Result<()> {
+        let Some(certificates) = &self.settings.certificates else { return Ok(()) };
+        let [file, key] = [certificates.server(), certificates.server_key()];
+        let [file, key] = [file.to_string_lossy(), key.to_string_lossy()];
+        let set = ["CONFIG", "SET", "tls-cert-file", &file, "tls-key-file", &key];
+        self.admin(&set).map(drop)
     }
 
     /// `redis+unix://...`
@@ -135,6 +168,12 @@ impl RedisServer {
     /// As [`connect`](Self::connect) and [`Admin::call`].
     pub fn admin<A: AsRef<[u8]>>(&self, args: &[A]) -> io::Result<Value> {
         self.connect()?.call(args)
+    }
+
+    /// Has a node of a cluster take up another one.
+    pub(super) fn meet(&self, other: &Self) -> io::Result<()> {
+        let [port, bus] = [other.port_between(), other.bus_between()].map(|port| port.to_string());
+        self.admin(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).map(drop)
     }
 
     /// A field of its `INFO`.

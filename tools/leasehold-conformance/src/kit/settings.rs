@@ -23,6 +23,7 @@ pub struct Settings {
     tls_client_optional: bool,
     pub(super) tls_between: bool,
     pub(super) announced: Option<u16>,
+    pub(super) announced_bus: Option<u16>,
     lines: Vec<String>,
 }
 
@@ -100,6 +101,16 @@ impl Settings {
         let who = if self.sentinel { "sentinel " } else { "replica-" };
         self.line(format!("{who}announce-ip 127.0.0.1"))
             .line(format!("{who}announce-port {port}"))
+            .line(format!("bind-source-addr {from}"))
+    }
+
+    /// The same for a node of a cluster, whose bus has a port of its own. Each node has the address of another one from that
+    /// node alone: without it, they would take the address that a connection comes from, where no proxy listens.
+    pub(super) fn announced_on_bus(mut self, port: u16, bus: u16, from: Ipv4Addr) -> Self {
+        (self.announced, self.announced_bus) = (Some(port), Some(bus));
+        self.line("cluster-announce-ip 127.0.0.1")
+            .line(format!("cluster-announce-port {port}"))
+            .line(format!("cluster-announce-bus-port {bus}"))
             .line(format!("bind-source-addr {from}"))
     }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]
+mod cluster;
+#[cfg(unix)]
 mod disk;
 #[cfg(unix)]
 mod etcd;
@@ -38,7 +40,8 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let tests = server::TESTS.iter().chain(proxy::TESTS).chain(etcd::TESTS).chain(nats::TESTS);
-    let tests = tests.chain(sql::TESTS).chain(disk::TESTS).chain(zookeeper::TESTS);
+    let tests =
+        tests.chain(sql::TESTS).chain(disk::TESTS).chain(zookeeper::TESTS).chain(cluster::TESTS);
     let trial = |(name, test): &(&str, fn())| {
         let test = *test;
         let run = move || {
