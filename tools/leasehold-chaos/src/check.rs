@@ -4,10 +4,12 @@
 mod commands;
 mod forgets;
 mod order;
+mod refusals;
 
 use std::collections::BTreeMap;
 
 use crate::SECOND;
+use crate::failure::Failure;
 use crate::fault::{Fault, Injected};
 use crate::journal::{Hold, Waiting};
 use crate::loss::Losses;
@@ -38,8 +40,8 @@ pub(crate) struct Evidence {
     pub(crate) setup: SetUp,
     pub(crate) fenced: Vec<Visit>,
     pub(crate) unfenced: Vec<Visit>,
-    /// Acquires that failed, by what was said.
-    pub(crate) failed: BTreeMap<String, u64>,
+    /// What clients received instead of what they asked for.
+    pub(crate) failed: Vec<Failure>,
     /// What clients dropped or ended in another hard way.
     pub(crate) abandoned: BTreeMap<String, u64>,
     /// Losses by the clock.
@@ -64,6 +66,7 @@ pub(crate) struct Evidence {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) acquisitions: u64,
+    /// What clients received instead of what they asked for, and how often.
     pub(crate) failed: BTreeMap<String, u64>,
     pub(crate) abandoned: BTreeMap<String, u64>,
     /// A client got the lock while another took itself for the holder: after a fault of this kind,
@@ -78,6 +81,8 @@ pub(crate) struct Verdict {
     pub(crate) overtaken: u64,
     /// So often another server became the master.
     pub(crate) switches: u64,
+    /// A client was refused, or told of a foreign record, and nothing explains that.
+    pub(crate) refused: u64,
     /// A token that another hold had too.
     pub(crate) twice: u64,
     /// A token that was not above one that was held before the lock was asked for.
@@ -121,6 +126,7 @@ impl Verdict {
             overlaps(&evidence, &forced, &forgets);
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
+        let refused = refusals::against(&evidence);
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {
@@ -130,9 +136,14 @@ impl Verdict {
         let few = |what, pairs: &[Pair]| -> Vec<String> {
             pairs.iter().take(EXAMPLES).map(|pair| example((what, pair))).collect()
         };
-        let few_overtaken: Vec<String> = overtaken.iter().take(EXAMPLES).cloned().collect();
-        let examples =
-            [few("overlap", &overlapping), few("token", &inverted), few_overtaken].concat();
+        let few_of = |told: &[String]| told.iter().take(EXAMPLES).cloned().collect();
+        let examples = [
+            few("overlap", &overlapping),
+            few("token", &inverted),
+            few_of(&overtaken),
+            few_of(&refused),
+        ]
+        .concat();
         Self {
             acquisitions: evidence.holds.len() as u64,
             overlaps,
@@ -141,13 +152,14 @@ impl Verdict {
             losses: evidence.losses,
             order,
             overtaken: overtaken.len() as u64,
+            refused: refused.len() as u64,
             switches: evidence.switches.len() as u64,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
-            failed: evidence.failed,
+            failed: refusals::counted(&evidence.failed),
             abandoned: evidence.abandoned,
             wrong: [evidence.wrong, wrong].concat(),
             examples,
@@ -161,6 +173,7 @@ impl Verdict {
             (self.twice, "tokens used twice"),
             (self.inversions, "tokens that did not grow"),
             (self.overtaken, "waiters overtaken though nothing went wrong"),
+            (self.refused, "refusals that nothing explains"),
             (self.fenced.stale, "stale writes taken by the fence"),
             (self.fenced.lost, "updates lost behind the fence"),
         ];

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Retry, Usage};
+use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Usage};
 use tokio::task::JoinSet;
 
+use crate::failure::Told;
 use crate::journal::{End, Journal, Line};
 use crate::resource::Resource;
 use crate::{Result, TTL, now};
@@ -79,7 +80,7 @@ pub(crate) fn forget(args: &ForgetArgs) -> Result<bool> {
     });
     match removed {
         Ok(removed) => println!("removed {removed}"),
-        Err(error) if passes(&error) => {
+        Err(error) if Told::of(error.kind()).is_some() => {
             eprintln!("{error}");
             return Ok(false);
         }
@@ -162,30 +163,30 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
     })
 }
 
-/// Whether a store is away, or refuses for a reason that passes by itself, such as a full disk.
-fn passes(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Unavailable => true,
-        ErrorKind::Refused => error.retry() == Retry::Useful,
-        _ => false,
-    }
-}
-
-/// Servers may be away when a client starts.
+/// Servers may be away when a client starts, or refuse it.
 async fn connect(url: &str, journal: &Journal) -> Result<Client> {
     loop {
         match leasehold::connect(url).await {
             Ok(client) => return Ok(client),
-            Err(error) if passes(&error) => {
-                journal.write(&Line::Failed(error.to_string()));
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
             Err(error) => {
-                journal.write(&Line::Wrong(error.to_string()));
-                return Err(error.into());
+                let told = Told::of(error.kind());
+                note(journal, told, &error);
+                if told.is_none() {
+                    return Err(error.into());
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
+}
+
+/// Writes down what a client was told, and when: the judge knows whether something explains it.
+fn note(journal: &Journal, told: Option<Told>, error: &Error) {
+    let what = error.to_string();
+    journal.write(&match told {
+        Some(told) => Line::Failed { at: now(), told, what },
+        None => Line::Wrong(what),
+    });
 }
 
 /// One task.
@@ -230,16 +231,11 @@ impl Counter {
                     tokio::time::sleep(Duration::from_millis(think)).await;
                 }
                 Err(error) => {
-                    let told = error.to_string();
-                    // Refused: as far as this client knows, too few nodes have a vote.
-                    let may = matches!(
-                        error.kind(),
-                        ErrorKind::Unavailable
-                            | ErrorKind::Refused
-                            | ErrorKind::Lost
-                            | ErrorKind::Timeout
-                    );
-                    self.journal.write(&if may { Line::Failed(told) } else { Line::Wrong(told) });
+                    let told = match error.kind() {
+                        ErrorKind::Lost | ErrorKind::Timeout => Some(Told::Away),
+                        kind => Told::of(kind),
+                    };
+                    note(&self.journal, told, &error);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
@@ -313,11 +309,13 @@ impl Counter {
 
     async fn release(&self, guard: Guard) {
         if let Err(error) = guard.release().await
-            // What passes is tried again in the background.
             && error.kind() != ErrorKind::Lost
-            && !passes(&error)
         {
-            self.journal.write(&Line::Wrong(error.to_string()));
+            // What passes is tried again in the background.
+            match Told::of(error.kind()) {
+                Some(Told::Away) => {}
+                told => note(&self.journal, told, &error),
+            }
         }
     }
 

@@ -1,10 +1,13 @@
 //! The servers of a run, each behind a proxy where it is reached over a network.
 
+mod certificate;
 mod files;
 mod full;
 mod links;
 mod masters;
+mod newer;
 mod node;
+mod password;
 mod replicated;
 mod server;
 mod tables;
@@ -42,6 +45,8 @@ pub(crate) struct Cluster {
     disk: Option<DiskShim>,
     /// Servers whose disk was full, and has space again.
     were_full: BTreeSet<usize>,
+    /// What clients did at servers, and may not.
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Cluster {
@@ -81,6 +86,7 @@ impl Cluster {
             links: Links::default(),
             disk: None,
             were_full: BTreeSet::new(),
+            wrong: Vec::new(),
         };
         cluster.url = cluster.place();
         cluster
@@ -114,16 +120,20 @@ impl Cluster {
         let all = places.join(",");
         // The machine has more to do than it can, so that nodes are waited for longer than usual.
         let options = format!("max-ttl={}ms&node-limit=100ms", self.setup.max_ttl().as_millis());
-        let database = "leasehold:leasehold@";
+        let user = password::LOGIN;
         match self.setup {
-            SetUp::Redis => format!("redis://{all}"),
-            SetUp::RedisStrict => format!("redis://{all}?admission=strict&{options}"),
+            SetUp::Redis => format!("redis://{user}{all}"),
+            SetUp::RedisStrict => format!("redis://{user}{all}?admission=strict&{options}"),
             SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 => {
-                format!("redlock://{all}?{options}")
+                format!("redlock://{user}{all}?{options}")
             }
-            SetUp::Postgres | SetUp::Pgbouncer => format!("postgres://{database}{all}/leasehold"),
-            SetUp::Mariadb => format!("mysql://{database}{all}/leasehold"),
+            SetUp::Postgres | SetUp::Pgbouncer => format!("postgres://{user}{all}/leasehold"),
+            SetUp::Mariadb => format!("mysql://{user}{all}/leasehold"),
             SetUp::Sqlite | SetUp::File | SetUp::Sentinel | SetUp::Cluster => all,
+            SetUp::RedisTls | SetUp::PostgresTls | SetUp::MariadbTls | SetUp::EtcdTls => {
+                let files = self.nodes.iter().find_map(Node::files);
+                files.map_or(String::new(), |files| certificate::url(self.setup, &all, files))
+            }
             SetUp::Etcd => format!("etcd://{all}"),
             SetUp::Zookeeper => format!("zookeeper://{all}?session=3s"),
         }
@@ -265,6 +275,9 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
             let store = files::Directory::new(temporary("chaos-store")?);
             nodes.push(Node::in_files(store.url(), store));
         }
+        SetUp::RedisTls | SetUp::PostgresTls | SetUp::MariadbTls | SetUp::EtcdTls => {
+            nodes.push(certificate::node(setup)?);
+        }
         SetUp::Etcd => {
             for member in EtcdServer::start_all(3, &EtcdSettings::new().peers_behind_proxies())? {
                 nodes.push(Node::opaque(member, None)?);
@@ -278,5 +291,6 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
 /// killed server loses nothing.
 fn settings(variables: Variables) -> Settings {
     let settings = Settings::new().append_only().line("appendfsync no");
+    let settings = settings.user(password::USER, password::RULES);
     variables.into_iter().fold(settings, |settings, (name, value)| settings.env(name, value))
 }

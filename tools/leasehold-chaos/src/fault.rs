@@ -43,6 +43,14 @@ pub(crate) enum Fault {
     Connections,
     /// Writes to the files of a server, or of a store in files, fail
     Full,
+    /// What a newer program has written is in the place of a record or a version
+    Newer,
+    /// The user of the clients has another password, no login, or no rights
+    Password,
+    /// A server has another certificate of the same authority
+    Certificate,
+    /// A server has a certificate of an authority that clients do not know
+    Authority,
     /// The clock of one server jumps ahead by more than the ttl
     Clock,
 }
@@ -74,6 +82,10 @@ impl Fault {
             Self::Reset => "connections reset",
             Self::Connections => "connection limit reached",
             Self::Full => "disk full",
+            Self::Newer => "a record of a newer version",
+            Self::Password => "password or rights of the user changed",
+            Self::Certificate => "certificate renewed",
+            Self::Authority => "certificate of an unknown authority",
             Self::Clock => "a server's clock jumps ahead",
         }
     }
@@ -89,6 +101,9 @@ impl Fault {
                 | Self::Slow
                 | Self::Connections
                 | Self::Full
+                | Self::Newer
+                | Self::Password
+                | Self::Authority
         )
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::{collections::BTreeMap, fmt};
 
+use crate::failure::{Failure, Told};
 use crate::loss::{Losses, Watched};
 use crate::{MS, TTL};
 
@@ -26,8 +27,8 @@ pub(crate) enum Line {
     Ended { hold: u64, at: u64, end: End, deadline: u64 },
     /// The store named the attempts that wait, the first in line first; it was asked and answered at these times.
     Waiting { asked: u64, at: u64, line: Vec<String> },
-    /// An acquire failed, as it may while servers are away.
-    Failed(String),
+    /// An acquire, a connect or a release failed, as it may while something explains it.
+    Failed { at: u64, told: Told, what: String },
     /// The client dropped something, or ended it in another hard way.
     Abandoned(String),
     /// Something that may not happen.
@@ -63,7 +64,9 @@ impl fmt::Display for Line {
                 write!(f, "ended {hold} {at} {end} {deadline}")
             }
             Self::Waiting { asked, at, line } => write!(f, "line {asked} {at} {}", line.join(",")),
-            Self::Failed(what) => write!(f, "failed {}", what.replace('\n', " ")),
+            Self::Failed { at, told, what } => {
+                write!(f, "failed {at} {} {}", told.name(), what.replace('\n', " "))
+            }
             Self::Abandoned(what) => write!(f, "abandoned {what}"),
             Self::Wrong(what) => write!(f, "wrong {}", what.replace('\n', " ")),
             Self::Done => f.write_str("done"),
@@ -103,7 +106,11 @@ impl FromStr for Line {
                 let line = words.get(2).ok_or_else(no_line)?.split(',').map(str::to_owned);
                 Self::Waiting { asked: number(0)?, at: number(1)?, line: line.collect() }
             }
-            "failed" => Self::Failed(rest.to_owned()),
+            "failed" => {
+                let told = words.get(1).and_then(|word| Told::named(word)).ok_or_else(no_line)?;
+                let what = rest.splitn(3, ' ').nth(2).ok_or_else(no_line)?.to_owned();
+                Self::Failed { at: number(0)?, told, what }
+            }
             "abandoned" => Self::Abandoned(rest.to_owned()),
             "wrong" => Self::Wrong(rest.to_owned()),
             "done" => Self::Done,
@@ -169,8 +176,8 @@ impl Hold {
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     pub(crate) holds: Vec<Hold>,
-    /// The acquires that failed, by what was said.
-    pub(crate) failed: BTreeMap<String, u64>,
+    /// What it received instead of what it asked for.
+    pub(crate) failed: Vec<Failure>,
     /// What the client dropped or ended in another hard way.
     pub(crate) abandoned: BTreeMap<String, u64>,
     pub(crate) wrong: Vec<String>,
@@ -223,7 +230,9 @@ impl Story {
                     }
                     story.holds.extend(ended.map(|one| one.ended(at, end, deadline)));
                 }
-                Ok(Line::Failed(what)) => *story.failed.entry(what).or_default() += 1,
+                Ok(Line::Failed { at, told, what }) => {
+                    story.failed.push(Failure { client, at, told, what });
+                }
                 Ok(Line::Abandoned(what)) => *story.abandoned.entry(what).or_default() += 1,
                 Ok(Line::Wrong(what)) => story.wrong.push(what),
                 Ok(Line::Done) => story.done = true,
@@ -277,7 +286,8 @@ mod tests {
             Line::Ended { hold: 1, at: 2, end: End::Expired, deadline: 3 },
             Line::Ended { hold: 1, at: 2, end: End::Told, deadline: 3 },
             Line::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
-            Line::Failed("no server is there".into()),
+            Line::Failed { at: 7, told: Told::Away, what: "no server is there".into() },
+            Line::Failed { at: 8, told: Told::Foreign, what: "a newer version".into() },
             Line::Abandoned("dropped guards".into()),
             Line::Wrong("a thing".into()),
             Line::Done,

@@ -7,6 +7,7 @@ mod args;
 mod check;
 mod client;
 mod cluster;
+mod failure;
 mod fault;
 mod journal;
 mod loss;

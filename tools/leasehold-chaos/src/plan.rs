@@ -87,6 +87,8 @@ impl Draw {
             Fault::CutPeers => self.rng.u64(500 * MS..6 * SECOND),
             // Sentinels take a server for down after 1 s.
             Fault::Full => self.rng.u64(500 * MS..3 * SECOND),
+            // Long enough that clients which try again now and then meet it.
+            Fault::Newer | Fault::Password | Fault::Authority => self.rng.u64(500 * MS..3 * SECOND),
             Fault::Slow => self.rng.u64(500 * MS..2 * SECOND),
             // Before another can be granted the lease, and after.
             Fault::Delay => self.rng.u64(20 * MS..ttl * 2),

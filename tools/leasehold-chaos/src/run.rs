@@ -410,6 +410,7 @@ impl<'a> Run<'a> {
             None => Default::default(),
         };
         self.wrong.extend(changed);
+        self.wrong.append(&mut self.cluster.wrong);
         let mut evidence = Evidence {
             injected: self.injected,
             setup: self.order.setup,
@@ -431,9 +432,7 @@ impl<'a> Run<'a> {
             evidence.lines.extend(story.lines.into_iter().map(|line| (number, line)));
             let granted = |(attempt, got)| (attempt, Granted { client: number, got });
             evidence.granted.extend(story.granted.into_iter().map(granted));
-            for (what, many) in story.failed {
-                *evidence.failed.entry(what).or_default() += many;
-            }
+            evidence.failed.extend(story.failed);
             for (what, many) in story.abandoned {
                 *evidence.abandoned.entry(what).or_default() += many;
             }

@@ -42,6 +42,14 @@ pub(crate) enum SetUp {
     Etcd,
     /// Three ZooKeeper servers
     Zookeeper,
+    /// One Redis server, over TLS
+    RedisTls,
+    /// One PostgreSQL server, over TLS
+    PostgresTls,
+    /// One MariaDB server, over TLS
+    MariadbTls,
+    /// One member of etcd, over TLS
+    EtcdTls,
 }
 
 /// What a set-up promises under a fault. Behind a fence no update is lost in any case.
@@ -54,8 +62,9 @@ pub(crate) enum Promise {
 }
 
 use Fault::{
-    Clock, Connections, Cut, CutPeers, Delay, Duplicate, Empty, Failover, Full, Kill, LoseReply,
-    Older, Pause, Replace, Reset, Restart, Slow, Stop, Truncate,
+    Authority, Certificate, Clock, Connections, Cut, CutPeers, Delay, Duplicate, Empty, Failover,
+    Full, Kill, LoseReply, Newer, Older, Password, Pause, Replace, Reset, Restart, Slow, Stop,
+    Truncate,
 };
 use Promise::{Exclusion, Tokens};
 
@@ -77,6 +86,8 @@ const REDIS: Faults = &[
     (Reset, Exclusion),
     (Connections, Exclusion),
     (Full, Exclusion),
+    (Newer, Exclusion),
+    (Password, Exclusion),
     (Clock, Tokens),
 ];
 
@@ -98,11 +109,13 @@ const ADMISSION: Faults = &[
     (Reset, Exclusion),
     (Connections, Exclusion),
     (Full, Exclusion),
+    (Newer, Exclusion),
+    (Password, Exclusion),
     (Clock, Tokens),
 ];
 
-/// Replication is asynchronous, and each of the last five may make another server the master.
-const SENTINEL: Faults = &[
+/// Replication is asynchronous, and each of those that promise tokens may make another server the master.
+const REPLICATED: Faults = &[
     (Pause, Exclusion),
     (Kill, Exclusion),
     (Stop, Tokens),
@@ -110,16 +123,7 @@ const SENTINEL: Faults = &[
     (Failover, Tokens),
     (CutPeers, Tokens),
     (Full, Tokens),
-];
-
-/// The same; the bus has no proxies.
-const CLUSTER: Faults = &[
-    (Pause, Exclusion),
-    (Kill, Exclusion),
-    (Stop, Tokens),
-    (Restart, Tokens),
-    (Failover, Tokens),
-    (Full, Tokens),
+    (Password, Exclusion),
 ];
 
 const SQL: Faults = &[
@@ -135,6 +139,8 @@ const SQL: Faults = &[
     (Reset, Exclusion),
     (Connections, Exclusion),
     (Full, Exclusion),
+    (Newer, Exclusion),
+    (Password, Exclusion),
     (Clock, Tokens),
 ];
 
@@ -151,13 +157,27 @@ const POOLED: Faults = &[
     (Slow, Exclusion),
     (Reset, Exclusion),
     (Full, Exclusion),
+    (Newer, Exclusion),
+    (Password, Exclusion),
     (Clock, Tokens),
 ];
 
-const SQLITE: Faults =
-    &[(Pause, Exclusion), (Kill, Exclusion), (Empty, Tokens), (Older, Tokens), (Full, Exclusion)];
+const SQLITE: Faults = &[
+    (Pause, Exclusion),
+    (Kill, Exclusion),
+    (Empty, Tokens),
+    (Older, Tokens),
+    (Full, Exclusion),
+    (Newer, Exclusion),
+];
 
-const FILE: Faults = &[(Pause, Exclusion), (Kill, Exclusion), (Empty, Tokens), (Full, Exclusion)];
+const FILE: Faults = &[
+    (Pause, Exclusion),
+    (Kill, Exclusion),
+    (Empty, Tokens),
+    (Full, Exclusion),
+    (Newer, Exclusion),
+];
 
 /// A member without data is a new one, as Raft has it; one with older data breaks what Raft builds on.
 const ETCD: Faults = &[
@@ -190,6 +210,20 @@ const ZOOKEEPER: Faults = &[
     (Full, Exclusion),
 ];
 
+/// Of servers whose connections are encrypted: what happens to single requests is not seen by a proxy.
+const TLS: Faults = &[
+    (Pause, Exclusion),
+    (Kill, Exclusion),
+    (Stop, Exclusion),
+    (Restart, Exclusion),
+    (LoseReply, Exclusion),
+    (Cut, Exclusion),
+    (Slow, Exclusion),
+    (Reset, Exclusion),
+    (Certificate, Exclusion),
+    (Authority, Exclusion),
+];
+
 impl SetUp {
     /// As it is written on the command line and in tables.
     pub(crate) fn name(self) -> String {
@@ -213,6 +247,10 @@ impl SetUp {
             Self::File => "one directory",
             Self::Etcd => "3 members of etcd",
             Self::Zookeeper => "3 ZooKeeper servers",
+            Self::RedisTls => "one Redis server, over TLS",
+            Self::PostgresTls => "one PostgreSQL server, over TLS",
+            Self::MariadbTls => "one MariaDB server, over TLS",
+            Self::EtcdTls => "one member of etcd, over TLS",
         }
     }
 
@@ -225,12 +263,13 @@ impl SetUp {
             | Self::Redlock5
             | Self::Redlock7
             | Self::Sentinel
-            | Self::Cluster => Needs::Redis,
-            Self::Postgres => Needs::Postgres,
+            | Self::Cluster
+            | Self::RedisTls => Needs::Redis,
+            Self::Postgres | Self::PostgresTls => Needs::Postgres,
             Self::Pgbouncer => Needs::Pooler,
-            Self::Mariadb => Needs::MySql,
+            Self::Mariadb | Self::MariadbTls => Needs::MySql,
             Self::Sqlite | Self::File => Needs::Nothing,
-            Self::Etcd => Needs::Etcd,
+            Self::Etcd | Self::EtcdTls => Needs::Etcd,
             Self::Zookeeper => Needs::ZooKeeper,
         }
     }
@@ -240,14 +279,14 @@ impl SetUp {
         match self {
             Self::Redis => REDIS,
             Self::RedisStrict | Self::Redlock3 | Self::Redlock5 | Self::Redlock7 => ADMISSION,
-            Self::Sentinel => SENTINEL,
-            Self::Cluster => CLUSTER,
+            Self::Sentinel | Self::Cluster => REPLICATED,
             Self::Postgres | Self::Mariadb => SQL,
             Self::Pgbouncer => POOLED,
             Self::Sqlite => SQLITE,
             Self::File => FILE,
             Self::Etcd => ETCD,
             Self::Zookeeper => ZOOKEEPER,
+            Self::RedisTls | Self::PostgresTls | Self::MariadbTls | Self::EtcdTls => TLS,
         }
     }
 
@@ -283,7 +322,15 @@ impl SetUp {
 
     /// Whether its locks are rows of a database.
     pub(crate) fn is_sql(self) -> bool {
-        matches!(self, Self::Postgres | Self::Pgbouncer | Self::Mariadb | Self::Sqlite)
+        matches!(
+            self,
+            Self::Postgres
+                | Self::Pgbouncer
+                | Self::Mariadb
+                | Self::Sqlite
+                | Self::PostgresTls
+                | Self::MariadbTls
+        )
     }
 
     /// The longest ttl that servers with admission grant, and the time for which one has no vote that

@@ -94,6 +94,19 @@ fn databases_keep_their_promises_whatever_happens_to_them_and_their_clients() {
 }
 
 #[test]
+fn servers_over_tls_keep_their_promises_whatever_certificates_they_have() {
+    if Needs::OpenSsl.is_skipped() {
+        return;
+    }
+    side_by_side(&[
+        ("redis-tls", Needs::Redis),
+        ("postgres-tls", Needs::Postgres),
+        ("mariadb-tls", Needs::MySql),
+        ("etcd-tls", Needs::Etcd),
+    ]);
+}
+
+#[test]
 fn ensembles_and_files_keep_their_promises_whatever_happens_to_them_and_their_clients() {
     side_by_side(&[
         ("file", Needs::Nothing),

@@ -11,6 +11,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tempfile::TempDir;
 
+use super::newer::{self, Changed};
 use super::server::Server;
 use super::tables;
 use crate::now;
@@ -55,6 +56,11 @@ impl Sqlite {
                 outcome => return outcome.map_err(io::Error::other),
             }
         }
+    }
+
+    /// Runs one statement, which may count rows.
+    fn one(&self, statement: &str) -> io::Result<String> {
+        Ok(self.sql(&[statement.replace("count(*)", "'' || count(*)")])?.concat())
     }
 
     async fn run(&self, statements: &[String]) -> sqlx::Result<Vec<String>> {
@@ -107,10 +113,15 @@ impl Server for Sqlite {
     fn left(&self) -> io::Result<Vec<String>> {
         let journal = self.directory.path().join("locks.db-journal").exists();
         let journal = if journal { vec!["a journal of SQLite".to_owned()] } else { Vec::new() };
-        let count = |statement: &str| {
-            Ok(self.sql(&[statement.replace("count(*)", "'' || count(*)")])?.concat())
-        };
-        Ok([tables::left(count)?, journal].concat())
+        Ok([tables::left(|statement| self.one(statement))?, journal].concat())
+    }
+
+    fn put_newer(&mut self, _: u64) -> io::Result<()> {
+        newer::put_version(|statement| self.one(statement))
+    }
+
+    fn put_back(&mut self) -> io::Result<Changed> {
+        newer::put_version_back(|statement| self.one(statement))
     }
 }
 
@@ -165,6 +176,14 @@ impl Server for Directory {
             }
         }
         Ok(())
+    }
+
+    fn put_newer(&mut self, _: u64) -> io::Result<()> {
+        newer::put_format(&self.path(), self.directory.path())
+    }
+
+    fn put_back(&mut self) -> io::Result<Changed> {
+        newer::put_format_back(&self.path(), self.directory.path())
     }
 
     fn left(&self) -> io::Result<Vec<String>> {

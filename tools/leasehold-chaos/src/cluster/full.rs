@@ -26,7 +26,9 @@ impl Cluster {
             self.links.heal();
         }
         if fault != Fault::Full {
-            return self.nodes[at].heal(fault);
+            let changed = self.nodes[at].heal(fault)?;
+            self.wrong.extend(changed.map(|what| format!("at server {at}: {what}")));
+            return Ok(());
         }
         let server = self.nodes[at].server();
         match &self.disk {

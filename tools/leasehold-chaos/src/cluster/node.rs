@@ -6,13 +6,15 @@ use std::time::Duration;
 use leasehold_conformance::kit::{Admin, ClockShim, Direction, Pattern, Proxy, RedisServer, Shot};
 use tempfile::TempDir;
 
+use super::certificate::Files;
+use super::newer::{self, Changed};
 use super::server::{CONNECTIONS, Server};
 use crate::Result;
 use crate::fault::Fault;
 use crate::plan::Planned;
 
 /// Where a node of a quorum keeps its marker.
-const MARKER: &str = "leasehold:node";
+pub(super) const MARKER: &str = "leasehold:node";
 /// Bytes of the marker before the high-water mark of tokens.
 const SAID: usize = 67;
 
@@ -31,7 +33,8 @@ impl Mark {
 
     /// Both in words, if this one had a vote and `now`, of the same process, says something else.
     pub(super) fn changed_to(&self, now: &Self) -> Option<String> {
-        let changed = self.votes() && now.process == self.process && now.text != self.text;
+        let is_same = now.text == self.text || newer::is_newer(&now.text);
+        let changed = self.votes() && now.process == self.process && !is_same;
         changed.then(|| format!("{}, and is {}", self.text, now.text))
     }
 }
@@ -51,6 +54,8 @@ pub(crate) struct Node {
     copy: Option<TempDir>,
     /// The connection by which a limit of connections is lifted.
     admin: Option<Admin>,
+    /// Its certificates, if its connections are encrypted.
+    files: Option<Files>,
 }
 
 impl Node {
@@ -78,7 +83,27 @@ impl Node {
 
     fn behind(proxy: Option<Proxy>, server: Box<dyn Server>, clock: Option<ClockShim>) -> Self {
         let place = proxy.as_ref().map(|proxy| proxy.address().to_string());
-        Self { place, proxy, framed: false, server, clock, ahead: 0.0, copy: None, admin: None }
+        Self {
+            place,
+            proxy,
+            framed: false,
+            server,
+            clock,
+            ahead: 0.0,
+            copy: None,
+            admin: None,
+            files: None,
+        }
+    }
+
+    /// The same with certificates.
+    pub(super) fn with_files(self, files: Files) -> Self {
+        Self { files: Some(files), ..self }
+    }
+
+    /// Its certificates, if its connections are encrypted.
+    pub(super) fn files(&self) -> Option<&Files> {
+        self.files.as_ref()
     }
 
     /// What the URL of the set-up names; `None` for a server that clients do not connect to.
@@ -96,8 +121,11 @@ impl Node {
         match fault {
             Fault::Clock => self.clock.is_some(),
             Fault::LoseReply | Fault::Cut | Fault::Slow | Fault::Reset => self.proxy.is_some(),
+            Fault::Certificate | Fault::Authority => self.files.is_some(),
             Fault::Connections => self.proxy.is_some() && self.server.limits_connections(),
-            Fault::Empty | Fault::Older | Fault::Full => self.server.has_data(),
+            Fault::Empty | Fault::Older | Fault::Full | Fault::Newer | Fault::Password => {
+                self.server.has_data()
+            }
             _ => true,
         }
     }
@@ -170,6 +198,10 @@ impl Node {
                 self.server.peer_proxies().iter().for_each(|proxy| proxy.cut(direction));
             }
             Fault::Connections => self.admin = self.server.limit_connections()?,
+            Fault::Certificate => self.present(Files::renew)?,
+            Fault::Authority => self.present(Files::forge)?,
+            Fault::Newer => self.server.put_newer(planned.target)?,
+            Fault::Password => self.server.change_user(planned.target)?,
             _ => {}
         }
         match &self.proxy {
@@ -178,20 +210,32 @@ impl Node {
         }
     }
 
-    /// Ends what lasts.
-    pub(crate) fn heal(&mut self, fault: Fault) -> Result<()> {
+    /// Changes its certificate, which new connections have.
+    fn present(&mut self, change: impl Fn(&Files) -> std::io::Result<()>) -> Result<()> {
+        if let Some(files) = &self.files {
+            change(files)?;
+            self.server.reload_certificates()?;
+        }
+        Ok(())
+    }
+
+    /// Ends what lasts, and says what clients have changed that they may not.
+    pub(crate) fn heal(&mut self, fault: Fault) -> Result<Changed> {
         match (fault, &self.proxy) {
             (Fault::Stop, _) => self.server.daemon()?.go_on()?,
             (Fault::Connections, _) => {
                 let admin = self.admin.take();
                 self.server.allow_connections(admin)?;
             }
+            (Fault::Authority, _) => self.present(Files::renew)?,
+            (Fault::Newer, _) => return Ok(self.server.put_back()?),
+            (Fault::Password, _) => self.server.restore_user()?,
             (Fault::CutPeers, _) => self.server.peer_proxies().iter().for_each(Proxy::heal),
             (Fault::Cut, Some(proxy)) => proxy.heal(),
             (Fault::Slow, Some(proxy)) => proxy.set_latency(Duration::ZERO),
             _ => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     pub(super) fn mark(&self) -> Result<Mark> {
@@ -249,7 +293,9 @@ fn disturb(proxy: &Proxy, framed: bool, planned: Planned) -> Option<Shot> {
         Fault::Cut => proxy.cut(direction(planned.target)),
         Fault::Slow => proxy.set_latency(Duration::from_millis(20 + planned.target % 180)),
         // Those that were there must come again, and meet the limit.
-        Fault::Reset | Fault::Connections => proxy.kill_connections(),
+        Fault::Reset | Fault::Connections | Fault::Authority => proxy.kill_connections(),
+        // Connections may go on with the old certificate.
+        Fault::Certificate if planned.target.is_multiple_of(2) => proxy.kill_connections(),
         _ => {}
     }
     None

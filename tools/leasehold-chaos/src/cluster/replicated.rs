@@ -4,7 +4,7 @@ use std::io;
 
 use leasehold_conformance::kit::{RedisCluster, RedisSentinels, RedisServer, Settings, wait};
 
-use super::{Cluster, Node, Variables, settings};
+use super::{Cluster, Node, Variables, password, settings};
 use crate::Result;
 use crate::setup::SetUp;
 
@@ -12,7 +12,7 @@ impl Cluster {
     /// A master and two replicas, watched by sentinels.
     pub(super) fn with_sentinels(variables: Variables) -> Result<Self> {
         let all = RedisSentinels::start_linked(settings(variables), Settings::new())?;
-        let url = all.url();
+        let url = format!("redis+sentinel://{}{}", password::LOGIN, all.place());
         let RedisSentinels { servers, sentinels, links } = all;
         let nodes = servers.into_iter().map(|server| Node::hidden(server, None)).collect();
         Ok(Self { url, sentinels, links, ..Self::of(SetUp::Sentinel, nodes) })
@@ -20,10 +20,11 @@ impl Cluster {
 
     /// Three masters of slots, and a replica of each.
     pub(super) fn of_slots(variables: Variables) -> Result<Self> {
-        let all = RedisCluster::start(settings(variables))?;
-        let url = all.url();
-        let nodes = all.nodes.into_iter().map(|server| Node::hidden(server, None)).collect();
-        Ok(Self { url, ..Self::of(SetUp::Cluster, nodes) })
+        let all = RedisCluster::start_linked(settings(variables))?;
+        let url = format!("redis+cluster://{}{}", password::LOGIN, all.place());
+        let RedisCluster { nodes, links } = all;
+        let nodes = nodes.into_iter().map(|server| Node::hidden(server, None)).collect();
+        Ok(Self { url, links, ..Self::of(SetUp::Cluster, nodes) })
     }
 
     /// Has a sentinel choose another master; it refuses while it chooses one already.

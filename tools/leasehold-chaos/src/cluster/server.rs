@@ -10,7 +10,8 @@ use leasehold_conformance::kit::{
     wait,
 };
 
-use super::tables;
+use super::newer::{self, Changed};
+use super::{password, tables};
 
 /// A server, or a store in files that has none.
 pub(super) trait Server: fmt::Debug {
@@ -99,6 +100,31 @@ pub(super) trait Server: fmt::Debug {
         Err(unsupported("connections"))
     }
 
+    /// Puts a record, or a version, of a newer program in the place of the present one.
+    fn put_newer(&mut self, _way: u64) -> io::Result<()> {
+        Err(unsupported("newer"))
+    }
+
+    /// Puts it back, and says what clients have made of the newer one.
+    fn put_back(&mut self) -> io::Result<Changed> {
+        Err(unsupported("newer"))
+    }
+
+    /// Gives the user of the clients another password, or takes its login or its rights.
+    fn change_user(&mut self, _way: u64) -> io::Result<()> {
+        Err(unsupported("password"))
+    }
+
+    /// Lets the user in again.
+    fn restore_user(&mut self) -> io::Result<()> {
+        Err(unsupported("password"))
+    }
+
+    /// Reads the files of its certificate again.
+    fn reload_certificates(&mut self) -> io::Result<()> {
+        Err(unsupported("certificate"))
+    }
+
     /// Another server without data takes its place; in an ensemble another member helps.
     fn replace(&mut self, _other: Option<&dyn Server>) -> io::Result<()> {
         Err(unsupported("replace"))
@@ -143,7 +169,7 @@ fn some(count: u64, what: &str) -> Vec<String> {
 
 impl Server for RedisServer {
     fn address(&self) -> Option<SocketAddr> {
-        Some(RedisServer::address(self))
+        self.tls_address().or_else(|| Some(RedisServer::address(self)))
     }
 
     fn daemon(&mut self) -> io::Result<&mut Daemon> {
@@ -186,6 +212,26 @@ impl Server for RedisServer {
             Some(mut admin) => admin.call(&["CONFIG", "SET", "maxclients", "10000"]).map(drop),
             None => Ok(()),
         }
+    }
+
+    fn put_newer(&mut self, way: u64) -> io::Result<()> {
+        newer::put_record(self, way.is_multiple_of(2))
+    }
+
+    fn put_back(&mut self) -> io::Result<Changed> {
+        newer::put_record_back(self)
+    }
+
+    fn change_user(&mut self, way: u64) -> io::Result<()> {
+        password::change_acl(self, way)
+    }
+
+    fn restore_user(&mut self) -> io::Result<()> {
+        password::restore_acl(self)
+    }
+
+    fn reload_certificates(&mut self) -> io::Result<()> {
+        RedisServer::reload_certificates(self)
     }
 
     fn left(&self) -> io::Result<Vec<String>> {
@@ -232,6 +278,26 @@ impl Server for Postgres {
         self.sql("ALTER ROLE leasehold CONNECTION LIMIT -1").map(drop)
     }
 
+    fn put_newer(&mut self, _: u64) -> io::Result<()> {
+        newer::put_version(|statement| self.sql(statement))
+    }
+
+    fn put_back(&mut self) -> io::Result<Changed> {
+        newer::put_version_back(|statement| self.sql(statement))
+    }
+
+    fn change_user(&mut self, way: u64) -> io::Result<()> {
+        password::change_role(way).into_iter().try_for_each(|one| self.sql(one).map(drop))
+    }
+
+    fn restore_user(&mut self) -> io::Result<()> {
+        password::RESTORE_ROLE.into_iter().try_for_each(|one| self.sql(one).map(drop))
+    }
+
+    fn reload_certificates(&mut self) -> io::Result<()> {
+        Postgres::reload_certificates(self)
+    }
+
     fn left(&self) -> io::Result<Vec<String>> {
         let asks = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'leasehold'";
         let connections = self.sql(asks)?.parse().unwrap_or(u64::MAX);
@@ -271,6 +337,26 @@ impl Server for MariaDb {
 
     fn allow_connections(&mut self, _: Option<Admin>) -> io::Result<()> {
         self.sql("ALTER USER leasehold@'%' WITH MAX_USER_CONNECTIONS 0").map(drop)
+    }
+
+    fn put_newer(&mut self, _: u64) -> io::Result<()> {
+        newer::put_version(|statement| self.sql(statement))
+    }
+
+    fn put_back(&mut self) -> io::Result<Changed> {
+        newer::put_version_back(|statement| self.sql(statement))
+    }
+
+    fn change_user(&mut self, way: u64) -> io::Result<()> {
+        password::change_account(way).into_iter().try_for_each(|one| self.sql(one).map(drop))
+    }
+
+    fn restore_user(&mut self) -> io::Result<()> {
+        password::RESTORE_ACCOUNT.into_iter().try_for_each(|one| self.sql(one).map(drop))
+    }
+
+    fn reload_certificates(&mut self) -> io::Result<()> {
+        MariaDb::reload_certificates(self)
     }
 
     fn left(&self) -> io::Result<Vec<String>> {
@@ -322,6 +408,11 @@ impl Server for EtcdServer {
 
     fn serves(&self) -> bool {
         self.call("maintenance/status", &serde_json::json!({})).is_ok()
+    }
+
+    /// It reads them at each connection.
+    fn reload_certificates(&mut self) -> io::Result<()> {
+        Ok(())
     }
 
     fn left(&self) -> io::Result<Vec<String>> {
