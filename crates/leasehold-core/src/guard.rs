@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::ending::{Next, Releasing, let_drop, lingers, lost};
+use crate::extend::extend;
 use crate::hold::Hold;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
@@ -111,6 +112,33 @@ impl Guard {
         };
         drop(lease);
         Err(Error::new(ErrorKind::Lost, what).during("ensure", Some(self.name())))
+    }
+
+    /// Extends a fixed lease ([`Lock::lease`](crate::Lock::lease)): it then ends `duration` after this
+    /// call sent its request, less the allowance for drift (1 % and 2 ms). 10 ms to 24 h, and at most
+    /// what the store grants at a time ([`Capability::longest_ttl`](crate::backend::Capability)).
+    ///
+    /// The store extends the lease only if this attempt still holds it with this token. An extension
+    /// that is repeated, or whose answer arrives late, never shortens the lease; all guards of the
+    /// lease see the new deadline. Call it before the loss is reported, which is a tenth of the ttl
+    /// before the deadline: a lost lease is never extended.
+    ///
+    /// The call ends at the latest with the earlier deadline, or when the client's
+    /// [`patience`](crate::ClientBuilder::patience) is over. Dropping the future undoes nothing: the
+    /// store may have extended the lease, and this guard is valid until its earlier deadline. Call it
+    /// again, or release the lock, which ends the lease in both cases.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease is over or another client holds the lock.
+    /// [`ErrorKind::Unavailable`] if it is not known whether the store extended the lease: the guard
+    /// keeps its earlier deadline at the most, and the call may be repeated.
+    /// [`ErrorKind::Invalid`], and nothing is sent, if `duration` is not allowed, ends before the
+    /// lease does or after [`max_hold`](crate::Lock::max_hold), or if the lease has no fixed end: the
+    /// client renews it, or it lasts as long as its session (`file:`). Others as
+    /// [`Lock::acquire`](crate::Lock::acquire), without `Timeout`.
+    pub async fn extend(&self, duration: Duration) -> Result<()> {
+        let extended = extend(self.client.shared(), self.hold(), duration).await;
+        extended.map_err(|error| error.during("extend", Some(self.name())))
     }
 
     /// Waits until the lock is lost, and returns the reason. It returns before the deadline, by a

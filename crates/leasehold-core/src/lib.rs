@@ -34,6 +34,7 @@ pub mod clock;
 pub mod doctor;
 mod ending;
 mod error;
+mod extend;
 pub mod filesystem;
 mod guard;
 mod hold;

@@ -46,7 +46,7 @@ impl Lock {
     }
 
     /// Sets a fixed lease, which is not renewed: the guard ends this long after the lock was asked
-    /// for. 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
+    /// for, unless [`Guard::extend`] moves its end. 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
     /// [`renew_after`](Self::renew_after); at most [`max_hold`](Self::max_hold).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = Some(lease);

@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {
+pub(crate) fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -155,7 +155,7 @@ fn human(time: Duration) -> String {
     }
 }
 
-fn invalid(message: String) -> Error {
+pub(crate) fn invalid(message: String) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 

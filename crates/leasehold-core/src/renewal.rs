@@ -44,7 +44,7 @@ impl Job {
 
 /// The result of one of the task's own calls.
 enum Done {
-    Renewed(Now, Vec<Arc<Hold>>, Vec<Result<Renewed>>),
+    Renewed(Now, Vec<(Arc<Hold>, Renewal)>, Vec<Result<Renewed>>),
     Ended,
     /// A hold whose guards were dropped has reached its minimum hold.
     Stayed(Arc<Hold>),
@@ -219,14 +219,14 @@ impl Task {
             let answers = answers.unwrap_or_else(|| {
                 batch.iter().map(|_| Err(Error::new(ErrorKind::Unavailable, "no answer"))).collect()
             });
-            Done::Renewed(sent, holds, answers)
+            Done::Renewed(sent, holds.into_iter().zip(batch).collect(), answers)
         });
     }
 
     fn handle_done(&mut self, done: std::result::Result<(Id, Done), JoinError>) {
         match done {
-            Ok((_, Done::Renewed(sent, holds, answers))) => {
-                self.handle_renewals(sent, &holds, answers);
+            Ok((_, Done::Renewed(sent, batch, answers))) => {
+                self.handle_renewals(sent, &batch, answers);
             }
             Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
             Ok((id, Done::Stayed(hold))) => {
@@ -243,16 +243,22 @@ impl Task {
     }
 
     /// Handles the answers to a batch; each concerns the current holder of that attempt.
-    fn handle_renewals(&self, sent: Now, holds: &[Arc<Hold>], answers: Vec<Result<Renewed>>) {
+    fn handle_renewals(
+        &self,
+        sent: Now,
+        batch: &[(Arc<Hold>, Renewal)],
+        answers: Vec<Result<Renewed>>,
+    ) {
         let now = self.shared.clock.now();
         let (mut renewed, mut failed, mut lost) = (0, 0, Vec::new());
         let mut held = self.shared.held();
-        for (hold, answer) in holds.iter().zip(answers) {
+        for ((hold, renewal), answer) in batch.iter().zip(answers) {
             let Some(hold) = held.now_held(hold) else { continue };
             match answer {
                 Ok(Renewed::Renewed) => {
                     renewed += 1;
-                    hold.lease().handle_renewed(sent, now, jitter());
+                    // The lease may have been extended since: this answer counts with its own ttl.
+                    hold.lease().handle_extended(sent, now, renewal.ttl, jitter());
                 }
                 Ok(Renewed::Lost) => {
                     lost.push(hold);

@@ -232,6 +232,23 @@ impl Shared {
         }
     }
 
+    /// Records that the backend has extended a lease to `ttl` from when it was asked. Returns false if
+    /// the lease is over.
+    pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Now, ttl: Duration) -> bool {
+        let (extended, nearer) = {
+            let mut held = self.held();
+            let extended = hold.lease().handle_extended(sent, self.clock.now(), ttl, jitter());
+            if held.has(hold) {
+                held.buckets.schedule(hold);
+            }
+            (extended, held.is_nearer())
+        };
+        if nearer {
+            self.wake.notify_one();
+        }
+        extended
+    }
+
     /// Makes a hold the front of its queue, unless it was lost just now.
     pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
         self.lines.hold(hold, wanted_ns);

@@ -6,6 +6,10 @@ use core::time::Duration;
 
 use crate::{Deadline, Now};
 
+mod extend;
+
+pub use extend::NotExtendable;
+
 /// Returns how much of a ttl the client gives up for clocks that run at different rates: 1 % and 2
 /// ms.
 ///
@@ -27,7 +31,8 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 /// The times that a lease is asked for with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The ttl that each acquire and renewal asks the backend for.
+    /// The ttl that each acquire and renewal asks the backend for. Of an extended lease: the longest
+    /// time that the backend was asked for.
     pub ttl: Duration,
     /// Time from a success to the next renewal. `None` for a fixed lease, which is not renewed;
     /// only an offer of it is confirmed.
@@ -175,7 +180,7 @@ impl Lease {
         }
         let asked = self.mark;
         if !self.session {
-            self.mark = until.unwrap_or_else(|| asked.later(self.validity()));
+            self.mark = until.unwrap_or_else(|| asked.later(validity(self.ttl())));
         }
         self.phase = Phase::Held;
         if self.has_ended(now) {
@@ -193,18 +198,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Records that the renewal sent at `sent` succeeded.
+    /// Records that the renewal sent at `sent` succeeded. The driver of a lease that may be extended
+    /// calls [`handle_extended`](Self::handle_extended) with the ttl of that renewal instead.
     pub fn handle_renewed(&mut self, sent: Now, now: Now, bits: u64) {
-        if self.phase != Phase::Held || self.has_ended(now) {
-            return; // A lease that has ended is never revived; the next timeout reports the loss.
-        }
-        if !self.session {
-            self.mark = self.mark.max(Deadline::after(sent, self.validity()));
-            self.set_alarm(now);
-        }
-        (self.failures, self.again) = (0, false);
-        let renew_after = self.terms.renew_after.map(Tick::time);
-        self.renew_at(renew_after.map(|after| Deadline::after(sent, jittered(after, bits))));
+        self.handle_extended(sent, now, self.ttl(), bits);
     }
 
     /// Records that a renewal failed without an answer (connection, time limit), and schedules a
@@ -332,7 +329,9 @@ impl Lease {
         }
     }
 
-    /// Returns the times that the lease was asked for with; the ttl to the millisecond.
+    /// Returns the times that the lease was asked for with; the ttl to the millisecond. The ttl of an
+    /// extended lease is the longest time that the backend was asked for, answered or not: the backend
+    /// may keep the lease that long.
     pub fn terms(&self) -> Terms {
         Terms {
             ttl: self.ttl(),
@@ -344,11 +343,6 @@ impl Lease {
 
     fn ttl(&self) -> Duration {
         Duration::from_millis(self.terms.ttl_ms.into())
-    }
-
-    /// Returns how long a grant is valid from the time of the request.
-    fn validity(&self) -> Duration {
-        self.ttl().saturating_sub(drift(self.ttl()))
     }
 
     /// Returns the end that the backend confirmed; `None` in a session, and before the grant.
@@ -402,8 +396,7 @@ impl Lease {
 
 impl Packed {
     fn new(terms: Terms) -> Self {
-        let ttl_ms = u32::try_from(terms.ttl.as_millis()).unwrap_or(u32::MAX);
-        Self { ttl_ms, renew_after: terms.renew_after.map(Tick::at_most) }
+        Self { ttl_ms: millis(terms.ttl), renew_after: terms.renew_after.map(Tick::at_most) }
     }
 }
 
@@ -437,6 +430,15 @@ impl Tick {
     fn time(self) -> Duration {
         Duration::from_nanos(u64::from(self.0.get()) << 15)
     }
+}
+
+/// Returns how long a grant of `ttl` is valid from the time of the request.
+fn validity(ttl: Duration) -> Duration {
+    ttl.saturating_sub(drift(ttl))
+}
+
+fn millis(ttl: Duration) -> u32 {
+    u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)
 }
 
 fn earlier(a: Option<Deadline>, b: Option<Deadline>) -> Option<Deadline> {

@@ -32,7 +32,7 @@ mod time;
 mod token;
 
 pub use attempt::{AttemptId, ClientId};
-pub use lease::{Lease, LossReason, Step, Terms, TooLate, drift, loss_margin};
+pub use lease::{Lease, LossReason, NotExtendable, Step, Terms, TooLate, drift, loss_margin};
 pub use retry::Backoff;
 pub use time::{Deadline, Now};
 pub use token::{NotAToken, Token, TokenBlock};

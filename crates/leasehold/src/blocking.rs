@@ -301,6 +301,14 @@ impl Guard {
         self.as_async().ensure(margin)
     }
 
+    /// Extends a fixed lease; see [`crate::Guard::extend`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        self.runtime.block_on(self.as_async().extend(duration))?
+    }
+
     /// Waits until the lock is lost; see [`crate::Guard::lost`].
     ///
     /// # Errors

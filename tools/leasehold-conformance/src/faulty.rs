@@ -41,6 +41,7 @@ struct Inner {
     backend: Arc<dyn Backend>,
     acquire: Mutex<VecDeque<Fault>>,
     release: Mutex<VecDeque<Fault>>,
+    renew: Mutex<VecDeque<Fault>>,
     /// Renewals fail (lost requests) while this is set.
     no_renewals: AtomicBool,
     /// Pushes are swallowed while this is set.
@@ -71,6 +72,7 @@ impl Faults {
             backend,
             acquire: Mutex::default(),
             release: Mutex::default(),
+            renew: Mutex::default(),
             no_renewals: AtomicBool::new(false),
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
@@ -91,6 +93,11 @@ impl Faults {
     /// What happens to the coming releases, one each.
     pub fn on_release(&self, faults: &[Fault]) {
         self.0.release.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens to the coming batches of renewals, one each.
+    pub fn on_renew(&self, faults: &[Fault]) {
+        self.0.renew.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
     }
 
     /// What happens between the next acquire and its answer: a pause, a jump of the clock.
@@ -235,8 +242,12 @@ impl Backend for Faults {
         if self.0.no_renewals.load(Ordering::SeqCst) {
             return Box::pin(async { leases.iter().map(|_| Err(lost())).collect() });
         }
+        let fault = next(&self.0.renew);
         Box::pin(async move {
-            let answers = self.0.backend.renew(leases).await;
+            let call = || async { Ok(self.0.backend.renew(leases).await) };
+            let answers = under(fault, &self.0.late, call).await;
+            let answers =
+                answers.unwrap_or_else(|error| leases.iter().map(|_| Err(error.clone())).collect());
             let hook = self.0.after_renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Hook(hook)) = hook {
                 hook();

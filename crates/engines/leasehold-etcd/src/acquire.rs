@@ -355,7 +355,7 @@ fn key_at(answer: &TxnResponse, op: usize, place: usize) -> Option<(Vec<u8>, i64
     Some((kv.key().to_vec(), kv.create_revision()))
 }
 
-fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<KeyValue> {
+pub(crate) fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<KeyValue> {
     match answer.op_responses().get(op)? {
         TxnOpResponse::Get(found) => found.kvs().get(place).cloned(),
         _ => None,

@@ -50,6 +50,11 @@ pub(crate) struct Live {
     pub(crate) open: u32,
     /// The number of releases that were sent.
     pub(crate) ending: u32,
+    /// The key is being moved to a longer lease.
+    pub(crate) moving: bool,
+    /// The leases to which the key was moved without an answer: it is under one of them, or under
+    /// `lease`.
+    pub(crate) moved: Vec<Lease>,
 }
 
 impl Attempts {

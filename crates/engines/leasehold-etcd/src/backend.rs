@@ -110,15 +110,7 @@ impl Engine {
             Some(None) => {}
         }
         let sent = self.clock.now();
-        let grant = |client: Client| async move { client.lease_client().grant(asked, None).await };
-        let granted = self.members.call(limit, grant).await?.value;
-        let lease = Lease { id: granted.id(), secs: granted.ttl() };
-        if lease.time() < ask.ttl {
-            return Err(strange(format!(
-                "granted a lease of {} s instead of {asked} s",
-                lease.secs
-            )));
-        }
+        let lease = self.grant(ask.ttl, limit).await?;
         if lease.time() > ask.ttl {
             let (ttl, lasts) = (ask.ttl, lease.time());
             tracing::debug!(
@@ -141,6 +133,20 @@ impl Engine {
         Ok(taken)
     }
 
+    /// Grants a lease that lasts at least `ttl`.
+    pub(crate) async fn grant(&self, ttl: Duration, limit: Duration) -> Result<Lease> {
+        let asked = seconds(ttl);
+        let grant = |client: Client| async move { client.lease_client().grant(asked, None).await };
+        let granted = self.members.call(limit, grant).await?.value;
+        let lease = Lease { id: granted.id(), secs: granted.ttl() };
+        match lease.time() < ttl {
+            true => {
+                Err(strange(format!("granted a lease of {} s instead of {asked} s", lease.secs)))
+            }
+            false => Ok(lease),
+        }
+    }
+
     /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
     /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
     pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
@@ -153,6 +159,9 @@ impl Engine {
 
     /// Revokes leases in the background. No lock depends on them, and they would expire anyway.
     pub(crate) fn revoke_later(&self, leases: Vec<Lease>) {
+        if leases.is_empty() {
+            return;
+        }
         let engine = self.clone();
         self.runtime.spawn(async move {
             for lease in leases {
@@ -240,9 +249,7 @@ impl Drop for EtcdBackend {
     fn drop(&mut self) {
         let mut leases = self.engine.attempts.waiting();
         leases.extend(self.engine.pool.drain());
-        if !leases.is_empty() {
-            self.engine.revoke_later(leases);
-        }
+        self.engine.revoke_later(leases);
     }
 }
 

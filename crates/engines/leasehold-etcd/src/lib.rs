@@ -38,6 +38,7 @@ mod backend;
 mod connect;
 mod error;
 mod examine;
+mod extend;
 mod keeper;
 mod key;
 mod lease;

@@ -28,6 +28,7 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
                 Some(base) => give_back(engine, end, base, live.ending > 1).await?,
                 None => Verdict::Gone,
             };
+            engine.revoke_later(live.moved);
             if let Some(lease) = live.lease {
                 let healthy = verdict == Verdict::Released && !suspect;
                 if !healthy || !engine.pool.put(live.asked, lease, live.alive) {
@@ -103,8 +104,6 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
 pub(crate) fn abandon(engine: &Engine, attempt: AttemptId) {
     let Ok(live) = engine.attempts.end(attempt) else { return };
     engine.watcher.leave(attempt);
-    if let Some(lease) = live.lease {
-        engine.revoke_later(vec![lease]);
-    }
+    engine.revoke_later(live.lease.into_iter().chain(live.moved).collect());
     engine.attempts.ended(attempt, Verdict::Unknown);
 }

@@ -1,4 +1,5 @@
-//! Renews leases in batches: keeps each lease alive and checks that its key exists.
+//! Renews leases in batches: keeps each lease alive and checks that its key exists. A renewal for
+//! longer than the lease is an extension.
 
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use leasehold_core::{Deadline, Error, ErrorKind, Result};
 use crate::acquire::{created_at, term};
 use crate::backend::{Engine, limit};
 use crate::error::leader_changed;
+use crate::extend::{Moving, extend, under_way};
 use crate::keeper::Kept;
+use crate::lease::Lease;
 
 /// The number of keys that one request reads: servers allow 128 operations by default.
 const LOOK: usize = 100;
@@ -26,10 +29,11 @@ pub(crate) async fn renew(engine: &Engine, leases: &[Renewal]) -> Vec<Result<Ren
 async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<Result<Renewed>> {
     let until = Deadline::after(engine.clock.now(), limit);
     let sent = engine.clock.now();
+    let plans: Vec<Plan> = part.iter().map(|renewal| plan(engine, renewal)).collect();
     let keys = part.iter().map(|renewal| engine.keys.of(&renewal.name, renewal.attempt));
     let gets: Vec<TxnOp> =
         keys.map(|key| TxnOp::get(key, Some(GetOptions::new().with_keys_only()))).collect();
-    let keep = part.iter().map(|renewal| keep(engine, renewal, until));
+    let keep = part.iter().zip(plans).map(|(renewal, plan)| keep(engine, renewal, plan, until));
     let (kept, looked) = tokio::join!(join_all(keep), engine.txn(limit, Txn::new().and_then(gets)));
     let looked = match looked {
         Ok(looked) => looked,
@@ -47,11 +51,12 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
             return Ok(Renewed::Lost);
         }
         match kept? {
-            None => Ok(Renewed::Lost),
+            Done::Lost => Ok(Renewed::Lost),
+            Done::Extended => Ok(Renewed::Renewed),
             // A deposed leader may keep a lease alive that the new leader considers expired. The read went
             // through the leader of its term: if both terms are equal, it was still the leader.
-            Some(term_kept) if term_kept != term(&looked) => Err(leader_changed()),
-            Some(_) => {
+            Done::Kept(term_kept) if term_kept != term(&looked) => Err(leader_changed()),
+            Done::Kept(_) => {
                 engine.attempts.change(renewal.attempt, |live| live.alive = sent);
                 Ok(Renewed::Renewed)
             }
@@ -60,15 +65,52 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
     .collect()
 }
 
-/// Keeps one lease alive. Returns the leader's term, or `None` if the lease has expired.
-async fn keep(engine: &Engine, renewal: &Renewal, until: Deadline) -> Result<Option<u64>> {
-    // An attempt that was released or never granted has no lease.
-    let lease = engine.attempts.change(renewal.attempt, |live| live.lease).flatten();
-    let Some(lease) = lease.filter(|lease| lease.time() >= renewal.ttl) else { return Ok(None) };
-    let keep = engine.clock.within(Some(until), engine.keeper.keep(lease.id));
-    match keep.await {
-        Some(Ok(Kept::Alive { term, .. })) => Ok(Some(term)),
-        Some(Ok(Kept::Gone)) => Ok(None),
+/// How one lease is renewed.
+enum Plan {
+    /// An attempt that was released or never granted has no lease.
+    Lost,
+    Keep(Lease),
+    Extend(Moving),
+    /// The key is being moved to another lease.
+    Busy,
+}
+
+/// What became of one lease.
+enum Done {
+    Lost,
+    /// The leader of this term has kept it alive.
+    Kept(u64),
+    Extended,
+}
+
+fn plan(engine: &Engine, renewal: &Renewal) -> Plan {
+    let plan = engine.attempts.change(renewal.attempt, |live| match live.lease {
+        None => Plan::Lost,
+        Some(_) if live.moving => Plan::Busy,
+        Some(lease) if lease.time() >= renewal.ttl && live.moved.is_empty() => Plan::Keep(lease),
+        Some(_) => {
+            live.moving = true;
+            Plan::Extend(Moving::new(engine.attempts.clone(), renewal.attempt))
+        }
+    });
+    plan.unwrap_or(Plan::Lost)
+}
+
+async fn keep(engine: &Engine, renewal: &Renewal, plan: Plan, until: Deadline) -> Result<Done> {
+    let lease = match plan {
+        Plan::Lost => return Ok(Done::Lost),
+        Plan::Busy => return Err(under_way()),
+        Plan::Extend(moving) => {
+            return Ok(match extend(engine, renewal, moving, until).await? {
+                Renewed::Renewed => Done::Extended,
+                Renewed::Lost => Done::Lost,
+            });
+        }
+        Plan::Keep(lease) => lease,
+    };
+    match engine.clock.within(Some(until), engine.keeper.keep(lease.id)).await {
+        Some(Ok(Kept::Alive { term, .. })) => Ok(Done::Kept(term)),
+        Some(Ok(Kept::Gone)) => Ok(Done::Lost),
         Some(Err(error)) => Err(error),
         None => Err(Error::new(ErrorKind::Unavailable, "the server did not answer in time")),
     }

@@ -2,6 +2,7 @@
 //! sends.
 
 mod bench;
+mod extend;
 mod moments;
 mod passing;
 mod silence;

@@ -2,6 +2,7 @@
 
 mod client;
 mod dropped;
+mod extend;
 mod faults;
 mod names;
 mod process;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Case> {
         protocol::CASES,
         queue::CASES,
         client::CASES,
+        extend::CASES,
         faults::CASES,
         dropped::CASES,
         names::CASES,

@@ -3,6 +3,7 @@
 // A set-up that fails is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod extend;
 mod leases;
 mod members;
 mod refused;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         return code;
     }
     let groups = [
+        ("extend", extend::TESTS),
         ("leases", leases::TESTS),
         ("members", members::TESTS),
         ("refused", refused::TESTS),
