@@ -1,6 +1,7 @@
 //! Whether the promises were kept: what all clients wrote down, and what happened to the resources,
 //! put together afterwards.
 
+mod abandoned;
 mod commands;
 mod forgets;
 mod order;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::SECOND;
 use crate::failure::Failure;
 use crate::fault::{Fault, Injected};
-use crate::journal::{Hold, Waiting};
+use crate::journal::{Abandoned, Hold, Waiting};
 use crate::loss::Losses;
 use crate::operator::{Operation, Ran};
 use crate::resource::Visit;
@@ -43,7 +44,7 @@ pub(crate) struct Evidence {
     /// What clients received instead of what they asked for.
     pub(crate) failed: Vec<Failure>,
     /// What clients dropped or ended in another hard way.
-    pub(crate) abandoned: BTreeMap<String, u64>,
+    pub(crate) abandoned: Vec<Abandoned>,
     /// Losses by the clock.
     pub(crate) losses: Losses,
     /// The lines that clients were shown, by the number of the client.
@@ -127,6 +128,7 @@ impl Verdict {
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
+        let late = abandoned::late(&evidence);
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {
@@ -160,8 +162,8 @@ impl Verdict {
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
             failed: refusals::counted(&evidence.failed),
-            abandoned: evidence.abandoned,
-            wrong: [evidence.wrong, wrong].concat(),
+            abandoned: abandoned::counted(&evidence.abandoned),
+            wrong: [evidence.wrong, wrong, late].concat(),
             examples,
         }
     }

@@ -30,7 +30,7 @@ pub(crate) enum Line {
     /// An acquire, a connect or a release failed, as it may while something explains it.
     Failed { at: u64, told: Told, what: String },
     /// The client dropped something, or ended it in another hard way.
-    Abandoned(String),
+    Abandoned { at: u64, what: String },
     /// Something that may not happen.
     Wrong(String),
     /// It has got the lock after the end was told, and nothing is left in the process.
@@ -67,7 +67,7 @@ impl fmt::Display for Line {
             Self::Failed { at, told, what } => {
                 write!(f, "failed {at} {} {}", told.name(), what.replace('\n', " "))
             }
-            Self::Abandoned(what) => write!(f, "abandoned {what}"),
+            Self::Abandoned { at, what } => write!(f, "abandoned {at} {what}"),
             Self::Wrong(what) => write!(f, "wrong {}", what.replace('\n', " ")),
             Self::Done => f.write_str("done"),
         }
@@ -111,7 +111,10 @@ impl FromStr for Line {
                 let what = rest.splitn(3, ' ').nth(2).ok_or_else(no_line)?.to_owned();
                 Self::Failed { at: number(0)?, told, what }
             }
-            "abandoned" => Self::Abandoned(rest.to_owned()),
+            "abandoned" => {
+                let what = rest.split_once(' ').ok_or_else(no_line)?.1.to_owned();
+                Self::Abandoned { at: number(0)?, what }
+            }
             "wrong" => Self::Wrong(rest.to_owned()),
             "done" => Self::Done,
             _ => return Err(no_line()),
@@ -172,6 +175,13 @@ impl Hold {
     }
 }
 
+/// The client dropped something, or ended it in another hard way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Abandoned {
+    pub(crate) at: u64,
+    pub(crate) what: String,
+}
+
 /// A journal that has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
@@ -179,7 +189,7 @@ pub(crate) struct Story {
     /// What it received instead of what it asked for.
     pub(crate) failed: Vec<Failure>,
     /// What the client dropped or ended in another hard way.
-    pub(crate) abandoned: BTreeMap<String, u64>,
+    pub(crate) abandoned: Vec<Abandoned>,
     pub(crate) wrong: Vec<String>,
     pub(crate) done: bool,
     pub(crate) losses: Losses,
@@ -233,7 +243,7 @@ impl Story {
                 Ok(Line::Failed { at, told, what }) => {
                     story.failed.push(Failure { client, at, told, what });
                 }
-                Ok(Line::Abandoned(what)) => *story.abandoned.entry(what).or_default() += 1,
+                Ok(Line::Abandoned { at, what }) => story.abandoned.push(Abandoned { at, what }),
                 Ok(Line::Wrong(what)) => story.wrong.push(what),
                 Ok(Line::Done) => story.done = true,
                 Err(error) => story.wrong.push(error),
@@ -288,7 +298,7 @@ mod tests {
             Line::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
             Line::Failed { at: 7, told: Told::Away, what: "no server is there".into() },
             Line::Failed { at: 8, told: Told::Foreign, what: "a newer version".into() },
-            Line::Abandoned("dropped guards".into()),
+            Line::Abandoned { at: 9, what: "dropped guards".into() },
             Line::Wrong("a thing".into()),
             Line::Done,
         ] {

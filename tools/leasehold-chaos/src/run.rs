@@ -22,6 +22,7 @@ use crate::journal::Story;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;
+use crate::replay;
 use crate::resource::{RECORD, Resource};
 use crate::setup::SetUp;
 use crate::written::{Event, What, Written};
@@ -55,8 +56,10 @@ pub(crate) struct Order {
 /// Runs it.
 pub(crate) fn run(order: &Order) -> Result<Evidence> {
     let mut run = Run::start(order)?;
-    run.disturb()?;
-    run.calm()?;
+    if let Err(error) = run.disturb().and_then(|()| run.calm()) {
+        run.keep_plan()?;
+        return Err(error);
+    }
     run.evidence()
 }
 
@@ -250,7 +253,7 @@ impl<'a> Run<'a> {
             let number = self.clients[at].number;
             let injected = Injected { fault: planned.fault, from, until: from + planned.time };
             self.note(&injected, &format!("client {number}"))?;
-            self.last(Whom::Client(at), planned);
+            self.last(Whom::Client(at), planned, from);
         }
         Ok(())
     }
@@ -301,7 +304,7 @@ impl<'a> Run<'a> {
         self.note(&injected, &whom)?;
         match (planned.fault, shot) {
             (_, Some(shot)) => self.shots.push((shot, injected)),
-            (fault, _) if fault.lasts() => self.last(Whom::Node(at), planned),
+            (fault, _) if fault.lasts() => self.last(Whom::Node(at), planned, from),
             _ => self.injected.push(injected),
         }
         Ok(())
@@ -319,9 +322,9 @@ impl<'a> Run<'a> {
         Ok(writeln!(journal, "{line}")?)
     }
 
-    fn last(&mut self, whom: Whom, planned: Planned) {
-        let from = now();
-        let until = from + planned.time;
+    /// It has its effect from before it is done.
+    fn last(&mut self, whom: Whom, planned: Planned, from: u64) {
+        let until = now() + planned.time;
         self.lasting.push(Lasting { whom, fault: planned.fault, from, until });
     }
 
@@ -388,6 +391,27 @@ impl<'a> Run<'a> {
         self.look_for_leftovers()
     }
 
+    /// The faults and commands so far.
+    fn events(&self) -> Vec<Event> {
+        let begun = self.operator.iter().flat_map(|operator| &operator.begun);
+        let commands = begun.map(|(time, command)| {
+            let at = time.saturating_sub(self.begun);
+            Event { at, what: What::Command(*command) }
+        });
+        let mut events: Vec<Event> = self.events.iter().copied().chain(commands).collect();
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// Writes the plan beside the journals of a run that cannot go on.
+    fn keep_plan(&self) -> Result<()> {
+        if self.order.journal.is_some() {
+            let plan = replay::written(self.order, &self.events());
+            fs::write(self.folder.join("plan"), plan.to_string())?;
+        }
+        Ok(())
+    }
+
     fn evidence(mut self) -> Result<Evidence> {
         for Switch { from, until } in &self.masters.switches {
             self.note_line(&format!("{from} {until} switch of the master"))?;
@@ -398,13 +422,7 @@ impl<'a> Run<'a> {
         let shots = self.shots.iter().filter(|(shot, _)| shot.happened());
         self.injected.extend(shots.map(|(_, injected)| *injected));
         self.injected.sort_by_key(|one| one.from);
-        let begun = self.operator.iter().flat_map(|operator| &operator.begun);
-        let commands = begun.map(|(time, command)| {
-            let at = time.saturating_sub(self.begun);
-            Event { at, what: What::Command(*command) }
-        });
-        self.events.extend(commands);
-        self.events.sort_by_key(|event| event.at);
+        let events = self.events();
         let (ran, changed) = match self.operator {
             Some(operator) => (operator.ran, operator.wrong),
             None => Default::default(),
@@ -419,7 +437,7 @@ impl<'a> Run<'a> {
             ran,
             switches: self.masters.switches,
             stopped: self.paused,
-            events: self.events,
+            events,
             wrong: self.wrong,
             ..Evidence::default()
         };
@@ -433,9 +451,7 @@ impl<'a> Run<'a> {
             let granted = |(attempt, got)| (attempt, Granted { client: number, got });
             evidence.granted.extend(story.granted.into_iter().map(granted));
             evidence.failed.extend(story.failed);
-            for (what, many) in story.abandoned {
-                *evidence.abandoned.entry(what).or_default() += many;
-            }
+            evidence.abandoned.extend(story.abandoned);
             let wrong = story.wrong.into_iter().map(|what| format!("client {number}: {what}"));
             evidence.wrong.extend(wrong);
             if !story.done && gone.is_none() {

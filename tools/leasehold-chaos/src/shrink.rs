@@ -4,7 +4,8 @@ use crate::Result;
 
 /// Removes items while what is left still fails, in pieces of half, a quarter, and so on to single ones.
 /// `fails` says whether a candidate fails, and `None` when the time is over. Processes run freely, so a
-/// candidate that could fail may not: what is left is small, not the smallest.
+/// candidate that could fail may not: what is left is small, not the smallest. The last items go first: a run ends soon
+/// after its last one.
 pub(crate) fn shrink<T: Clone>(
     items: &[T],
     mut fails: impl FnMut(&[T]) -> Result<Option<bool>>,
@@ -12,15 +13,16 @@ pub(crate) fn shrink<T: Clone>(
     let mut left = items.to_vec();
     let mut piece = left.len().div_ceil(2);
     while piece > 0 && !left.is_empty() {
-        let (before, mut at) = (left.len(), 0);
-        while at < left.len() {
-            let end = (at + piece).min(left.len());
+        let (before, mut end) = (left.len(), left.len());
+        while end > 0 {
+            let at = end.saturating_sub(piece);
             let candidate = [&left[..at], &left[end..]].concat();
             match fails(&candidate)? {
                 None => return Ok(left),
                 Some(true) => left = candidate,
-                Some(false) => at = end,
+                Some(false) => {}
             }
+            end = at;
         }
         // Single ones once more after some have gone.
         let again = piece == 1 && left.len() < before;

@@ -13,7 +13,7 @@ use crate::plan::Planned;
 use crate::setup::SetUp;
 use crate::{MS, Result};
 
-/// After the last fault or command a run goes on for this long.
+/// After the last fault or command a run goes on for this long. Nothing lasts longer, but for cuts between servers.
 const REST: u64 = 3000 * MS;
 
 /// What a run was, or is to be.
@@ -68,11 +68,18 @@ impl Written {
         paused(commands.collect(), |command, pause| command.pause = pause)
     }
 
-    /// The same with some of the events, and no longer than they need.
+    /// The same with some of the events, and no longer than they need: what was between those that are left and is not
+    /// there any more takes no time.
     pub(crate) fn with(&self, events: &[Event]) -> Self {
-        let last = events.last().map_or(0, |event| event.at);
-        let time = self.time.min(Duration::from_nanos(last + REST));
-        Self { events: events.to_vec(), time, ..self.clone() }
+        let (mut before, mut at) = (0, 0);
+        let closer = |event: &Event| {
+            at += (event.at - before).min(REST);
+            before = event.at;
+            Event { at, ..*event }
+        };
+        let events: Vec<Event> = events.iter().map(closer).collect();
+        let time = self.time.min(Duration::from_nanos(at + REST));
+        Self { events, time, ..self.clone() }
     }
 }
 
@@ -188,6 +195,19 @@ mod tests {
             (2000 * MS, 500 * MS, Some(30 * MS))
         );
         assert_eq!(written.with(&written.events[..1]).time, Duration::from_millis(3500));
+    }
+
+    #[test]
+    fn what_is_left_of_a_plan_moves_together() {
+        let text = "500 fault kill 1 0\n20000 fault kill 2 0\n20500 fault kill 3 0\n29000 fault kill 4 0\n";
+        let written: Written = format!("time 60000\n{text}").parse().unwrap();
+        let times = |events: &[Event]| {
+            let smaller = written.with(events);
+            let at = smaller.events.iter().map(|event| event.at / MS).collect::<Vec<_>>();
+            (at, smaller.time.as_millis())
+        };
+        assert_eq!(times(&written.events[1..3]), (vec![3000, 3500], 6500));
+        assert_eq!(times(&written.events), (vec![500, 3500, 4000, 7000], 10_000));
     }
 
     #[test]

@@ -52,7 +52,8 @@ fn went_on(stopped: &[Stopped], client: u32, time: u64) -> u64 {
 fn effect(setup: SetUp, fault: Fault, told: Told) -> Option<u64> {
     match (fault, told) {
         (Fault::Full | Fault::Password | Fault::Authority, Told::Refused) => Some(0),
-        (Fault::Newer, Told::Foreign) => Some(0),
+        // With the end of its file a server may lose that a newer record was taken away.
+        (Fault::Newer | Fault::Truncate, Told::Foreign) => Some(0),
         // A server that may have forgotten has no vote until all leases are over.
         (_, Told::Refused) if fault.restarts() && setup.has_admission() => {
             Some(setup.max_ttl().as_nanos() as u64)

@@ -24,6 +24,7 @@ pub(super) enum Abandon {
 }
 
 impl Abandon {
+    /// Of this moment.
     pub(super) fn line(self) -> Line {
         let what = match self {
             Self::DroppedAcquire => "dropped acquires",
@@ -31,7 +32,7 @@ impl Abandon {
             Self::Panic => "panics of holders",
             Self::RuntimeEnd => "runtimes ended under a guard",
         };
-        Line::Abandoned(what.to_owned())
+        Line::Abandoned { at: now(), what: what.to_owned() }
     }
 
     /// How a hold ends: mostly by a release.
@@ -79,8 +80,8 @@ impl Counter {
         });
         drop(runtime);
         if guard.is_some() {
-            self.journal.write(&Abandon::RuntimeEnd.line());
             sleep(pause);
+            self.journal.write(&Abandon::RuntimeEnd.line());
         }
         drop(guard);
         Ok(())

@@ -178,6 +178,8 @@ impl Node {
                     server.truncate_aof(1 + planned.target % 4096)?;
                 }
                 self.server.start_again()?;
+                // The end of its file may have been what took a newer record away.
+                self.server.put_back()?;
             }
             Fault::Empty => self.server.empty()?,
             Fault::Older => {
