@@ -348,6 +348,14 @@ pub struct End {
     pub then: Option<Box<Ask>>,
 }
 
+impl End {
+    /// Adds the name of the lock to what a machine of `leasehold-proto` says about an end.
+    pub(crate) fn new(name: Name, end: leasehold_proto::handoff::End) -> Self {
+        let leasehold_proto::handoff::End { attempt, base, last, suspect, keep } = end;
+        Self { name, attempt, base, last, suspect, keep, then: None }
+    }
+}
+
 /// The answer to an [`End`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {

@@ -10,9 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Backend, BoxFuture, Capability, EventSink, Status};
 use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::job::Job;
 use crate::late::{LateEndings, Reopen};
 use crate::lock::Lock;
-use crate::renewal::{Job, Task};
+use crate::renewal::Task;
 use crate::shared::{Shared, Usage};
 use crate::{Error, ErrorKind, Result};
 
@@ -22,12 +24,7 @@ use crate::{Error, ErrorKind, Result};
 /// and ends abandoned attempts. It lives as long as a clone or a guard, or until its runtime ends.
 /// Guards whose lease needs renewal are then lost, and notified.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
-
-struct Inner {
-    shared: Arc<Shared>,
-    jobs: mpsc::UnboundedSender<Job>,
-}
+pub struct Client(Arc<Driver>);
 
 /// The settings of a client; [`build`](Self::build) creates it.
 #[must_use = "a builder does nothing until `build`; a setter returns the changed builder"]
@@ -110,7 +107,7 @@ impl ClientBuilder {
         shared.backend.attach(client, sink.counting(shared.lines.behind()));
         let (jobs, receiver) = mpsc::unbounded_channel();
         let task = Task::new(shared.clone(), receiver, events);
-        Ok((Client(Arc::new(Inner { shared, jobs })), task))
+        Ok((Client(Arc::new(Driver { shared, jobs })), task))
     }
 }
 
@@ -222,7 +219,7 @@ impl Client {
     /// [`close`](Self::close), it does not wait for lost locks.
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        if self.jobs().send(Job::Settle(done)).is_ok() {
+        if self.0.jobs.send(Job::Settle(done)).is_ok() {
             settled.await.ok();
         }
     }
@@ -234,7 +231,7 @@ impl Client {
 
     pub(crate) fn open(&self) -> Result<()> {
         match self.shared().is_closed() {
-            true => Err(crate::acquire::closed()),
+            true => Err(crate::failures::closed()),
             false => Ok(()),
         }
     }
@@ -243,8 +240,8 @@ impl Client {
         &self.0.shared
     }
 
-    pub(crate) fn jobs(&self) -> &mpsc::UnboundedSender<Job> {
-        &self.0.jobs
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.0
     }
 
     #[cfg(unix)]

@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold_proto::{Deadline, LossReason, NotExtendable};
 
 use crate::backend::{Renewal, Renewed};
-use crate::ending::lost;
+use crate::failures::{lost, no_answer};
 use crate::hold::Hold;
 use crate::options::{MAX_TTL, MIN_TTL, invalid, within};
 use crate::shared::Shared;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Extends the lease of a hold to `duration` from now. If the future is dropped, the lease is valid
 /// until its earlier deadline.
@@ -98,11 +98,4 @@ fn unknown(shared: &Shared, hold: &Hold, error: Error) -> Error {
         error.message()
     );
     Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)
-}
-
-fn no_answer() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "the backend did not answer in time; check that the server is reachable",
-    )
 }

@@ -8,9 +8,11 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::ending::{Next, Releasing, let_drop, lingers, lost};
+use crate::closing::lingers;
 use crate::extend::extend;
+use crate::failures::lost;
 use crate::hold::Hold;
+use crate::release::{Next, Releasing, let_drop};
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
 /// A held lock. It ends when it is dropped or [released](Self::release).
@@ -268,13 +270,12 @@ impl Guard {
     /// not `async`: a release that passes the lock on locally then builds no further future.
     fn end(mut self) -> Result<Option<Releasing>> {
         let Some(hold) = self.hold.take() else { return Ok(None) };
-        let shared = self.client.shared().clone();
         if hold.leave() {
-            let jobs = self.client.jobs().clone();
-            return Ok(Some(Releasing::new(shared, jobs, hold, !self.early)));
+            let driver = self.client.driver().clone();
+            return Ok(Some(Releasing::new(driver, hold, !self.early)));
         }
         let lease = hold.lease();
-        match lease.is_valid(shared.clock.now()) {
+        match lease.is_valid(self.client.shared().clock.now()) {
             true => Ok(None),
             false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
                 .during("release", Some(&hold.name))),
@@ -299,7 +300,7 @@ impl Drop for Guard {
         if let Some(hold) = self.hold.take()
             && hold.leave()
         {
-            let_drop(self.client.shared(), self.client.jobs(), hold, !self.early);
+            let_drop(self.client.driver(), hold, !self.early);
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token, TokenBlock};
+use leasehold_proto::client::{HeldTokens, Sound};
+use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{End, Renewal};
@@ -21,12 +22,7 @@ pub(crate) const UNSCHEDULED: u64 = u64::MAX;
 pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
-    /// The first token reserved with the lease, which names it.
-    base: Token,
-    /// How many tokens were reserved.
-    reserved: u32,
-    /// How many of them earlier holders have used.
-    used: u32,
+    pub(crate) tokens: HeldTokens,
     pub(crate) on_loss: OnLoss,
     min_hold_ms: u32,
     /// When the hold began, on the steady clock.
@@ -59,7 +55,7 @@ impl Hold {
     pub(crate) fn new(
         name: Name,
         attempt: AttemptId,
-        tokens: TokenBlock,
+        tokens: HeldTokens,
         lease: Lease,
         since: Now,
         suspect: bool,
@@ -67,9 +63,7 @@ impl Hold {
         Self {
             name,
             attempt,
-            base: tokens.base(),
-            reserved: (tokens.top().get() - tokens.base().get()) as u32 + 1,
-            used: 0,
+            tokens,
             on_loss: OnLoss::Cancel,
             min_hold_ms: 0,
             since_ns: since.steady_ns,
@@ -102,20 +96,9 @@ impl Hold {
         Duration::from_nanos(self.since_ns.saturating_sub(start.steady_ns))
     }
 
-    /// Returns the tokens reserved with the lease.
-    pub(crate) fn tokens(&self) -> TokenBlock {
-        TokenBlock::new(self.base, self.reserved).unwrap_or(TokenBlock::single(self.base))
-    }
-
     /// Returns the token of this holder.
     pub(crate) fn token(&self) -> Token {
-        Token::new(self.base.get() + u64::from(self.used)).unwrap_or(self.base)
-    }
-
-    /// Continues after another holder of the same lease. Returns false if no token is left.
-    pub(crate) fn follow(&mut self, from: &Self) -> bool {
-        self.used = from.used + 1;
-        self.used < self.reserved
+        self.tokens.token()
     }
 
     pub(crate) fn lease(&self) -> Locked<'_> {
@@ -161,22 +144,14 @@ impl Hold {
     }
 
     pub(crate) fn end(&self, keep: Option<Duration>) -> End {
-        End {
-            name: self.name.clone(),
-            attempt: self.attempt,
-            base: Some(self.base),
-            last: Some(self.token()),
-            suspect: self.suspect,
-            keep,
-            then: None,
-        }
+        End::new(self.name.clone(), self.tokens.end(self.attempt, self.suspect, keep, Sound))
     }
 
     pub(crate) fn renewal(&self) -> Renewal {
         Renewal {
             name: self.name.clone(),
             attempt: self.attempt,
-            base: self.base,
+            base: self.tokens.base(),
             ttl: self.lease().terms().ttl,
         }
     }

@@ -9,8 +9,9 @@ use tracing::Instrument;
 use crate::acquire::{self, Patience};
 use crate::backend::{Forced, Status};
 use crate::client::Client;
-use crate::ending::lost;
+use crate::failures::lost;
 use crate::guard::Guard;
+use crate::hold::Hold;
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::{Error, ErrorKind, Name, OnLoss, Result, taken};
@@ -154,7 +155,8 @@ impl Lock {
     /// did not answer in that time: this call does not hold the lock, and a grant that arrives
     /// later is released in the background; at worst it ends after one ttl.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.guarded(Patience::None).await
+        let hold = self.hold(Patience::None).await?;
+        Ok(hold.map(|hold| Guard::new(self.client.clone(), hold)))
     }
 
     /// Acquires the lock for an owner. If the owner holds it already through this client, the new
@@ -164,9 +166,12 @@ impl Lock {
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_as(&self, owner: &Owner) -> Result<Guard> {
         let until = self.deadline(self.options.wait);
-        match owner.acquire(self, until).await {
+        let name = self.name().map_err(|error| error.during("acquire", None))?;
+        let shared = self.client.shared();
+        let hold = owner.acquire(shared, name, until, self.hold_until(until)).await;
+        match hold {
             Err(error) => Err(self.name_holder(error, self.options.wait).await),
-            acquired => acquired,
+            Ok(hold) => Ok(Guard::new(self.client.clone(), hold)),
         }
     }
 
@@ -236,17 +241,18 @@ impl Lock {
         forced.map_err(|error| error.during("force-release", Some(name)))
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(crate) fn deadline(&self, wait: Option<Duration>) -> Option<Deadline> {
+    fn deadline(&self, wait: Option<Duration>) -> Option<Deadline> {
         wait.map(|wait| Deadline::after(self.client.shared().clock.now(), wait))
     }
 
-    pub(crate) async fn acquire_until(&self, until: Option<Deadline>) -> Result<Guard> {
-        let guard = self.guarded(Patience::Until(until)).await?;
-        guard.ok_or_else(|| Error::new(ErrorKind::Timeout, TAKEN))
+    async fn acquire_until(&self, until: Option<Deadline>) -> Result<Guard> {
+        let hold = self.hold_until(until).await?;
+        Ok(Guard::new(self.client.clone(), hold))
+    }
+
+    async fn hold_until(&self, until: Option<Deadline>) -> Result<Arc<Hold>> {
+        let hold = self.hold(Patience::Until(until)).await?;
+        hold.ok_or_else(|| Error::new(ErrorKind::Timeout, TAKEN))
     }
 
     async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
@@ -275,7 +281,7 @@ impl Lock {
         error.during("acquire", Some(name))
     }
 
-    async fn guarded(&self, patience: Patience) -> Result<Option<Guard>> {
+    async fn hold(&self, patience: Patience) -> Result<Option<Arc<Hold>>> {
         let name = self.name().map_err(|error| error.during("acquire", None))?;
         self.client.open().map_err(|error| error.during("acquire", Some(name)))?;
         let span = tracing::debug_span!(
@@ -283,12 +289,11 @@ impl Lock {
             name = name.as_str(),
             engine = self.client.capability().engine
         );
-        let acquired = acquire::acquire(&self.client, name, &self.options, patience);
+        let acquired = acquire::acquire(self.client.driver(), name, &self.options, patience);
         let acquired = match span.is_disabled() {
             true => acquired.await,
             false => Box::pin(acquired.instrument(span)).await,
         };
-        let hold = acquired.map_err(|error| error.during("acquire", Some(name)))?;
-        Ok(hold.map(|hold| Guard::new(self.client.clone(), hold)))
+        acquired.map_err(|error| error.during("acquire", Some(name)))
     }
 }

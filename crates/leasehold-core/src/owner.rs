@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use leasehold_proto::{ClientId, Deadline};
 
-use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::lock::Lock;
+use crate::shared::Shared;
 use crate::turns::Turns;
 use crate::{Error, ErrorKind, Name, Result};
 
 /// An identity that a program passes to the places that may acquire a lock again
-/// ([`Lock::acquire_as`]). Clones are the same owner.
+/// ([`Lock::acquire_as`](crate::Lock::acquire_as)). Clones are the same owner.
 ///
 /// Two tasks that use one owner can hold the lock at the same time: that is the purpose.
 #[derive(Clone, Debug, Default)]
@@ -30,30 +29,34 @@ impl Owner {
         Self::default()
     }
 
-    pub(crate) async fn acquire(&self, lock: &Lock, until: Option<Deadline>) -> Result<Guard> {
-        let name = lock.name().map_err(|error| error.during("acquire", None))?;
-        let client = lock.client();
-        let clock = &client.shared().clock;
+    /// Shares the lease that this owner holds already, or acquires one.
+    pub(crate) async fn acquire(
+        &self,
+        shared: &Shared,
+        name: &Name,
+        until: Option<Deadline>,
+        acquire: impl Future<Output = Result<Arc<Hold>>>,
+    ) -> Result<Arc<Hold>> {
         // If two tasks of one owner acquire at once, the second shares the lease of the first.
-        let Some(_turn) = clock.within(until, self.0.turns.enter(name)).await else {
+        let Some(_turn) = shared.clock.within(until, self.0.turns.enter(name)).await else {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 "timed out waiting for another task of this owner that is acquiring the lock",
             )
             .during("acquire", Some(name)));
         };
-        let key = (client.shared().client, name.clone());
+        let key = (shared.client, name.clone());
         let held = self.held().get(&key).and_then(Weak::upgrade);
-        if let Some(hold) = held.filter(|hold| hold.share(clock.now())) {
-            return Ok(Guard::new(client.clone(), hold));
+        if let Some(hold) = held.filter(|hold| hold.share(shared.clock.now())) {
+            return Ok(hold);
         }
-        let guard = lock.acquire_until(until).await?;
+        let hold = acquire.await?;
         let mut held = self.held();
         if held.len() == held.capacity() {
             held.retain(|_, hold| hold.strong_count() > 0);
         }
-        held.insert(key, Arc::downgrade(guard.hold()));
-        Ok(guard)
+        held.insert(key, Arc::downgrade(&hold));
+        Ok(hold)
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, HashMap<(ClientId, Name), Weak<Hold>>> {

@@ -6,15 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use leasehold_proto::client::{SLOW_POLL, stray, unwanted};
 use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::ask::granted;
 use crate::backend::{End, Event, Grant, Renewal, Renewed};
 use crate::buckets::{bucket_end, deadline};
-use crate::ending::{self, Ending};
+use crate::closing::{close_dropped, linger, lingers};
+use crate::ending::Ending;
 use crate::hold::Hold;
-use crate::shared::{Shared, give_room_back, jitter};
+use crate::job::{Job, abandon_jobs};
+use crate::room::give_room_back;
+use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// How many leases one call to the backend renews.
@@ -23,24 +28,6 @@ const BATCH: usize = 256;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How far the wall clock must run ahead of the steady clock to count as a jump.
 const JUMP_NS: i128 = 50_000_000;
-
-/// Work that handles send to the background task.
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// End an attempt, and repeat until the backend has answered.
-    End(Ending),
-    /// The last guard of a hold was dropped: release it after its minimum hold.
-    Release(Arc<Hold>),
-    /// Answer when everything that had to be ended has ended.
-    Settle(oneshot::Sender<()>),
-}
-
-impl Job {
-    /// Returns true if [`Client::settle`](crate::Client::settle) waits for it.
-    fn is_awaited(&self) -> bool {
-        !matches!(self, Self::End(ending) if ending.is_lost())
-    }
-}
 
 /// The result of one of the task's own calls.
 enum Done {
@@ -291,19 +278,19 @@ impl Task {
     /// Releases a hold whose guards were dropped, after its minimum hold.
     fn release(&mut self, hold: Arc<Hold>) {
         let number = self.next_number();
-        if !ending::lingers(&self.shared, &hold) {
+        if !lingers(&self.shared, &hold) {
             return self.close(number, &hold);
         }
         let (shared, stays) = (self.shared.clone(), hold.clone());
         let task = self.running.spawn(async move {
-            ending::linger(&shared, &stays).await;
+            linger(&shared, &stays).await;
             Done::Stayed(stays)
         });
         self.endings.insert(task.id(), Unfinished { number, job: Job::Release(hold) });
     }
 
     fn close(&mut self, number: u64, hold: &Arc<Hold>) {
-        if let Some(ending) = ending::close_dropped(&self.shared, hold, true) {
+        if let Some(ending) = close_dropped(&self.shared, hold, true) {
             self.spawn_ending(number, ending);
         }
     }
@@ -336,7 +323,8 @@ impl Task {
         match event {
             Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
             Event::Next { name, attempt, ask_again } => {
-                self.shared.lines.tell(&name, attempt, |inbox| inbox.next = Some(ask_again));
+                let by = Deadline::after(self.shared.clock.now(), ask_again.min(SLOW_POLL));
+                self.shared.lines.tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
             Event::Wanted { name, attempt } => {
                 if !self.shared.lines.wanted(&name, attempt, self.shared.clock.now()) {
@@ -347,7 +335,7 @@ impl Task {
             Event::Lost { attempt, base } => {
                 // An attempt that was granted again has another lease.
                 let hold = self.shared.held_by(attempt);
-                let of = |hold: &Arc<Hold>| base.is_none_or(|base| hold.tokens().base() == base);
+                let of = |hold: &Arc<Hold>| base.is_none_or(|base| hold.tokens.base() == base);
                 if let Some(hold) = hold.filter(of) {
                     self.shared.lose(&hold, LossReason::NotOwner);
                 }
@@ -375,20 +363,17 @@ impl Task {
     fn end_stray(&mut self) {
         let Some((name, attempt)) = self.stray.take() else { return };
         tracing::debug!(%name, %attempt, "ending an attempt that no local task uses");
-        let (base, last, keep, then) = (None, None, None, None);
-        let end = End { name, attempt, base, last, suspect: true, keep, then };
-        self.end(Ending::new(end, crate::options::DEFAULT_TTL));
+        self.end(Ending::new(End::new(name, stray(attempt)), crate::options::DEFAULT_TTL));
     }
 
     /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
-        if self.shared.lines.tell(&name, attempt, |inbox| inbox.granted = Some(grant))
+        if self.shared.lines.tell(&name, attempt, |mail| mail.granted = Some(granted(grant)))
             || self.shared.held_by(attempt).is_some()
         {
             return;
         }
-        let base = Some(grant.tokens.base());
-        let end = End { name, attempt, base, last: None, suspect: false, keep: None, then: None };
+        let end = End::new(name, unwanted(attempt, grant.tokens.base()));
         self.end(Ending::new(end, crate::options::DEFAULT_TTL));
     }
 }
@@ -412,7 +397,7 @@ impl Drop for Task {
         while let Ok(job) = self.jobs.try_recv() {
             left.push(job);
         }
-        ending::abandon_jobs(&self.shared, left);
+        abandon_jobs(&self.shared, left);
     }
 }
 

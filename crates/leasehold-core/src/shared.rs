@@ -1,25 +1,26 @@
 //! The state that the handles of a client share with its background task.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hash};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::backend::{Backend, Capability, Origin};
 use crate::buckets::Buckets;
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late::LateEndings;
-use crate::line::Lines;
-use crate::taken::Looks;
+use crate::local_queue::Lines;
+use crate::room::give_places_back;
 use crate::telemetry::Meters;
 use crate::{OnLoss, random};
 
+/// How many tasks of one client look for the holder at the same time, after a timeout.
+const LOOKS: usize = 8;
 /// The bit in the random part of an attempt that marks it as outside the local queue.
 const PAST: u32 = 1;
 
@@ -34,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) patience: Duration,
     /// The same for an operation that does not wait for the lock.
     pub(crate) try_patience: Duration,
-    /// Looks for the holders that error messages name.
-    pub(crate) looks: Looks,
+    /// Limits the looks for the holders that error messages name; further timeouts name no holder.
+    pub(crate) looks: Semaphore,
     /// Ends attempts without the runtime of this client.
     pub(crate) late: LateEndings,
     pub(crate) lines: Lines,
@@ -150,7 +151,7 @@ impl Shared {
             origin: Arc::new(Origin::new(host(), std::process::id(), None)),
             patience,
             try_patience,
-            looks: Looks::default(),
+            looks: Semaphore::new(LOOKS),
             late,
             lines: Lines::default(),
             wake: Notify::new(),
@@ -345,23 +346,6 @@ impl Shared {
     pub(crate) fn usage(&self) -> Usage {
         let (waiting, lines) = self.lines.count();
         Usage { held: self.held().by_attempt.len(), waiting, lines }
-    }
-}
-
-/// The number of entries that an empty map keeps room for.
-const ROOM: usize = 128;
-
-/// Shrinks a map after many entries have left it.
-pub(crate) fn give_room_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if map.is_empty() {
-        map.shrink_to(ROOM);
-    }
-}
-
-/// Shrinks a set after many entries have left it.
-pub(crate) fn give_places_back<T: Eq + Hash, S: BuildHasher>(set: &mut HashSet<T, S>) {
-    if set.is_empty() {
-        set.shrink_to(ROOM);
     }
 }
 

@@ -3,24 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use crate::backend::{State, Status};
 use crate::shared::Shared;
 use crate::{Error, ErrorKind, Name};
 
 /// How long the look may take: the caller's timeout has ended already.
 const LIMIT: Duration = Duration::from_millis(100);
-
-/// Limits the looks of one client at the same time; further timeouts name no holder.
-#[derive(Debug)]
-pub(crate) struct Looks(Semaphore);
-
-impl Default for Looks {
-    fn default() -> Self {
-        Self(Semaphore::new(8))
-    }
-}
 
 /// Adds the holder to an error, and how long the caller has waited (zero: it tried once). An error
 /// of another kind, or with its own cause, stays as it is.
@@ -47,7 +35,7 @@ pub(crate) async fn name_holder(
 }
 
 async fn look(shared: &Shared, name: &Name) -> Option<String> {
-    let _permit = shared.looks.0.try_acquire().ok()?;
+    let _permit = shared.looks.try_acquire().ok()?;
     // Use the timer of the runtime: the client's clock may be a manual clock.
     let status = tokio::time::timeout(LIMIT, shared.backend.status(name)).await;
     held_by(&status.ok()?.ok()?, shared.clock.now().unix_ms())

@@ -44,7 +44,7 @@ pub struct Terms {
 }
 
 /// Why a lease ended while it was held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
     /// No renewal succeeded in time.
@@ -86,7 +86,7 @@ pub enum Step {
     End,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Asked,
     Held,
@@ -103,7 +103,7 @@ enum Phase {
 /// A process may have very many leases. The machine therefore stores no field that follows from
 /// other fields, and stores times with low precision: a ttl to the millisecond, others to 33 us.
 /// Rounding makes a time a little earlier, never later.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// Granted: the end that the backend confirmed. Asked for: the time of the request. In a
     /// session: when the next renewal is sent.
@@ -126,21 +126,21 @@ pub struct Lease {
 }
 
 /// The times of [`Terms`] that every lease has, in a quarter of the space.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Packed {
     ttl_ms: u32,
     renew_after: Option<Tick>,
 }
 
 /// `max_hold`, and the time from which it counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Bound {
     asked: Now,
     max_hold: Duration,
 }
 
 /// A time of at most 39 hours in units of 33 us; never zero.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tick(NonZeroU32);
 
 impl Lease {

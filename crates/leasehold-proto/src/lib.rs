@@ -24,6 +24,7 @@
 //! The repository's `docs/model.md` says what is checked exhaustively, and `docs/quorum.md` describes the quorum.
 
 mod attempt;
+pub mod client;
 pub mod handoff;
 mod lease;
 pub mod quorum;

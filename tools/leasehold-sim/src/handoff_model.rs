@@ -1,14 +1,16 @@
 //! The hand-off protocol: clients and one server's record, over a network that loses, repeats,
 //! delays and reorders, with clients that crash, pause and give up.
 //!
-//! The record is the real one, `leasehold_proto::handoff`. The clients are written down here after
-//! the same rules. Time is counted in ticks of one second; a client is paused by letting it do
+//! The record is the real one, `leasehold_proto::handoff`, and the clients decide with the machines of
+//! `leasehold_proto::client`, as the library does. Time is counted in ticks of one second; a client is paused by letting it do
 //! nothing while time passes, and a message is delayed by not delivering it.
 
 mod actions;
 mod bugs;
 mod client;
+mod hearing;
 mod history;
+mod moves;
 mod network;
 mod properties;
 pub mod runs;
@@ -24,7 +26,7 @@ use stateright::{Model, Property};
 
 pub use actions::Action;
 pub use bugs::Bug;
-pub use client::{Client, Ending, Phase};
+pub use client::{Client, Ending, Holding, Phase, Waiting};
 pub use history::{Broken, Fate, History};
 pub use network::{Answered, Call, Message};
 pub use properties::{GOOD_TIMING_ONLY, NAMES};

@@ -75,6 +75,17 @@ fn hole_2_a_push_that_counts_from_its_receipt_makes_two_holders() {
 }
 
 #[test]
+fn a_push_that_a_later_answer_has_overtaken_makes_two_holders() {
+    let setup = Setup { attempts: 2, ticks: 2, gives_up: false, ..SMALLEST };
+    found(Bug::EarlierPushIsBelieved, EXCLUSION, setup);
+}
+
+#[test]
+fn an_end_that_is_not_repeated_leaves_a_lease_to_nobody() {
+    found(Bug::EndIsSentOnce, ORPHAN, Setup { faults: 1, gives_up: false, ..SMALLEST });
+}
+
+#[test]
 fn hole_3_giving_up_that_frees_offers_only_leaves_a_lease_to_nobody() {
     found(Bug::GivingUpFreesOffersOnly, ORPHAN, SMALLEST);
 }
@@ -105,7 +116,7 @@ fn hole_7_tokens_given_back_in_another_leases_words_are_reserved_again() {
 
 #[test]
 fn hole_8_a_release_that_compares_the_base_does_not_end_what_was_granted_again() {
-    let setup = Setup { ticks: 4, gives_up: false, ..SMALLEST };
+    let setup = Setup { faults: 1, ticks: 2, gives_up: false, ..SMALLEST };
     found(Bug::ReleaseComparesTheBase, ENDED, setup);
 }
 

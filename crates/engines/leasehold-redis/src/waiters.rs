@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use leasehold_core::backend::{Ask, Origin};
+use leasehold_core::proto::client::PushReference;
 use leasehold_core::{AttemptId, Now};
 
 use crate::request::Member;
@@ -40,16 +41,9 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// It waits; with the reference time for pushes, if there is one.
-    Waits(Option<Reference>),
+    Waits(Option<PushReference>),
     /// A release was sent, the last time at this moment.
     Ends(Now),
-}
-
-/// An acquire that was answered `Queued`: when it was sent, and the server's time in its answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reference {
-    pub(crate) sent: Now,
-    pub(crate) server_us: u64,
 }
 
 impl Waiters {
@@ -70,7 +64,7 @@ impl Waiters {
         if let Some(Waiting { state: State::Waits(reference), .. }) =
             self.lock().all.get_mut(&attempt)
         {
-            *reference = Some(Reference { sent, server_us });
+            *reference = Some(PushReference { sent, server_us });
         }
     }
 
@@ -108,7 +102,7 @@ impl Waiters {
     }
 
     /// Returns the reference time for a push; `None` for an attempt that does not wait.
-    pub(crate) fn reference(&self, attempt: AttemptId) -> Option<Option<Reference>> {
+    pub(crate) fn reference(&self, attempt: AttemptId) -> Option<Option<PushReference>> {
         match self.lock().all.get(&attempt)?.state {
             State::Waits(reference) => Some(reference),
             State::Ends(_) => None,

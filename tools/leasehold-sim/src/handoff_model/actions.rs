@@ -1,12 +1,14 @@
 //! What can happen next, and what it does.
 
+use std::time::Duration;
+
 use leasehold_proto::AttemptId;
+use leasehold_proto::client::Release;
 use leasehold_proto::handoff::End;
 
-use super::client::Exchange;
-use super::client::World;
+use super::client::{World, now};
 use super::state::attempt;
-use super::{Bug, Call, Ending, Message, Operation, Phase, Setup, State, TTL, upkeep};
+use super::{Bug, Call, Message, Operation, Phase, Setup, State, TTL, upkeep};
 
 /// How often a lease is passed on inside its process, however many tokens it has.
 const PASSES: u64 = 1;
@@ -96,11 +98,9 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
 /// What can happen in a prompt run while messages are on their way.
 fn promptly(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     actions.extend(state.network.iter().copied().map(Action::Deliver));
-    let waits = |client: &&super::Client| {
-        matches!(
-            client.phase,
-            Phase::Asking { .. } | Phase::Waiting { .. } | Phase::Rotating { .. }
-        )
+    let waits = |client: &&super::Client| match &client.phase {
+        Phase::Waiting(waiting) => !waiting.pending.is_in_exchange(),
+        _ => false,
     };
     for (id, _) in (0..).zip(&state.clients).filter(|(_, client)| setup.gives_up && waits(client)) {
         actions.push(Action::GiveUp(id));
@@ -124,47 +124,41 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
     let fault = state.faults > 0;
     let clock = state.clock;
     let another = client.attempts < setup.attempts;
-    match client.phase {
+    match &client.phase {
         Phase::Idle if another => actions.push(Action::Start(id)),
         Phase::Idle => {}
-        Phase::Asking { .. } | Phase::Rotating { .. } if setup.gives_up => {
-            actions.push(Action::GiveUp(id));
-        }
-        Phase::Asking { .. } | Phase::Rotating { .. } => {}
-        Phase::Awaiting { .. } => {
+        Phase::Waiting(waiting) => {
+            let pending = &waiting.pending;
             if setup.gives_up {
                 actions.push(Action::GiveUp(id));
             }
-            if fault {
-                actions.push(Action::Impatient(id));
-            }
-        }
-        Phase::Waiting { ask_at, .. } => {
-            if setup.gives_up {
-                actions.push(Action::GiveUp(id));
-            }
-            if ask_at.is_some_and(|at| at <= clock) {
+            if pending.is_due(now(clock)) {
                 actions.push(Action::Timer(id));
             }
+            if fault && pending.is_in_exchange() && !pending.is_asking() {
+                actions.push(Action::Impatient(id));
+            }
+            if setup.line && another && !pending.is_in_exchange() {
+                actions.push(Action::Inherit(id));
+            }
         }
-        Phase::Holding { deadline, offered, renewing, base, last, top, .. } => {
-            let valid = clock < deadline;
+        Phase::Holding(holding) => {
+            let valid = holding.lease.is_valid(now(clock));
+            let full = super::client::terms(setup.ttl(id)).ttl;
+            let due = holding.offered || holding.lease.remaining(now(clock)) + super::TICK <= full;
             actions.push(Action::Release(id));
-            if valid && renewing.is_none() && (offered || clock + setup.ttl(id) > deadline) {
+            if valid && holding.renewing.is_none() && due {
                 actions.push(Action::Renew(id));
             }
-            let lost = setup.bug == Some(Bug::LostLeaseIsPassedOn);
-            if (valid || lost) && last < top.min(base + PASSES) {
+            let passed = holding.tokens.token().get() - holding.tokens.base().get();
+            let passes = client.decide(setup, now(clock), Duration::ZERO) == Some(Release::PassOn);
+            if passes && passed < PASSES {
                 actions.push(Action::Pass(id));
             }
             if valid && setup.rotate && another {
                 actions.push(Action::Rotate(id));
             }
         }
-    }
-    if setup.line && another && matches!(client.phase, Phase::Asking { .. } | Phase::Waiting { .. })
-    {
-        actions.push(Action::Inherit(id));
     }
     match state.unanswered(id) {
         Some(false) => actions.push(Action::Again(id)),
@@ -196,12 +190,13 @@ impl State {
     /// The attempt that the client waits for an answer about: the oldest ending first.
     fn awaits(&self, id: u8) -> Option<AttemptId> {
         let client = &self.clients[usize::from(id)];
-        match (client.endings.first(), client.phase) {
+        match (client.endings.first(), &client.phase) {
             (Some(ending), _) => Some(ending.end.attempt),
-            (None, Phase::Asking { attempt, .. }) => Some(attempt),
-            (None, Phase::Rotating { next, .. }) => Some(next),
-            (None, Phase::Holding { attempt, renewing: Some(_), .. }) => Some(attempt),
-            _ => None,
+            (None, Phase::Waiting(waiting)) => {
+                waiting.pending.is_asking().then(|| waiting.pending.attempt())
+            }
+            (None, Phase::Holding(holding)) => holding.renewing.map(|_| holding.attempt),
+            (None, Phase::Idle) => None,
         }
     }
 
@@ -305,41 +300,16 @@ impl State {
         let Self { clients, network, history, clock, .. } = self;
         let mut world = World { setup, clock: *clock, network, history };
         let client = &mut clients[usize::from(id)];
-        let clock = *clock;
         match action {
-            Action::Start(_) => {
-                let attempt = client.new_attempt();
-                let (unanswered, next, lead) = (false, None, None);
-                client.phase = Phase::Asking { attempt, sent: clock, unanswered, next, lead };
-                client.send(&mut world, Call::Acquire(attempt));
-            }
+            Action::Start(_) => client.start(&mut world),
             Action::Again(_) => client.again(&mut world),
-            Action::Timer(_) => client.ask_again(&mut world),
+            Action::Timer(_) | Action::Impatient(_) => client.ask(&mut world),
             Action::GiveUp(_) => client.give_up(&mut world),
             Action::Renew(_) => client.renew(&mut world),
-            Action::Pass(_) => {
-                if let Phase::Holding { last, .. } = &mut client.phase {
-                    *last += 1;
-                    world.history.uses(*last, setup.in_order());
-                }
-            }
-            Action::Release(_) => {
-                if let Some(end) = client.end_of_hold(setup.bug) {
-                    client.phase = Phase::Idle;
-                    client.end(&mut world, end);
-                }
-            }
-            Action::Rotate(_) => client.rotate(&mut world),
-            Action::Impatient(_) => client.ask_again(&mut world),
-            Action::Inherit(_) => {
-                client.attempts += 1;
-                client.ask_again(&mut world);
-                if let (Phase::Asking { unanswered, .. }, Some(Bug::InheritedIsNotSuspect)) =
-                    (&mut client.phase, setup.bug)
-                {
-                    *unanswered = false;
-                }
-            }
+            Action::Pass(_) => client.pass(&mut world),
+            Action::Release(_) => client.release(&mut world),
+            Action::Rotate(_) => client.exchange(&mut world),
+            Action::Inherit(_) => client.inherit(&mut world),
             Action::Crash(_) => {
                 client.up = false;
                 client.phase = Phase::Idle;
@@ -349,115 +319,6 @@ impl State {
             Action::Resubscribe(_) => {
                 client.subscribed = true;
                 client.resubscribed(&mut world);
-            }
-            _ => {}
-        }
-    }
-}
-
-impl super::Client {
-    /// Repeats the call that [`State::awaits`] found.
-    fn again(&mut self, world: &mut World<'_>) {
-        if let Some(Ending { end, then }) = self.endings.first_mut() {
-            if let Some(then) = then {
-                (then.sent, then.again) = (world.clock, true);
-                let call = Call::Rotate(*end, then.next);
-                return self.send(world, call);
-            }
-            end.suspect = world.setup.bug != Some(Bug::NeverSuspect);
-            let end = *end;
-            return self.send(world, Call::Release(end));
-        }
-        match &mut self.phase {
-            Phase::Asking { .. } => self.ask_again(world),
-            Phase::Rotating { end, next, sent, unanswered } => {
-                *unanswered = true;
-                *sent = world.clock;
-                let call = Call::Rotate(*end, *next);
-                self.send(world, call);
-            }
-            Phase::Holding { renewing, .. } => *renewing = None,
-            _ => {}
-        }
-    }
-
-    /// Asks for the attempt that waits or was not answered.
-    pub(super) fn ask_again(&mut self, world: &mut World<'_>) {
-        let (attempt, unanswered, next, lead) = match self.phase {
-            Phase::Asking { attempt, next, lead, .. } => (attempt, true, next, lead),
-            Phase::Waiting { attempt, unanswered, lead, .. } => {
-                (attempt, unanswered, None, Some(lead))
-            }
-            // The exchange may still be on its way.
-            Phase::Awaiting { attempt, next } => (attempt, true, next, None),
-            _ => return,
-        };
-        let unanswered = unanswered && world.setup.bug != Some(Bug::NeverSuspect);
-        self.phase = Phase::Asking { attempt, sent: world.clock, unanswered, next, lead };
-        self.send(world, Call::Acquire(attempt));
-    }
-
-    fn give_up(&mut self, world: &mut World<'_>) {
-        let honest = world.setup.bug != Some(Bug::NeverSuspect);
-        let gone = |attempt: AttemptId, suspect: bool| End {
-            attempt,
-            base: None,
-            last: None,
-            suspect: suspect && honest,
-            keep: None,
-        };
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        match phase {
-            Phase::Asking { attempt, .. } => self.end(world, gone(attempt, true)),
-            Phase::Awaiting { attempt, .. } => {
-                let suspect = world.setup.bug != Some(Bug::ExchangeIsNotSuspect);
-                self.end(world, gone(attempt, suspect));
-            }
-            Phase::Waiting { attempt, unanswered, .. } => {
-                self.end(world, gone(attempt, unanswered));
-            }
-            Phase::Rotating { end, next, .. } => {
-                self.end(world, end);
-                self.end(world, gone(next, true));
-            }
-            Phase::Idle | Phase::Holding { .. } => self.phase = phase,
-        }
-    }
-
-    fn renew(&mut self, world: &mut World<'_>) {
-        if let Phase::Holding { attempt, base, renewing, .. } = &mut self.phase {
-            *renewing = Some(world.clock);
-            let call = Call::Renew(*attempt, *base);
-            self.send(world, call);
-        }
-    }
-
-    fn rotate(&mut self, world: &mut World<'_>) {
-        let Some(end) = self.end_of_hold(world.setup.bug) else { return };
-        let mut next = self.new_attempt();
-        if matches!(
-            world.setup.bug,
-            Some(Bug::RotateKeepsTheAttempt | Bug::TokensGivenBackWheneverOwner)
-        ) {
-            next = end.attempt;
-        }
-        self.send(world, Call::Rotate(end, next));
-        if world.setup.line {
-            let then = Some(Exchange { next, sent: world.clock, again: false });
-            self.endings.push(Ending { end, then });
-            self.phase = Phase::Awaiting { attempt: next, next: None };
-            return;
-        }
-        self.phase = Phase::Rotating { end, next, sent: world.clock, unanswered: false };
-    }
-
-    /// Pushes may have been missed: what waits asks again, and what asks has no reference left.
-    fn resubscribed(&mut self, world: &mut World<'_>) {
-        match &mut self.phase {
-            Phase::Waiting { .. } | Phase::Awaiting { .. } => self.ask_again(world),
-            Phase::Asking { lead, next, .. } => {
-                *lead = None;
-                *next = Some(world.clock);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Bugs that are planted to see whether the model finds them.
 
 /// One thing done wrong. Those of the server are made by changing what goes into the real record
-/// and what comes out of it; those of the client in the client's half of the model.
+/// and what comes out of it; those of the client are planted in its real machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Hole 1: a rotation keeps the attempt id.
@@ -43,6 +43,10 @@ pub enum Bug {
     ExchangeIsNotSuspect,
     /// A task that inherits an attempt forgets that a request of it is still on its way.
     InheritedIsNotSuspect,
+    /// A push is believed though a later answer said that its attempt waits.
+    EarlierPushIsBelieved,
+    /// An end without an answer is not repeated.
+    EndIsSentOnce,
     /// The tokens of those to whom a lease was passed on inside a process are given back.
     PassedTokensGivenBack,
     /// A lease whose deadline has passed is passed on inside the process.

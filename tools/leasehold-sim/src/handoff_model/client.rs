@@ -1,18 +1,22 @@
-//! A client after the rules of the hand-off protocol: what it knows, and how it takes an answer.
+//! A client: the machines of `leasehold_proto::client`, and what a driver does around them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_proto::handoff::{Answer, End, Push};
-use leasehold_proto::{AttemptId, Token, TokenBlock};
+use leasehold_proto::client::{self, Granted, HeldTokens, Mail, PendingAttempt, PushReference};
+use leasehold_proto::handoff::End;
+use leasehold_proto::{AttemptId, Lease, Now, Terms, Token};
 
 use super::state::attempt;
-use super::{Answered, Bug, Call, History, Message, Setup, TICK};
+use super::{Answered, Call, History, Message, Setup, TICK};
+
+/// The rules that the machines keep: all of them, or all but one.
+pub(super) type Rules = Option<client::Bug>;
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    id: u8,
+    pub(super) id: u8,
     /// It has not crashed.
     pub up: bool,
     /// Its subscription is up.
@@ -26,91 +30,55 @@ pub struct Client {
 }
 
 /// What a client does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Nothing.
     Idle,
-    /// It waits for the answer to an ask.
-    Asking {
-        /// Of this attempt.
-        attempt: AttemptId,
-        /// When the last ask was sent.
-        sent: u8,
-        /// An ask before that was never answered.
-        unanswered: bool,
-        /// A push has told when to ask again.
-        next: Option<u8>,
-        /// Server's time less its own, by the last answer.
-        lead: Option<u8>,
-    },
-    /// It waits for its turn.
-    Waiting {
-        /// With this attempt.
-        attempt: AttemptId,
-        /// When to ask again; never `None` without a planted bug.
-        ask_at: Option<u8>,
-        /// An ask was never answered.
-        unanswered: bool,
-        /// Server's time less its own, by the last answer.
-        lead: u8,
-    },
-    /// It has a guard, valid until the deadline.
-    Holding {
-        /// By this attempt.
-        attempt: AttemptId,
-        /// First token of the block.
-        base: u64,
-        /// Last token used.
-        last: u64,
-        /// Last token of the block.
-        top: u64,
-        /// Not valid from here on.
-        deadline: u8,
-        /// Not confirmed yet.
-        offered: bool,
-        /// An ask was never answered.
-        suspect: bool,
-        /// When the renewal in flight was sent.
-        renewing: Option<u8>,
-    },
-    /// It waits for the answer to an exchange that another task has made for it.
-    Awaiting {
-        /// For this attempt.
-        attempt: AttemptId,
-        /// A push has told when to ask again.
-        next: Option<u8>,
-    },
-    /// It exchanges its lease for a new attempt, and holds nothing.
-    Rotating {
-        /// What it ends.
-        end: End,
-        /// What it asks for.
-        next: AttemptId,
-        /// When the last call was sent.
-        sent: u8,
-        /// A call before that was never answered.
-        unanswered: bool,
-    },
+    /// It asks, or waits for its turn.
+    Waiting(Waiting),
+    /// It has a guard.
+    Holding(Holding),
+}
+
+/// An attempt that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// What the client knows about it.
+    pub pending: PendingAttempt<Rules>,
+    /// When the last request was sent.
+    pub sent: u8,
+    /// The messages that wait until the request on its way is answered.
+    pub mail: Mail<()>,
+    /// The time by which pushes are dated.
+    pub reference: Option<PushReference>,
+}
+
+/// A lease, and the guard of its holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holding {
+    /// The attempt that holds.
+    pub attempt: AttemptId,
+    /// Its tokens.
+    pub tokens: HeldTokens,
+    /// Until when it is valid.
+    pub lease: Lease,
+    /// Not confirmed yet.
+    pub offered: bool,
+    /// A request was never answered.
+    pub suspect: bool,
+    /// When the renewal in flight was sent.
+    pub renewing: Option<u8>,
 }
 
 /// An attempt that is being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ending {
-    /// As it was sent last.
+    /// What is sent.
     pub end: End,
-    /// What is asked for in exchange, for another task.
-    pub then: Option<Exchange>,
-}
-
-/// The second half of an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Exchange {
-    /// For which attempt.
-    pub next: AttemptId,
-    /// When it was sent last.
+    /// How often, and what is asked for in exchange, for another task.
+    pub machine: client::Ending<AttemptId>,
+    /// When an exchange was sent last.
     pub sent: u8,
-    /// It was sent before that, without an answer.
-    pub again: bool,
 }
 
 /// What a client's move may touch besides the client.
@@ -119,6 +87,22 @@ pub(super) struct World<'a> {
     pub(super) clock: u8,
     pub(super) network: &'a mut BTreeSet<Message>,
     pub(super) history: &'a mut History,
+}
+
+/// The clients' time. Both clocks show the same, so that equal moments are equal states.
+pub(super) fn now(clock: u8) -> Now {
+    let ns = (TICK * u32::from(clock)).as_nanos() as u64;
+    Now { steady_ns: ns, wall_ns: ns }
+}
+
+impl World<'_> {
+    pub(super) fn now(&self) -> Now {
+        now(self.clock)
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        self.setup.bug.and_then(super::Bug::of_client)
+    }
 }
 
 impl Client {
@@ -138,44 +122,44 @@ impl Client {
         self.up && self.subscribed
     }
 
+    /// The attempt that it asks for, waits with, or holds with.
+    pub(super) fn attempt(&self) -> Option<AttemptId> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Waiting(waiting) => Some(waiting.pending.attempt()),
+            Phase::Holding(holding) => Some(holding.attempt),
+        }
+    }
+
     /// It knows of this attempt and will do something about it.
     pub(super) fn tracks(&self, attempt: AttemptId) -> bool {
-        let active = match self.phase {
-            Phase::Idle => false,
-            Phase::Asking { attempt: own, .. }
-            | Phase::Waiting { attempt: own, .. }
-            | Phase::Awaiting { attempt: own, .. }
-            | Phase::Holding { attempt: own, .. } => own == attempt,
-            Phase::Rotating { end, next, .. } => end.attempt == attempt || next == attempt,
-        };
-        self.up && (active || self.endings.iter().any(|ending| ending.end.attempt == attempt))
+        let ends = |ending: &Ending| ending.end.attempt == attempt;
+        self.up && (self.attempt() == Some(attempt) || self.endings.iter().any(ends))
     }
 
     /// It has a guard that says it is valid.
     pub(super) fn is_valid(&self, clock: u8) -> bool {
-        self.up && matches!(self.phase, Phase::Holding { deadline, .. } if clock < deadline)
+        let valid = |holding: &Holding| holding.lease.is_valid(now(clock));
+        self.up && matches!(&self.phase, Phase::Holding(holding) if valid(holding))
     }
 
     /// A reply like this would change something.
     pub(super) fn expects(&self, sent: u8, answer: &Answered) -> bool {
         self.up
-            && match (*answer, self.phase) {
-                (Answered::Acquired(asked, _), Phase::Asking { attempt, sent: last, .. }) => {
-                    asked == attempt && sent == last
+            && match (*answer, &self.phase) {
+                (Answered::Acquired(asked, _), Phase::Waiting(waiting)) => {
+                    let asks = waiting.pending.is_asking() && waiting.sent == sent;
+                    asks && waiting.pending.attempt() == asked
                 }
-                (Answered::Acquired(asked, _), Phase::Rotating { next, sent: last, .. }) => {
-                    asked == next && sent == last
+                (Answered::Renewed(asked, lease, _), Phase::Holding(holding)) => {
+                    let renews = holding.renewing == Some(sent) && holding.attempt == asked;
+                    renews && holding.tokens.base().get() == lease
                 }
-                (
-                    Answered::Renewed(asked, lease, _),
-                    Phase::Holding { attempt, base, renewing, .. },
-                ) => asked == attempt && lease == base && renewing == Some(sent),
-                (Answered::Exchanged(ended, next, _), _) => self.endings.iter().any(|ending| {
-                    let own = ending.then.is_some_and(|t| (t.next, t.sent) == (next, sent));
-                    ending.end.attempt == ended && own
-                }),
+                (Answered::Exchanged(ended, next, _), _) => {
+                    self.endings.iter().any(|ending| ending.exchanges(ended, next, sent))
+                }
                 (Answered::Ended(ended), _) => {
-                    self.endings.iter().any(|ending| ending.end.attempt == ended)
+                    self.endings.iter().any(|ending| ending.ends_alone(ended))
                 }
                 _ => false,
             }
@@ -194,214 +178,91 @@ impl Client {
     /// Ends an attempt in the background.
     pub(super) fn end(&mut self, world: &mut World<'_>, end: End) {
         self.send(world, Call::Release(end));
-        self.endings.push(Ending { end, then: None });
+        let machine = client::Ending::new(None);
+        self.endings.push(Ending { end, machine, sent: 0 });
     }
 
-    pub(super) fn handle_reply(
-        &mut self,
-        world: &mut World<'_>,
-        sent: u8,
-        at: u8,
-        answer: Answered,
-    ) {
-        if !self.expects(sent, &answer) {
-            return;
-        }
-        match answer {
-            Answered::Ended(attempt) => self.endings.retain(|e| e.end.attempt != attempt),
-            Answered::Renewed(_, _, renewed) => self.handle_renewed(world, sent, renewed),
-            Answered::Exchanged(ended, attempt, answer) => {
-                let again = self.endings.iter().any(|ending| {
-                    ending.end.attempt == ended && ending.then.is_some_and(|then| then.again)
-                });
-                self.endings.retain(|ending| ending.end.attempt != ended);
-                // One that has asked for itself meanwhile goes by its own answer.
-                if let Phase::Awaiting { attempt: own, next } = self.phase
-                    && own == attempt
-                {
-                    let suspect = again && world.setup.bug != Some(Bug::ExchangeIsNotSuspect);
-                    self.handle_answer(world, attempt, answer, (sent, at), suspect, next);
-                }
-            }
-            Answered::Acquired(attempt, answer) => {
-                let (unanswered, next) = match self.phase {
-                    Phase::Asking { unanswered, next, .. } => (unanswered, next),
-                    Phase::Rotating { unanswered, .. } => (unanswered, None),
-                    _ => return,
-                };
-                self.handle_answer(world, attempt, answer, (sent, at), unanswered, next);
-            }
-        }
+    /// Asks for the attempt that waits.
+    pub(super) fn ask(&mut self, world: &mut World<'_>) {
+        let Phase::Waiting(waiting) = &mut self.phase else { return };
+        waiting.pending.handle_sent();
+        waiting.sent = world.clock;
+        let attempt = waiting.pending.attempt();
+        self.send(world, Call::Acquire(attempt));
     }
 
-    fn handle_answer(
-        &mut self,
-        world: &mut World<'_>,
-        attempt: AttemptId,
-        answer: Answer,
-        (sent, at): (u8, u8),
-        unanswered: bool,
-        next: Option<u8>,
-    ) {
-        match answer {
-            Answer::Granted(tokens) => {
-                let from = match world.setup.bug {
-                    Some(Bug::ValidityCountsFromTheAnswer) => world.clock,
-                    _ => sent,
-                };
-                let deadline = from + world.setup.ttl(self.id);
-                self.hold(world, attempt, tokens, deadline, false, unanswered);
-            }
-            Answer::Queued { place, .. } => {
-                let pause = answer.ask_again().unwrap_or_default().as_secs() / TICK.as_secs();
-                let mut ask_at = Some(next.unwrap_or(world.clock + pause as u8));
-                let free = matches!(answer, Answer::Queued { remaining: Duration::ZERO, .. });
-                let untold = match world.setup.bug {
-                    Some(Bug::OnlyTheHeadHasATimer) => place > 0,
-                    Some(Bug::CapTellsNobody) => free,
-                    _ => false,
-                };
-                if untold {
-                    ask_at = next;
-                }
-                let lead = at - sent;
-                self.phase = Phase::Waiting { attempt, ask_at, unanswered, lead };
-            }
-            Answer::Busy(_) | Answer::Ended | Answer::UsedUp => self.phase = Phase::Idle,
-        }
-    }
-
-    /// Takes a grant; one whose deadline has passed is given back.
-    fn hold(
-        &mut self,
-        world: &mut World<'_>,
-        attempt: AttemptId,
-        tokens: TokenBlock,
-        deadline: u8,
-        offered: bool,
-        suspect: bool,
-    ) {
-        if deadline <= world.clock {
-            self.phase = Phase::Idle;
-            let base = None;
-            return self.end(world, End { attempt, base, last: None, suspect, keep: None });
-        }
-        let (base, top) = (tokens.base().get(), tokens.top().get());
-        world.history.uses(base, world.setup.in_order());
-        self.phase = Phase::Holding {
-            attempt,
-            base,
-            last: base,
-            top,
-            deadline,
-            offered,
-            suspect,
+    /// Begins a lease. One that has ended already is given back.
+    pub(super) fn hold(&mut self, world: &mut World<'_>, granted: Granted, sent: Now) {
+        let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
+        let terms = terms(world.setup.ttl(self.id));
+        let Ok(lease) = granted.lease(sent, world.now(), terms, 0, world.rules()) else {
+            return self.give_up(world);
+        };
+        let tokens = HeldTokens::new(granted.tokens);
+        world.history.uses(tokens.base().get(), world.setup.in_order());
+        self.phase = Phase::Holding(Holding {
+            attempt: pending.attempt(),
+            tokens,
+            lease,
+            offered: granted.offer,
+            suspect: pending.is_suspect(),
             renewing: None,
-        };
+        });
     }
 
-    fn handle_renewed(&mut self, world: &mut World<'_>, sent: u8, renewed: bool) {
-        let clock = world.clock;
-        let ttl = world.setup.ttl(self.id);
-        if !renewed {
-            if let Some(end) = self.end_of_hold(world.setup.bug) {
-                self.phase = Phase::Idle;
-                self.end(world, end);
-            }
-        } else if let Phase::Holding { deadline, offered, renewing, .. } = &mut self.phase {
-            *renewing = None;
-            if clock < *deadline {
-                *deadline = (*deadline).max(sent + ttl);
-                *offered = false;
-            }
+    /// Ends the attempt that waits, and does nothing more.
+    pub(super) fn give_up(&mut self, world: &mut World<'_>) {
+        let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
+        let end = pending.end();
+        self.phase = Phase::Idle;
+        if let Some(end) = end {
+            self.end(world, end);
         }
     }
+}
 
+impl Waiting {
+    pub(super) fn new(pending: PendingAttempt<Rules>) -> Self {
+        Self { pending, sent: 0, mail: Mail::default(), reference: None }
+    }
+}
+
+impl Holding {
     /// How it gives its guard back.
-    pub(super) fn end_of_hold(&self, bug: Option<Bug>) -> Option<End> {
-        let Phase::Holding { attempt, base, last, suspect, .. } = self.phase else { return None };
-        let last = if bug == Some(Bug::PassedTokensGivenBack) { base } else { last };
-        let (base, last) = (Token::new(base), Token::new(last));
-        Some(End { attempt, base, last, suspect, keep: None })
+    pub(super) fn end(&self, rules: Rules) -> End {
+        self.tokens.end(self.attempt, self.suspect, None, rules)
+    }
+}
+
+impl Ending {
+    pub(super) fn exchanges(&self, ended: AttemptId, next: AttemptId, sent: u8) -> bool {
+        (self.end.attempt, self.machine.then(), self.sent) == (ended, Some(&next), sent)
     }
 
-    pub(super) fn handle_push(
-        &mut self,
-        world: &mut World<'_>,
-        attempt: AttemptId,
-        at: u8,
-        push: Push,
-    ) {
-        match push {
-            Push::Granted { tokens, offer, .. } => {
-                let offer = (offer.as_secs() / TICK.as_secs()) as u8;
-                self.handle_granted(world, attempt, (at, offer), tokens);
-            }
-            Push::Next { remaining, .. } => {
-                let when = world.clock + (remaining.as_secs() / TICK.as_secs()) as u8;
-                match &mut self.phase {
-                    Phase::Asking { attempt: own, next, .. } if *own == attempt => {
-                        *next = Some(when);
-                    }
-                    Phase::Waiting { attempt: own, ask_at, .. } if *own == attempt => {
-                        *ask_at = Some(when);
-                    }
-                    Phase::Awaiting { attempt: own, next } if *own == attempt => {
-                        *next = Some(when);
-                    }
-                    _ => {}
-                }
-            }
-            Push::Wanted { .. } if !self.tracks(attempt) => {
-                let (base, last, keep) = (None, None, None);
-                self.end(world, End { attempt, base, last, suspect: true, keep });
-            }
-            Push::Wanted { .. } => {}
-            Push::Lost { base } => self.handle_lost(world, attempt, base),
+    pub(super) fn ends_alone(&self, ended: AttemptId) -> bool {
+        self.end.attempt == ended && self.machine.then().is_none()
+    }
+
+    pub(super) fn call(&self) -> Call {
+        match self.machine.then() {
+            Some(next) => Call::Rotate(self.end, *next),
+            None => Call::Release(self.end),
         }
     }
+}
 
-    /// An operator has ended its lease: it does what it does when a renewal says so.
-    fn handle_lost(&mut self, world: &mut World<'_>, attempt: AttemptId, base: Option<Token>) {
-        if let Phase::Holding { attempt: own, base: held, .. } = self.phase
-            && own == attempt
-            && base.map(Token::get) == Some(held)
-        {
-            self.handle_renewed(world, 0, false);
-        }
-    }
+/// The lease that a client asks for.
+pub(super) fn terms(ttl: u8) -> Terms {
+    let ttl = TICK * u32::from(ttl);
+    Terms { ttl, renew_after: Some(ttl / 3), max_hold: None, session: false }
+}
 
-    fn handle_granted(
-        &mut self,
-        world: &mut World<'_>,
-        attempt: AttemptId,
-        (at, offer): (u8, u8),
-        tokens: TokenBlock,
-    ) {
-        let (lead, suspect) = match self.phase {
-            Phase::Asking { attempt: own, lead, .. } if own == attempt => (lead, true),
-            Phase::Waiting { attempt: own, lead, unanswered, .. } if own == attempt => {
-                (Some(lead), unanswered)
-            }
-            // Nothing to count from yet: asking tells.
-            Phase::Awaiting { attempt: own, .. } if own == attempt => {
-                return self.ask_again(world);
-            }
-            _ if self.tracks(attempt) => return,
-            _ => {
-                let base = Some(tokens.base());
-                let end = End { attempt, base, last: None, suspect: false, keep: None };
-                return self.end(world, end);
-            }
-        };
-        // Without an answer there is nothing to count from: the ask under way will tell.
-        let Some(lead) = lead else { return };
-        let receipt = world.clock + offer;
-        let deadline = match world.setup.bug {
-            Some(Bug::PushCountsFromReceipt) => receipt,
-            _ => receipt.min((at + offer).saturating_sub(lead)),
-        };
-        let suspect = suspect && world.setup.bug != Some(Bug::NeverSuspect);
-        self.hold(world, attempt, tokens, deadline, true, suspect);
-    }
+/// The server's time in microseconds, as its answers and pushes tell it.
+pub(super) fn server_us(at: u8) -> u64 {
+    Duration::from_secs(u64::from(at)).as_micros() as u64
+}
+
+/// The first token of a lease that an operator has ended.
+pub(super) fn is_base(holding: &Holding, base: Option<Token>) -> bool {
+    base == Some(holding.tokens.base())
 }

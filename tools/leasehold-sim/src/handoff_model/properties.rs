@@ -5,7 +5,7 @@ use stateright::Property;
 
 use super::server::at;
 use super::state::client_of;
-use super::{Broken, Message, Phase, Setup, State, TTL};
+use super::{Broken, Client, Message, Phase, Setup, State, TTL, client};
 
 const EXCLUSION: &str = "at most one valid guard";
 const UNIQUE: &str = "no token is used twice";
@@ -41,8 +41,11 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
             state.history.used() > 1
         }),
         Property::sometimes("a waiter takes an offer", |_, state: &State| {
-            let offered = |phase| matches!(phase, Phase::Holding { offered: true, .. });
-            state.clients.iter().any(|client| offered(client.phase))
+            let offered = |client: &Client| match &client.phase {
+                Phase::Holding(holding) => holding.offered,
+                _ => false,
+            };
+            state.clients.iter().any(offered)
         }),
     ];
     if setup.upkeep.reads_clock() && setup.upkeep.ahead == 0 {
@@ -73,10 +76,12 @@ fn not(state: &State, broken: Broken) -> bool {
 /// The promise of every lock. Under good timing only: elsewhere the token protects. An operator who
 /// ends a lease by force does so before its holder learns of it.
 fn exclusive(_: &Setup, state: &State) -> bool {
-    let forced = |phase| matches!(phase, Phase::Holding { base, .. } if state.history.forced.contains(&base));
-    let valid =
-        state.clients.iter().filter(|client| client.is_valid(state.clock) && !forced(client.phase));
-    valid.count() <= 1
+    let forced = |client: &Client| match &client.phase {
+        Phase::Holding(own) => state.history.forced.contains(&own.tokens.base().get()),
+        _ => false,
+    };
+    let valid = |client: &&Client| client.is_valid(state.clock) && !forced(client);
+    state.clients.iter().filter(valid).count() <= 1
 }
 
 /// The highest token is at most this far ahead of the server's clock, whatever was reserved and not
@@ -112,13 +117,16 @@ fn first_asks_in_time(_: &Setup, state: &State) -> bool {
         return true;
     };
     let client = state.clients.get(usize::from(client_of(first.attempt)));
-    let Some(Phase::Waiting { attempt, ask_at, .. }) = client.map(|client| client.phase) else {
+    let Some(Phase::Waiting(waiting)) = client.map(|client| &client.phase) else { return true };
+    let pending = &waiting.pending;
+    let attempt = pending.attempt();
+    if pending.is_asking() || pending.is_in_exchange() {
         return true;
-    };
+    }
     let told = state.network.iter().any(|message| message.concerns(attempt));
     let left = record.remaining(now).as_secs() / super::TICK.as_secs();
-    let ends = state.clock + left as u8;
-    attempt != first.attempt || told || ask_at.is_some_and(|ask_at| ask_at <= ends)
+    let ends = client::now(state.clock + left as u8);
+    attempt != first.attempt || told || pending.is_due(ends)
 }
 
 /// A client knows the attempt, or will receive it, or has crashed.

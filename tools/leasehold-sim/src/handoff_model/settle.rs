@@ -1,5 +1,6 @@
 //! "No waiter is lost" as a question about one state: what if nothing goes wrong from here on?
 
+use super::client::now;
 use super::{Action, Client, Phase, Setup, State, TTL};
 
 impl State {
@@ -7,10 +8,7 @@ impl State {
     /// now on every message arrives, every timer fires and every holder releases at once. A client
     /// that must take another attempt does so.
     pub(super) fn settles(&self, setup: &Setup) -> bool {
-        let wants = |client: &Client| {
-            let waits = !matches!(client.phase, Phase::Idle | Phase::Holding { .. });
-            client.up && waits
-        };
+        let wants = |client: &Client| client.up && matches!(client.phase, Phase::Waiting(_));
         let mut wants: Vec<bool> = self.clients.iter().map(wants).collect();
         if self.is_quiet() {
             return true;
@@ -20,7 +18,7 @@ impl State {
         for _ in 0..TTL * (setup.clients + 2) {
             while state.go_on(setup, &wants) {
                 for (client, wants) in state.clients.iter().zip(&mut wants) {
-                    *wants &= !matches!(client.phase, Phase::Holding { .. });
+                    *wants &= !matches!(client.phase, Phase::Holding(_));
                 }
             }
             if state.is_quiet() {
@@ -50,11 +48,11 @@ impl State {
             if !client.up {
                 continue;
             }
-            let action = match client.phase {
+            let action = match &client.phase {
                 _ if !client.subscribed => Action::Resubscribe(id),
-                Phase::Holding { .. } => Action::Release(id),
+                Phase::Holding(_) => Action::Release(id),
                 Phase::Idle if wants[usize::from(id)] => Action::Start(id),
-                Phase::Waiting { ask_at: Some(ask_at), .. } if ask_at <= self.clock => {
+                Phase::Waiting(waiting) if waiting.pending.is_due(now(self.clock)) => {
                     Action::Timer(id)
                 }
                 _ if self.unanswered(id) == Some(false) => Action::Again(id),

@@ -97,11 +97,7 @@ impl State {
             }
             Call::Rotate(end, next) => {
                 let (verdict, answer) = server.rotate(setup, now, end, next, reach);
-                let answered = match setup.line {
-                    true => Answered::Exchanged(end.attempt, next, answer),
-                    false => Answered::Acquired(next, answer),
-                };
-                (answered, Some((end, verdict)))
+                (Answered::Exchanged(end.attempt, next, answer), Some((end, verdict)))
             }
         });
         let queued = matches!(

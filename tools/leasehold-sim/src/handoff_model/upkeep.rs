@@ -136,7 +136,7 @@ impl State {
     /// be paused for longer than that.
     fn is_unused(&self) -> bool {
         let quiet = |client: &Client| {
-            client.endings.is_empty() && matches!(client.phase, Phase::Idle | Phase::Holding { .. })
+            client.endings.is_empty() && matches!(client.phase, Phase::Idle | Phase::Holding(_))
         };
         self.network.is_empty() && self.clients.iter().all(quiet)
     }

@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_proto::{AttemptId, Deadline, Now, Terms};
+use leasehold_proto::client::{Mail, PendingAttempt, Silence, Successor};
+use leasehold_proto::{AttemptId, Now, Terms};
 use tokio::sync::Notify;
 
-use crate::backend::{Answer, Ask, Grant, Origin};
+use crate::backend::{Ask, Origin};
 use crate::hold::{ByName, Hold};
-use crate::shared::{give_places_back, give_room_back};
-use crate::{Error, Name, Result};
+use crate::room::{give_places_back, give_room_back};
+use crate::{Error, Name};
 
 /// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
@@ -79,25 +79,8 @@ pub(crate) struct Wish {
 pub(crate) struct Inbox {
     /// The task has moved to the front.
     pub(crate) turn: Option<Turn>,
-    /// The engine has answered a request that another task sent for it.
-    pub(crate) answer: Option<Told>,
-    /// The engine has granted it the lease.
-    pub(crate) granted: Option<Grant>,
-    /// It is the first in the engine's queue: ask again after this long at the latest.
-    pub(crate) next: Option<Duration>,
-    /// Ask again at once.
-    pub(crate) ask: bool,
-    /// Since when the connection to the engine has been broken.
-    pub(crate) broken: Option<Now>,
-}
-
-/// The answer to a request that another task sent.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) sent: Now,
-    pub(crate) answer: Result<Answer>,
-    /// It was sent more than once: another copy may arrive later.
-    pub(crate) again: bool,
+    /// The messages for its attempt.
+    pub(crate) mail: Mail<Error>,
 }
 
 /// Where a new task stands in the queue.
@@ -113,36 +96,20 @@ pub(crate) enum Entered {
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// Nothing: it asks. The engine may have been silent to the earlier tasks for some time.
-    Ask(Option<Silence>),
+    Ask(Option<Silence<Error>>),
     /// An attempt that the engine knows: it continues that attempt.
     Attempt(Box<Pursuit>),
     /// The lease of a local holder that released it.
     Lease(Arc<Hold>),
 }
 
-/// An attempt that the engine may know.
+/// An attempt, and what it asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Pursuit {
     pub(crate) ask: Ask,
-    /// A request was not answered, and may arrive later.
-    pub(crate) unanswered: bool,
-    /// Another task asked for it in exchange for that task's lease, and no answer arrived.
-    pub(crate) in_exchange: bool,
-    /// The engine may know it.
-    pub(crate) known: bool,
-    /// When to ask (again); at once if it is not set.
-    pub(crate) ask_at: Option<Deadline>,
+    pub(crate) pending: PendingAttempt,
     /// The engine is silent.
-    pub(crate) silence: Option<Silence>,
-}
-
-/// Since when the engine has not answered any task. The next waiter inherits it, so its own timeout
-/// does not start again.
-#[derive(Clone, Debug)]
-pub(crate) struct Silence {
-    pub(crate) since: Now,
-    /// The result of the last request, if there was one.
-    pub(crate) error: Option<Error>,
+    pub(crate) silence: Option<Silence<Error>>,
 }
 
 impl Lines {
@@ -293,7 +260,7 @@ impl Lines {
         &self,
         name: &Name,
         attempt: AttemptId,
-        message: impl FnOnce(&mut Inbox),
+        message: impl FnOnce(&mut Mail<Error>),
     ) -> bool {
         let lines = self.lock();
         let front = lines.busy.get(name).map(|line| &line.front);
@@ -306,7 +273,7 @@ impl Lines {
     /// Records that the lock may be free: the front asks again.
     pub(crate) fn freed(&self, name: &Name) {
         if let Some(slot) = self.lock().busy.get(name).and_then(|line| line.front.slot.as_ref()) {
-            slot.leave(|inbox| inbox.ask = true);
+            slot.leave(|mail| mail.ask = true);
         }
     }
 
@@ -323,7 +290,7 @@ impl Lines {
     /// Records that the connection to the engine is broken: asking tasks start their timeout.
     pub(crate) fn broken(&self, now: Now) {
         for slot in self.lock().busy.values().filter_map(|line| line.front.slot.as_ref()) {
-            slot.leave(|inbox| inbox.broken = Some(now));
+            slot.leave(|mail| mail.broken = Some(now));
         }
     }
 
@@ -336,7 +303,7 @@ impl Lines {
         give_places_back(&mut lines.quiet);
         for line in lines.busy.values_mut() {
             match &line.front.slot {
-                Some(slot) => slot.leave(|inbox| inbox.ask = true),
+                Some(slot) => slot.leave(|mail| mail.ask = true),
                 None => line.want(Some(now.steady_ns)),
             }
         }
@@ -399,8 +366,8 @@ impl Slot {
         Self { bell: Notify::new(), inbox: Mutex::default(), wish }
     }
 
-    fn leave(&self, message: impl FnOnce(&mut Inbox)) {
-        message(&mut self.inbox());
+    fn leave(&self, message: impl FnOnce(&mut Mail<Error>)) {
+        message(&mut self.inbox().mail);
         self.bell.notify_one();
     }
 
@@ -409,27 +376,12 @@ impl Slot {
     }
 }
 
-impl Pursuit {
-    /// Records an answer to the exchange.
-    pub(crate) fn hear(&mut self, told: &Told) {
-        self.in_exchange = false;
-        self.silence = None;
-        self.unanswered |= told.again;
-        self.ask_at = None; // After a refusal, the task that inherits this asks itself.
-    }
-
-    /// Returns the silence, which begins at this moment unless it began before.
-    pub(crate) fn silent_since(&mut self, now: Now) -> &mut Silence {
-        self.silence.get_or_insert(Silence { since: now, error: None })
-    }
-
-    /// Returns true if a request may arrive after this attempt has ended.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.unanswered || self.in_exchange
-    }
-}
-
 impl Wish {
+    /// Returns what decides whether a lease can be handed to a task with this wish.
+    pub(crate) fn successor(&self) -> Successor {
+        Successor { terms: self.terms, fair: self.fair }
+    }
+
     /// Returns true if an attempt for one wish can be used for the other.
     pub(crate) fn is_served_by(&self, other: &Self) -> bool {
         self.terms.ttl == other.terms.ttl

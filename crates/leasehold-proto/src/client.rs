@@ -1,0 +1,34 @@
+//! The decisions of a client: when it asks, what an answer or a push means, who gets a lease that is
+//! released, what must be ended, and when it gives up.
+//!
+//! A driver sends the requests, delivers answers and messages to these machines, and does what they
+//! return. The library's asynchronous driver and the model checker run the same code.
+//!
+//! | type | what it decides |
+//! |---|---|
+//! | [`PendingAttempt`] | what a client knows about an attempt that the engine may know, and what a reply or a push to it means |
+//! | [`Acquire`] | how long an attempt is pursued: when it asks again, and when it gives up |
+//! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
+//! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
+//! | [`Ending`] | how often an end is sent, and who gets the answer to an exchange |
+//! | [`PushReference`] | until when a pushed lease is valid |
+
+mod acquire;
+mod ending;
+mod hand_over;
+mod held;
+mod messages;
+mod pending;
+mod push;
+mod rules;
+
+pub use acquire::{Acquire, Heard, Limits, Next, SLOW_POLL, Silence};
+pub use ending::{AfterEnd, EndResult, Ending, stray, unwanted};
+pub use hand_over::{Leave, Release, Successor, decide_leave, decide_release, take_over};
+pub use held::HeldTokens;
+pub use messages::{Forwarded, Granted, Mail, Reply};
+pub use pending::{AfterReply, Letter, PendingAttempt};
+pub use push::PushReference;
+pub use rules::Sound;
+#[doc(hidden)]
+pub use rules::{Bug, Rules};

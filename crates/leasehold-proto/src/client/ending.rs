@@ -1,0 +1,127 @@
+//! An end that is sent until the engine has answered it.
+
+use super::Rules;
+use super::rules::Bug;
+use crate::handoff::End;
+use crate::{AttemptId, Token};
+
+/// An attempt that is being ended. With `then`, the same request asks for an attempt of another
+/// task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ending<T> {
+    then: Option<T>,
+    /// It was sent before, without an answer.
+    again: bool,
+}
+
+/// What the driver does after the result of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterEnd<T> {
+    /// The attempt has ended.
+    Done {
+        /// Who gets the second half of the answer.
+        tell: Option<T>,
+        /// Whether the request was sent more than once.
+        again: bool,
+    },
+    /// The engine refused the exchange: `tell` gets the refusal, and the end is sent alone at once.
+    Alone {
+        /// Who gets the refusal.
+        tell: T,
+    },
+    /// The engine refuses, and will refuse again.
+    Stop,
+    /// It is sent again later.
+    Repeat,
+}
+
+/// The result of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndResult {
+    /// The engine has carried it out.
+    Answered,
+    /// The engine has refused it. `for_good`: it will refuse it again.
+    Refused {
+        /// Repeating it has no effect.
+        for_good: bool,
+    },
+    /// No answer has arrived.
+    Unanswered,
+}
+
+impl<T: Clone> Ending<T> {
+    /// Begins to end an attempt, and to ask for `then`.
+    pub fn new(then: Option<T>) -> Self {
+        Self { then, again: false }
+    }
+
+    /// Returns what the next request asks for besides the end.
+    pub fn then(&self) -> Option<&T> {
+        self.then.as_ref()
+    }
+
+    /// Records that a request was sent whose result was not received.
+    pub fn handle_unheard(&mut self) {
+        self.again = true;
+    }
+
+    /// Handles the result of the request that was sent last. Both attempts of an exchange get their
+    /// own answer: if the exchange is refused, the end is sent alone.
+    pub fn handle_result(&mut self, result: EndResult, rules: impl Rules) -> AfterEnd<T> {
+        match (result, self.then.take()) {
+            (EndResult::Answered, tell) => AfterEnd::Done { tell, again: self.again },
+            (EndResult::Refused { .. }, Some(tell)) => AfterEnd::Alone { tell },
+            (EndResult::Refused { for_good: true }, None) => AfterEnd::Stop,
+            (EndResult::Unanswered, _) if rules.breaks(Bug::EndIsSentOnce) => AfterEnd::Stop,
+            (EndResult::Unanswered | EndResult::Refused { .. }, then) => {
+                (self.then, self.again) = (then, true);
+                AfterEnd::Repeat
+            }
+        }
+    }
+}
+
+/// Returns how to end an attempt whose lease was pushed to this client, though no task waits for it
+/// any more.
+pub fn unwanted(attempt: AttemptId, base: Token) -> End {
+    End { attempt, base: Some(base), last: None, suspect: false, keep: None }
+}
+
+/// Returns how to end an attempt that the engine has, though no task of this client knows it: a
+/// request that was repeated on the way has revived it.
+pub fn stray(attempt: AttemptId) -> End {
+    End { attempt, base: None, last: None, suspect: true, keep: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sound;
+    use super::*;
+
+    #[test]
+    fn an_exchange_without_an_answer_is_repeated_and_says_so() {
+        let mut ending = Ending::new(Some(7));
+        assert_eq!(ending.handle_result(EndResult::Unanswered, Sound), AfterEnd::Repeat);
+        assert_eq!(ending.then(), Some(&7));
+        let done = AfterEnd::Done { tell: Some(7), again: true };
+        assert_eq!(ending.handle_result(EndResult::Answered, Sound), done);
+    }
+
+    #[test]
+    fn after_a_refused_exchange_the_end_is_sent_alone() {
+        let mut ending = Ending::new(Some(7));
+        let refused = EndResult::Refused { for_good: true };
+        assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Alone { tell: 7 });
+        assert_eq!(ending.then(), None);
+        assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Stop);
+    }
+
+    #[test]
+    fn a_refusal_that_passes_is_not_the_end() {
+        let mut ending = Ending::<u8>::new(None);
+        let refused = EndResult::Refused { for_good: false };
+        assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Repeat);
+        let done = AfterEnd::Done { tell: None, again: true };
+        assert_eq!(ending.handle_result(EndResult::Answered, Sound), done);
+    }
+}

@@ -1,0 +1,95 @@
+//! What happens to a lease or to an attempt when its task does not need it any more.
+
+use core::time::Duration;
+
+use super::rules::Bug;
+use super::{HeldTokens, PendingAttempt, Rules};
+use crate::{Lease, Now, Terms};
+
+/// How long a lease stays in one process while a client outside waits for it. A time is fair
+/// between processes with fast and slow holders; a number of hand-offs is not.
+const QUANTUM: Duration = Duration::from_millis(20);
+/// The same limit for successors that are not fair.
+const UNFAIR_QUANTUM: Duration = Duration::from_secs(1);
+
+/// What the next waiting task of the process asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Successor {
+    /// Its lease.
+    pub terms: Terms,
+    /// It does not overtake clients outside.
+    pub fair: bool,
+}
+
+/// What a task that releases a lease does, if another task of the process waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The next task takes the lease over with the next token. Nothing is sent.
+    PassOn,
+    /// It ends the lease, and asks for the next task in the same step.
+    Exchange,
+    /// It ends the lease, and the next task asks itself.
+    End,
+}
+
+/// What a task does that leaves its attempt before it holds, if another task of the process waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// The next task continues the attempt, and keeps its place in the engine's queue.
+    Inherit,
+    /// It ends the attempt, and asks for the next task in the same step.
+    Exchange,
+    /// It ends the attempt, and the next task asks itself.
+    End,
+    /// The engine does not know the attempt: the next task asks itself.
+    Ask,
+}
+
+/// Decides what happens to a lease that its holder releases.
+///
+/// A lease is passed on inside the process unless it must be kept taken, is about to be lost, does
+/// not fit what the next task asks for, has no token left, or a client outside has waited for it
+/// longer than a quantum (`wanted_for`).
+pub fn decide_release(
+    lease: &Lease,
+    tokens: &HeldTokens,
+    keep: bool,
+    next: &Successor,
+    wanted_for: Duration,
+    now: Now,
+    rules: impl Rules,
+) -> Release {
+    let quantum = if next.fair { QUANTUM } else { UNFAIR_QUANTUM };
+    let fits = lease.can_pass(now, &next.terms) || rules.breaks(Bug::LostLeaseIsPassedOn);
+    match () {
+        () if keep => Release::End,
+        () if wanted_for < quantum && tokens.has_next() && fits => Release::PassOn,
+        () => Release::Exchange,
+    }
+}
+
+/// Continues a lease that was passed on. Returns `None` if it was lost on the way, or no token is
+/// left: end it, and ask.
+pub fn take_over(
+    lease: &Lease,
+    tokens: &HeldTokens,
+    terms: Terms,
+    now: Now,
+    rules: impl Rules,
+) -> Option<(Lease, HeldTokens)> {
+    let tokens = tokens.next()?;
+    let passed = lease.pass(now, terms);
+    let lost = || rules.breaks(Bug::LostLeaseIsPassedOn).then(|| lease.clone());
+    Some((passed.or_else(lost)?, tokens))
+}
+
+/// Decides what happens to an attempt whose task leaves. `fits`: the next task asks for the same.
+/// `exchanges`: the engine can end one attempt and ask for another in one step.
+pub fn decide_leave<R: Rules>(pending: &PendingAttempt<R>, fits: bool, exchanges: bool) -> Leave {
+    match () {
+        () if !pending.is_known() => Leave::Ask,
+        () if fits => Leave::Inherit,
+        () if exchanges => Leave::Exchange,
+        () => Leave::End,
+    }
+}

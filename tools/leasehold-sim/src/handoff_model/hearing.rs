@@ -1,0 +1,205 @@
+//! What a client does with what it receives.
+
+use std::time::Duration;
+
+use leasehold_proto::client::{
+    AfterEnd, AfterReply, EndResult, Forwarded, Granted, Letter, PushReference, Reply, stray,
+    unwanted,
+};
+use leasehold_proto::handoff::{Answer, Push};
+use leasehold_proto::{AttemptId, Deadline, Now, TokenBlock};
+
+use super::client::{World, is_base, now, server_us};
+use super::{Answered, Bug, Client, Phase, Setup};
+
+impl Client {
+    pub(super) fn handle_reply(
+        &mut self,
+        world: &mut World<'_>,
+        sent: u8,
+        at: u8,
+        answer: Answered,
+    ) {
+        if !self.expects(sent, &answer) {
+            return;
+        }
+        match answer {
+            Answered::Ended(attempt) => self.endings.retain(|ending| !ending.ends_alone(attempt)),
+            Answered::Renewed(_, _, renewed) => self.handle_renewed(world, sent, renewed),
+            Answered::Exchanged(ended, next, answer) => {
+                self.handle_exchanged(world, (ended, next), (sent, at), answer);
+            }
+            Answered::Acquired(attempt, answer) => {
+                self.refer(attempt, (sent, at), &answer);
+                if let Phase::Waiting(waiting) = &mut self.phase {
+                    let after =
+                        waiting.pending.handle_reply(world.now(), reply(world.setup, answer));
+                    self.go_on(world, after, now(sent));
+                    self.read_mail(world);
+                }
+            }
+        }
+    }
+
+    /// The answer to an exchange ends one attempt, and is forwarded to the task that waits with the
+    /// other one.
+    fn handle_exchanged(
+        &mut self,
+        world: &mut World<'_>,
+        (ended, next): (AttemptId, AttemptId),
+        (sent, at): (u8, u8),
+        answer: Answer,
+    ) {
+        let found = self.endings.iter().position(|one| one.exchanges(ended, next, sent));
+        let Some(found) = found else { return };
+        let mut ending = self.endings.remove(found);
+        let after = ending.machine.handle_result(EndResult::Answered, world.rules());
+        let AfterEnd::Done { again, .. } = after else { return };
+        self.refer(next, (sent, at), &answer);
+        if let Phase::Waiting(waiting) = &mut self.phase
+            && waiting.pending.attempt() == next
+        {
+            let reply = reply(world.setup, answer);
+            waiting.mail.forwarded = Some(Forwarded { sent: now(sent), reply, again });
+            self.read_mail(world);
+        }
+    }
+
+    /// Keeps the time of the request that was answered last, if its attempt waits.
+    fn refer(&mut self, attempt: AttemptId, (sent, at): (u8, u8), answer: &Answer) {
+        if let (Phase::Waiting(waiting), Answer::Queued { .. }) = (&mut self.phase, answer)
+            && waiting.pending.attempt() == attempt
+        {
+            let (sent, server_us) = (now(sent), server_us(at));
+            waiting.reference = Some(PushReference { sent, server_us });
+        }
+    }
+
+    fn go_on(&mut self, world: &mut World<'_>, after: AfterReply<()>, sent: Now) {
+        match after {
+            AfterReply::Hold(granted) => self.hold(world, granted, sent),
+            AfterReply::Wait => {}
+            AfterReply::Unanswered(()) => self.ask(world),
+            // The next attempt is a new one.
+            AfterReply::Over
+            | AfterReply::Refused(())
+            | AfterReply::Taken(_)
+            | AfterReply::Free
+            | AfterReply::Later(..) => self.give_up(world),
+        }
+    }
+
+    /// Reads the messages, unless a request is on its way.
+    pub(super) fn read_mail(&mut self, world: &mut World<'_>) {
+        let Phase::Waiting(waiting) = &mut self.phase else { return };
+        if waiting.pending.is_asking() {
+            return;
+        }
+        let mail = std::mem::take(&mut waiting.mail);
+        match waiting.pending.handle_mail(mail) {
+            // A push contains its own validity.
+            Letter::Granted(granted) => self.hold(world, granted, world.now()),
+            Letter::Reply(sent, reply) => {
+                let after = waiting.pending.handle_answer(world.now(), reply);
+                self.go_on(world, after, sent);
+            }
+            Letter::Ask => self.ask(world),
+            Letter::Wait if waiting.pending.ask_at().is_none() => self.ask(world),
+            Letter::Wait => {}
+        }
+    }
+
+    fn handle_renewed(&mut self, world: &mut World<'_>, sent: u8, renewed: bool) {
+        let Phase::Holding(holding) = &mut self.phase else { return };
+        holding.renewing = None;
+        if renewed {
+            holding.lease.handle_renewed(now(sent), world.now(), 0);
+            holding.offered &= !holding.lease.is_valid(world.now());
+        } else {
+            let end = holding.end(world.rules());
+            self.phase = Phase::Idle;
+            self.end(world, end);
+        }
+    }
+
+    pub(super) fn handle_push(
+        &mut self,
+        world: &mut World<'_>,
+        attempt: AttemptId,
+        at: u8,
+        push: Push,
+    ) {
+        match push {
+            Push::Granted { tokens, offer, waiters } => {
+                self.handle_granted(world, attempt, (at, offer), tokens, waiters > 0);
+            }
+            Push::Next { remaining, .. } => {
+                let by = Deadline::after(world.now(), remaining);
+                if let Phase::Waiting(waiting) = &mut self.phase
+                    && waiting.pending.attempt() == attempt
+                {
+                    waiting.mail.ask_by = Some(by);
+                    self.read_mail(world);
+                }
+            }
+            Push::Wanted { .. } if !self.tracks(attempt) => self.end(world, stray(attempt)),
+            Push::Wanted { .. } => {}
+            // An operator has ended its lease: it does what it does when a renewal says so.
+            Push::Lost { base } => {
+                if matches!(&self.phase, Phase::Holding(own) if own.attempt == attempt && is_base(own, base))
+                {
+                    self.handle_renewed(world, 0, false);
+                }
+            }
+        }
+    }
+
+    fn handle_granted(
+        &mut self,
+        world: &mut World<'_>,
+        attempt: AttemptId,
+        (at, offer): (u8, Duration),
+        tokens: TokenBlock,
+        wanted: bool,
+    ) {
+        if let Phase::Waiting(waiting) = &mut self.phase
+            && waiting.pending.attempt() == attempt
+        {
+            let until = waiting.reference.and_then(|reference| {
+                reference.valid_until(server_us(at), offer, world.now(), world.rules())
+            });
+            match until {
+                Some(_) => {
+                    waiting.mail.granted = Some(Granted { tokens, until, offer: true, wanted });
+                }
+                // There is nothing to count from, or nothing left of it: asking tells.
+                None => waiting.mail.ask = true,
+            }
+            return self.read_mail(world);
+        }
+        if !self.tracks(attempt) {
+            self.end(world, unwanted(attempt, tokens.base()));
+        }
+    }
+}
+
+/// The server's answer as the engine reads it.
+fn reply(setup: &Setup, answer: Answer) -> Reply<()> {
+    match answer {
+        Answer::Granted(tokens) => {
+            Reply::Granted(Granted { tokens, until: None, offer: false, wanted: false })
+        }
+        Answer::Queued { place, remaining, .. } => {
+            let untold = match setup.bug {
+                Some(Bug::OnlyTheHeadHasATimer) => place > 0,
+                Some(Bug::CapTellsNobody) => remaining.is_zero(),
+                _ => false,
+            };
+            let ask_again = answer.ask_again().filter(|_| !untold);
+            Reply::Queued { ask_again: ask_again.unwrap_or(Duration::MAX) }
+        }
+        Answer::Busy(ask_again) => Reply::Busy { ask_again: Some(ask_again) },
+        Answer::Ended => Reply::Ended,
+        Answer::UsedUp => Reply::Refused(()),
+    }
+}

@@ -1,0 +1,146 @@
+//! What a client does by itself.
+
+use std::time::Duration;
+
+use leasehold_proto::client::{
+    self, AfterEnd, AfterReply, EndResult, Leave, PendingAttempt, Release, Reply, Successor,
+    decide_leave, decide_release, take_over,
+};
+use leasehold_proto::{Deadline, Now};
+
+use super::client::{Ending, Rules, Waiting, World, terms};
+use super::{Bug, Call, Client, Phase, Setup};
+
+impl Client {
+    /// Begins to acquire.
+    pub(super) fn start(&mut self, world: &mut World<'_>) {
+        let attempt = self.new_attempt();
+        self.phase = Phase::Waiting(Waiting::new(PendingAttempt::new(attempt, world.rules())));
+        self.ask(world);
+    }
+
+    /// The time limit of a call has passed without an answer: of the oldest ending, of the request,
+    /// or of the renewal.
+    pub(super) fn again(&mut self, world: &mut World<'_>) {
+        if let Some(ending) = self.endings.first_mut() {
+            let after = ending.machine.handle_result(EndResult::Unanswered, world.rules());
+            if after != AfterEnd::Repeat {
+                self.endings.remove(0);
+                return;
+            }
+            if ending.machine.then().is_some() {
+                ending.sent = world.clock;
+            }
+            let call = ending.call();
+            return self.send(world, call);
+        }
+        match &mut self.phase {
+            Phase::Waiting(waiting) => {
+                let silent = Reply::Unanswered(());
+                let after = waiting.pending.handle_reply(world.now(), silent);
+                debug_assert_eq!(after, AfterReply::Unanswered(()));
+                waiting.pending.set_ask_at(None);
+                self.read_mail(world);
+            }
+            Phase::Holding(holding) => holding.renewing = None,
+            Phase::Idle => {}
+        }
+    }
+
+    pub(super) fn renew(&mut self, world: &mut World<'_>) {
+        if let Phase::Holding(holding) = &mut self.phase {
+            holding.renewing = Some(world.clock);
+            let call = Call::Renew(holding.attempt, holding.tokens.base().get());
+            self.send(world, call);
+        }
+    }
+
+    /// What it does with its lease if another task waits, and a client outside has waited for so
+    /// long.
+    pub(super) fn decide(&self, setup: &Setup, now: Now, waited: Duration) -> Option<Release> {
+        let Phase::Holding(holding) = &self.phase else { return None };
+        let rules = setup.bug.and_then(Bug::of_client);
+        let next = Successor { terms: terms(setup.ttl(self.id)), fair: true };
+        Some(decide_release(&holding.lease, &holding.tokens, false, &next, waited, now, rules))
+    }
+
+    /// Another task takes the lease over.
+    pub(super) fn pass(&mut self, world: &mut World<'_>) {
+        let terms = terms(world.setup.ttl(self.id));
+        let Phase::Holding(holding) = &mut self.phase else { return };
+        let taken = take_over(&holding.lease, &holding.tokens, terms, world.now(), world.rules());
+        if let Some((lease, tokens)) = taken {
+            (holding.lease, holding.tokens) = (lease, tokens);
+            world.history.uses(tokens.token().get(), world.setup.in_order());
+        }
+    }
+
+    pub(super) fn release(&mut self, world: &mut World<'_>) {
+        if let Phase::Holding(holding) = &self.phase {
+            let end = holding.end(world.rules());
+            self.phase = Phase::Idle;
+            self.end(world, end);
+        }
+    }
+
+    /// Ends the lease, and asks for another task in the same step.
+    pub(super) fn exchange(&mut self, world: &mut World<'_>) {
+        let decided = self.decide(world.setup, world.now(), Duration::MAX);
+        let Phase::Holding(holding) = &self.phase else { return };
+        if decided != Some(Release::Exchange) {
+            return;
+        }
+        let end = holding.end(world.rules());
+        let mut next = self.new_attempt();
+        if matches!(
+            world.setup.bug,
+            Some(Bug::RotateKeepsTheAttempt | Bug::TokensGivenBackWheneverOwner)
+        ) {
+            next = end.attempt;
+        }
+        let ending = Ending { end, machine: client::Ending::new(Some(next)), sent: world.clock };
+        self.send(world, ending.call());
+        self.endings.push(ending);
+        let ask_at = Deadline::after(world.now(), Duration::MAX);
+        let pending = PendingAttempt::in_exchange(next, ask_at, world.rules());
+        self.phase = Phase::Waiting(Waiting::new(pending));
+    }
+
+    /// The task that waits leaves, and the next one continues its attempt.
+    pub(super) fn inherit(&mut self, world: &mut World<'_>) {
+        self.attempts += 1;
+        let Phase::Waiting(waiting) = &mut self.phase else { return };
+        if decide_leave(&waiting.pending, true, true) == Leave::Inherit {
+            let had_mail = !std::mem::take(&mut waiting.mail).is_empty();
+            waiting.pending = waiting.pending.clone().inherit(had_mail);
+            self.read_mail(world);
+        }
+    }
+
+    /// Pushes may have been missed: what waits asks again, and nothing is left to date pushes by.
+    pub(super) fn resubscribed(&mut self, world: &mut World<'_>) {
+        if let Phase::Waiting(waiting) = &mut self.phase {
+            waiting.reference = None;
+            waiting.mail.ask = true;
+            self.read_mail(world);
+        }
+    }
+}
+
+impl Bug {
+    /// The bug as it is planted in the machines of the client.
+    pub(super) fn of_client(self) -> Rules {
+        Some(match self {
+            Self::PushCountsFromReceipt => client::Bug::PushCountsFromReceipt,
+            Self::ValidityCountsFromTheAnswer => client::Bug::ValidityCountsFromTheAnswer,
+            Self::NeverSuspect => client::Bug::NeverSuspect,
+            Self::ExchangeIsNotSuspect => client::Bug::ExchangeIsNotSuspect,
+            Self::InheritedIsNotSuspect => client::Bug::InheritedIsNotSuspect,
+            Self::PassedTokensGivenBack => client::Bug::PassedTokensGivenBack,
+            Self::LostLeaseIsPassedOn => client::Bug::LostLeaseIsPassedOn,
+            Self::EarlierPushIsBelieved => client::Bug::EarlierPushIsBelieved,
+            Self::EndIsSentOnce => client::Bug::EndIsSentOnce,
+            _ => return None,
+        })
+    }
+}
