@@ -26,6 +26,11 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    /// Of the whole marker, which may be one of a newer version.
+    fn of(marker: &str, process: String) -> Self {
+        Self { text: marker.get(..SAID).unwrap_or(marker).to_owned(), process }
+    }
+
     /// Whether the node has a vote: its marker names the running process, and says so.
     fn votes(&self) -> bool {
         self.text.starts_with("N2A") && self.text.get(3..43) == Some(&self.process)
@@ -244,7 +249,7 @@ impl Node {
         let server = self.server.redis().ok_or("only a Redis server has a marker")?;
         let marker = server.admin(&["GET", MARKER])?.text();
         let process = server.info("run_id")?;
-        Ok(Mark { text: marker.get(..SAID).unwrap_or_default().to_owned(), process })
+        Ok(Mark::of(&marker, process))
     }
 
     /// The followers of ZooKeeper's leader that have all of its writes; 0 for another server.
@@ -301,4 +306,24 @@ fn disturb(proxy: &Proxy, framed: bool, planned: Planned) -> Option<Shot> {
         _ => {}
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_that_changes_is_told_but_for_one_of_a_newer_version() {
+        let process = "d55af1bb2eff0d0b59f39f7a514f9cc761f2cdfb";
+        let mark = |state: &str| {
+            let marker = format!("N2{state}{process}{:016x}{:08}{:016}{:016}", 7, 4000, 8, 9);
+            Mark::of(&marker, process.to_owned())
+        };
+        let newer = Mark::of("N9, of a newer program", process.to_owned());
+        assert!(mark("A").votes() && !mark("W").votes() && !newer.votes());
+        assert_eq!(mark("A").changed_to(&mark("A")), None);
+        assert!(mark("A").changed_to(&mark("W")).is_some());
+        assert_eq!(mark("A").changed_to(&newer), None);
+        assert_eq!(newer.changed_to(&mark("A")), None);
+    }
 }
