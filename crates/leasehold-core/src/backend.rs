@@ -86,7 +86,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Ends an attempt without waiting, when no runtime is left to do it properly. Only engines
     /// that need no runtime implement it. For others, a client of `leasehold::connect` opens a
-    /// second connection ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen)).
+    /// second connection ([`ClientSettings::reopen`](crate::ClientSettings::reopen)).
     fn abandon(&self, _end: &End) {}
 }
 

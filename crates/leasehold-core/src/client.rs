@@ -2,19 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_proto::{AttemptId, ClientId};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, BoxFuture, Capability, EventSink, Status};
-use crate::clock::Clock;
+use crate::backend::{Backend, Capability, EventSink, Status};
 use crate::driver::Driver;
 use crate::job::Job;
-use crate::late::{LateEndings, Reopen};
+use crate::late::LateEndings;
 use crate::lock::Lock;
 use crate::renewal::Task;
+use crate::settings::ClientSettings;
 use crate::shared::{Shared, Usage};
 use crate::{Error, ErrorKind, Result};
 
@@ -25,100 +24,6 @@ use crate::{Error, ErrorKind, Result};
 /// Guards whose lease needs renewal are then lost, and notified.
 #[derive(Clone)]
 pub struct Client(Arc<Driver>);
-
-/// The settings of a client; [`build`](Self::build) creates it.
-#[must_use = "a builder does nothing until `build`; a setter returns the changed builder"]
-pub struct ClientBuilder {
-    backend: Arc<dyn Backend>,
-    clock: Clock,
-    patience: Duration,
-    try_patience: Duration,
-    reopen: Option<Box<Reopen>>,
-}
-
-impl ClientBuilder {
-    /// Creates a builder with the defaults: system clock, 10 s patience (2 s for one try), the
-    /// current runtime.
-    pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self {
-            backend,
-            clock: Clock::system(),
-            patience: Duration::from_secs(10),
-            try_patience: Duration::from_secs(2),
-            reopen: None,
-        }
-    }
-
-    /// Sets the clock that validity is computed from. Default: the system clock.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Sets how long an acquire continues without an answer of the backend before it fails with
-    /// [`ErrorKind::Unavailable`]. The time counts for each caller from its start, or from the
-    /// first call that was not answered if that is later. Each queued task has its own timeout. Default: 10 s.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Sets how long [`Lock::try_acquire`] continues without an answer of the backend before it
-    /// fails with [`ErrorKind::Unavailable`]; at most [`patience`](Self::patience). Default: 2 s.
-    pub fn try_patience(mut self, patience: Duration) -> Self {
-        self.try_patience = patience;
-        self
-    }
-
-    /// Sets how to open a second connection to the same place. The client uses it for leases that
-    /// its runtime did not release before it ended. One extra thread releases all of them, and the
-    /// end of the runtime waits for it for at most 1 s in total. It releases no lost lease, and no
-    /// lock that the client keeps for a minimum hold. Default: none; such leases end with their
-    /// ttl. `leasehold::connect` sets it where it is useful.
-    pub fn reopen(
-        mut self,
-        reopen: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync + 'static,
-    ) -> Self {
-        self.reopen = Some(Box::new(reopen));
-        self
-    }
-
-    /// Creates the client and starts its background task on the current runtime.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] if called outside a tokio runtime;
-    /// [`ErrorKind::Unavailable`] if the system provides no randomness.
-    pub fn build(self) -> Result<Client> {
-        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
-        let (client, task) = self.parts()?;
-        runtime.spawn(task.run());
-        Ok(client)
-    }
-
-    fn parts(self) -> Result<(Client, Task)> {
-        let bits = getrandom::u64()
-            .map_err(|_| unavailable("the system provides no random bits (getrandom failed)"))?;
-        let client = ClientId::from_bits(bits);
-        let (sink, events) = EventSink::channel();
-        let late = LateEndings::new(self.reopen);
-        let patience = (self.patience, self.try_patience.min(self.patience));
-        let shared = Shared::new(self.backend, self.clock, client, patience, late);
-        let shared = Arc::new(shared);
-        shared.backend.attach(client, sink.counting(shared.lines.behind()));
-        let (jobs, receiver) = mpsc::unbounded_channel();
-        let task = Task::new(shared.clone(), receiver, events);
-        Ok((Client(Arc::new(Driver { shared, jobs })), task))
-    }
-}
-
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("ClientBuilder");
-        out.field("backend", &self.backend).field("clock", &self.clock);
-        out.field("patience", &self.patience).field("try_patience", &self.try_patience);
-        out.finish_non_exhaustive()
-    }
-}
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,9 +36,21 @@ impl Client {
     /// Creates a client of this backend with default settings.
     ///
     /// # Errors
-    /// As [`ClientBuilder::build`].
+    /// As [`with_settings`](Self::with_settings).
     pub fn new(backend: Arc<dyn Backend>) -> Result<Self> {
-        ClientBuilder::new(backend).build()
+        Self::with_settings(backend, ClientSettings::new())
+    }
+
+    /// Creates a client of this backend, and starts its background task on the current runtime.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if called outside a tokio runtime;
+    /// [`ErrorKind::Unavailable`] if the system provides no randomness.
+    pub fn with_settings(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<Self> {
+        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+        let (client, task) = parts(backend, settings)?;
+        runtime.spawn(task.run());
+        Ok(client)
     }
 
     /// Creates a client whose backend and background task run on their own thread and runtime.
@@ -142,7 +59,7 @@ impl Client {
     ///
     /// # Errors
     /// The error of `open`; [`ErrorKind::Unavailable`] if the system cannot start a thread.
-    pub async fn on_own_thread<O, F>(open: O) -> Result<Self>
+    pub async fn on_own_thread<O, F>(open: O, settings: ClientSettings) -> Result<Self>
     where
         O: FnOnce() -> F + Send + 'static,
         F: Future<Output = Result<Arc<dyn Backend>>>,
@@ -153,7 +70,7 @@ impl Client {
         let (sender, made) = oneshot::channel();
         let live = move || {
             runtime.block_on(async {
-                let parts = async { ClientBuilder::new(open().await?).parts() }.await;
+                let parts = async { parts(open().await?, settings) }.await;
                 let (client, task) = match parts {
                     Ok((client, task)) => (Ok(client), Some(task)),
                     Err(error) => (Err(error), None),
@@ -248,6 +165,22 @@ impl Client {
     pub(crate) fn descriptor(&self, attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
         self.shared().backend.descriptor(attempt)
     }
+}
+
+/// Creates a client and its background task, which the caller must run.
+fn parts(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<(Client, Task)> {
+    let bits = getrandom::u64()
+        .map_err(|_| unavailable("the system provides no random bits (getrandom failed)"))?;
+    let ClientSettings { clock, patience, try_patience, reopen } = settings;
+    let client = ClientId::from_bits(bits);
+    let (sink, events) = EventSink::channel();
+    let patience = (patience, try_patience.min(patience));
+    let shared = Shared::new(backend, clock, client, patience, LateEndings::new(reopen));
+    let shared = Arc::new(shared);
+    shared.backend.attach(client, sink.counting(shared.lines.behind()));
+    let (jobs, receiver) = mpsc::unbounded_channel();
+    let task = Task::new(shared.clone(), receiver, events);
+    Ok((Client(Arc::new(Driver { shared, jobs })), task))
 }
 
 fn no_runtime() -> Error {

@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind, Name, OnLoss, Result};
 ///   over a new connection, one for all guards. This usually takes milliseconds, and at most 1 s in
 ///   total. A lock that is not released by then stays taken for the rest of its ttl (on ZooKeeper:
 ///   of its session).
-/// - With any other client ([`ClientBuilder::reopen`](crate::ClientBuilder::reopen) not set, or
+/// - With any other client ([`ClientSettings::reopen`](crate::ClientSettings::reopen) not set, or
 ///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or
 ///   calls `std::process::exit`, the lock stays taken for the rest of its ttl.
 /// - A lock whose minimum hold has not ended stays taken if the engine can keep it. Otherwise it
@@ -126,7 +126,7 @@ impl Guard {
     /// before the deadline: a lost lease is never extended.
     ///
     /// The call ends at the latest with the earlier deadline, or when the client's
-    /// [`patience`](crate::ClientBuilder::patience) is over. Dropping the future undoes nothing: the
+    /// [`patience`](crate::ClientSettings::patience) is over. Dropping the future undoes nothing: the
     /// store may have extended the lease, and this guard is valid until its earlier deadline. Call it
     /// again, or release the lock, which ends the lease in both cases.
     ///

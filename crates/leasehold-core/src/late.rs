@@ -28,7 +28,7 @@ const TOGETHER: usize = 32;
 
 /// Ends leases without the runtime of a client.
 pub(crate) struct LateEndings {
-    reopen: Option<Box<Reopen>>,
+    reopen: Option<Arc<Reopen>>,
     /// What is left of [`LIMIT`].
     left_ns: AtomicU64,
     /// The queue of the thread with the connection, if there is one.
@@ -44,7 +44,7 @@ struct Batch {
 
 impl LateEndings {
     /// Without `reopen`, leases that are not ended here end with their ttl.
-    pub(crate) fn new(reopen: Option<Box<Reopen>>) -> Self {
+    pub(crate) fn new(reopen: Option<Arc<Reopen>>) -> Self {
         let left_ns = AtomicU64::new(LIMIT.as_nanos() as u64);
         Self { reopen, left_ns, thread: Mutex::new(None) }
     }
@@ -60,7 +60,7 @@ impl LateEndings {
         }
         let began = clock.now();
         let (done, finished) = mpsc::channel();
-        self.send(reopen, Batch { ends, done });
+        self.send(&**reopen, Batch { ends, done });
         finished.recv_timeout(left).ok();
         let took = clock.now().steady_ns.saturating_sub(began.steady_ns);
         let rest = |left: u64| Some(left.saturating_sub(took));

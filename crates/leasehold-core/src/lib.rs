@@ -54,6 +54,7 @@ pub mod random;
 mod release;
 mod renewal;
 mod room;
+mod settings;
 mod shared;
 mod stale;
 mod taken;
@@ -62,7 +63,7 @@ mod turns;
 mod url;
 
 pub use certificate::certificate_fault;
-pub use client::{Client, ClientBuilder};
+pub use client::Client;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use guard::Guard;
 pub use leasehold_proto as proto;
@@ -73,6 +74,7 @@ pub use lock::Lock;
 pub use name::Name;
 pub use options::OnLoss;
 pub use owner::Owner;
+pub use settings::ClientSettings;
 pub use shared::Usage;
 pub use stale::{Fenced, Stale};
 /// What [`Guard::cancellation_token`] returns: the type of `tokio-util` 0.7, re-exported so that

@@ -148,7 +148,7 @@ impl Lock {
     /// holder.
     ///
     /// It waits for the answer of the backend, at most 2 s
-    /// ([`ClientBuilder::try_patience`](crate::ClientBuilder::try_patience)).
+    /// ([`ClientSettings::try_patience`](crate::ClientSettings::try_patience)).
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`] if the backend

@@ -12,7 +12,8 @@
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
 //! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types, except
-//! `Client::new` and `Client::on_own_thread`: [`connect`] creates a client, always with its own thread.
+//! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
+//! client, always with its own thread.
 //!
 //! Inside an async program, use it in `tokio::task::spawn_blocking` or `block_in_place`, or on a
 //! thread. Directly in an async task, a call that would wait returns [`ErrorKind::Invalid`], and a
@@ -25,8 +26,8 @@ use std::time::Duration;
 use leasehold_core::backend::{Capability, Forced, Status};
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, CancellationToken, Deadline, Error, ErrorKind, LossReason, Name, OnLoss, Owner,
-    Result, Token, Usage,
+    AttemptId, CancellationToken, ClientSettings, Deadline, Error, ErrorKind, LossReason, Name,
+    OnLoss, Owner, Result, Token, Usage,
 };
 use tokio::runtime::{Handle, Runtime};
 
@@ -42,8 +43,16 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// As [`crate::connect`]; [`ErrorKind::Invalid`] inside an async task.
 pub fn connect(url: &str) -> Result<Client> {
+    connect_with(url, ClientSettings::new())
+}
+
+/// Connects with other settings of the client; see [`crate::connect_with`].
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_with(url: &str, settings: ClientSettings) -> Result<Client> {
     let runtime = Own::new()?;
-    let client = runtime.block_on(crate::connect(url))??;
+    let client = runtime.block_on(crate::connect_with(url, settings))??;
     Ok(Client { client, runtime })
 }
 

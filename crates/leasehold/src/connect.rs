@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ClientBuilder, Error, ErrorKind, Result, StoreUrl};
+use leasehold_core::{Client, ClientSettings, Error, ErrorKind, Result, StoreUrl};
 #[cfg(feature = "redis")]
 use leasehold_quorum::QuorumBackend;
 
@@ -98,17 +98,34 @@ fn missing(scheme: &str) -> Vec<&'static str> {
 /// refuses the user or its settings are not safe for locks, and [`ErrorKind::Foreign`] if it holds
 /// data of another program under the names that this crate uses.
 pub async fn connect(url: &str) -> Result<Client> {
+    connect_with(url, ClientSettings::new()).await
+}
+
+/// Connects as [`connect`] does, with other settings of the client.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::ClientSettings;
+/// use std::time::Duration;
+///
+/// let settings = ClientSettings::new().patience(Duration::from_secs(3));
+/// let client = leasehold::connect_with("memory:", settings).await?;
+/// # client.close().await;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(url: &str, mut settings: ClientSettings) -> Result<Client> {
     let backend = open(url).await?;
-    let lasts = outlives_its_process(&*backend);
-    let mut builder = ClientBuilder::new(backend);
-    if lasts {
+    if outlives_its_process(&*backend) && !settings.reopens() {
         let url = url.to_owned();
-        builder = builder.reopen(move || {
+        settings = settings.reopen(move || {
             let url = url.clone();
             Box::pin(async move { open(&url).await })
         });
     }
-    builder.build().map_err(|error| error.during("connect", None))
+    Client::with_settings(backend, settings).map_err(|error| error.during("connect", None))
 }
 
 /// Returns true if an unreleased lease stays taken until it expires when its process ends.
@@ -116,19 +133,19 @@ fn outlives_its_process(backend: &dyn Backend) -> bool {
     !matches!(backend.capability().engine, "memory" | "file")
 }
 
-/// Connects as [`connect`] does, and runs the backend and the renewal on a separate thread with its
+/// Connects as [`connect_with`] does, and runs the backend and the renewal on a separate thread with its
 /// own runtime. For programs whose tasks block their runtime for seconds, or whose runtime ends
 /// before the client does.
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn connect_on_own_thread(url: &str) -> Result<Client> {
+pub async fn connect_on_own_thread(url: &str, settings: ClientSettings) -> Result<Client> {
     let url = url.to_owned();
-    Client::on_own_thread(move || async move { open(&url).await }).await
+    Client::on_own_thread(move || async move { open(&url).await }, settings).await
 }
 
-/// Opens the backend of a URL, for a client with other settings than the default
-/// ([`ClientBuilder`](crate::ClientBuilder)).
+/// Opens the backend of a URL, for a client of a backend that wraps it
+/// ([`Client::with_settings`](crate::Client::with_settings)).
 ///
 /// # Errors
 /// As [`connect`].

@@ -51,11 +51,13 @@ pub mod route;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use leasehold_sql::rows;
 
-pub use connect::{connect, connect_on_own_thread, forget, missing_features, open, schemes};
+pub use connect::{
+    connect, connect_on_own_thread, connect_with, forget, missing_features, open, schemes,
+};
 pub use init::{init, init_statements};
 pub use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
 pub use leasehold_core::{
-    AttemptId, CancellationToken, Client, ClientBuilder, Deadline, Error, ErrorKind, Guard, Lock,
+    AttemptId, CancellationToken, Client, ClientSettings, Deadline, Error, ErrorKind, Guard, Lock,
     LossReason, Name, NotAToken, OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend,
     clock, memory, telemetry,
 };

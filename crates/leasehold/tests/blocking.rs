@@ -13,6 +13,7 @@ const ASYNC_ONLY: &[(&str, &str)] = &[
         "Client::new",
         "a blocking client connects by a URL: its runtime must exist before the backend",
     ),
+    ("Client::with_settings", "the same; `blocking::connect_with` takes the settings"),
     ("Client::on_own_thread", "a blocking client always has a thread of its own"),
 ];
 

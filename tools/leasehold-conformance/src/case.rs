@@ -10,7 +10,7 @@ use leasehold_core::backend::{
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, Client, ClientBuilder, ClientId, Deadline, Error, ErrorKind, Guard, Name, Now,
+    AttemptId, Client, ClientId, ClientSettings, Deadline, Error, ErrorKind, Guard, Name, Now,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -99,9 +99,7 @@ impl Context {
     }
 
     fn client_of(&self, backend: Arc<dyn Backend>) -> Client {
-        ClientBuilder::new(backend)
-            .patience(Duration::from_secs(5))
-            .build()
+        Client::with_settings(backend, ClientSettings::new().patience(Duration::from_secs(5)))
             .expect("a case runs inside a runtime")
     }
 

@@ -10,7 +10,7 @@ use leasehold_conformance::Faults;
 use leasehold_core::backend::{Backend, State};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ClientBuilder, Error, Guard, Lock, Usage};
+use leasehold_core::{Client, ClientSettings, Error, Guard, Lock, Usage};
 use tokio::task::JoinHandle;
 
 /// A store, a client with injected faults, and the clock of both.
@@ -49,7 +49,8 @@ impl Bench {
 }
 
 pub(crate) fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
-    ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
+    Client::with_settings(backend, ClientSettings::new().clock(hand.clock()))
+        .expect("inside a runtime")
 }
 
 /// Moves a clock in small steps, and lets all tasks run in between.

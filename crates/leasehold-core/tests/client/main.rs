@@ -17,7 +17,7 @@ use leasehold_core::Name;
 use leasehold_core::backend::{Backend, State};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ClientBuilder, ErrorKind, LossReason, OnLoss, Owner, telemetry};
+use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, telemetry};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 

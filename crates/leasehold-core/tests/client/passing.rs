@@ -458,7 +458,7 @@ async fn nothing_goes_wrong_at_random() {
     for number in 0..3 {
         let faults = Faults::before(Arc::new(store.connect()));
         let backend: Arc<dyn Backend> = Arc::new(faults.clone());
-        let client = ClientBuilder::new(backend).build().unwrap();
+        let client = Client::new(backend).unwrap();
         for task in 0..8 {
             let lock = client.lock("a").ttl(secs(30));
             let lock = if task == 7 { lock.metadata("odd") } else { lock };

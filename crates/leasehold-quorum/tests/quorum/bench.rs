@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
-use leasehold_core::{Client, ClientBuilder};
+use leasehold_core::{Client, ClientSettings};
 
 pub(crate) fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
-    ClientBuilder::new(backend).clock(hand.clock()).build().expect("inside a runtime")
+    Client::with_settings(backend, ClientSettings::new().clock(hand.clock()))
+        .expect("inside a runtime")
 }
 
 /// Moves a clock in small steps, and lets all tasks run in between.

@@ -175,7 +175,7 @@ async fn a_client_on_its_own_thread_outlives_a_runtime(context: Context) -> Outc
     let (subject, lock) = (context.subject.clone(), name.clone());
     let guard = in_short_lived_runtime(async move {
         let open = || async move { Ok(subject.connect().await) };
-        let client = leasehold_core::Client::on_own_thread(open).await?;
+        let client = leasehold_core::Client::on_own_thread(open, Default::default()).await?;
         client.lock(&lock).ttl(LONGER).acquire().await
     })
     .await??;

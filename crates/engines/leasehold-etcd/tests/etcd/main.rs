@@ -18,7 +18,7 @@ use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
 use leasehold_core::backend::Ask;
-use leasehold_core::{Client, ClientBuilder, Error, Name, StoreUrl};
+use leasehold_core::{Client, ClientSettings, Error, Name, StoreUrl};
 
 /// No test takes longer; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 async fn try_connect(url: &str) -> Result<Client, Error> {
     let backend = leasehold_etcd::connect(StoreUrl::parse(url)?).await?;
-    ClientBuilder::new(Arc::new(backend)).patience(secs(30)).build()
+    Client::with_settings(Arc::new(backend), ClientSettings::new().patience(secs(30)))
 }
 
 async fn connect(url: &str) -> Client {

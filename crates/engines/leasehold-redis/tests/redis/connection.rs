@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold_conformance::kit::{Direction, Proxy, RedisServer, Settings};
 use leasehold_conformance::{reconnects, until};
 use leasehold_core::backend::State;
-use leasehold_core::{ClientBuilder, ErrorKind, StoreUrl};
+use leasehold_core::{Client, ClientSettings, ErrorKind, StoreUrl};
 
 use crate::{Test, connect, plain, secs, test, try_connect};
 
@@ -147,7 +147,7 @@ async fn everybody_in_line_hears_in_time_that_the_server_has_gone() {
     let mut server = plain();
     let url = StoreUrl::parse(&server.url()).unwrap();
     let backend = Arc::new(leasehold_redis::connect(url).await.unwrap());
-    let client = ClientBuilder::new(backend).patience(secs(2)).build().unwrap();
+    let client = Client::with_settings(backend, ClientSettings::new().patience(secs(2))).unwrap();
     let _held = connect(&server.url()).await.lock("a").ttl(secs(300)).acquire().await.unwrap();
     let lock = client.lock("a");
     let waiting: Vec<_> = (0..30)
