@@ -47,6 +47,7 @@ mod local_queue;
 mod lock;
 pub mod memory;
 mod name;
+mod on_loss;
 mod options;
 mod owner;
 mod pass;
@@ -72,7 +73,7 @@ pub use leasehold_proto::{
 };
 pub use lock::Lock;
 pub use name::Name;
-pub use options::OnLoss;
+pub use on_loss::OnLoss;
 pub use owner::Owner;
 pub use settings::ClientSettings;
 pub use shared::Usage;

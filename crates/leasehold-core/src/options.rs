@@ -7,6 +7,7 @@ use leasehold_proto::{Terms, drift, loss_margin};
 
 use crate::backend::{Capability, LeaseKind, Origin};
 use crate::buckets::bucket_width;
+use crate::on_loss::OnLoss;
 use crate::{Error, ErrorKind, Result};
 
 /// The shortest lease that can be asked for.
@@ -18,22 +19,6 @@ const MAX_METADATA: usize = 1024;
 
 /// The default ttl of a lock.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
-
-/// What the client does by itself when a lease is lost while it is held. With every policy the guard
-/// becomes invalid, [`Guard::lost`](crate::Guard::lost) returns, and cancellation tokens are cancelled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnLoss {
-    /// The conservative policy: [`Lock::run`](crate::Lock::run) stops the work. The default.
-    #[default]
-    Cancel,
-    /// The permissive policy: [`Lock::run`](crate::Lock::run) lets the work continue. The work learns
-    /// of the loss from [`Guard::lost`](crate::Guard::lost) or
-    /// [`Guard::cancellation_token`](crate::Guard::cancellation_token).
-    Notify,
-    /// The process is aborted, for work that must not continue and cannot be stopped otherwise.
-    Abort,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {

@@ -1,9 +1,8 @@
 //! `cargo xtask fix`: everything about the tree that a program can put right.
 
-use crate::generated;
 use crate::matrix;
 use crate::run::{cargo, quiet};
-use crate::tidy::errors;
+use crate::tidy::{circles, errors};
 use crate::ui::{End, step};
 
 /// All steps; goes on after one that failed.
@@ -18,11 +17,10 @@ pub(crate) fn fix() -> bool {
         .into()
     });
     let fmt = step("fmt", || quiet(&mut cargo(["fmt", "--all"])).into());
-    let docs =
-        step("docs", || match generated::write(generated::DOCS).and_then(|()| errors::write()) {
-            Ok(()) => End::Good(String::new()),
-            Err(message) => End::Bad(message),
-        });
+    let docs = step("docs", || match errors::write().and_then(|()| circles::write()) {
+        Ok(()) => End::Good(String::new()),
+        Err(message) => End::Bad(message),
+    });
     let matrix = matrix::matrix(&[]).unwrap_or_else(|message| {
         eprintln!("{message}");
         false

@@ -3,9 +3,22 @@
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::process::Command;
 
-use crate::needs::Need;
 use crate::run::quiet;
 use crate::ui;
+
+/// A program that the build or the tests start.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// Any one of these will do: a name to be looked up, or a path where `*` stands for any one
+    /// directory.
+    pub(crate) programs: &'static [&'static str],
+    /// The Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// What the tests call it in `LEASEHOLD_REQUIRE`; `None` for what only the build needs.
+    pub(crate) name: Option<&'static str>,
+    /// What it is for.
+    pub(crate) why: &'static str,
+}
 
 /// Blocks service starts while it installs; a shell script, so that its trap also cleans up
 /// after Ctrl-C.

@@ -5,7 +5,6 @@ mod chaos;
 mod check;
 mod features;
 mod fix;
-mod generated;
 mod install;
 mod lab;
 mod matrix;
@@ -65,6 +64,12 @@ const TASKS: &[Task] = &[
         args: "",
         about: "writes docs/errors.md, the list of error messages, from the sources",
         run: |args| none(args).and_then(|()| tidy::errors::write()).map(|()| true),
+    },
+    Task {
+        name: "graph",
+        args: "",
+        about: "draws which crate and which module uses which (docs/pictures)",
+        run: |args| none(args).and_then(|()| tidy::circles::write()).map(|()| true),
     },
     Task {
         name: "matrix",

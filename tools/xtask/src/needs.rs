@@ -3,21 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::install;
-
-/// A program that the build or the tests start.
-#[derive(Debug)]
-pub(crate) struct Need {
-    /// Any one of these will do: a name to be looked up, or a path where `*` stands for any one
-    /// directory.
-    pub(crate) programs: &'static [&'static str],
-    /// The Debian package that brings it.
-    pub(crate) package: &'static str,
-    /// What the tests call it in `LEASEHOLD_REQUIRE`; `None` for what only the build needs.
-    pub(crate) name: Option<&'static str>,
-    /// What it is for.
-    pub(crate) why: &'static str,
-}
+use crate::install::{self, Need};
 
 /// All of them, and nothing else, is installed by `cargo xtask test`.
 pub(crate) const NEEDS: &[Need] = &[

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of this repository that no other tool knows.
 
+pub(crate) mod circles;
 mod clock;
 mod code;
 mod decisions;
@@ -13,13 +14,13 @@ mod manifests;
 mod markdown;
 mod readmes;
 mod sources;
+mod structure;
 mod subjects;
 mod tree;
 mod words;
 
 use std::fmt;
 
-use crate::generated;
 use crate::ui::{self, End};
 use tree::Tree;
 
@@ -60,6 +61,7 @@ type Rule = fn(&Tree) -> Vec<Violation>;
 
 const RULES: &[Rule] = &[
     direction::check,
+    circles::check,
     manifests::check,
     sources::opening,
     sources::length,
@@ -74,7 +76,6 @@ const RULES: &[Rule] = &[
     readmes::check,
     subjects::check,
     words::check,
-    |_| generated::stale(generated::DOCS),
 ];
 
 /// Reads the tree, applies every rule and prints the outcome as one step.

@@ -102,11 +102,6 @@ impl Address {
     }
 }
 
-/// Returns whether connections of this scheme use TLS.
-pub(crate) fn is_tls(scheme: &str) -> bool {
-    scheme.starts_with("rediss") || scheme == "redlocks"
-}
-
 /// Writes a host and port in one normal form.
 fn shown(addr: &ConnectionAddr) -> String {
     match addr {

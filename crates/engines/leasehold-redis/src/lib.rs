@@ -52,6 +52,7 @@ mod replication;
 mod reply;
 mod request;
 mod scan;
+mod scheme;
 mod script;
 mod status;
 mod supervisor;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use leasehold_core::{Result, StoreUrl};
 use redis::{Client, ConnectionInfo, RedisResult};
 
-use crate::address::is_tls;
+use crate::scheme::is_tls;
 
 /// This build never has certificates.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use leasehold_core::{Result, StoreUrl};
 use redis::{Client, ClientTlsConfig, ConnectionInfo, RedisResult, TlsCertificates};
 
-use crate::address::{invalid, is_tls};
+use crate::scheme::is_tls;
 
 /// The authority to trust and the client's own certificate.
 #[derive(Clone)]
@@ -30,8 +30,8 @@ impl Certificates {
             }),
         };
         if !is_tls {
-            return Err(invalid(
-                "tls-ca, tls-cert and tls-key need the scheme rediss: or redlocks:".into(),
+            return Err(StoreUrl::invalid(
+                "tls-ca, tls-cert and tls-key need the scheme rediss: or redlocks:",
             ));
         }
         Ok(Some(Self(TlsCertificates { client_tls, root_cert })))

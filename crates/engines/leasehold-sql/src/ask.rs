@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Ask, Grant, Mode, Origin, Term};
+use leasehold_core::backend::{Answer, Ask, Grant, Mode, Term};
 use leasehold_core::proto::handoff::{self, OFFER};
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize};
 
+use crate::person::person;
 use crate::record::{Record, Tag};
 use crate::store::{Done, Store};
 use crate::take::{take, taken};
@@ -16,22 +16,6 @@ use crate::told::Told;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The maximum size of host, process and metadata together, in bytes.
 const PERSON: usize = 8_000;
-
-/// The process that an attempt belongs to, as it is stored.
-#[derive(Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Person {
-    pub(crate) host: String,
-    pub(crate) pid: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) metadata: Option<String>,
-}
-
-pub(crate) fn person(origin: &Origin) -> &str {
-    origin.written(|host, pid, metadata| {
-        let person = Person { host: host.to_owned(), pid, metadata: metadata.map(str::to_owned) };
-        serde_json::to_string(&person).unwrap_or_default()
-    })
-}
 
 /// Refuses values that cannot be stored.
 pub(crate) fn fits(engine: &str, ask: &Ask) -> Result<()> {

@@ -49,6 +49,7 @@ mod examine;
 mod forget;
 #[cfg(feature = "postgres")]
 mod listen;
+mod person;
 mod pool;
 mod record;
 mod renew;

@@ -7,9 +7,9 @@ use leasehold_core::backend::{Holder, State, Status, Waiter};
 use leasehold_core::proto::{drift, handoff};
 use leasehold_core::{AttemptId, Deadline, Name, Result, Token};
 
-use crate::ask::Person;
 use crate::connection::Value;
 use crate::error::strange;
+use crate::person::Person;
 use crate::pool::Lane;
 use crate::record::{self, COLUMNS, PATIENCE, Record, us};
 use crate::store::Store;

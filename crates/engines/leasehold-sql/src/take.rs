@@ -6,10 +6,10 @@ use leasehold_core::backend::{Answer, Ask, Grant, Term};
 use leasehold_core::proto::handoff::{State, TOKEN_LEAD};
 use leasehold_core::{Result, Token, TokenBlock};
 
-use crate::ask::person;
 use crate::connection::{Reply, Value};
 use crate::dialect::{Dialect, Packet};
 use crate::error::strange;
+use crate::person::person;
 use crate::record::{self, Record, us};
 use crate::routines::Take;
 use crate::store::Ways;

@@ -9,7 +9,7 @@ use leasehold_core::{Error, ErrorKind};
 use zookeeper_client::Error as ZkError;
 
 use crate::address::Address;
-use crate::error::from_zk;
+use crate::error::{from_zk, is_silence};
 use crate::tls::Tls;
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -52,10 +52,6 @@ fn look(host: &str, port: u16, tls: Option<&Tls>) -> (bool, String) {
         Some(tls) => tls.greet(stream, host),
         None => (false, ask(stream)),
     }
-}
-
-pub(crate) fn is_silence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 pub(crate) fn connect(host: &str, port: u16) -> io::Result<TcpStream> {

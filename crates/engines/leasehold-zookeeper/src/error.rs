@@ -1,5 +1,7 @@
 //! Classifies errors of ZooKeeper: the request was certainly not executed, or its result is unknown.
 
+use std::io;
+
 use leasehold_core::{Error, ErrorKind};
 use zookeeper_client::Error as ZkError;
 
@@ -71,4 +73,8 @@ pub(crate) fn no_connection(why: Option<&str>) -> Error {
         what = format!("{what} fails: {why}");
     }
     Error::new(ErrorKind::Unavailable, what)
+}
+
+pub(crate) fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

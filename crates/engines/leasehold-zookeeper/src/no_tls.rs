@@ -6,8 +6,6 @@ use std::net::TcpStream;
 use leasehold_core::{Result, StoreUrl};
 use zookeeper_client::Connector;
 
-use crate::address::invalid;
-
 /// This build never connects over TLS.
 #[derive(Clone)]
 pub(crate) struct Tls(Infallible);
@@ -20,7 +18,9 @@ impl Tls {
         }
         match url.take_tls()?.is_empty() {
             true => Ok(None),
-            false => Err(invalid("tls-ca, tls-cert and tls-key need the scheme zookeepers:")),
+            false => {
+                Err(StoreUrl::invalid("tls-ca, tls-cert and tls-key need the scheme zookeepers:"))
+            }
         }
     }
 

@@ -8,8 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObjec
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use zookeeper_client::{Connector, TlsOptions};
 
-use crate::address::invalid;
-use crate::diagnose::is_silence;
+use crate::error::is_silence;
 
 /// The TLS settings of a URL.
 #[derive(Clone)]
@@ -27,17 +26,21 @@ impl Tls {
         let files = url.take_tls()?;
         if url.scheme() != "zookeepers" {
             return match files.is_empty() {
-                false => Err(invalid("tls-ca, tls-cert and tls-key need the scheme zookeepers:")),
+                false => Err(StoreUrl::invalid(
+                    "tls-ca, tls-cert and tls-key need the scheme zookeepers:",
+                )),
                 true => Ok(None),
             };
         }
         // If other engines add a second provider to the build, neither is the default.
         rustls::crypto::ring::default_provider().install_default().ok();
         let ca = files.authority.ok_or_else(|| {
-            invalid("zookeepers: needs tls-ca=FILE, the certificate of the servers' authority")
+            StoreUrl::invalid(
+                "zookeepers: needs tls-ca=FILE, the certificate of the servers' authority",
+            )
         })?;
         let unusable = |option: &str, file: &str| {
-            invalid(format!("{option} {file:?} is not a PEM file of this kind"))
+            StoreUrl::invalid(format!("{option} {file:?} is not a PEM file of this kind"))
         };
         let read = |option, file: &str| {
             String::from_utf8(StoreUrl::read(option, file)?).map_err(|_| unusable(option, file))
@@ -58,7 +61,7 @@ impl Tls {
     pub(crate) fn check_host(&self, host: &str) -> Result<()> {
         match ServerName::try_from(host) {
             Ok(_) => Ok(()),
-            Err(_) => Err(invalid("a host name is not valid in a certificate")),
+            Err(_) => Err(StoreUrl::invalid("a host name is not valid in a certificate")),
         }
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use leasehold_core::{Result, StoreUrl};
 use redis::{Client, ConnectionAddr};
 
-use crate::address::{Common, Login, OPTIONS, host_and_port, invalid, is_tls, split_db};
+use crate::address::{Common, Login, OPTIONS, host_and_port, invalid, split_db};
+use crate::scheme::is_tls;
 
 /// Creates clients of servers that other servers name: with which credentials and settings.
 #[derive(Clone)]
