@@ -5,6 +5,7 @@ mod abandoned;
 mod commands;
 mod forgets;
 mod order;
+mod pushed;
 mod refusals;
 
 use std::collections::BTreeMap;
@@ -128,7 +129,8 @@ impl Verdict {
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
-        let late = abandoned::late(&evidence);
+        let late =
+            [abandoned::late(&evidence), pushed::late(&evidence).into_iter().collect()].concat();
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {

@@ -195,6 +195,13 @@ impl Cluster {
         Ok(shot)
     }
 
+    /// The log of each server that has one.
+    pub(crate) fn logs(&mut self) -> Vec<(usize, String)> {
+        let nodes = self.nodes.iter_mut().enumerate();
+        let log = |(at, node): (usize, &mut Node)| Some((at, node.server().daemon().ok()?.log()));
+        nodes.filter_map(log).collect()
+    }
+
     /// What clients have left behind, once all of them have ended.
     pub(crate) fn left(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();

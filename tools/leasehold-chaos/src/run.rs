@@ -57,7 +57,7 @@ pub(crate) struct Order {
 pub(crate) fn run(order: &Order) -> Result<Evidence> {
     let mut run = Run::start(order)?;
     if let Err(error) = run.disturb().and_then(|()| run.calm()) {
-        run.keep_plan()?;
+        run.keep()?;
         return Err(error);
     }
     run.evidence()
@@ -340,11 +340,19 @@ impl<'a> Run<'a> {
         if !self.lasting.iter().any(|one| one.fault.silences()) {
             self.cluster.revive()?;
         }
-        let is_over = |one: &&Lasting| one.until <= time && !(one.fault == Fault::Full && stays);
+        // A stopped client may have the database's lock.
+        let locked = self.order.setup == SetUp::Sqlite
+            && self.lasting.iter().any(|one| one.fault == Fault::Pause && one.until > time);
+        let is_kept = |one: &Lasting| match one.fault {
+            Fault::Full => stays,
+            Fault::Newer => locked,
+            _ => false,
+        };
+        let is_over = |one: &&Lasting| one.until <= time && !is_kept(one);
         let (over, lasting) = self.lasting.iter().partition(is_over);
         self.lasting = lasting;
         let mut over: Vec<Lasting> = over;
-        over.sort_by_key(|one| one.fault == Fault::Full);
+        over.sort_by_key(|one| matches!(one.fault, Fault::Full | Fault::Newer));
         for one in over {
             match one.whom {
                 Whom::Client(at) => {
@@ -403,11 +411,15 @@ impl<'a> Run<'a> {
         events
     }
 
-    /// Writes the plan beside the journals of a run that cannot go on.
-    fn keep_plan(&self) -> Result<()> {
-        if self.order.journal.is_some() {
-            let plan = replay::written(self.order, &self.events());
-            fs::write(self.folder.join("plan"), plan.to_string())?;
+    /// Writes the plan and the servers' logs beside the journals of a run that cannot go on.
+    fn keep(&mut self) -> Result<()> {
+        if self.order.journal.is_none() {
+            return Ok(());
+        }
+        let plan = replay::written(self.order, &self.events());
+        fs::write(self.folder.join("plan"), plan.to_string())?;
+        for (at, log) in self.cluster.logs() {
+            fs::write(self.folder.join(format!("server-{at}.log")), log)?;
         }
         Ok(())
     }

@@ -320,6 +320,19 @@ impl SetUp {
         self == Self::RedisStrict || self.quorum() > 0
     }
 
+    /// Whether a server tells the owner of a lease at once that it was ended by force.
+    pub(crate) fn pushes(self) -> bool {
+        matches!(
+            self,
+            Self::Redis
+                | Self::Sentinel
+                | Self::Cluster
+                | Self::RedisTls
+                | Self::Postgres
+                | Self::PostgresTls
+        )
+    }
+
     /// Whether its locks are rows of a database.
     pub(crate) fn is_sql(self) -> bool {
         matches!(
