@@ -30,9 +30,9 @@ pub(crate) enum Patience {
 }
 
 /// The first and longest pause before another attempt.
-const ANEW_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+const ATTEMPT_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 /// After this many attempts whose grants arrived too late, the acquire fails.
-const ANEW: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// Acquires a lock. Returns `None` if it is taken and the caller does not wait.
 pub(crate) async fn acquire(
@@ -93,12 +93,12 @@ async fn try_once(
     let held = shared.lines.holder(name).and_then(|attempt| shared.held_by(attempt));
     let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
     let mut past = Caller::new(driver, name, options, wish, Place::Past, start, until);
-    for _ in 0..if busy { 0 } else { ANEW } {
-        past.ask_anew(None);
+    for _ in 0..if busy { 0 } else { MAX_ATTEMPTS } {
+        past.begin_attempt(None);
         match past.pursue(None).await? {
             Outcome::Held(hold) => return Ok(Some(hold)),
             Outcome::Busy => break,
-            Outcome::Anew => {}
+            Outcome::Another => {}
         }
     }
     shared.meters.contended.increment(1);
@@ -109,7 +109,7 @@ enum Outcome {
     Held(Arc<Hold>),
     Busy,
     /// The lease of this attempt ended before its grant arrived: use another attempt.
-    Anew,
+    Another,
 }
 
 /// The place of a caller in the local queue.
@@ -197,10 +197,10 @@ impl<'a> Caller<'a> {
             }
             start = None;
         }
-        let mut pauses = Backoff::new(ANEW_PAUSES.0, ANEW_PAUSES.1);
-        for round in 0..ANEW {
+        let mut pauses = Backoff::new(ATTEMPT_PAUSES.0, ATTEMPT_PAUSES.1);
+        for round in 0..MAX_ATTEMPTS {
             if round > 0 {
-                self.ask_anew(None);
+                self.begin_attempt(None);
             }
             if round > 1 {
                 self.shared().clock.sleep(pauses.next(jitter())).await;
@@ -212,7 +212,7 @@ impl<'a> Caller<'a> {
         Err(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "{ANEW} grants in a row arrived after they had expired: the backend answers \
+                "{MAX_ATTEMPTS} grants in a row arrived after they had expired: the backend answers \
                  too slowly for a ttl of {:?}; use a longer ttl",
                 self.slot.wish.terms.ttl
             ),
@@ -236,13 +236,13 @@ impl<'a> Caller<'a> {
         };
         self.place = Place::Front;
         match turn {
-            Turn::Ask(silence) => self.ask_anew(silence),
+            Turn::Ask(silence) => self.begin_attempt(silence),
             Turn::Attempt(pursuit) => self.take_up(*pursuit),
             Turn::Lease(from) => match self.take_over(&from) {
                 Some(hold) => return Ok(Some(hold)),
                 None => {
                     self.driver.end(pass::end(shared, &from, None));
-                    self.ask_anew(None);
+                    self.begin_attempt(None);
                 }
             },
         }
@@ -268,15 +268,15 @@ impl<'a> Caller<'a> {
     }
 
     /// Switches to a new attempt, which the engine does not know yet.
-    fn ask_anew(&mut self, silence: Option<Silence<Error>>) {
+    fn begin_attempt(&mut self, silence: Option<Silence<Error>>) {
         self.end_attempt();
         let many = self.place == Place::Front;
         let attempt = match self.limits.waits {
             true => self.shared().new_attempt(),
             false => self.shared().new_attempt_past(),
         };
-        let anew = pursuit(self.name, &self.slot.wish, attempt, self.limits.waits, many);
-        self.take_up(Pursuit { silence, ..anew });
+        let new = pursuit(self.name, &self.slot.wish, attempt, self.limits.waits, many);
+        self.take_up(Pursuit { silence, ..new });
         if many {
             self.shared().lines.ask(self.name, attempt);
         }
@@ -298,7 +298,7 @@ impl<'a> Caller<'a> {
                 // A push contains its own validity; the time spent waiting does not count.
                 Heard::Granted(granted) => return Ok(self.hold(granted, clock.now())),
                 Heard::Reply(sent, reply) => {
-                    let Some(current) = &mut self.current else { return Ok(Outcome::Anew) };
+                    let Some(current) = &mut self.current else { return Ok(Outcome::Another) };
                     let acquire = &mut current.acquire;
                     (sent, acquire.handle_forwarded(sent, clock.now(), reply, jitter))
                 }
@@ -309,7 +309,7 @@ impl<'a> Caller<'a> {
             };
             match next {
                 Next::Hold(granted) => return Ok(self.hold(granted, sent)),
-                Next::Another => return Ok(Outcome::Anew),
+                Next::Another => return Ok(Outcome::Another),
                 Next::Taken => return Ok(Outcome::Busy),
                 Next::AskAgain => tokio::task::coop::consume_budget().await,
                 Next::Wait { answered: true } => self.count_contended(),
@@ -355,7 +355,7 @@ impl<'a> Caller<'a> {
                 return Err(closed());
             }
             let Some(Current { acquire, .. }) = &mut self.current else { return Ok(Heard::Ask) };
-            let mail = std::mem::take(&mut self.slot.inbox().mail);
+            let mail = self.slot.inbox().mail.take();
             let heard = acquire.handle_mail(shared.clock.now(), mail);
             let Heard::Wait(wake_at) = heard else { return Ok(heard) };
             if shared.clock.within(Some(wake_at), self.slot.bell.notified()).await.is_none() {
@@ -370,12 +370,12 @@ impl<'a> Caller<'a> {
     /// Turns a grant into a hold. A grant whose deadline has passed already is released.
     fn hold(&mut self, granted: Granted, sent: Now) -> Outcome {
         let shared = self.shared();
-        let Some(current) = &self.current else { return Outcome::Anew };
+        let Some(current) = &self.current else { return Outcome::Another };
         let now = shared.clock.now();
         let lease = granted.lease(sent, now, self.slot.wish.terms, jitter(), Sound);
         let Ok(lease) = lease else {
             tracing::debug!(name = %self.name, "a grant arrived after it had expired; acquiring again");
-            return Outcome::Anew;
+            return Outcome::Another;
         };
         let pending = current.acquire.pending();
         let (attempt, suspect) = (pending.attempt(), pending.is_suspect());

@@ -51,9 +51,9 @@ impl Ending {
         End { then: self.machine.then().cloned(), ..self.end.clone() }
     }
 
-    /// Records that it was sent, and that its result was not received.
-    pub(crate) fn unheard(mut self) -> Self {
-        self.machine.handle_unheard();
+    /// Records that the sending future was dropped: the request may have been sent.
+    pub(crate) fn after_drop(mut self) -> Self {
+        self.machine.handle_dropped();
         self
     }
 
@@ -63,14 +63,14 @@ impl Ending {
     pub(crate) async fn send(&mut self, shared: &Shared, sent: Now) -> (Result<Ended>, bool) {
         let mut ended = send(shared, sent, self.request()).await;
         let mut after = self.machine.handle_result(summary(&ended), Sound);
-        if let AfterEnd::Alone { tell } = &after {
+        if let AfterEnd::Alone { forward_to, again } = &after {
             if let Err(error) = &ended {
-                forward(shared, tell, sent, Err(error.clone()), false);
+                forward(shared, forward_to, sent, Err(error.clone()), *again);
             }
             ended = send(shared, shared.clock.now(), self.request()).await;
             after = self.machine.handle_result(summary(&ended), Sound);
         }
-        if let (AfterEnd::Done { tell: Some(ask), again }, Ok(ended)) = (&after, &mut ended)
+        if let (AfterEnd::Done { forward_to: Some(ask), again }, Ok(ended)) = (&after, &mut ended)
             && let Some(answer) = ended.then.take()
         {
             forward(shared, ask, sent, Ok(answer), *again);

@@ -142,7 +142,7 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.left, Left::Nothing) {
             Left::Release => self.driver.hand_over(Job::Release(self.hold.clone())),
-            Left::End(ending) => self.driver.end(Some(ending.unheard())),
+            Left::End(ending) => self.driver.end(Some(ending.after_drop())),
             Left::Nothing => {}
         }
     }

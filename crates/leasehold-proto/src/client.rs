@@ -7,10 +7,10 @@
 //! | type | what it decides |
 //! |---|---|
 //! | [`PendingAttempt`] | what a client knows about an attempt that the engine may know, and what a reply or a push to it means |
-//! | [`Acquire`] | how long an attempt is pursued: when it asks again, and when it gives up |
+//! | [`Acquire`] | when a waiting attempt asks again, and when its task gives up |
 //! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
 //! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
-//! | [`Ending`] | how often an end is sent, and who gets the answer to an exchange |
+//! | [`Ending`] | how often an end is sent, and which attempt gets the answer to an exchange |
 //! | [`PushReference`] | until when a pushed lease is valid |
 
 mod acquire;
@@ -27,7 +27,7 @@ pub use ending::{AfterEnd, EndResult, Ending, stray, unwanted};
 pub use hand_over::{Leave, Release, Successor, decide_leave, decide_release, take_over};
 pub use held::HeldTokens;
 pub use messages::{Forwarded, Granted, Mail, Reply};
-pub use pending::{AfterReply, Letter, PendingAttempt};
+pub use pending::{AfterMail, AfterReply, PendingAttempt};
 pub use push::PushReference;
 pub use rules::Sound;
 #[doc(hidden)]

@@ -186,6 +186,25 @@ async fn each_is_told_its_own_half_of_an_exchange_that_is_refused() {
 }
 
 #[tokio::test]
+async fn a_refused_exchange_that_was_sent_before_leaves_a_suspect_attempt() {
+    for dropped in [false, true] {
+        let bench = Bench::new();
+        let lock = bench.client.lock("a");
+        let first = lock.acquire().await.unwrap();
+        let second = waits(&lock).await;
+        bench.faults.on_release(&[Fault::LoseRequest, Fault::Refuse(ErrorKind::Refused)]);
+        match dropped {
+            true => drop(first),
+            false => drop(first.release().await.unwrap_err()),
+        }
+        bench.pass(secs(1)).await;
+        assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
+        bench.nothing_is_left().await;
+        assert_eq!(bench.faults.suspects(), 1, "the first request may still arrive");
+    }
+}
+
+#[tokio::test]
 async fn what_an_exchange_does_before_it_is_refused_is_told_all_the_same() {
     let bench = Bench::new();
     let lock = bench.client.lock("a").ttl(secs(3));
@@ -227,6 +246,44 @@ async fn a_late_ask_of_one_whose_attempt_was_inherited_gets_nothing() {
     got(behind).await.release().await.unwrap();
     bench.nothing_is_left().await;
     assert_eq!(bench.faults.deliver().await.unwrap(), [Answer::Ended]);
+    bench.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn the_next_waiter_repeats_a_request_that_was_in_flight() {
+    let bench = Bench::new();
+    let holder = bench.other_client().lock("a").acquire().await.unwrap();
+    let lock = bench.client.lock("a");
+    let (front, behind) = (waits(&lock).await, waits(&lock).await);
+    bench.faults.cut_pushes(true);
+    holder.release().await.unwrap();
+    bench.faults.on_acquire(&[Fault::Hang]);
+    bench.faults.say(Event::Freed { name: Name::new("a").unwrap() });
+    others_run().await;
+    front.abort();
+    got(behind).await.release().await.unwrap();
+    bench.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn a_message_that_arrives_with_the_answer_to_an_exchange_is_not_lost() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("a");
+    let first = lock.acquire().await.unwrap();
+    let second = waits(&lock.clone().lease(secs(2))).await;
+    let outside = waits(&bench.other_client().lock("a")).await;
+    bench.faults.on_release(&[Fault::Late]);
+    let releasing = tokio::spawn(first.release());
+    others_run().await;
+    let calls = bench.faults.calls();
+    // The waiter runs after both have arrived.
+    bench.faults.say(Event::Freed { name: Name::new("a").unwrap() });
+    bench.faults.arrive();
+    others_run().await;
+    releasing.await.unwrap().unwrap();
+    assert_eq!(bench.faults.calls(), calls + 1, "the waiter asks, as the message says");
+    got(outside).await.release().await.unwrap();
+    got(second).await.release().await.unwrap();
     bench.nothing_is_left().await;
 }
 

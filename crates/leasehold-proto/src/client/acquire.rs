@@ -1,8 +1,8 @@
-//! How long an attempt is pursued: when it asks again, and when its task gives up.
+//! When a waiting attempt asks again, and when its task gives up.
 
 use core::time::Duration;
 
-use super::{AfterReply, Granted, Letter, Mail, PendingAttempt, Reply, Rules, Sound};
+use super::{AfterMail, AfterReply, Granted, Mail, PendingAttempt, Reply, Rules, Sound};
 use crate::{Backoff, Deadline, Now};
 
 /// A message may be lost, so a waiter asks again after this long at the latest: 15 s.
@@ -85,7 +85,7 @@ pub enum Heard<E> {
 }
 
 impl<E: Clone, R: Rules> Acquire<E, R> {
-    /// Begins to pursue an attempt. `silence` comes from earlier tasks.
+    /// Begins to ask for an attempt. `silence` comes from earlier tasks of the process.
     pub fn new(pending: PendingAttempt<R>, silence: Option<Silence<E>>, limits: Limits) -> Self {
         let busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
@@ -130,7 +130,7 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         bits: impl FnOnce() -> u64,
     ) -> Next<E> {
         let after = self.pending.handle_reply(now, reply);
-        self.go_on(sent, now, after, bits)
+        self.decide_next(sent, now, after, bits)
     }
 
     /// Handles the reply to a request that another task sent for the attempt.
@@ -143,10 +143,11 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
     ) -> Next<E> {
         self.silence = None;
         let after = self.pending.handle_answer(now, reply);
-        self.go_on(sent, now, after, bits)
+        self.decide_next(sent, now, after, bits)
     }
 
-    fn go_on(
+    /// Decides what the driver does after a reply.
+    fn decide_next(
         &mut self,
         sent: Now,
         now: Now,
@@ -223,14 +224,14 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         Next::Wait { answered: false }
     }
 
-    /// Handles the messages that have arrived. `ask_at` is when it would ask without them.
+    /// Handles the messages that have arrived.
     pub fn handle_mail(&mut self, now: Now, mail: Mail<E>) -> Heard<E> {
         let broken = mail.broken;
         match self.pending.handle_mail(mail) {
-            Letter::Granted(granted) => return Heard::Granted(granted),
-            Letter::Reply(sent, reply) => return Heard::Reply(sent, reply),
-            Letter::Ask => return Heard::Ask,
-            Letter::Wait => {}
+            AfterMail::Granted(granted) => return Heard::Granted(granted),
+            AfterMail::Reply(sent, reply) => return Heard::Reply(sent, reply),
+            AfterMail::Ask => return Heard::Ask,
+            AfterMail::Wait => {}
         }
         if let Some(since) = broken {
             self.silence_since(since);

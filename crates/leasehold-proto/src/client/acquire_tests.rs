@@ -1,4 +1,4 @@
-//! The pursuit of an attempt, driven by hand.
+//! An attempt from its first request to its outcome, driven by hand.
 
 use super::super::{Forwarded, Sound};
 use super::*;
@@ -60,8 +60,21 @@ fn a_task_that_ends_while_a_request_is_on_its_way_leaves_a_suspect_attempt() {
     let mut acquire = subject(limits(None, true));
     acquire.handle_sent(at(0));
     assert!(acquire.pending().end().unwrap().suspect);
-    let heir = acquire.into_parts().0.inherit(false);
-    assert!(heir.end().unwrap().suspect, "the request may still arrive");
+    let inherited = acquire.into_parts().0.inherit(false);
+    assert!(inherited.end().unwrap().suspect, "the request may still arrive");
+}
+
+#[test]
+fn a_task_that_inherits_an_attempt_asks_when_the_reply_or_messages_were_not_read() {
+    for (asking, had_mail) in [(false, false), (true, false), (false, true)] {
+        let mut acquire = subject(limits(None, true));
+        ask(&mut acquire, 0, 0, queued(1_000));
+        if asking {
+            acquire.handle_sent(at(10));
+        }
+        let inherited = acquire.into_parts().0.inherit(had_mail);
+        assert_eq!(inherited.is_due(at(10)), asking || had_mail);
+    }
 }
 
 #[test]
@@ -100,6 +113,15 @@ fn a_pushed_lease_comes_before_other_messages() {
     let mail =
         Mail { granted: Some(granted()), forwarded: Some(forwarded), ask: true, ..Mail::default() };
     assert_eq!(acquire.handle_mail(at(1), mail), Heard::Granted(granted()));
+}
+
+#[test]
+fn messages_beside_a_forwarded_reply_are_handled_after_it() {
+    let forwarded = Forwarded { sent: at(0), reply: queued(1_000), again: false };
+    let mut mail = Mail { forwarded: Some(forwarded), ask: true, ..Mail::default() };
+    let first = mail.take();
+    assert!(first.forwarded.is_some() && !first.ask);
+    assert!(mail.take().ask && mail.is_empty());
 }
 
 #[test]
@@ -207,7 +229,7 @@ fn pauses_are_its_own_if_the_engine_does_not_say_when_to_ask() {
 }
 
 #[test]
-fn what_keeps_the_lock_from_everybody_is_not_taken_for_an_answer() {
+fn a_reply_that_no_client_may_hold_yet_does_not_end_the_silence() {
     let mut acquire = subject(limits(None, true));
     let later = || Reply::Later { ask_again: Duration::from_secs(60), why: "joining" };
     assert_eq!(ask(&mut acquire, 0, 1, later()), Next::Wait { answered: false });

@@ -19,15 +19,18 @@ pub struct Ending<T> {
 pub enum AfterEnd<T> {
     /// The attempt has ended.
     Done {
-        /// Who gets the second half of the answer.
-        tell: Option<T>,
-        /// Whether the request was sent more than once.
+        /// The attempt that gets the second half of the answer.
+        forward_to: Option<T>,
+        /// The request was sent more than once: another copy may arrive later.
         again: bool,
     },
-    /// The engine refused the exchange: `tell` gets the refusal, and the end is sent alone at once.
+    /// The engine refused the exchange: `forward_to` gets the refusal, and the end is sent alone at
+    /// once.
     Alone {
-        /// Who gets the refusal.
-        tell: T,
+        /// The attempt that gets the refusal.
+        forward_to: T,
+        /// The request was sent more than once: another copy may arrive later.
+        again: bool,
     },
     /// The engine refuses, and will refuse again.
     Stop,
@@ -60,8 +63,8 @@ impl<T: Clone> Ending<T> {
         self.then.as_ref()
     }
 
-    /// Records that a request was sent whose result was not received.
-    pub fn handle_unheard(&mut self) {
+    /// Records that the driver was dropped after it had sent a request, before the result arrived.
+    pub fn handle_dropped(&mut self) {
         self.again = true;
     }
 
@@ -69,8 +72,10 @@ impl<T: Clone> Ending<T> {
     /// own answer: if the exchange is refused, the end is sent alone.
     pub fn handle_result(&mut self, result: EndResult, rules: impl Rules) -> AfterEnd<T> {
         match (result, self.then.take()) {
-            (EndResult::Answered, tell) => AfterEnd::Done { tell, again: self.again },
-            (EndResult::Refused { .. }, Some(tell)) => AfterEnd::Alone { tell },
+            (EndResult::Answered, forward_to) => AfterEnd::Done { forward_to, again: self.again },
+            (EndResult::Refused { .. }, Some(forward_to)) => {
+                AfterEnd::Alone { forward_to, again: self.again }
+            }
             (EndResult::Refused { for_good: true }, None) => AfterEnd::Stop,
             (EndResult::Unanswered, _) if rules.breaks(Bug::EndIsSentOnce) => AfterEnd::Stop,
             (EndResult::Unanswered | EndResult::Refused { .. }, then) => {
@@ -103,17 +108,23 @@ mod tests {
         let mut ending = Ending::new(Some(7));
         assert_eq!(ending.handle_result(EndResult::Unanswered, Sound), AfterEnd::Repeat);
         assert_eq!(ending.then(), Some(&7));
-        let done = AfterEnd::Done { tell: Some(7), again: true };
+        let done = AfterEnd::Done { forward_to: Some(7), again: true };
         assert_eq!(ending.handle_result(EndResult::Answered, Sound), done);
     }
 
     #[test]
     fn after_a_refused_exchange_the_end_is_sent_alone() {
-        let mut ending = Ending::new(Some(7));
-        let refused = EndResult::Refused { for_good: true };
-        assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Alone { tell: 7 });
-        assert_eq!(ending.then(), None);
-        assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Stop);
+        for again in [false, true] {
+            let mut ending = Ending::new(Some(7));
+            if again {
+                ending.handle_result(EndResult::Unanswered, Sound);
+            }
+            let refused = EndResult::Refused { for_good: true };
+            let alone = AfterEnd::Alone { forward_to: 7, again };
+            assert_eq!(ending.handle_result(refused, Sound), alone);
+            assert_eq!(ending.then(), None);
+            assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Stop);
+        }
     }
 
     #[test]
@@ -121,7 +132,7 @@ mod tests {
         let mut ending = Ending::<u8>::new(None);
         let refused = EndResult::Refused { for_good: false };
         assert_eq!(ending.handle_result(refused, Sound), AfterEnd::Repeat);
-        let done = AfterEnd::Done { tell: None, again: true };
+        let done = AfterEnd::Done { forward_to: None, again: true };
         assert_eq!(ending.handle_result(EndResult::Answered, Sound), done);
     }
 }

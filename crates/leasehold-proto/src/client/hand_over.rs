@@ -6,8 +6,8 @@ use super::rules::Bug;
 use super::{HeldTokens, PendingAttempt, Rules};
 use crate::{Lease, Now, Terms};
 
-/// How long a lease stays in one process while a client outside waits for it. A time is fair
-/// between processes with fast and slow holders; a number of hand-offs is not.
+/// How long a lease stays in one process while a client of another process waits for it. A time is
+/// fair between processes with fast and slow holders; a number of hand-offs is not.
 const QUANTUM: Duration = Duration::from_millis(20);
 /// The same limit for successors that are not fair.
 const UNFAIR_QUANTUM: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ const UNFAIR_QUANTUM: Duration = Duration::from_secs(1);
 pub struct Successor {
     /// Its lease.
     pub terms: Terms,
-    /// It does not overtake clients outside.
+    /// It does not overtake clients of other processes.
     pub fair: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum Release {
     End,
 }
 
-/// What a task does that leaves its attempt before it holds, if another task of the process waits.
+/// What a task does if it stops waiting before it holds, and another task of the process waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// The next task continues the attempt, and keeps its place in the engine's queue.
@@ -47,9 +47,9 @@ pub enum Leave {
 
 /// Decides what happens to a lease that its holder releases.
 ///
-/// A lease is passed on inside the process unless it must be kept taken, is about to be lost, does
-/// not fit what the next task asks for, has no token left, or a client outside has waited for it
-/// longer than a quantum (`wanted_for`).
+/// The next task takes the lease over, except in these cases: the lease must stay taken for a while
+/// (`keep`), is lost or about to be lost, does not fit the terms of the next task, or has no token
+/// left; or a client of another process has waited for it (`wanted_for`) for longer than a quantum.
 pub fn decide_release(
     lease: &Lease,
     tokens: &HeldTokens,
@@ -68,8 +68,8 @@ pub fn decide_release(
     }
 }
 
-/// Continues a lease that was passed on. Returns `None` if it was lost on the way, or no token is
-/// left: end it, and ask.
+/// Continues a lease that the previous holder passed on. Returns `None` if the lease was lost since
+/// then, or no token is left: end it, and ask.
 pub fn take_over(
     lease: &Lease,
     tokens: &HeldTokens,
@@ -83,8 +83,8 @@ pub fn take_over(
     Some((passed.or_else(lost)?, tokens))
 }
 
-/// Decides what happens to an attempt whose task leaves. `fits`: the next task asks for the same.
-/// `exchanges`: the engine can end one attempt and ask for another in one step.
+/// Decides what happens to an attempt whose task stops waiting. `fits`: the next task asks for the
+/// same. `exchanges`: the engine can end one attempt and ask for another in one step.
 pub fn decide_leave<R: Rules>(pending: &PendingAttempt<R>, fits: bool, exchanges: bool) -> Leave {
     match () {
         () if !pending.is_known() => Leave::Ask,

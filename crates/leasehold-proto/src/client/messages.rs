@@ -1,4 +1,4 @@
-//! What a waiting attempt receives: replies to requests, and messages that were not asked for.
+//! What a waiting attempt receives: replies to requests, and messages without a request.
 
 use core::time::Duration;
 
@@ -84,6 +84,17 @@ impl<E> Default for Mail<E> {
 }
 
 impl<E> Mail<E> {
+    /// Takes the messages that are handled next. A pushed lease or a forwarded reply is handled
+    /// alone: the other messages stay, since they may be newer than the reply.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let (granted, forwarded) = (self.granted.take(), self.forwarded.take());
+        match granted.is_some() || forwarded.is_some() {
+            true => Self { granted, forwarded, ..Self::default() },
+            false => core::mem::take(self),
+        }
+    }
+
     /// Returns true if there is no message.
     pub fn is_empty(&self) -> bool {
         let Self { granted, forwarded, ask_by, ask, broken } = self;

@@ -53,7 +53,7 @@ pub enum AfterReply<E> {
 
 /// What the messages for an attempt mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Letter<E> {
+pub enum AfterMail<E> {
     /// It holds the lease.
     Granted(Granted),
     /// The request of another task was answered.
@@ -155,11 +155,11 @@ impl<R: Rules> PendingAttempt<R> {
 
     /// Handles the reply to a request that another task sent. After a refusal, a task that inherits
     /// the attempt asks itself.
-    fn handle_forwarded<E>(&mut self, forwarded: Forwarded<E>) -> Letter<E> {
+    fn handle_forwarded<E>(&mut self, forwarded: Forwarded<E>) -> AfterMail<E> {
         self.in_exchange = false;
         self.unanswered |= forwarded.again && !self.rules.breaks(Bug::ExchangeIsNotSuspect);
         self.ask_at = None;
-        Letter::Reply(forwarded.sent, forwarded.reply)
+        AfterMail::Reply(forwarded.sent, forwarded.reply)
     }
 
     /// Handles a reply to a request of this task or of another one.
@@ -198,10 +198,10 @@ impl<R: Rules> PendingAttempt<R> {
     }
 
     /// Handles the messages that have arrived. While a request is on its way they wait.
-    pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> Letter<E> {
+    pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> AfterMail<E> {
         let Mail { granted, forwarded, ask_by, ask, broken: _ } = mail;
         if let Some(granted) = granted {
-            return Letter::Granted(granted);
+            return AfterMail::Granted(granted);
         }
         if let Some(forwarded) = forwarded {
             return self.handle_forwarded(forwarded);
@@ -209,21 +209,21 @@ impl<R: Rules> PendingAttempt<R> {
         if let Some(at) = ask_by {
             self.ask_by(at);
         }
-        if ask { Letter::Ask } else { Letter::Wait }
+        if ask { AfterMail::Ask } else { AfterMail::Wait }
     }
 
     /// Returns the attempt as the next task of the process continues it. A request of the previous
-    /// task may still be on its way. If that task had messages that it did not read, the next one
-    /// asks at once: the engine then repeats them.
+    /// task may still be on its way. If that task did not receive the reply to it, or did not read
+    /// its messages, the next one asks at once: the engine then repeats them.
     pub fn inherit(mut self, had_mail: bool) -> Self {
         self.known |= self.asking;
         self.unanswered |= self.asking;
+        if had_mail || self.asking {
+            self.ask_at = None;
+        }
         self.asking = false;
         if self.rules.breaks(Bug::InheritedIsNotSuspect) {
             self.unanswered = false;
-        }
-        if had_mail {
-            self.ask_at = None;
         }
         self
     }

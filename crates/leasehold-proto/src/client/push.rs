@@ -6,7 +6,7 @@ use super::Rules;
 use super::rules::Bug;
 use crate::{Deadline, Now, drift};
 
-/// The request of a waiter that was answered last: the time by which pushes to it are dated.
+/// The last answered request of a waiter. The ages of pushes to the waiter are counted from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PushReference {
     /// When the request was sent.
@@ -17,17 +17,17 @@ pub struct PushReference {
 
 impl PushReference {
     /// Returns until when a lease is valid that was pushed at the server's time `server_us`, for as
-    /// long as `offer`. `None` if that time is over, or unknown: asking grants the lease again if no
-    /// other client holds it.
+    /// long as `offer`. `None` if that time is over, or unknown: the waiter then asks, and the server
+    /// grants the lease again if no other client holds it.
     ///
-    /// A push that was sent before the answer is not believed. It was overtaken on its way: the
-    /// answer said that the attempt waits, so the lease of the push had ended by then. A server
-    /// whose clock was set back looks the same.
+    /// The client does not use a push that the server sent before the answer, although it arrives
+    /// later. The answer said that the attempt waits, so the lease of the push had ended by then. A
+    /// server whose clock was set back looks the same.
     ///
     /// The push may have waited in this process. Its age follows from the server's clock and the
     /// reference, unless that clock was set forward between the two. If it was set forward by more
-    /// than the push has waited, the push seems to have been sent later than now. A smaller step
-    /// cannot be seen: the lease is then believed to last too long by that step.
+    /// than the push has waited, the push seems to have been sent later than now. The client cannot
+    /// detect a smaller step: the lease then seems valid for too long, by that step.
     pub fn valid_until(
         &self,
         server_us: u64,

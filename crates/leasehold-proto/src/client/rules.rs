@@ -1,7 +1,7 @@
-//! The rules that the machines keep, and the bugs that a model plants in them.
+//! Lets the model checker plant bugs in the machines; the library runs them without bugs.
 
-/// The rules as they are meant. The machines take them as a type parameter, so that a model can
-/// plant bugs; this one costs nothing.
+/// All rules are kept: there is no planted bug. The library runs the machines with this type, which
+/// has no size and costs nothing. The model checker uses another type, which plants a bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sound;
 
@@ -11,7 +11,7 @@ pub trait Rules: Copy {
     fn breaks(self, bug: Bug) -> bool;
 }
 
-/// A rule that is not kept.
+/// A planted bug: one rule that a machine does not keep.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
@@ -25,9 +25,9 @@ pub enum Bug {
     ValidityCountsFromTheAnswer,
     /// The validity of a pushed lease counts from its receipt.
     PushCountsFromReceipt,
-    /// A pushed lease is believed though a later answer said that the attempt waits.
+    /// A pushed lease is used although a later answer said that the attempt waits.
     EarlierPushIsBelieved,
-    /// Tokens that successors in the process have used are given back.
+    /// The engine gets tokens back that later holders in the process have used.
     PassedTokensGivenBack,
     /// A lease that is lost, or about to be lost, is passed on inside the process.
     LostLeaseIsPassedOn,

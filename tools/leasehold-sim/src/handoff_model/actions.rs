@@ -138,7 +138,7 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             if fault && pending.is_in_exchange() && !pending.is_asking() {
                 actions.push(Action::Impatient(id));
             }
-            if setup.line && another && !pending.is_in_exchange() {
+            if setup.line && another {
                 actions.push(Action::Inherit(id));
             }
         }

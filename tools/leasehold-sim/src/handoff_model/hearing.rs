@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    AfterEnd, AfterReply, EndResult, Forwarded, Granted, Letter, PushReference, Reply, stray,
+    AfterEnd, AfterMail, AfterReply, EndResult, Forwarded, Granted, PushReference, Reply, stray,
     unwanted,
 };
 use leasehold_proto::handoff::{Answer, Push};
@@ -95,17 +95,18 @@ impl Client {
         if waiting.pending.is_asking() {
             return;
         }
-        let mail = std::mem::take(&mut waiting.mail);
+        let mail = waiting.mail.take();
         match waiting.pending.handle_mail(mail) {
             // A push contains its own validity.
-            Letter::Granted(granted) => self.hold(world, granted, world.now()),
-            Letter::Reply(sent, reply) => {
+            AfterMail::Granted(granted) => self.hold(world, granted, world.now()),
+            AfterMail::Reply(sent, reply) => {
                 let after = waiting.pending.handle_answer(world.now(), reply);
                 self.go_on(world, after, sent);
+                self.read_mail(world);
             }
-            Letter::Ask => self.ask(world),
-            Letter::Wait if waiting.pending.ask_at().is_none() => self.ask(world),
-            Letter::Wait => {}
+            AfterMail::Ask => self.ask(world),
+            AfterMail::Wait if waiting.pending.ask_at().is_none() => self.ask(world),
+            AfterMail::Wait => {}
         }
     }
 
