@@ -170,8 +170,10 @@ impl<'a> Caller<'a> {
     ) -> Self {
         let mut entered = Self::new(driver, name, options, wish, Place::Front, start, until);
         let shared = &driver.shared;
-        match shared.lines.enter(name, &entered.slot, || shared.new_attempt()) {
-            Entered::Front(attempt) => {
+        match shared.lines.enter(name, &entered.slot) {
+            Entered::Front => {
+                let attempt = shared.new_attempt();
+                shared.lines.ask(name, attempt);
                 entered.take_up(pursuit(name, &entered.slot.wish, attempt, true, false));
             }
             Entered::Behind(number) => entered.place = Place::Behind(number),

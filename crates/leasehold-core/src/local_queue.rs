@@ -86,8 +86,8 @@ pub(crate) struct Inbox {
 /// Where a new task stands in the queue.
 #[derive(Debug)]
 pub(crate) enum Entered {
-    /// At the front, where it asks the engine with this attempt.
-    Front(AttemptId),
+    /// At the front, where it asks the engine.
+    Front,
     /// Behind others: the number of its arrival.
     Behind(u64),
 }
@@ -122,19 +122,13 @@ impl Lines {
         self.behind.clone()
     }
 
-    /// Joins the queue. A task at the front draws an attempt id, which costs a call to the kernel.
-    pub(crate) fn enter(
-        &self,
-        name: &Name,
-        slot: &Arc<Slot>,
-        draw: impl FnOnce() -> AttemptId,
-    ) -> Entered {
+    /// Joins the queue. A task at the front then draws an attempt id and calls [`ask`](Self::ask).
+    /// Other tasks do not wait for the draw, which is a call to the kernel.
+    pub(crate) fn enter(&self, name: &Name, slot: &Arc<Slot>) -> Entered {
         let mut lines = self.lock();
         let Some(line) = lines.line(name) else {
-            let attempt = draw();
-            let line = Line::led_by(Some(attempt), Some(slot.clone()));
-            lines.busy.insert(name.clone(), line);
-            return Entered::Front(attempt);
+            lines.busy.insert(name.clone(), Line::led_by(None, Some(slot.clone())));
+            return Entered::Front;
         };
         let crowd = line.crowd();
         crowd.arrivals += 1;
