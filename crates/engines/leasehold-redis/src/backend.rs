@@ -72,10 +72,12 @@ impl RedisBackend {
             return Ok(limit);
         }
         let until = Deadline::after(self.clock.now(), limit);
-        self.route.subscribed(limit).await?;
+        Box::pin(self.route.subscribed(limit)).await?;
         Ok(until.remaining(self.clock.now()))
     }
 
+    /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
+    /// call allocates its whole future.
     async fn ask(&self, mut ask: Ask) -> Result<Answer> {
         if ask.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
@@ -95,7 +97,7 @@ impl RedisBackend {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
                 if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
-                    self.secure(replicas, name, attempt, *grant, ttl).await?;
+                    Box::pin(self.secure(replicas, name, attempt, *grant, ttl)).await?;
                 }
                 Ok(answer)
             }
@@ -213,7 +215,7 @@ impl RedisBackend {
         if let (Some((attempt, answer)), Some((replicas, (name, ttl)))) = (&mut then, secured)
             && let Answer::Granted(grant) = *answer
         {
-            match self.secure(replicas, name, *attempt, grant, ttl).await {
+            match Box::pin(self.secure(replicas, name, *attempt, grant, ttl)).await {
                 // The caller makes another attempt, which gets the reason itself.
                 Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
                 secured => secured?,
@@ -414,3 +416,7 @@ impl Backend for RedisBackend {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "backend_tests.rs"]
+mod tests;

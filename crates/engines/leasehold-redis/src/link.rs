@@ -2,6 +2,7 @@
 //! a direct call if no other request is outstanding.
 
 use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -192,7 +193,7 @@ impl Wire {
                 answer => answer.map_err(from_redis),
             }
         };
-        self.limited(calling, limit, live.epoch).await
+        self.limited(pin!(calling), limit, live.epoch).await
     }
 
     async fn run_between(
@@ -233,14 +234,14 @@ impl Wire {
                 });
             }
         };
-        self.limited(calling, limit, live.epoch).await
+        self.limited(pin!(calling), limit, live.epoch).await
     }
 
     async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
         let live = self.line.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async { send(&mut connection, command).await.map_err(from_redis) };
-        self.limited(calling, limit, live.epoch).await
+        self.limited(pin!(calling), limit, live.epoch).await
     }
 
     /// Returns how long no answer has arrived on any connection.
@@ -249,10 +250,11 @@ impl Wire {
         Duration::from_nanos(now.saturating_sub(self.heard_ns.load(Ordering::Relaxed)))
     }
 
-    /// Limits a call. A connection that does not answer in time is closed and re-established.
+    /// Limits a call. A connection that does not answer in time is closed and re-established. The
+    /// call stays where the caller has pinned it: each move would take its size once more.
     async fn limited<T>(
         &self,
-        calling: impl Future<Output = Result<T>>,
+        calling: Pin<&mut impl Future<Output = Result<T>>>,
         limit: Duration,
         epoch: u64,
     ) -> Result<T> {

@@ -75,8 +75,9 @@ impl Route {
                 let need = if waits { Need::Subscription } else { Need::Connection };
                 let command = crate::link::alone(cluster.scripts(), &request, keys);
                 let slot = Cluster::slot(&keys.of(request.name()));
-                let answer = cluster.run(slot, &command, None, request.limit, need).await?;
-                crate::link::answered(&request, answer, keys)
+                // In a box: the future is large, and a single server does not need it.
+                let running = Box::pin(cluster.run(slot, &command, None, request.limit, need));
+                crate::link::answered(&request, running.await?, keys)
             }
         }
     }
