@@ -15,6 +15,7 @@ use crate::{Codec, Error, Result};
 
 /// Selects what a reader may see while a write is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Readers see the value before or after the write, from any replica. Values are also kept in
     /// the process.
@@ -70,6 +71,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 macro_rules! knobs {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
         $($(#[$doc])*
+        #[must_use]
         pub fn $name(mut self, $name: $type) -> Self {
             self.settings.$name = $name;
             self
@@ -165,6 +167,7 @@ impl<K: ?Sized, V> Builder<K, V> {
 
     /// Restricts the form of keys: a `get` of a key for which `form` returns false returns `None`
     /// at once. Default: every form is allowed.
+    #[must_use]
     pub fn only_keys(mut self, form: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.settings.gate.form = Some(Arc::new(form));
         self
@@ -174,6 +177,7 @@ impl<K: ?Sized, V> Builder<K, V> {
     /// neither reads the entry in Redis nor calls the loader. Use a
     /// [`bloom::Redis`](crate::bloom::Redis), to which a key must be added before its row is
     /// committed, or [`Filter::per_process`]. Default: none.
+    #[must_use]
     pub fn filter(mut self, filter: impl Into<Filter>) -> Self {
         self.settings.gate.filter = Some(filter.into());
         self
@@ -181,6 +185,7 @@ impl<K: ?Sized, V> Builder<K, V> {
 
     /// Sets the prefix of the keys in Redis; letters, digits, `_`, `.`, `-`. Default
     /// `leasehold-cache`.
+    #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.settings.prefix = prefix.to_owned();
         self
@@ -189,6 +194,7 @@ impl<K: ?Sized, V> Builder<K, V> {
     /// Compresses encoded values of this many bytes or more. Default: never. Needs the feature
     /// `compression`.
     #[cfg(feature = "compression")]
+    #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
         self.settings.compress_from = Some(bytes);
         self

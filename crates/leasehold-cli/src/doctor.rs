@@ -41,7 +41,7 @@ fn code(examined: &Examined) -> u8 {
     match examined.worst() {
         Some(Severity::Problem) => codes::PROBLEM,
         Some(Severity::Warning) => codes::WARNING,
-        Some(Severity::Note) | None => 0,
+        _ => 0,
     }
 }
 
@@ -49,7 +49,7 @@ fn word(severity: Severity) -> (&'static str, Style) {
     match severity {
         Severity::Problem => ("problem", AnsiColor::Red.on_default().bold()),
         Severity::Warning => ("warning", AnsiColor::Yellow.on_default().bold()),
-        Severity::Note => ("note", Style::new().bold()),
+        _ => ("note", Style::new().bold()),
     }
 }
 
@@ -62,7 +62,7 @@ fn text(store: &str, examined: &Examined, quiet: bool, width: Option<usize>) -> 
             add(&mut text, finding, width);
         }
     }
-    for Unseen { place, what, why } in examined.unseen.iter().filter(|_| !quiet) {
+    for Unseen { place, what, why, .. } in examined.unseen.iter().filter(|_| !quiet) {
         let what = format!("{}: {}", foreign::clean(place), foreign::clean(what));
         text.push_str(&table::hanging("not seen  ", &what, width));
         text.push_str(&table::hanging(INDENT, &foreign::clean(why), width));
@@ -110,8 +110,7 @@ fn object(examined: &Examined) -> Value {
             "change": finding.change,
         })
     };
-    let unseen =
-        |Unseen { place, what, why }: &Unseen| json!({ "place": place, "what": what, "why": why });
+    let unseen = |Unseen { place, what, why, .. }: &Unseen| json!({ "place": place, "what": what, "why": why });
     json!({
         "worst": examined.worst().map(|severity| word(severity).0),
         "findings": examined.findings.iter().map(finding).collect::<Vec<_>>(),

@@ -36,8 +36,8 @@ pub(crate) async fn force_release(
         Outcome::Answer(Forced::Ended) => {
             (format!("the lease with token {} has ended", args.token), 0)
         }
-        Outcome::Answer(Forced::NotHeld) => ("no client holds it".to_owned(), code::CONFLICT),
         Outcome::Answer(Forced::Other(current)) => (other(args.token, current), code::CONFLICT),
+        Outcome::Answer(_) => ("no client holds it".to_owned(), code::CONFLICT),
         Outcome::Cannot(status) => return Err(cannot(name, &status)),
     };
     if !args.json {
@@ -89,10 +89,10 @@ fn cannot(name: &str, status: &Status) -> Failure {
 fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_json::Value {
     let (result, current, holder, message) = match outcome {
         Ok(Outcome::Answer(Forced::Ended)) => ("ended", None, None, None),
-        Ok(Outcome::Answer(Forced::NotHeld)) => ("not-held", None, None, None),
         Ok(Outcome::Answer(Forced::Other(current))) => {
             ("other", Some(current.get()), None, Some(other(args.token, *current)))
         }
+        Ok(Outcome::Answer(_)) => ("not-held", None, None, None),
         Ok(Outcome::Cannot(status)) => {
             let current = status.token.map(|token| token.get());
             let holder = status.holder.as_ref().map(show::holder);

@@ -100,7 +100,7 @@ pub(crate) fn json(status: &Status) -> Value {
     let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
     let (current, last) = match status.state {
         State::Free => ((None, None), known),
-        State::Held | State::Kept => (known, (None, None)),
+        _ => (known, (None, None)),
     };
     json!({
         "name": status.name.as_str(),
@@ -138,6 +138,7 @@ pub(crate) fn state(state: State) -> &'static str {
         State::Free => "free",
         State::Held => "held",
         State::Kept => "kept",
+        _ => "unknown",
     }
 }
 

@@ -149,6 +149,7 @@ impl Capability {
 
 /// What ends a lease that its holder does not release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeaseKind {
     /// Time: the client must renew it before its ttl ends.
     Ttl,
@@ -169,6 +170,7 @@ pub enum Mode {
 
 /// The process that holds or waits, for display only: the protocol does not use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The attempt that holds or waits.
     pub attempt: AttemptId,
@@ -178,6 +180,13 @@ pub struct Holder {
     pub pid: u32,
     /// Text that the program set (at most 1 KiB); `leasehold run` sets the name of the program that it runs.
     pub metadata: Option<String>,
+}
+
+impl Holder {
+    /// Creates what is shown of a holder or waiter.
+    pub fn new(attempt: AttemptId, host: String, pid: u32, metadata: Option<String>) -> Self {
+        Self { attempt, host, pid, metadata }
+    }
 }
 
 /// Where attempts come from, for display only: the protocol does not use it. Many attempts share
@@ -249,6 +258,7 @@ pub struct Ask {
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Answer {
     /// The attempt holds the lease.
     Granted(Grant),
@@ -281,6 +291,7 @@ pub enum Answer {
 
 /// A granted lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The reserved tokens; the first token names the lease in later calls.
     pub tokens: TokenBlock,
@@ -291,8 +302,16 @@ pub struct Grant {
     pub wanted: bool,
 }
 
+impl Grant {
+    /// Creates a grant; `wanted` says whether another client waits already.
+    pub fn new(tokens: TokenBlock, term: Term, wanted: bool) -> Self {
+        Self { tokens, term, wanted }
+    }
+}
+
 /// How long a grant is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Term {
     /// For the ttl, counted from the time when the answered request was sent.
     Ttl,
@@ -358,11 +377,19 @@ impl End {
 
 /// The answer to an [`End`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ended {
     /// What happened to the lease.
     pub verdict: Verdict,
     /// The answer to `then`.
     pub then: Option<Answer>,
+}
+
+impl Ended {
+    /// Creates the answer to an end, and to its further request if it has one.
+    pub fn new(verdict: Verdict, then: Option<Answer>) -> Self {
+        Self { verdict, then }
+    }
 }
 
 /// How the lease of an ended attempt ended.
@@ -380,6 +407,7 @@ pub enum Verdict {
 
 /// The result of a forced release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Forced {
     /// The lease has ended.
     Ended,
@@ -391,6 +419,7 @@ pub enum Forced {
 
 /// The state of one lock, as `status`, `watch` and `list` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// The name of the lock.
     pub name: Name,
@@ -413,7 +442,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns the state of a lock that is free, without further knowledge.
+    /// Returns the state of a lock that is free, without further knowledge. Set the other fields
+    /// afterwards.
     pub fn free(name: &Name) -> Self {
         Self {
             name: name.clone(),
@@ -431,6 +461,7 @@ impl Status {
 
 /// Whether a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// No client holds the lock.
     Free,
@@ -443,6 +474,7 @@ pub enum State {
 /// A client that waits. The tasks of one client that wait for the same lock have one place in the
 /// queue of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiter {
     /// The process that waits.
     pub holder: Holder,
@@ -450,8 +482,16 @@ pub struct Waiter {
     pub since_unix_ms: u64,
 }
 
+impl Waiter {
+    /// Creates a waiter that has waited since this time, in milliseconds since the Unix epoch.
+    pub fn new(holder: Holder, since_unix_ms: u64) -> Self {
+        Self { holder, since_unix_ms }
+    }
+}
+
 /// A message that an engine sends without a request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// The turn of a waiter has come.
     Granted {

@@ -4,6 +4,7 @@ use crate::Error;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Severity {
     /// For information; nothing needs to change.
     Note,
@@ -15,6 +16,7 @@ pub enum Severity {
 
 /// One thing that can hurt locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
@@ -32,6 +34,7 @@ pub struct Finding {
 
 /// Something that could not be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unseen {
     /// The server or directory, without secrets.
     pub place: String,
@@ -49,6 +52,7 @@ const SCARCE: (u64, u64) = (16 << 20, 1000);
 
 /// The result of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Examined {
     /// The findings; the worst come first after [`sorted`](Self::sorted).
     pub findings: Vec<Finding>,
@@ -150,6 +154,7 @@ impl Examined {
     }
 
     /// Returns the same result with the worst findings first.
+    #[must_use]
     pub fn sorted(mut self) -> Self {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self

@@ -92,18 +92,21 @@ impl Error {
     }
 
     /// Adds the cause.
+    #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
     /// Overrides whether a retry can help, which otherwise follows from the kind.
+    #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
     }
 
     /// Adds the operation and the lock, unless an inner layer has added them.
+    #[must_use]
     pub fn during(mut self, operation: &'static str, name: Option<&Name>) -> Self {
         if self.0.operation.is_empty() {
             self.0.operation = operation;

@@ -41,6 +41,7 @@ impl UrlOption {
 
 /// The PEM files that a URL names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsFiles {
     /// The authorities to trust.
     pub authority: Option<String>,

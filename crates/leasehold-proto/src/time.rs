@@ -49,12 +49,14 @@ impl Deadline {
     }
 
     /// Returns the moment `by` later.
+    #[must_use]
     pub fn later(self, by: Duration) -> Self {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         Self::at(self.steady_ns().saturating_add(ns), self.wall_ns.saturating_add(ns))
     }
 
     /// Returns the moment `by` earlier.
+    #[must_use]
     pub fn earlier(self, by: Duration) -> Self {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         Self::at(self.steady_ns().saturating_sub(ns), self.wall_ns.saturating_sub(ns))
@@ -78,11 +80,13 @@ impl Deadline {
     }
 
     /// Returns the earlier of two deadlines, clock by clock.
+    #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self::at(self.steady_ns().min(other.steady_ns()), self.wall_ns.min(other.wall_ns))
     }
 
     /// Returns the later of two deadlines, clock by clock.
+    #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self::at(self.steady_ns().max(other.steady_ns()), self.wall_ns.max(other.wall_ns))
     }

@@ -36,6 +36,7 @@ impl QuorumBuilder {
 
     /// Sets how long each step waits for each node. Default: ttl/200, at least 5 and at most 50 ms;
     /// with a single node, ttl/4, at most 1 s.
+    #[must_use]
     pub fn node_limit(mut self, limit: Duration) -> Self {
         self.node_limit = Some(limit);
         self
@@ -43,6 +44,7 @@ impl QuorumBuilder {
 
     /// Sets the longest ttl of a node that has no marker yet. Default: 60 s. Nodes that were set up
     /// with another ttl keep theirs, and [`connect`](Self::connect) warns of it.
+    #[must_use]
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
@@ -50,6 +52,7 @@ impl QuorumBuilder {
 
     /// Sets the clock that validity and waits are computed from. Default: the system clock. A
     /// client of the backend must have the same clock.
+    #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

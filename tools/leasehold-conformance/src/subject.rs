@@ -30,6 +30,7 @@ impl Subject {
     }
 
     /// Adds the URL for other processes.
+    #[must_use]
     pub fn with_url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -37,6 +38,7 @@ impl Subject {
 
     /// Adds how long cases take here at the most, by their names. For cases that have a bound and are not
     /// named it is [`Bound::AtOnce`].
+    #[must_use]
     pub fn with_bounds(mut self, bounds: impl IntoIterator<Item = (&'static str, Bound)>) -> Self {
         self.bounds.extend(bounds);
         self

@@ -149,7 +149,7 @@ fn note(
                 engine.watcher.guard(*attempt, name, engine.keys.of(name, *attempt), revision);
             }
             let tokens = TokenBlock::single(token);
-            Ok(Some(Answer::Granted(Grant { tokens, term, wanted: false })))
+            Ok(Some(Answer::Granted(Grant::new(tokens, term, false))))
         }
         Seen::Behind { created, key, at, place, revision } => {
             let noted = engine.attempts.change(*attempt, |live| {

@@ -40,7 +40,7 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
             verdict
         }
     };
-    Ok(Ended { verdict, then: None })
+    Ok(Ended::new(verdict, None))
 }
 
 /// Deletes the key if it still belongs to the lease.

@@ -135,17 +135,8 @@ pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<V
 async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) -> Status {
     let more_waiters = all.saturating_sub(entries.len());
     let mut entries = entries.into_iter();
-    let mut status = Status {
-        name,
-        state: State::Free,
-        holder: None,
-        token: None,
-        since_unix_ms: None,
-        remaining: None,
-        waiters: None,
-        more_waiters,
-        note: None,
-    };
+    let mut status = Status::free(&name);
+    status.more_waiters = more_waiters;
     if let Some(holder) = entries.next() {
         status.state = State::Held;
         status.token = u64::try_from(holder.created).ok().and_then(Token::new);
@@ -159,7 +150,7 @@ async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) 
     }
     let waiter = |entry: Entry| {
         let (holder, since_unix_ms) = entry.person?;
-        Some(Waiter { holder, since_unix_ms })
+        Some(Waiter::new(holder, since_unix_ms))
     };
     status.waiters = Some(entries.filter_map(waiter).collect());
     status

@@ -152,7 +152,7 @@ impl Backend for FileBackend {
             }
             self.blocking(move |store| {
                 let verdict = store.attempts.end(end.attempt, end.base, true);
-                Ok(Ended { verdict, then: None })
+                Ok(Ended::new(verdict, None))
             })
             .await
         })

@@ -221,7 +221,7 @@ impl RedisBackend {
                 secured => secured?,
             }
         }
-        Ok(Ended { verdict: reply.verdict, then: then.map(|(_, answer)| answer) })
+        Ok(Ended::new(reply.verdict, then.map(|(_, answer)| answer)))
     }
 
     /// Lets the server continue with a free lock whose queue has more dead waiters than one call

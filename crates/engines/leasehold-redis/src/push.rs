@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Event, EventSink, Grant, Term};
+use leasehold_core::backend::{Event, EventSink, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::client::Sound;
 use leasehold_core::{AttemptId, ClientId, Deadline, Result};
@@ -84,8 +84,9 @@ impl Pushes {
         let offer = Duration::from_millis(reply::number(field(48, 56)?)?);
         let Some(name) = self.keys.name(field(57, rest.len())?) else { return Ok(None) };
         let grant = |term| -> Result<_> {
-            let wanted = field(56, 57)? == "w";
-            Ok(Grant { wanted, ..reply::grant(rest, term)? })
+            let mut grant = reply::grant(rest, term)?;
+            grant.wanted = field(56, 57)? == "w";
+            Ok(grant)
         };
         let now = self.clock.now();
         let reference = match self.waiters.reference(attempt) {

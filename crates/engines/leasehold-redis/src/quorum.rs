@@ -18,6 +18,7 @@ const LIMITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_s
 
 /// The nodes and settings of a URL. Connections are made in the background.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Nodes {
     /// The nodes, in the order of the URL.
     pub nodes: Vec<Arc<dyn QuorumNode>>,

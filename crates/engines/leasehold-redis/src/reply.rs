@@ -55,11 +55,13 @@ fn answer(ask: &Ask, text: &str, key: impl Fn() -> String) -> Result<(Answer, Op
         Some(b'A') => {
             let tokens = TokenBlock::new(token(rest)?, ask.tokens.max(1));
             let tokens = tokens.ok_or_else(|| strange(text))?;
-            Ok((Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false }), None))
+            Ok((Answer::Granted(Grant::new(tokens, Term::Ttl, false)), None))
         }
         Some(b'G') => {
             let wanted = rest.as_bytes().get(32) == Some(&b'w');
-            Ok((Answer::Granted(Grant { wanted, ..grant(rest, Term::Ttl)? }), None))
+            let mut grant = grant(rest, Term::Ttl)?;
+            grant.wanted = wanted;
+            Ok((Answer::Granted(grant), None))
         }
         Some(b'E') => Ok((Answer::Ended, None)),
         Some(b'B') => {
@@ -84,7 +86,7 @@ pub(crate) fn grant(text: &str, term: Term) -> Result<Grant> {
     let (base, top) = (token(base)?, token(top)?);
     let count = top.get().checked_sub(base.get()).and_then(|count| u32::try_from(count + 1).ok());
     let tokens = count.and_then(|count| TokenBlock::new(base, count));
-    Ok(Grant { tokens: tokens.ok_or_else(|| strange(text))?, term, wanted: false })
+    Ok(Grant::new(tokens.ok_or_else(|| strange(text))?, term, false))
 }
 
 fn verdict(text: &str, key: impl Fn() -> String) -> Result<Verdict> {
@@ -108,7 +110,7 @@ pub(crate) fn holder(attempt: AttemptId, tail: &str) -> Holder {
     }
     let Tail { h, p, m } =
         serde_json::from_str(tail).unwrap_or(Tail { h: "unknown".into(), p: 0, m: None });
-    Holder { attempt, host: h, pid: p, metadata: m }
+    Holder::new(attempt, h, p, m)
 }
 
 pub(crate) fn number(text: &str) -> Result<u64> {

@@ -22,17 +22,8 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         Value::Int(all) => usize::try_from(*all).unwrap_or_default().saturating_sub(waiters.len()),
         other => return Err(strange(other)),
     };
-    let mut status = Status {
-        name,
-        state: State::Free,
-        holder: None,
-        token: None,
-        since_unix_ms: None,
-        remaining: None,
-        waiters: Some(waiters),
-        more_waiters,
-        note: None,
-    };
+    let mut status = Status::free(&name);
+    (status.waiters, status.more_waiters) = (Some(waiters), more_waiters);
     let record = match record {
         Value::Nil => return Ok(status),
         Value::BulkString(record) => String::from_utf8_lossy(record),
@@ -102,7 +93,7 @@ fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
         let attempt = reply::attempt(member.get(..32).unwrap_or_default())?;
         let holder = reply::holder(attempt, member.get(52..).unwrap_or_default());
         let since = ticket.parse::<f64>().unwrap_or_default() as u64;
-        waiters.push(Waiter { holder, since_unix_ms: since / 1000 });
+        waiters.push(Waiter::new(holder, since / 1000));
     }
     Ok(waiters)
 }

@@ -54,7 +54,7 @@ pub(crate) fn question(ask: &Ask, asked_us: u64) -> handoff::Ask<Tag> {
 pub(crate) fn answered(answer: handoff::Answer, ask: &Ask, record: &Record) -> Result<Answer> {
     Ok(match answer {
         handoff::Answer::Granted(tokens) => {
-            Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: record.waiting() > 0 })
+            Answer::Granted(Grant::new(tokens, Term::Ttl, record.waiting() > 0))
         }
         handoff::Answer::Queued { remaining, .. } => {
             let place = record.place(ask.attempt);

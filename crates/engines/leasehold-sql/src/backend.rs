@@ -72,9 +72,7 @@ impl SqlBackend {
                     self.watch.hold(ask.ttl);
                 }
             }
-            Answer::Busy { .. } | Answer::Later { .. } | Answer::Ended => {
-                self.watch.leave(ask.attempt);
-            }
+            _ => self.watch.leave(ask.attempt),
         }
     }
 

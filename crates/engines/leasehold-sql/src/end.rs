@@ -26,7 +26,7 @@ impl Store {
         }
         let mut open = false;
         if !waited_for && self.let_go(end, until, &mut open).await? {
-            return Ok((Ended { verdict: Verdict::Released, then: None }, Told::default()));
+            return Ok((Ended::new(Verdict::Released, None), Told::default()));
         }
         let End { attempt, base, last, suspect, keep, .. } = *end;
         let ending = handoff::End { attempt, base, last, suspect, keep };
@@ -56,7 +56,7 @@ impl Store {
             (Some(answer), Some(ask)) => Some(answered(answer, ask, &record)?),
             _ => None,
         };
-        Ok((Ended { verdict, then }, told))
+        Ok((Ended::new(verdict, then), told))
     }
 
     /// Releases a live lease without waiters. Returns false if a step is needed, or if a request

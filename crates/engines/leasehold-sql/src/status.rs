@@ -102,7 +102,7 @@ impl Store {
                     return Err(strange("a short row of a waiter"));
                 };
                 let holder = holder(record::attempt(attempt)?, person.bytes()?);
-                line.push(Waiter { holder, since_unix_ms: asked_us.unsigned()? / 1000 });
+                line.push(Waiter::new(holder, asked_us.unsigned()? / 1000));
             }
             let all = count.rows.first().and_then(|row| row.first()).map(Value::unsigned);
             let all = usize::try_from(all.transpose()?.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -127,22 +127,21 @@ fn status(name: Name, record: &Record, (waiters, all): Line) -> Status {
          to end it"
             .to_owned()
     });
-    Status {
-        name,
-        state,
-        holder: owner.map(|(attempt, tag)| holder(*attempt, &tag.person)),
-        token: Token::new(parts.base),
-        since_unix_ms: owner.map(|_| record.since_us / 1000),
-        remaining: (state != State::Free).then_some(remaining),
-        more_waiters: all.saturating_sub(waiters.len()),
-        waiters: Some(waiters),
-        note,
-    }
+    let mut status = Status::free(&name);
+    status.state = state;
+    status.holder = owner.map(|(attempt, tag)| holder(*attempt, &tag.person));
+    status.token = Token::new(parts.base);
+    status.since_unix_ms = owner.map(|_| record.since_us / 1000);
+    status.remaining = (state != State::Free).then_some(remaining);
+    status.more_waiters = all.saturating_sub(waiters.len());
+    status.waiters = Some(waiters);
+    status.note = note;
+    status
 }
 
 fn holder(attempt: AttemptId, person: &[u8]) -> Holder {
     let Person { host, pid, metadata } = serde_json::from_slice(person).unwrap_or_default();
-    Holder { attempt, host, pid, metadata }
+    Holder::new(attempt, host, pid, metadata)
 }
 
 pub(crate) fn name_of(value: &Value) -> Result<Name> {

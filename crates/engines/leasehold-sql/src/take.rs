@@ -131,7 +131,7 @@ pub(crate) fn taken(replies: &[Reply], ask: &Ask) -> Result<Option<Answer>> {
     if told > 0 {
         let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(ask)));
         let tokens = tokens.ok_or_else(|| strange("no token"))?;
-        return Ok(Some(Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false })));
+        return Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))));
     }
     let Some(row) = rest.first() else { return Ok(None) };
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;

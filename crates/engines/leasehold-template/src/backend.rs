@@ -77,7 +77,7 @@ impl TemplateBackend {
         });
         Ok(match answer.await? {
             handoff::Answer::Granted(tokens) => {
-                Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: false })
+                Answer::Granted(Grant::new(tokens, Term::Ttl, false))
             }
             handoff::Answer::Busy(_) | handoff::Answer::Queued { .. } => {
                 Answer::Busy { ask_again: None }
@@ -115,7 +115,7 @@ impl TemplateBackend {
             handoff::Verdict::Gone => Verdict::Gone,
             handoff::Verdict::Unknown => Verdict::Unknown,
         };
-        Ok(Ended { verdict, then: None })
+        Ok(Ended::new(verdict, None))
     }
 
     async fn look(&self, name: &Name) -> Result<Status> {

@@ -34,7 +34,7 @@ const FORMAT: u32 = 1;
 impl Person {
     pub(crate) fn holder(&self, attempt: AttemptId) -> Holder {
         let Self { host, pid, metadata, .. } = self.clone();
-        Holder { attempt, host, pid, metadata }
+        Holder::new(attempt, host, pid, metadata)
     }
 }
 

@@ -245,7 +245,7 @@ impl Asking<'_> {
 }
 
 fn granted(lease: &Lease, term: Term, wanted: bool) -> Answer {
-    Answer::Granted(Grant { tokens: TokenBlock::single(lease.token), term, wanted })
+    Answer::Granted(Grant::new(TokenBlock::single(lease.token), term, wanted))
 }
 
 fn queued(place: Option<u64>) -> Answer {

@@ -88,7 +88,7 @@ impl Backend for ZooKeeperBackend {
                 (None, None) => ending::release(&self.store, &end).await,
             };
             match ended {
-                Ok(verdict) => Ok(Ended { verdict, then: None }),
+                Ok(verdict) => Ok(Ended::new(verdict, None)),
                 Err(error) => Err(error.during("release", Some(&end.name))),
             }
         })

@@ -25,16 +25,14 @@ pub(crate) fn write(origin: &Origin) -> &str {
 pub(crate) fn read(data: &[u8], attempt: Option<AttemptId>) -> Holder {
     let attempt = attempt.unwrap_or_else(|| AttemptId::from_bytes([0; 16]));
     match serde_json::from_slice::<Card<'_>>(data) {
-        Ok(Card { host, pid, metadata }) => Holder {
-            attempt,
-            host: host.into_owned(),
-            pid,
-            metadata: metadata.map(std::borrow::Cow::into_owned),
-        },
+        Ok(Card { host, pid, metadata }) => {
+            let metadata = metadata.map(std::borrow::Cow::into_owned);
+            Holder::new(attempt, host.into_owned(), pid, metadata)
+        }
         Err(_) => {
             let text: String = String::from_utf8_lossy(data).chars().take(256).collect();
             let host = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            Holder { attempt, host, pid: 0, metadata: None }
+            Holder::new(attempt, host, 0, None)
         }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     // Skip nodes that were removed meanwhile.
     let mut seats = seats.into_iter().flatten();
     let holder = seats.next();
-    let waiters = seats.map(|seat| Waiter {
-        since_unix_ms: u64::try_from(seat.stat.ctime).unwrap_or_default(),
-        holder: seat.holder,
+    let waiters = seats.map(|seat| {
+        let since_unix_ms = u64::try_from(seat.stat.ctime).unwrap_or_default();
+        Waiter::new(seat.holder, since_unix_ms)
     });
     let waiters = waiters.collect();
     let note = match &holder {
@@ -47,17 +47,16 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
         Some(_) => None,
     };
     let stat = holder.as_ref().map(|seat| seat.stat);
-    Ok(Status {
-        name: name.clone(),
-        state: if holder.is_some() { State::Held } else { State::Free },
-        token: stat.and_then(|stat| token(&stat)),
-        since_unix_ms: stat.and_then(|stat| u64::try_from(stat.ctime).ok()),
-        remaining: None,
-        waiters: Some(waiters),
-        more_waiters,
-        note: note.map(str::to_owned),
-        holder: holder.map(|seat| seat.holder),
-    })
+    let mut status = Status::free(name);
+    if holder.is_some() {
+        status.state = State::Held;
+    }
+    status.token = stat.and_then(|stat| token(&stat));
+    status.since_unix_ms = stat.and_then(|stat| u64::try_from(stat.ctime).ok());
+    (status.waiters, status.more_waiters) = (Some(waiters), more_waiters);
+    status.note = note.map(str::to_owned);
+    status.holder = holder.map(|seat| seat.holder);
+    Ok(status)
 }
 
 /// Lists the held locks whose names start with `prefix`.

@@ -48,6 +48,7 @@ impl Sparse {
     }
 
     /// Combines two sets into a new set.
+    #[must_use]
     pub fn combined(&self, operation: Operation, other: &Self) -> Self {
         let (Self(a), Self(b)) = (self, other);
         Self(match operation {

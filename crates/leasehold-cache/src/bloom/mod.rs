@@ -59,6 +59,7 @@ pub use shape::Stats;
 
 /// The answer of a filter for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Answer {
     /// The item was never added.
     Absent,

@@ -249,12 +249,14 @@ fn gone() -> Error {
 
 impl Builder {
     /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
+    #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
     /// Sets how long Redis may take to answer. Default 500 ms.
+    #[must_use]
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
@@ -266,6 +268,7 @@ impl Builder {
     /// start, or if a wrong [`Answer::Absent`] does no harm. A program that always sets it replaces
     /// a lost filter by an empty one: after a flush, or a failover to an empty server, every item
     /// that exists is absent.
+    #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self

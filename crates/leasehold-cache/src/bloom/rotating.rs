@@ -187,12 +187,14 @@ impl fmt::Debug for Inner {
 
 impl RotatingBuilder {
     /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-bloom`.
+    #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
     /// Sets how long Redis may take to answer. Default 500 ms.
+    #[must_use]
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self

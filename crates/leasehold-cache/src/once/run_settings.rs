@@ -34,6 +34,7 @@ impl RunOnceBuilder {
     }
 
     /// Sets the prefix of the keys; letters, digits, `_`, `.`, `-`. Default `leasehold-once`.
+    #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
@@ -42,6 +43,7 @@ impl RunOnceBuilder {
     /// Sets how long the work may go on without [`Run::renew`](super::Run::renew) before another
     /// run may begin it. It is also how long the end of a run is repeated if Redis does not answer.
     /// 10 ms to a day, default 30 seconds.
+    #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -49,18 +51,21 @@ impl RunOnceBuilder {
 
     /// Sets how long a result is remembered, and a dead holder after its lease. It must be longer
     /// than the time in which a request may be repeated. A second to 365 days, default a day.
+    #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
         self
     }
 
     /// Sets how long Redis may take to answer. Default 500 ms.
+    #[must_use]
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self
     }
 
     /// Sets how results are encoded. Default [`Codec::Postcard`].
+    #[must_use]
     pub fn codec(mut self, codec: Codec) -> Self {
         self.codec = codec;
         self

@@ -36,6 +36,7 @@ pub trait Store: Send + Sync + 'static {
 
 /// The reason why rows were not saved.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum StoreError {
     /// No row was saved, since one of the rows is not acceptable: the batch is tried in halves. Do
     /// not return it if every row would be refused, such as for a missing table.

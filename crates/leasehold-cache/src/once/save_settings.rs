@@ -40,6 +40,7 @@ impl SaveOnceBuilder {
 
     /// Sets the prefix of the keys in Redis; letters, digits, `_`, `.`, `-`. Default
     /// `leasehold-saved`.
+    #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
@@ -47,6 +48,7 @@ impl SaveOnceBuilder {
 
     /// Sets how many batches may be under way at a time, each with its own share of the keys and
     /// its own database connection. 1 to 64, default 2.
+    #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
@@ -54,6 +56,7 @@ impl SaveOnceBuilder {
 
     /// Sets how many rows a statement may have, within 1 MiB ([`Store::size`]); 1 to 10,000,
     /// default 2,000.
+    #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
@@ -63,6 +66,7 @@ impl SaveOnceBuilder {
     ///
     /// The process remembers them until it ends. If the database has lost rows that it had
     /// acknowledged, delete the marks, then restart the process.
+    #[must_use]
     pub fn local_size(mut self, local_size: usize) -> Self {
         self.local_size = local_size;
         self
@@ -74,12 +78,14 @@ impl SaveOnceBuilder {
     /// A mark is as reliable as the commit before it. A failover of the database may lose rows that
     /// it had acknowledged, while marks state that they exist. Then delete the marks, and restart
     /// the processes, which remember the keys ([`local_size`](Self::local_size)).
+    #[must_use]
     pub fn mark_ttl(mut self, mark_ttl: Duration) -> Self {
         self.mark_ttl = mark_ttl;
         self
     }
 
     /// Sets how long Redis may take to answer. Default 500 ms.
+    #[must_use]
     pub fn redis_limit(mut self, redis_limit: Duration) -> Self {
         self.redis_limit = redis_limit;
         self

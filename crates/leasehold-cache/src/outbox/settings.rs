@@ -42,6 +42,7 @@ impl RelayBuilder {
     }
 
     /// Sets how many rows are taken at a time, 1 to 1,000. Default 256.
+    #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batch = batch;
         self
@@ -49,6 +50,7 @@ impl RelayBuilder {
 
     /// Sets how often the relay looks for rows while there are none, 10 ms to a minute. Default 200
     /// ms. On PostgreSQL a commit also wakes it.
+    #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
         self
@@ -56,6 +58,7 @@ impl RelayBuilder {
 
     /// Sets for how long no other relay gets the rows of a batch: if a relay dies during a batch,
     /// another relay waits for this time. 1 s to an hour, default 30 seconds.
+    #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.claim = claim;
         self
@@ -63,6 +66,7 @@ impl RelayBuilder {
 
     /// Sets how often a row may be refused before it is parked, 1 to 1,000. Default 10: after a
     /// second, two, four, and so on, 8 minutes in all. A server that is down refuses no row.
+    #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.tries = tries;
         self

@@ -68,6 +68,7 @@ impl Outbox {
     /// Sets whether `NOTIFY` wakes relays on PostgreSQL; default true. Without it, relays look at
     /// the interval of [`poll`](super::RelayBuilder::poll). Transactions that notify commit one
     /// after the other, which limits loads of some thousand commits a second.
+    #[must_use]
     pub fn notify(mut self, notify: bool) -> Self {
         self.notify = notify;
         self
@@ -77,6 +78,7 @@ impl Outbox {
     /// in transaction mode that does not support prepared statements. Set false also if the pool
     /// keeps no statements itself (`statement_cache_capacity(0)`): each statement would stay at the
     /// server.
+    #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self

@@ -13,6 +13,7 @@ const HOLD: Duration = Duration::from_secs(86_400);
 
 /// A value that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Change {
     /// The cache: its prefix and its name, with a colon between them.
     pub cache: String,
@@ -36,6 +37,13 @@ impl Change {
         }
         let checked = word("prefix", prefix).and(word("name", name)).and(check_key(&self.key));
         checked.err().map(|error| error.to_string())
+    }
+}
+
+impl Change {
+    /// Creates a change without an id.
+    pub fn new(cache: impl Into<String>, key: impl Into<String>, hold: Duration) -> Self {
+        Self { cache: cache.into(), key: key.into(), hold, id: 0 }
     }
 }
 

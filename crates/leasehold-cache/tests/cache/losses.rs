@@ -252,7 +252,7 @@ async fn a_relay_removes_what_was_filled_after_redis_had_lost_its_hold() {
     let relay = RedisTransport::open(&server.url()).unwrap();
     let write = async |key: &str, hold| {
         let (cache, key) = ("leasehold-cache:test".to_owned(), key.to_owned());
-        let change = Change { cache, key, hold, id: 0 };
+        let change = Change::new(cache, key, hold);
         assert!(relay.deliver(&[change]).await.unwrap().is_empty());
     };
     logs::listen();

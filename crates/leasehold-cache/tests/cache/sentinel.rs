@@ -155,8 +155,7 @@ async fn a_relay_delivers_again_what_a_failover_has_lost() {
     database.commit(K, 1);
     is_everywhere(&all, &database, &reader).await;
     is_listened_to(&all, 0, "leasehold-cache.relay:changes", 1).await;
-    let change =
-        Change { cache: "leasehold-cache:test".into(), key: K.into(), hold: secs(0), id: 0 };
+    let change = Change::new("leasehold-cache:test", K, secs(0));
     lose(&mut all, async || {
         database.commit(K, 2);
         assert!(relay.deliver(&[change]).await.unwrap().is_empty());

@@ -123,7 +123,8 @@ fn held_by(status: &Status) -> String {
             None => format!("held by {who}, which has just acquired it"),
         },
         (State::Held, None) => format!("held by {who}"),
-        (State::Kept, _) => {
+        // Kept, or a state of a newer library.
+        _ => {
             let rest = status.remaining.map(|rest| format!(" for {} more", human::span(rest)));
             format!("kept{} after {who}", rest.unwrap_or_default())
         }

@@ -366,7 +366,7 @@ async fn a_grant_that_nobody_here_asked_for_is_given_back() {
     let guard = bench.other_client().lock("a").acquire().await.unwrap();
     let calls = bench.faults.calls();
     let tokens = TokenBlock::single(guard.token());
-    let grant = Grant { tokens, term: Term::Ttl, wanted: false };
+    let grant = Grant::new(tokens, Term::Ttl, false);
     let (name, attempt) = (guard.name().clone(), guard.attempt());
     bench.faults.say(Event::Granted { name, attempt, grant });
     others_run().await;

@@ -215,6 +215,7 @@ impl<R: Rules> PendingAttempt<R> {
     /// Returns the attempt as the next task of the process continues it. A request of the previous
     /// task may still be on its way. If that task did not receive the reply to it, or did not read
     /// its messages, the next one asks at once: the engine then repeats them.
+    #[must_use]
     pub fn inherit(mut self, had_mail: bool) -> Self {
         self.known |= self.asking;
         self.unanswered |= self.asking;

@@ -208,5 +208,5 @@ impl Driver {
 }
 
 fn granted(token: Token, until: Deadline) -> Grant {
-    Grant { tokens: TokenBlock::single(token), term: Term::Until(until), wanted: false }
+    Grant::new(TokenBlock::single(token), Term::Until(until), false)
 }

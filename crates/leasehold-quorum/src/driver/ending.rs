@@ -103,6 +103,6 @@ impl Driver {
 
 fn answer(ender: Ender, verdict: Result<Verdict>) {
     if let Some(ender) = ender {
-        ender.send(verdict.map(|verdict| Ended { verdict, then: None })).ok();
+        ender.send(verdict.map(|verdict| Ended::new(verdict, None))).ok();
     }
 }

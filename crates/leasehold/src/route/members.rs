@@ -54,11 +54,13 @@ pub struct MembersBuilder(Vec<(String, f64)>);
 
 impl MembersBuilder {
     /// Adds a member of weight 1.
+    #[must_use]
     pub fn member(self, name: impl Into<String>) -> Self {
         self.weighted(name, 1.0)
     }
 
     /// Adds a member whose share of the keys is its weight divided by the sum of all weights.
+    #[must_use]
     pub fn weighted(mut self, name: impl Into<String>, weight: f64) -> Self {
         self.0.push((name.into(), weight));
         self

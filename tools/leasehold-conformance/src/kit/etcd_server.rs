@@ -23,23 +23,27 @@ impl EtcdSettings {
     }
 
     /// TLS on the clients' port; clients must show a certificate of the same authority.
+    #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
         self
     }
 
     /// Members reach each other through proxies.
+    #[must_use]
     pub fn peers_behind_proxies(mut self) -> Self {
         self.peers_behind_proxies = true;
         self
     }
 
     /// The most bytes that it stores.
+    #[must_use]
     pub fn quota(self, bytes: u64) -> Self {
         self.arg(format!("--quota-backend-bytes={bytes}"))
     }
 
     /// A further argument.
+    #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self

@@ -30,18 +30,21 @@ impl NatsSettings {
     }
 
     /// Without JetStream.
+    #[must_use]
     pub fn no_jetstream(mut self) -> Self {
         self.no_jetstream = true;
         self
     }
 
     /// Users count from now on; this one may do everything.
+    #[must_use]
     pub fn user(self, name: &str, password: &str) -> Self {
         self.user_with(name, password, "")
     }
 
     /// The same of one who may do what `permissions` say, as in the server's configuration:
     /// `publish: {deny: "a"}`.
+    #[must_use]
     pub fn user_with(mut self, name: &str, password: &str, permissions: &str) -> Self {
         let may = format!("permissions: {{{permissions}}}");
         let may = if permissions.is_empty() { String::new() } else { may };
@@ -51,6 +54,7 @@ impl NatsSettings {
 
     /// TLS; clients must show a certificate of the same authority. [`NatsServer::request`] speaks
     /// without TLS, and is refused then.
+    #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
         self

@@ -34,45 +34,53 @@ impl Settings {
     }
 
     /// The program; by default the first of [`RedisServer::programs`].
+    #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
     /// The port; a start then fails when it is taken, instead of trying another.
+    #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
     /// `appendonly yes` with `appendfsync always`: what was answered is on the disk.
+    #[must_use]
     pub fn append_only(self) -> Self {
         self.line("appendonly yes").line("appendfsync always")
     }
 
     /// The most memory in bytes, and what happens then: a policy such as `noeviction`.
+    #[must_use]
     pub fn max_memory(self, bytes: u64, policy: &str) -> Self {
         self.line(format!("maxmemory {bytes}")).line(format!("maxmemory-policy {policy}"))
     }
 
     /// The password of the default user (`requirepass`).
+    #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.line(format!("requirepass {}", quoted(password)))
     }
 
     /// A user and its rules, such as `on >password ~leasehold:* +@all`.
+    #[must_use]
     pub fn user(self, name: &str, rules: &str) -> Self {
         self.line(format!("user {name} {rules}"))
     }
 
     /// TLS on a second port; clients must show a certificate of the same authority.
+    #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
         self
     }
 
     /// With [`tls`](Self::tls): clients without a certificate are accepted too.
+    #[must_use]
     pub fn tls_client_optional(mut self) -> Self {
         self.tls_client_optional = true;
         self
@@ -80,17 +88,20 @@ impl Settings {
 
     /// With [`tls`](Self::tls): between servers, replicas and sentinels too, and on the bus of a
     /// cluster.
+    #[must_use]
     pub fn tls_between(mut self) -> Self {
         self.tls_between = true;
         self.line("tls-replication yes").line("tls-cluster yes")
     }
 
     /// A replica of `master`.
+    #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
         self.line(format!("replicaof 127.0.0.1 {}", master.port_between()))
     }
 
     /// A node of a cluster, still alone; [`RedisCluster`](super::RedisCluster) makes a whole one. Its bus listens 10000 above its port.
+    #[must_use]
     pub fn cluster(self) -> Self {
         self.line("cluster-enabled yes")
     }
@@ -116,6 +127,7 @@ impl Settings {
 
     /// Sentinels, and nodes of a cluster, take another for down after 15 s of silence, not after one or
     /// two: for tests in which none goes, on machines that may pause for a moment.
+    #[must_use]
     pub fn patient(mut self) -> Self {
         self.patient = true;
         self
@@ -124,6 +136,7 @@ impl Settings {
     /// A sentinel that watches `master` under `name`. It takes it for down after a second, and
     /// `quorum` of them must. A server that is restarted has the configuration that it was started
     /// with, whatever a sentinel has made of it.
+    #[must_use]
     pub fn sentinel(mut self, name: &str, master: &RedisServer, quorum: u32) -> Self {
         self.sentinel = true;
         let down_after = if self.patient { "15000" } else { "1000" };
@@ -138,12 +151,14 @@ impl Settings {
     }
 
     /// A further line of the configuration file, as the file wants it.
+    #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }
 
     /// A variable in the server's environment.
+    #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self

@@ -294,7 +294,7 @@ mod tests {
         let now = hand.clock().now();
         let name = Name::new("a").unwrap();
         let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
-        let holder = Holder { attempt, host: "here".into(), pid: 7, metadata: None };
+        let holder = Holder::new(attempt, "here".into(), 7, None);
         let record = Record::new(&name, Token::new(5).unwrap(), &holder, None, now);
         record.write(&Directory::seen(&root).unwrap().files(&name)).unwrap();
         assert!(ids(&root, &hand.clock()).is_empty());

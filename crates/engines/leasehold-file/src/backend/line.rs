@@ -226,8 +226,8 @@ impl Drop for Place {
 impl Card {
     fn waiter(self) -> Option<Waiter> {
         let attempt = AttemptId::parse(&self.attempt)?;
-        let holder = Holder { attempt, host: self.host, pid: self.pid, metadata: self.metadata };
-        Some(Waiter { holder, since_unix_ms: self.since_unix_ms })
+        let holder = Holder::new(attempt, self.host, self.pid, self.metadata);
+        Some(Waiter::new(holder, self.since_unix_ms))
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
 
     fn holder(sequence: u32) -> Holder {
         let attempt = AttemptId::new(ClientId::from_bits(1), sequence, 0);
-        Holder { attempt, host: "here".into(), pid: 7, metadata: None }
+        Holder::new(attempt, "here".into(), 7, None)
     }
 
     #[test]

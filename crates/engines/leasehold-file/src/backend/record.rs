@@ -157,12 +157,8 @@ impl Record {
 
     /// Returns the holder, for people.
     pub(crate) fn holder(&self) -> Option<Holder> {
-        Some(Holder {
-            attempt: AttemptId::parse(&self.attempt)?,
-            host: self.host.clone(),
-            pid: self.pid,
-            metadata: self.metadata.clone(),
-        })
+        let attempt = AttemptId::parse(&self.attempt)?;
+        Some(Holder::new(attempt, self.host.clone(), self.pid, self.metadata.clone()))
     }
 }
 
@@ -192,7 +188,7 @@ mod tests {
 
     fn record(token: u64) -> Record {
         let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
-        let holder = Holder { attempt, host: "here".into(), pid: 7, metadata: None };
+        let holder = Holder::new(attempt, "here".into(), 7, None);
         let name = Name::new("a").unwrap();
         Record::new(&name, Token::new(token).unwrap(), &holder, None, Now::default())
     }

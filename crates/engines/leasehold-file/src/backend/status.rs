@@ -61,17 +61,13 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     let files = directory.files(name);
     let (held, record) = compare(&files, name)?;
     let token = record.as_ref().and_then(Record::token);
-    let mut status = Status {
-        name: name.clone(),
-        state: if held.is_some() { State::Held } else { State::Free },
-        holder: record.as_ref().and_then(Record::holder),
-        token,
-        since_unix_ms: record.as_ref().map(Record::since_unix_ms),
-        remaining: None,
-        waiters: None,
-        more_waiters: 0,
-        note: None,
-    };
+    let mut status = Status::free(name);
+    if held.is_some() {
+        status.state = State::Held;
+    }
+    status.holder = record.as_ref().and_then(Record::holder);
+    status.token = token;
+    status.since_unix_ms = record.as_ref().map(Record::since_unix_ms);
     let mut waiters = Line::new(&files.line).waiters()?;
     // A new holder is about to leave the queue.
     waiters
@@ -142,15 +138,8 @@ fn unreadable(directory: &Directory, name: Name, error: &leasehold_core::Error) 
         Ok(Seen::Held(token)) => (State::Held, token),
         _ => (State::Free, None),
     };
-    Status {
-        name,
-        state,
-        holder: None,
-        token,
-        since_unix_ms: None,
-        remaining: None,
-        waiters: None,
-        more_waiters: 0,
-        note: Some(error.message().to_owned()),
-    }
+    let mut status = Status::free(&name);
+    (status.state, status.token) = (state, token);
+    status.note = Some(error.message().to_owned());
+    status
 }

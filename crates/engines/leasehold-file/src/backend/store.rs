@@ -90,5 +90,5 @@ impl Store {
 }
 
 fn granted(token: Token) -> Answer {
-    Answer::Granted(Grant { tokens: TokenBlock::single(token), term: Term::Session, wanted: false })
+    Answer::Granted(Grant::new(TokenBlock::single(token), Term::Session, false))
 }

@@ -41,7 +41,7 @@ impl Server {
             return Err(invalid(format!("no database; write {example}")));
         }
         let password = StoreUrl::password(url.take("password-file").as_deref(), password)?;
-        let TlsFiles { authority, client: identity } = url.take_tls()?;
+        let TlsFiles { authority, client: identity, .. } = url.take_tls()?;
         if let Some((cert, key)) = &identity {
             readable(cert, "tls-cert")?;
             readable(key, "tls-key")?;

@@ -22,6 +22,7 @@ impl<'q, E: Engine> Change<'q, E> {
     }
 
     /// Adds this column. An invalid name is an error of the write.
+    #[must_use]
     pub fn set<T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'q, E> + Type<E> + Send + 'q,

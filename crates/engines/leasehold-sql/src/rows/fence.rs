@@ -60,6 +60,7 @@ impl RowFence {
     /// Sets whether the statements stay prepared on the connection. Default: true. Set it to false
     /// behind a pooler in transaction mode that does not support prepared statements, such as
     /// pgbouncer before 1.21; each statement then costs one more round trip.
+    #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
@@ -140,6 +141,7 @@ impl FenceTable {
     }
 
     /// As [`RowFence::persistent`].
+    #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self

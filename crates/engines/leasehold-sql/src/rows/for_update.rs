@@ -11,6 +11,7 @@ use super::statement::Statement;
 
 /// How long to wait for locks of other transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// As long as the connection's setting: for ever on PostgreSQL (`lock_timeout`), 50 s on MySQL
     /// and MariaDB (`innodb_lock_wait_timeout`), 5 s on SQLite (`busy_timeout`).

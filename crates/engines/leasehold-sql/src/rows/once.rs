@@ -39,6 +39,7 @@ impl OnceTable {
     }
 
     /// As [`RowFence::persistent`](super::RowFence::persistent).
+    #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self

@@ -21,6 +21,7 @@ impl Tries {
 
     /// Sets the pauses: each is drawn evenly between zero and a bound that doubles from `base` to
     /// `cap`. Default: from 2 ms to 100 ms.
+    #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         (self.base, self.cap) = (base, cap);
         self

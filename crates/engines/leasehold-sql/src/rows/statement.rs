@@ -23,18 +23,21 @@ impl<'q, E: Engine> Statement<'q, E> {
     }
 
     /// Appends these words, which are not values.
+    #[must_use]
     pub fn words(mut self, words: &str) -> Self {
         self.sql.push_str(words);
         self
     }
 
     /// Appends this name.
+    #[must_use]
     pub fn name(mut self, name: &Identifier) -> Self {
         name.quote(E::QUOTE, &mut self.sql);
         self
     }
 
     /// Appends a value.
+    #[must_use]
     pub fn value<T: Encode<'q, E> + Type<E> + 'q>(self, value: T) -> Self {
         let added =
             |arguments: &mut E::Arguments<'q>| arguments.add(value).map_err(sqlx::Error::Encode);
@@ -42,11 +45,13 @@ impl<'q, E: Engine> Statement<'q, E> {
     }
 
     /// Appends an integer.
+    #[must_use]
     pub fn integer(self, value: i64) -> Self {
         self.add(|arguments| E::add(arguments, value))
     }
 
     /// Appends a text.
+    #[must_use]
     pub fn text(self, value: &'q str) -> Self {
         self.add(|arguments| E::add_text(arguments, value))
     }

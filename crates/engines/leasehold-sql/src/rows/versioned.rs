@@ -56,6 +56,7 @@ pub struct Seen<E: Engine> {
 /// The result of [`Versioned::update`].
 #[must_use = "perhaps nothing was written"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Updated {
     /// The row was written.
     Written,
@@ -82,12 +83,14 @@ impl Versioned {
     }
 
     /// Sets how often [`update`](Self::update) tries. Default: [`Tries::default`].
+    #[must_use]
     pub fn tries(mut self, tries: Tries) -> Self {
         self.tries = tries;
         self
     }
 
     /// As [`RowFence::persistent`](super::RowFence::persistent).
+    #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self

@@ -118,7 +118,7 @@ impl Watch {
         if record.line {
             self.note_waited_for(attempt);
         }
-        let grant = Grant { tokens, term: Term::Offer(until), wanted: record.line };
+        let grant = Grant::new(tokens, Term::Offer(until), record.line);
         look.events.send(Event::Granted { name, attempt, grant });
     }
 }

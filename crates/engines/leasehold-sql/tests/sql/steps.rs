@@ -181,7 +181,8 @@ impl Engine {
             Step::End(client, end) => {
                 let base = self.bases.get(&end.attempt).copied();
                 let whole = End { base, last: base, ..end.clone() };
-                let Ended { verdict, then } = self.clients[*client].release(whole).await.unwrap();
+                let Ended { verdict, then, .. } =
+                    self.clients[*client].release(whole).await.unwrap();
                 let mut text = format!("{verdict:?}");
                 if let (Some(ask), Some(answer)) = (&end.then, &then) {
                     text += &self.answer(ask.attempt, answer);
@@ -218,6 +219,7 @@ impl Engine {
             Answer::Busy { .. } => "busy".to_owned(),
             Answer::Later { why, .. } => format!("later: {why}"),
             Answer::Ended => "ended".to_owned(),
+            other => format!("{other:?}"),
         }
     }
 

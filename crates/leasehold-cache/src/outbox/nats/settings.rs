@@ -34,6 +34,7 @@ impl ReceiverBuilder {
     }
 
     /// Sets how many messages are taken at a time, 1 to 1,000. Default 256.
+    #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batch = batch;
         self
@@ -43,6 +44,7 @@ impl ReceiverBuilder {
     /// a batch, another receiver waits for this time. 1 s to an hour, default 30 seconds. It is the
     /// `ack_wait` of the durable consumer, which the first receiver creates; an existing consumer
     /// keeps its own.
+    #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.claim = claim;
         self
@@ -51,6 +53,7 @@ impl ReceiverBuilder {
     /// Sets how often a refused message may be delivered before it is given up, 1 to 1,000. Default
     /// 10: after a second, two, four, and so on, 8 minutes in all. A server that is down refuses no
     /// message.
+    #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.tries = tries;
         self

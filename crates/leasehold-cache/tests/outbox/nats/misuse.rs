@@ -102,7 +102,7 @@ pub(super) async fn a_stream_or_consumer_that_will_not_do_is_named(pool: Pool<Sq
     assert!(error.contains("replicas"), "{error}");
     configure(&nats, "subjects", json!(["elsewhere"]));
     let nobody = NatsTransport::open(&nats.url()).unwrap();
-    let change = Change { cache: "a:b".into(), key: "c".into(), hold: Duration::ZERO, id: 0 };
+    let change = Change::new("a:b", "c", Duration::ZERO);
     let error = nobody.deliver(&[change]).await.unwrap_err();
     assert!(error.to_string().contains("does not take \"leasehold-cache.changes\""), "{error}");
     configure(&nats, "subjects", json!(["leasehold-cache.>"]));

@@ -50,6 +50,7 @@ impl FenceLayer {
     }
 
     /// Sets what the layer does with a request without a token. Default: [`Missing::Require`].
+    #[must_use]
     pub fn missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
         self
@@ -61,6 +62,7 @@ impl FenceLayer {
     ///
     /// The resource must be what the lock protects. Compute it on the server: a client that names the
     /// resource could name another one.
+    #[must_use]
     pub fn resource(
         mut self,
         resource: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,

@@ -26,6 +26,7 @@ impl RedisFence {
 
     /// Sets the time to live of written values, in whole milliseconds from 1 ms to
     /// [`LONGEST`](Self::LONGEST). Default: values do not expire.
+    #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -35,6 +36,7 @@ impl RedisFence {
     /// [`LONGEST`](Self::LONGEST); default: [`RETENTION`](Self::RETENTION). The fence of a value
     /// without a ttl does not expire. A late write of a holder that was paused for longer than the
     /// retention is accepted. A deleted value uses about 100 bytes for this time.
+    #[must_use]
     pub const fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self

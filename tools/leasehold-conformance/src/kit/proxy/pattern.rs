@@ -38,6 +38,7 @@ impl Pattern {
     }
 
     /// Requests that match both.
+    #[must_use]
     pub fn and(self, other: impl Into<Pattern>) -> Self {
         let other = other.into();
         Self::when(move |args| self.matches(args) && other.matches(args))

@@ -52,30 +52,35 @@ impl ZooKeeperSettings {
     }
 
     /// TLS on a second port; clients must show a certificate of the same authority.
+    #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
         self
     }
 
     /// Servers of an ensemble connect to each other through proxies.
+    #[must_use]
     pub fn peers_behind_proxies(mut self) -> Self {
         self.peers_behind_proxies = true;
         self
     }
 
     /// A further line of the configuration file.
+    #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }
 
     /// Variables in the server's environment.
+    #[must_use]
     pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
         self.environment = variables;
         self
     }
 
     /// Empty containers are looked for this often, not once a minute.
+    #[must_use]
     pub fn containers_every_ms(mut self, ms: u64) -> Self {
         self.properties.push(format!("-Dznode.container.checkIntervalMs={ms}"));
         self
