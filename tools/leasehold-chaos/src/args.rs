@@ -192,7 +192,7 @@ impl ChaosArgs {
         let report = Report::begins(&order, self.json);
         let evidence = run::run(&order)?;
         let injected = evidence.injected.clone();
-        let written = replay::written(&order, &evidence.events);
+        let written = order.written(&evidence.events);
         let verdict = Verdict::of(evidence);
         report.ends(&injected, &verdict);
         let is_kept = verdict.broken().is_empty();

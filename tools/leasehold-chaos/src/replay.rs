@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::check::Verdict;
 use crate::run::{self, Order};
 use crate::shrink::shrink as shrunk;
-use crate::written::{Event, What, Written};
+use crate::written::{What, Written};
 use crate::{Result, now};
 
 /// A candidate may have bad luck: it counts as kept only after so many runs.
@@ -37,18 +37,6 @@ pub(crate) fn order(written: Written, leasehold: PathBuf, journal: Option<PathBu
         written: Some(written),
         leasehold,
         journal,
-    }
-}
-
-/// What a run was, as a plan.
-pub(crate) fn written(order: &Order, events: &[Event]) -> Written {
-    Written {
-        setup: order.setup,
-        seed: order.seed,
-        time: order.time,
-        clients: order.clients,
-        tasks: order.tasks,
-        events: events.to_vec(),
     }
 }
 

@@ -22,7 +22,6 @@ use crate::journal::Story;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;
-use crate::replay;
 use crate::resource::{RECORD, Resource};
 use crate::setup::SetUp;
 use crate::written::{Event, What, Written};
@@ -51,6 +50,20 @@ pub(crate) struct Order {
     pub(crate) leasehold: PathBuf,
     /// Where what was written down is kept; else it goes with the run.
     pub(crate) journal: Option<PathBuf>,
+}
+
+impl Order {
+    /// What the run was, as a plan.
+    pub(crate) fn written(&self, events: &[Event]) -> Written {
+        Written {
+            setup: self.setup,
+            seed: self.seed,
+            time: self.time,
+            clients: self.clients,
+            tasks: self.tasks,
+            events: events.to_vec(),
+        }
+    }
 }
 
 /// Runs it.
@@ -416,7 +429,7 @@ impl<'a> Run<'a> {
         if self.order.journal.is_none() {
             return Ok(());
         }
-        let plan = replay::written(self.order, &self.events());
+        let plan = self.order.written(&self.events());
         fs::write(self.folder.join("plan"), plan.to_string())?;
         for (at, log) in self.cluster.logs() {
             fs::write(self.folder.join(format!("server-{at}.log")), log)?;

@@ -38,7 +38,7 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
         "leasehold-cli",
         &[&["advice", "cli", "config", "locate", "manual", "run", "stage", "store", "supervise"]],
     ),
-    ("leasehold-chaos", &[&["check", "cluster", "operator", "written"], &["replay", "run"]]),
+    ("leasehold-chaos", &[&["check", "cluster", "operator", "written"]]),
 ];
 
 /// The crates whose modules are drawn.
