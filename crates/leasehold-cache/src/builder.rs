@@ -1,31 +1,20 @@
-//! Checks the settings of a cache before the cache opens.
+//! Configures and opens a cache.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_cache_redis::Server;
 use leasehold_core::clock::Clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cache::{Cache, Inner};
-use crate::filter::{Filter, Gate};
-use crate::server::Server;
-use crate::{Codec, Error, Result};
-
-/// Selects what a reader may see while a write is under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Readers see the value before or after the write, from any replica. Values are also kept in
-    /// the process.
-    #[default]
-    Eventual,
-    /// A `get` that begins after `committed` has returned sees the write. While a write is under
-    /// way, the loader must read the primary, no value is kept in the process, and a load is not
-    /// shared with earlier callers.
-    Strong,
-}
+use crate::cache::Cache;
+#[cfg(feature = "filters")]
+use crate::filter::Filter;
+use crate::listener;
+use crate::settings::{Mode, Settings};
+use crate::{Codec, Result};
 
 /// Configures a [`Cache`].
 ///
@@ -36,37 +25,6 @@ pub struct Builder<K: ?Sized, V> {
     clock: Clock,
     types: PhantomData<fn(&K) -> V>,
 }
-
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) name: String,
-    pub(crate) prefix: String,
-    pub(crate) ttl: Duration,
-    pub(crate) jitter: f64,
-    pub(crate) null_ttl: Duration,
-    pub(crate) stale_for: Duration,
-    pub(crate) soft_limit: Duration,
-    pub(crate) hard_limit: Duration,
-    pub(crate) lease: Duration,
-    pub(crate) mode: Mode,
-    pub(crate) replica_lag: Duration,
-    pub(crate) write_hold: Duration,
-    pub(crate) local_size: usize,
-    pub(crate) local_ttl: Duration,
-    pub(crate) down_ttl: Duration,
-    pub(crate) max_loads: usize,
-    pub(crate) early: f64,
-    pub(crate) redis_limit: Duration,
-    pub(crate) max_value: usize,
-    pub(crate) codec: Codec,
-    pub(crate) schema: u32,
-    pub(crate) gate: Gate,
-    #[cfg(feature = "compression")]
-    pub(crate) compress_from: Option<usize>,
-}
-
-const MS: Duration = Duration::from_millis(1);
-const DAY: Duration = Duration::from_secs(86_400);
 
 macro_rules! knobs {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
@@ -79,34 +37,19 @@ macro_rules! knobs {
     };
 }
 
+impl<K: ?Sized, V> Cache<K, V> {
+    /// Returns the settings for a cache of this name: 1 to 64 letters, digits, `_`, `.`, `-`.
+    ///
+    /// Caches with the same name and prefix share their values. Raise [`Builder::schema`] when the
+    /// type of the values changes.
+    pub fn builder(name: &str) -> Builder<K, V> {
+        Builder::new(name)
+    }
+}
+
 impl<K: ?Sized, V> Builder<K, V> {
     pub(crate) fn new(name: &str) -> Self {
-        let settings = Settings {
-            name: name.to_owned(),
-            prefix: "leasehold-cache".to_owned(),
-            ttl: Duration::from_secs(300),
-            jitter: 0.1,
-            null_ttl: Duration::from_secs(30),
-            stale_for: Duration::from_secs(60),
-            soft_limit: 100 * MS,
-            hard_limit: Duration::from_secs(5),
-            lease: Duration::from_secs(3),
-            mode: Mode::Eventual,
-            replica_lag: Duration::ZERO,
-            write_hold: Duration::from_secs(30),
-            local_size: 10_000,
-            local_ttl: Duration::from_secs(60),
-            down_ttl: Duration::from_secs(1),
-            max_loads: 64,
-            early: 1.0,
-            redis_limit: 500 * MS,
-            max_value: 8 << 20,
-            codec: Codec::default(),
-            schema: 0,
-            gate: Gate::default(),
-            #[cfg(feature = "compression")]
-            compress_from: None,
-        };
+        let settings = Settings::new(name);
         Self { settings, clock: Clock::system(), types: PhantomData }
     }
 
@@ -177,6 +120,9 @@ impl<K: ?Sized, V> Builder<K, V> {
     /// neither reads the entry in Redis nor calls the loader. Use a
     /// [`bloom::Redis`](crate::bloom::Redis), to which a key must be added before its row is
     /// committed, or [`Filter::per_process`]. Default: none.
+    ///
+    /// Needs the feature `filters`.
+    #[cfg(feature = "filters")]
     #[must_use]
     pub fn filter(mut self, filter: impl Into<Filter>) -> Self {
         self.settings.gate.filter = Some(filter.into());
@@ -216,77 +162,6 @@ impl<K: ?Sized, V> Builder<K, V> {
     {
         self.settings.check()?;
         let server = Server::open(url, self.clock.clone())?;
-        Ok(Cache::new(Inner::start(self.settings, server, self.clock)))
+        Ok(Cache::new(listener::start(self.settings, server, self.clock)))
     }
-}
-
-impl Settings {
-    fn check(&self) -> Result<()> {
-        word("name", &self.name)?;
-        word("prefix", &self.prefix)?;
-        let spans = [
-            ("ttl", self.ttl, 10 * MS, 30 * DAY),
-            ("null_ttl", self.null_ttl, 10 * MS, 30 * DAY),
-            ("stale_for", self.stale_for, Duration::ZERO, 30 * DAY),
-            ("soft_limit", self.soft_limit, Duration::ZERO, DAY),
-            ("hard_limit", self.hard_limit, MS, DAY),
-            ("lease", self.lease, 10 * MS, DAY),
-            ("replica_lag", self.replica_lag, Duration::ZERO, DAY),
-            ("write_hold", self.write_hold, 10 * MS, DAY),
-            ("local_ttl", self.local_ttl, Duration::ZERO, 30 * DAY),
-            ("down_ttl", self.down_ttl, Duration::ZERO, DAY),
-            ("redis_limit", self.redis_limit, MS, DAY),
-        ];
-        for (name, value, least, most) in spans {
-            if value < least || value > most {
-                let what = format!("{name} is {value:?}; allowed is {least:?} to {most:?}");
-                return Err(Error::invalid(what));
-            }
-        }
-        if self.hard_limit <= self.lease {
-            let (limit, lease) = (self.hard_limit, self.lease);
-            return Err(Error::invalid(format!(
-                "hard_limit is {limit:?} and lease is {lease:?}: when a process dies while it loads, \
-                 its readers time out before another may load; set hard_limit above lease, by what a \
-                 load takes"
-            )));
-        }
-        if self.mode == Mode::Strong && self.gate.per_process().is_some() {
-            return Err(Error::invalid(
-                "filter is Filter::per_process and mode is Strong: other processes learn of a new key a \
-                 moment after the write; use bloom::Redis, or Mode::Eventual",
-            ));
-        }
-        for (name, value, most) in [("jitter", self.jitter, 0.9), ("early", self.early, 100.0)] {
-            if !(0.0..=most).contains(&value) {
-                return Err(Error::invalid(format!("{name} is {value}; allowed is 0 to {most}")));
-            }
-        }
-        if self.max_loads == 0 || self.max_loads > tokio::sync::Semaphore::MAX_PERMITS {
-            return Err(Error::invalid(format!("max_loads is {}; at least 1", self.max_loads)));
-        }
-        Ok(())
-    }
-
-    /// How long an entry that is filled now stays fresh; `dice` is uniform in 0 to 1.
-    pub(crate) fn fresh(&self, null: bool, dice: f64) -> Duration {
-        let ttl = if null { self.null_ttl } else { self.ttl };
-        ttl.mul_f64(1.0 - self.jitter * dice).max(MS)
-    }
-
-    /// How long it may be served after that.
-    pub(crate) fn stale(&self, null: bool) -> Duration {
-        if null { Duration::ZERO } else { self.stale_for }
-    }
-}
-
-/// A part of keys that must not end a hash tag, and that people can read.
-pub(crate) fn word(field: &str, text: &str) -> Result<()> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    if !text.is_empty() && text.len() <= 64 && text.chars().all(allowed) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "{field} is {text:?}; allowed are 1 to 64 letters, digits, '_', '.' and '-'"
-    )))
 }

@@ -1,8 +1,7 @@
 //! What lies under a key in Redis, byte for byte.
 
+use leasehold_cache_redis::{RUN_SIZE, ServerRun};
 use leasehold_core::random;
-
-use crate::run::{self, Run};
 
 /// Magic and version.
 const HEAD: &[u8; 2] = b"L1";
@@ -78,9 +77,9 @@ impl<'a> Entry<'a> {
 }
 
 /// The id of a fill in this run.
-pub(crate) fn id(run: Run) -> [u8; 8] {
+pub(crate) fn id(run: ServerRun) -> [u8; 8] {
     let mut id = random::fresh().to_be_bytes();
-    id[..run::SIZE].copy_from_slice(&run.bytes());
+    id[..RUN_SIZE].copy_from_slice(&run.bytes());
     id
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use leasehold_filters::bloom::{self, Answer};
 
-use crate::bloom::{self, Answer};
 use crate::per_process::PerProcess;
 use crate::stats::Counters;
 use crate::{BoxError, Result};
@@ -71,57 +71,35 @@ impl From<bloom::Redis> for Filter {
     }
 }
 
-/// Whether the key of this text can have a value by its form.
-type Form = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// Who stands before the cache.
-#[derive(Clone, Default)]
-pub(crate) struct Gate {
-    pub(crate) form: Option<Form>,
-    pub(crate) filter: Option<Filter>,
-}
-
-impl Gate {
-    /// The filter that learns by what the cache hears.
-    pub(crate) fn per_process(&self) -> Option<&Arc<PerProcess>> {
-        match &self.filter {
-            Some(Filter(Kind::PerProcess(filter))) => Some(filter),
-            _ => None,
-        }
-    }
-
-    /// For one cache: with a filter of its own.
+impl Filter {
+    /// Returns the filter for one cache, with its own copy of what a process keeps.
     pub(crate) fn for_one_cache(mut self) -> Self {
-        if let Some(Filter(Kind::PerProcess(filter))) = &mut self.filter {
+        if let Kind::PerProcess(filter) = &mut self.0 {
             *filter = Arc::new(filter.again());
         }
         self
     }
 
-    /// Whether the key can have a value by its form.
-    pub(crate) fn has_form(&self, key: &str, counters: &Counters) -> bool {
-        let has = self.form.as_ref().is_none_or(|form| form(key));
-        if !has {
-            counters.malformed.add();
+    /// Returns the filter that learns by the messages that the cache receives.
+    pub(crate) fn per_process_filter(&self) -> Option<&Arc<PerProcess>> {
+        match &self.0 {
+            Kind::PerProcess(filter) => Some(filter),
+            _ => None,
         }
-        has
     }
 
-    /// Which of the keys the filter says have no value.
+    /// Returns which of the keys have no value, as the filter says.
     pub(crate) async fn absent(&self, keys: &[&str], counters: &Counters) -> Vec<bool> {
-        let answers = match &self.filter {
-            None => return vec![false; keys.len()],
-            Some(Filter(Kind::PerProcess(filter))) => {
-                keys.iter().map(|key| filter.check(key)).collect()
-            }
-            Some(Filter(Kind::Redis(filter))) => filter.check_many(keys).await,
-            Some(Filter(Kind::By(answer))) => keys.iter().map(|key| answer(key)).collect(),
+        let answers = match &self.0 {
+            Kind::PerProcess(filter) => keys.iter().map(|key| filter.check(key)).collect(),
+            Kind::Redis(filter) => filter.check_many(keys).await,
+            Kind::By(answer) => keys.iter().map(|key| answer(key)).collect(),
         };
         let absent = answers.into_iter().map(|answer| {
             match answer {
                 Answer::Absent => counters.filtered.add(),
                 Answer::Unavailable => counters.filter_unavailable.add(),
-                Answer::Maybe => {}
+                _ => {}
             }
             answer == Answer::Absent
         });
@@ -136,12 +114,5 @@ impl fmt::Debug for Filter {
             Kind::Redis(filter) => filter.fmt(f),
             Kind::By(_) => f.write_str("By"),
         }
-    }
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = self.form.is_some();
-        f.debug_struct("Gate").field("form", &form).field("filter", &self.filter).finish()
     }
 }

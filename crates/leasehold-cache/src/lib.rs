@@ -29,52 +29,61 @@
 //!
 //! A hit in Redis is one plain `GET`.
 //!
-//! Beside the cache: [`bloom`], filters that know which keys do not exist; [`bitmap`], sets of numbers;
-//! [`once`], rows that are saved once and work that is done once.
+//! With the feature `filters`, a filter of the crate `leasehold-filters` knows which keys do not exist
+//! (`Builder::filter`).
 //!
 //! The example `service` has it all behind HTTP routes, with a load that shows what each defence does.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod bitmap;
-pub mod bloom;
-mod breaker;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod builder;
 mod cache;
-mod codec;
-mod early;
+mod compression;
+mod early_refresh;
 mod entry;
-mod error;
+#[cfg(feature = "filters")]
 mod filter;
-mod flight;
+mod gate;
 mod get;
-mod health;
-mod hearing;
-mod hold;
-mod lag;
-mod link;
-mod listen;
-mod local;
-mod many;
-pub mod once;
-#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
-pub mod outbox;
+mod get_many;
+mod key;
+mod listener;
+mod load;
+mod load_error;
+mod local_entries;
+mod owed;
+#[cfg(feature = "filters")]
 mod per_process;
-mod redrive;
+mod reinvalidate;
 mod remote;
-mod run;
-mod server;
+mod settings;
+mod single_flight;
+mod state;
 mod stats;
-mod user;
-mod wire;
-mod words;
+mod subscription;
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod transaction;
 mod write;
+mod write_hold;
 
-pub use builder::{Builder, Mode};
-pub use cache::{Cache, Key};
-pub use codec::Codec;
-pub use error::{BoxError, Error, ErrorKind, Result};
+pub use builder::Builder;
+pub use cache::Cache;
+#[cfg(feature = "filters")]
 pub use filter::Filter;
-pub use get::{Load, Source};
+pub use key::Key;
+pub use leasehold_cache_redis::{BoxError, Codec, Error, ErrorKind, Result};
+#[cfg(feature = "filters")]
+pub use leasehold_filters::bloom;
+#[cfg(all(
+    feature = "outbox",
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+pub use leasehold_outbox as outbox;
+pub use load::{Load, Source};
+pub use settings::Mode;
 pub use stats::Stats;
 pub use write::{Invalidation, Write};

@@ -1,4 +1,4 @@
-//! A filter in the memory of each process, which learns of new keys by what its cache hears.
+//! A filter in the memory of each process, which learns of new keys by what its cache receives.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use leasehold_core::clock::Clock;
+use leasehold_filters::bloom::{Answer, Local};
 use tokio::sync::Mutex;
 
-use crate::bloom::{Answer, Local};
-use crate::get::panicked;
+use crate::load_error::loader_panicked;
 use crate::{BoxError, Result};
 
 /// Pauses before a load that failed is tried again: the first and the longest.
@@ -71,13 +71,18 @@ impl PerProcess {
 
     /// Changes are heard from now on, or are not heard any more. A write that was begun before may be
     /// committed until `hold` is over.
-    pub(crate) fn hears(self: &Arc<Self>, hears: bool, hold: Duration, clock: &Clock) {
+    pub(crate) fn set_subscribed(
+        self: &Arc<Self>,
+        is_subscribed: bool,
+        hold: Duration,
+        clock: &Clock,
+    ) {
         let epoch = {
             let mut state = self.write();
             *state = State { epoch: state.epoch + 1, ..State::default() };
             state.epoch
         };
-        if hears {
+        if is_subscribed {
             tokio::spawn(keep(Arc::downgrade(self), epoch, hold, clock.clone()));
         }
     }
@@ -94,7 +99,7 @@ impl PerProcess {
             state.filling = Some(Arc::clone(&filling));
         }
         let loading = AssertUnwindSafe(async { (self.load)(filling).await }).catch_unwind().await;
-        loading.unwrap_or_else(|panic| Err(panicked(panic.as_ref()).into()))?;
+        loading.unwrap_or_else(|panic| Err(loader_panicked(panic.as_ref()).into()))?;
         let mut state = self.write();
         if state.epoch == epoch {
             state.ready = state.filling.take();

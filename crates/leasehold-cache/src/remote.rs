@@ -3,44 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_cache_redis::invalidation::{
+    Step, WriteScript, add_keys, channel, entry_key, millis,
+};
+use leasehold_cache_redis::{Health, Link, Server, ServerRun};
 use leasehold_core::clock::Clock;
 use redis::{AsyncCommands, RedisError, Script, Value};
 
-use crate::health::Health;
-use crate::lag;
-use crate::link::Link;
-use crate::run::Run;
-use crate::server::Server;
 use crate::stats::Counters;
-use crate::wire::Wire;
 use crate::{Error, ErrorKind, Result};
 
 /// What Redis says to a miss.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// There is an entry by now, of the run that the server is in.
-    Fresh(Vec<u8>, Run),
+    Fresh(Vec<u8>, ServerRun),
     /// Load and fill, if the server is still in this run then.
-    Won(Run),
+    Won(ServerRun),
     /// Another process loads, for this time at most.
     Busy(Duration),
     /// A write is under way.
     Held,
     /// What lies there is not ours, or of another version: leave it alone.
     Foreign,
-}
-
-/// A step of a write.
-#[derive(Debug)]
-pub(crate) enum Step<'a> {
-    /// Before the transaction; hold for so long.
-    Begin(Duration),
-    /// After it; hold on for so long, and a margin in which [`Settled`](Self::Settled) ends it.
-    Committed(Duration),
-    /// After it, with the new entry and its time to live.
-    CommittedWith(Duration, &'a [u8], Duration),
-    /// That long after it: ends the hold. True when Redis had lost it: the entry was removed then.
-    Settled,
 }
 
 pub(crate) struct Remote {
@@ -57,38 +42,6 @@ struct Scripts {
     write: WriteScript,
 }
 
-/// The script that writers call, and a relay in their stead.
-pub(crate) struct WriteScript(Script);
-
-impl WriteScript {
-    pub(crate) fn new() -> Self {
-        Self(Script::new(include_str!("lua/write.lua")))
-    }
-
-    /// One step of a write to `key` of the cache with this stem; true when the new entry was taken.
-    pub(crate) async fn call(
-        &self,
-        wire: &Wire,
-        stem: &str,
-        key: &str,
-        token: &str,
-        step: &Step<'_>,
-    ) -> Result<bool, RedisError> {
-        let (letter, hold, entry, ttl) = match *step {
-            Step::Begin(hold) => ("B", hold, &[][..], Duration::ZERO),
-            Step::Committed(hold) => ("C", for_lag(hold), &[][..], Duration::ZERO),
-            Step::CommittedWith(hold, entry, ttl) => ("W", for_lag(hold), entry, ttl),
-            Step::Settled => ("E", Duration::ZERO, &[][..], Duration::ZERO),
-        };
-        let mut call = self.0.prepare_invoke();
-        keys(&mut call, stem, key, true);
-        call.arg(letter).arg(token).arg(millis(hold)).arg(channel(stem)).arg(key);
-        call.arg(entry).arg(millis(ttl));
-        let call = &call;
-        wire.call(|mut to, _| async move { call.invoke_async(&mut to).await }).await
-    }
-}
-
 impl Remote {
     /// Does not connect yet: a cache is there while Redis is down.
     pub(crate) fn new(
@@ -99,7 +52,8 @@ impl Remote {
         counters: Arc<Counters>,
         health: Arc<Health>,
     ) -> Self {
-        let link = Link::new(server, limit, clock, health, Some(counters));
+        let link = Link::new(server, limit, clock, health);
+        let link = link.on_error(move || counters.remote_errors.add());
         let scripts = Scripts {
             acquire: Script::new(include_str!("lua/acquire.lua")),
             fill: Script::new(include_str!("lua/fill.lua")),
@@ -111,7 +65,7 @@ impl Remote {
 
     /// The entry of a key, if there is one, and the run that the server is in. A value of another type
     /// is none.
-    pub(crate) async fn get(&self, key: &str) -> Result<Option<(Vec<u8>, Run)>> {
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<(Vec<u8>, ServerRun)>> {
         let entry = &self.entry(key);
         let got = self.link.call(|mut to, run| async move {
             let bytes: Option<Vec<u8>> = to.get(entry).await?;
@@ -121,7 +75,10 @@ impl Remote {
     }
 
     /// The entries of many keys, in their order, by one command; and the run that the server is in.
-    pub(crate) async fn get_many(&self, keys: &[&str]) -> Result<(Vec<Option<Vec<u8>>>, Run)> {
+    pub(crate) async fn get_many(
+        &self,
+        keys: &[&str],
+    ) -> Result<(Vec<Option<Vec<u8>>>, ServerRun)> {
         let entries: &Vec<String> = &keys.iter().map(|key| self.entry(key)).collect();
         self.link.call(|mut to, run| async move { Ok((to.mget(entries).await?, run)) }).await
     }
@@ -154,7 +111,7 @@ impl Remote {
     /// any more, or the server is in another run: it may have the lease again that was taken away.
     pub(crate) async fn fill(
         &self,
-        run: Run,
+        run: ServerRun,
         key: &str,
         token: &str,
         entry: &[u8],
@@ -165,7 +122,7 @@ impl Remote {
 
     async fn fill_if(
         &self,
-        run: Option<Run>,
+        run: Option<ServerRun>,
         key: &str,
         token: &str,
         entry: &[u8],
@@ -185,15 +142,15 @@ impl Remote {
     }
 
     /// The run that the server is in, for entries that are written after it was asked.
-    pub(crate) async fn run(&self) -> Result<Run> {
-        self.link.wire().run().await.map_err(|error| self.link.error(error))
+    pub(crate) async fn run(&self) -> Result<ServerRun> {
+        self.link.connection().run().await.map_err(|error| self.link.error(error))
     }
 
     /// One step of a write to `key`; true when the new entry was taken, or a hold was lost. Goes past the breaker: what
     /// is not invalidated is wrong, what is not read is only slow.
     pub(crate) async fn write(&self, key: &str, token: &str, step: &Step<'_>) -> Result<bool> {
-        let wire = self.link.wire();
-        self.link.noted(self.scripts.write.call(wire, &self.stem, key, token, step)).await
+        let connection = self.link.connection();
+        self.link.noted(self.scripts.write.call(connection, &self.stem, key, token, step)).await
     }
 
     /// `prefix:name`.
@@ -206,19 +163,20 @@ impl Remote {
     }
 
     fn keys(&self, call: &mut redis::ScriptInvocation<'_>, key: &str, holds: bool) {
-        keys(call, &self.stem, key, holds);
+        add_keys(call, &self.stem, key, holds);
     }
 
     fn entry(&self, key: &str) -> String {
-        entry(&self.stem, key)
+        entry_key(&self.stem, key)
     }
 
     /// Tries, past the breaker, what a cache asks of Redis: to read, to fill and to invalidate. Leaves
     /// nothing behind; the key that is invalidated is `key`.
     pub(crate) async fn check(&self, key: &str) -> Result<()> {
         let entry = &self.entry(key);
-        let wire = self.link.wire();
-        let read = wire.call(|mut to, _| async move { to.get::<_, Option<Vec<u8>>>(entry).await });
+        let connection = self.link.connection();
+        let read =
+            connection.call(|mut to, _| async move { to.get::<_, Option<Vec<u8>>>(entry).await });
         self.link.noted(read).await?;
         self.write(key, NO_TOKEN, &Step::Committed(Duration::ZERO)).await.map(drop)
     }
@@ -227,40 +185,13 @@ impl Remote {
 /// Of a write that no program has begun.
 const NO_TOKEN: &str = "0000000000000000";
 
-/// The keys that hold what belongs to `key`, in the order of the scripts.
-fn keys(call: &mut redis::ScriptInvocation<'_>, stem: &str, key: &str, holds: bool) {
-    let entry = entry(stem, key);
-    let (lease, writes) = (format!("{entry}:l"), format!("{entry}:h"));
-    call.key(entry).key(lease);
-    if holds {
-        call.key(writes);
-    }
-}
-
-fn entry(stem: &str, key: &str) -> String {
-    format!("{{{stem}:{key}}}")
-}
-
-/// Returns the channel of invalidations and fills of the cache with this stem.
-pub(crate) fn channel(stem: &str) -> String {
-    format!("{stem}:changes")
-}
-
-fn for_lag(lag: Duration) -> Duration {
-    if lag.is_zero() { lag } else { lag + lag::MARGIN }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn is_wrong_type(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     let error = source.and_then(|source| source.downcast_ref::<RedisError>());
     error.and_then(RedisError::code) == Some("WRONGTYPE")
 }
 
-fn read(answer: Vec<Value>, run: Run) -> Result<Answer> {
+fn read(answer: Vec<Value>, run: ServerRun) -> Result<Answer> {
     let mut answer = answer.into_iter();
     let read = match (answer.next(), answer.next()) {
         (Some(Value::BulkString(letter)), rest) => match (&letter[..], rest) {

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether the circuit breaker of Redis is open: 1, else 0.
-pub(crate) const BREAKER_OPEN: &str = "leasehold_cache_breaker_open";
-/// Whether this process hears invalidations: 1, else 0.
+use leasehold_cache_redis::BREAKER_OPEN;
+
+/// Whether this process receives invalidations: 1, else 0.
 pub(crate) const HEARING: &str = "leasehold_cache_hearing";
 
 macro_rules! stats {

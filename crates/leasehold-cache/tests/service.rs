@@ -21,7 +21,7 @@ mod shop;
 use std::sync::Arc;
 
 use clap::Parser;
-use leasehold_conformance::kit::{self, Needs, RedisServer};
+use leasehold_test_servers::{Needs, RedisServer};
 use report::Counts;
 use service::Service;
 use settings::Settings;
@@ -51,8 +51,10 @@ const BRIEF: [&str; 16] = [
 /// Runs the load; what was counted, and how many values are stale at rest.
 async fn run(more: &[&str]) -> (Counts, usize) {
     let settings = Settings::parse_from(BRIEF.iter().chain(more));
-    let (directory, mut server) =
-        (tempfile::tempdir().unwrap(), RedisServer::start(kit::Settings::new()).unwrap());
+    let (directory, mut server) = (
+        tempfile::tempdir().unwrap(),
+        RedisServer::start(leasehold_test_servers::RedisSettings::new()).unwrap(),
+    );
     let file = directory.path().join("shop.db");
     let service = Service::open(&settings, &file, &server.url()).await.unwrap();
     let service = Arc::new(service);
@@ -117,8 +119,10 @@ async fn a_product_is_written_and_read_over_http() {
         return;
     }
     let settings = Settings::parse_from(["service", "--products", "3", "--query", "0"]);
-    let (directory, server) =
-        (tempfile::tempdir().unwrap(), RedisServer::start(kit::Settings::new()).unwrap());
+    let (directory, server) = (
+        tempfile::tempdir().unwrap(),
+        RedisServer::start(leasehold_test_servers::RedisSettings::new()).unwrap(),
+    );
     let file = directory.path().join("shop.db");
     let service = Arc::new(Service::open(&settings, &file, &server.url()).await.unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

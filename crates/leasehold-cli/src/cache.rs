@@ -7,14 +7,14 @@ mod live;
 mod relay;
 
 use leasehold::StoreUrl;
-use leasehold_cache::outbox::{Database, Outbox};
-use leasehold_cache::{Error, ErrorKind};
+use leasehold_outbox::{Database, Outbox};
+use leasehold_outbox::{Error, ErrorKind};
 
 use crate::cli::{CacheCommand, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::locate;
-use crate::say::Voice;
+use crate::output::Voice;
 
 /// Creates what is needed, or carries invalidations.
 pub(crate) async fn cache(

@@ -9,9 +9,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration;
-use crate::manual;
+use crate::help;
 use crate::number;
-use crate::run::options::OnLost;
+use crate::on_lost::OnLost;
 
 /// Run a command while holding a lock, and manage locks
 ///
@@ -20,7 +20,7 @@ use crate::run::options::OnLost;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
 #[command(args_override_self = true)]
-#[command(after_help = manual::SHORT_HELP)]
+#[command(after_help = help::SHORT_HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) globals: Globals,
@@ -92,7 +92,7 @@ pub(crate) enum Command {
     /// Examine a store for everything that can hurt locks
     ///
     /// It locks nothing and changes nothing. It checks what this user may see, and names the rest.
-    #[command(after_help = manual::DOCTOR_HELP)]
+    #[command(after_help = help::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Measure what locks cost on a store
     ///
@@ -113,7 +113,7 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Print the completions for a shell
-    #[command(after_help = manual::COMPLETIONS_HELP)]
+    #[command(after_help = help::COMPLETIONS_HELP)]
     Completions(CompletionsArgs),
     /// Show a manual page, or write all pages to a directory
     ///
@@ -124,7 +124,7 @@ pub(crate) enum Command {
 
 /// `leasehold run`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = manual::RUN_HELP)]
+#[command(after_help = help::RUN_HELP)]
 #[command(override_usage = "leasehold run [OPTIONS] <NAME> [--] <CMD>...\n       \
                             leasehold run [OPTIONS] <NAME> -c <LINE>")]
 pub(crate) struct RunArgs {
@@ -350,7 +350,7 @@ pub(crate) enum CacheCommand {
     ///
     /// --store names the Redis server, or its sentinels. Several relays may run at once. TERM and
     /// INT end it after its current batch, with 0. Rows that cannot be delivered wait in the table.
-    #[command(after_help = manual::RELAY_HELP)]
+    #[command(after_help = help::RELAY_HELP)]
     Relay(CacheRelayArgs),
     /// Invalidate in Redis what relays have put into a stream of NATS JetStream
     ///
@@ -358,7 +358,7 @@ pub(crate) enum CacheCommand {
     /// work. TERM and INT end it after its current batch, with 0. Messages that cannot be applied
     /// wait in the stream.
     #[cfg(feature = "nats")]
-    #[command(after_help = manual::APPLY_HELP)]
+    #[command(after_help = help::APPLY_HELP)]
     Apply(CacheApplyArgs),
 }
 
@@ -510,7 +510,7 @@ pub(crate) struct CacheApplyArgs {
 /// `leasehold lab`.
 #[cfg(feature = "lab")]
 #[derive(Args, Clone, Debug)]
-#[command(after_help = manual::LAB_HELP)]
+#[command(after_help = help::LAB_HELP)]
 pub(crate) struct LabArgs {
     /// `list`, `matrix`, `walk-through`, or a story
     #[arg(value_name = "STORY", default_value = "list", value_parser = utf8())]

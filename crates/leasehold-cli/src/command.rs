@@ -1,4 +1,4 @@
-//! Replaces this process with the command.
+//! Programs that this process starts or becomes.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -28,6 +28,12 @@ pub(crate) fn exec(words: &[OsString], stdin: OwnedFd) -> io::Error {
         }
         _ => error,
     }
+}
+
+/// Returns this program, even if its file was replaced meanwhile.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    if own.exists() { Ok(own.into()) } else { env::current_exe() }
 }
 
 /// Returns where `execvp` found the program.

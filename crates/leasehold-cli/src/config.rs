@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 use crate::duration;
 use crate::failure::Failure;
 use crate::folders;
-use crate::run::options::OnLost;
+use crate::on_lost::OnLost;
 
 /// The file for all users of the machine.
 const SYSTEM_FILE: &str = "/etc/leasehold/config.toml";

@@ -13,7 +13,7 @@ use crate::cli::{DoctorArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code as codes};
 use crate::locate::Located;
-use crate::{foreign, locate, say, table, terminal};
+use crate::{locate, output, sanitize, table, terminal};
 
 /// Before the lines of a finding that follow its first line.
 const INDENT: &str = "          ";
@@ -29,10 +29,10 @@ pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, F
     let url = &store.url;
     let examined = examine(url).await.map_err(|error| Advice::for_store(&store).on(error))?;
     if args.json {
-        say::answer(format_args!("{}\n", foreign::json(&object(&examined))))?;
+        output::answer(format_args!("{}\n", sanitize::json(&object(&examined))))?;
     } else {
         let store = StoreUrl::parse(url).map(|url| url.to_string()).unwrap_or_default();
-        say::answer(text(&store, &examined, globals.quiet, terminal::width(io::stdout())))?;
+        output::answer(text(&store, &examined, globals.quiet, terminal::width(io::stdout())))?;
     }
     Ok(code(&examined))
 }
@@ -63,9 +63,9 @@ fn text(store: &str, examined: &Examined, quiet: bool, width: Option<usize>) -> 
         }
     }
     for Unseen { place, what, why, .. } in examined.unseen.iter().filter(|_| !quiet) {
-        let what = format!("{}: {}", foreign::clean(place), foreign::clean(what));
+        let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(what));
         text.push_str(&table::hanging("not seen  ", &what, width));
-        text.push_str(&table::hanging(INDENT, &foreign::clean(why), width));
+        text.push_str(&table::hanging(INDENT, &sanitize::clean(why), width));
     }
     let count = |severity| examined.findings.iter().filter(|f| f.severity == severity).count();
     if !quiet {
@@ -85,7 +85,7 @@ fn text(store: &str, examined: &Examined, quiet: bool, width: Option<usize>) -> 
 
 fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let (word, style) = word(finding.severity);
-    let line = |part: &str| foreign::clean(part);
+    let line = |part: &str| sanitize::clean(part);
     let (place, what) = (line(&finding.place), line(&finding.what));
     let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
     let _ = write!(text, "{style}{word:<8}{style:#}  {}", what.trim_start());

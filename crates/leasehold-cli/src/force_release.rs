@@ -1,14 +1,13 @@
 //! `leasehold force-release`: ends the lease of a holder that cannot end it itself.
 
-use leasehold::Token;
-use leasehold::backend::{Forced, State, Status};
+use leasehold::{Forced, State, Status, Token};
 use serde_json::json;
 
 use crate::cli::{ForceReleaseArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code};
-use crate::foreign;
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
+use crate::sanitize;
 use crate::show;
 use crate::store::Store;
 
@@ -29,7 +28,7 @@ pub(crate) async fn force_release(
     let outcome = try_it(args, globals).await;
     if args.json {
         let object = object(args, &outcome);
-        say::answer(format_args!("{}\n", foreign::json(&object)))?;
+        output::answer(format_args!("{}\n", sanitize::json(&object)))?;
     }
     let name = &args.name;
     let (text, code) = match outcome? {

@@ -5,7 +5,7 @@ use crate::cli::{Globals, InitArgs};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::locate;
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
 
 /// Creates what is missing, or prints how to create it.
 pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
@@ -15,7 +15,7 @@ pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Re
     if args.print {
         let statements = leasehold::init_statements(url).map_err(failed)?;
         let text: String = statements.iter().map(|statement| format!("{statement};\n")).collect();
-        say::answer(text)?;
+        output::answer(text)?;
         return Ok(0);
     }
     match leasehold::init(url).await.map_err(failed)? {

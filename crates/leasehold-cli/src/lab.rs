@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::LabArgs;
 use crate::failure::Failure;
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
 use crate::{table, terminal};
 
 /// Plays a story or the matrix, or lists all of them.
@@ -48,7 +48,7 @@ fn list_objects() -> Result<u8, Failure> {
         |story| json!({ "story": story.name, "setup": story.setup.name(), "about": story.about }),
     );
     let setups = Setup::ALL.map(|setup| json!({ "setup": setup.name(), "about": setup.about() }));
-    say::answer(stories.chain(setups).map(|object| format!("{object}\n")).collect::<String>())?;
+    output::answer(stories.chain(setups).map(|object| format!("{object}\n")).collect::<String>())?;
     Ok(0)
 }
 
@@ -61,12 +61,16 @@ fn list() -> Result<u8, Failure> {
     rows.push(row("walk-through", "", "3, 5, 6 nodes, one to three of them away: who gets a lock"));
     rows.push(row("matrix", "", "every set-up under every kind of fault"));
     let width = terminal::width(io::stdout());
-    say::answer(format!("{}\n{}", table::wrapped(&rows, width), table::wrapped(&setups, width)))?;
+    output::answer(format!(
+        "{}\n{}",
+        table::wrapped(&rows, width),
+        table::wrapped(&setups, width)
+    ))?;
     Ok(0)
 }
 
 fn walk() -> Result<u8, Failure> {
-    say::answer(format!(
+    output::answer(format!(
         "A client holds a lock on a majority of the nodes; some of them go down, or restart empty.\n\
          Can another client get the same lock, or another lock?\n\n{}\n\
          A lock is safe as long as fewer nodes forget than it takes to make a majority of those that\n\
@@ -86,7 +90,7 @@ fn tell(name: &str, args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
         Some(name) => find(name)?,
     };
     let tale = story.play(setup, args.seed.unwrap_or(1));
-    say::answer(format!(
+    output::answer(format!(
         "{}: {}\non {setup}: {}; ttl {} s\n\n{}\n{}\n",
         story.name,
         story.about,
@@ -107,7 +111,7 @@ fn matrix(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
         (_, true) => lab::markdown(&cells),
         _ => lab::table(&cells),
     };
-    say::answer(text)?;
+    output::answer(text)?;
     draw(args.svg.as_deref(), voice, || lab::matrix_picture(&cells))?;
     let broken: u64 = cells.iter().map(|cell| cell.broken).sum();
     Ok(u8::from(broken > 0))

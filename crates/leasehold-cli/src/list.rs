@@ -4,14 +4,14 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::backend::State;
+use leasehold::State;
 
 use crate::cli::{Globals, ListArgs};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::live::Live;
 use crate::store::Store;
-use crate::{foreign, say, show, terminal};
+use crate::{output, sanitize, show, terminal};
 
 /// A limit above any real number of locks; some locks are left out after the request.
 const ALL: usize = 1_000_000;
@@ -32,11 +32,11 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
         all.truncate(args.limit);
     }
     let text = if args.json {
-        all.iter().map(|status| format!("{}\n", foreign::json(&show::json(status)))).collect()
+        all.iter().map(|status| format!("{}\n", sanitize::json(&show::json(status)))).collect()
     } else {
         show::table(&all, terminal::width(io::stdout()))
     };
-    say::answer(text)?;
+    output::answer(text)?;
     store.close().await;
     Ok(0)
 }

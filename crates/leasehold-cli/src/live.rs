@@ -4,7 +4,7 @@ use std::io;
 
 use anstyle::Style;
 
-use crate::{foreign, say, terminal};
+use crate::{output, sanitize, terminal};
 
 /// The prefix of the line.
 const WHO: &str = "leasehold:";
@@ -28,21 +28,21 @@ impl Live {
     /// Shows a text, cut to one row.
     pub(crate) fn show(&mut self, text: &str) {
         let row = row(text, terminal::width(io::stderr()).unwrap_or(80));
-        let style = say::styled(Style::new().bold());
+        let style = output::styled(Style::new().bold());
         let (who, rest) = row.split_at(if row.starts_with(WHO) { WHO.len() } else { 0 });
-        say::row(Some(format!("{style}{who}{style:#}{rest}")));
+        output::row(Some(format!("{style}{who}{style:#}{rest}")));
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        say::row(None);
+        output::row(None);
     }
 }
 
 fn row(text: &str, columns: usize) -> String {
-    let text = format!("{WHO} {}", foreign::clean(text));
-    foreign::cut(&text, columns.saturating_sub(ROOM))
+    let text = format!("{WHO} {}", sanitize::clean(text));
+    sanitize::cut(&text, columns.saturating_sub(ROOM))
 }
 
 #[cfg(test)]

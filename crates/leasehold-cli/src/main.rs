@@ -15,10 +15,10 @@ mod failure;
 mod features;
 mod folders;
 mod force_release;
-mod foreign;
-mod group;
+mod help;
 mod human;
 mod init;
+mod ipc;
 #[cfg(feature = "lab")]
 mod lab;
 mod list;
@@ -26,9 +26,12 @@ mod live;
 mod locate;
 mod manual;
 mod number;
+mod on_lost;
+mod output;
+mod process_group;
 mod quorum;
 mod run;
-mod say;
+mod sanitize;
 mod show;
 mod signals;
 mod stage;
@@ -39,7 +42,6 @@ mod table;
 mod terminal;
 mod timer;
 mod watch;
-mod wire;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,7 +50,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, code};
-use crate::say::Voice;
+use crate::output::Voice;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -65,14 +67,14 @@ fn main() -> ExitCode {
         Ok(cli) => {
             let last_words = last_words(&cli.command);
             let code = execute(cli).unwrap_or_else(|failure| {
-                say::failure(&failure);
+                output::failure(&failure);
                 failure.code
             });
             (code, last_words)
         }
         Err(error) => (usage(&error), None),
     };
-    say::finish(last_words);
+    output::finish(last_words);
     code.into()
 }
 
@@ -140,6 +142,6 @@ fn usage(error: &clap::Error) -> u8 {
             Failure::own(what).next(features::install(&[feature]))
         }
     };
-    say::failure(&failure);
+    output::failure(&failure);
     code::OWN
 }

@@ -12,9 +12,9 @@ use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::live::Live;
 use crate::locate::Located;
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
 use crate::table::{Cut, fitted};
-use crate::{foreign, human, locate, terminal};
+use crate::{human, locate, sanitize, terminal};
 
 /// The columns of the bar that shows the progress of a wait.
 const BAR: usize = 30;
@@ -60,10 +60,10 @@ fn confirm(after_loss: bool) -> Result<(), Failure> {
     } else {
         "By this you state that no client holds a lock on these nodes."
     };
-    if !io::stdin().is_terminal() || !say::is_live() {
+    if !io::stdin().is_terminal() || !output::is_live() {
         return Err(Failure::own(question).next("to confirm, add --yes"));
     }
-    say::answer(format_args!("{question} Go on? [y/N] "))?;
+    output::answer(format_args!("{question} Go on? [y/N] "))?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     match read.map(|_| line.trim()) {
@@ -105,9 +105,9 @@ async fn status(args: &QuorumStatusArgs, store: &Located) -> Result<u8, Failure>
     let report = leasehold::quorum::report(&store.url).await;
     let report = report.map_err(|error| Advice::for_store(store).on(error))?;
     if args.json {
-        say::answer(format_args!("{}\n", foreign::json(&object(&report))))?;
+        output::answer(format_args!("{}\n", sanitize::json(&object(&report))))?;
     } else {
-        say::answer(table(&report, terminal::width(io::stdout())))?;
+        output::answer(table(&report, terminal::width(io::stdout())))?;
     }
     let voice = Voice { quiet: args.json, verbose: false };
     for (number, node) in report.nodes.iter().enumerate() {

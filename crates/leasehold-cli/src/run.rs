@@ -17,15 +17,15 @@ use tokio::time::sleep;
 use leasehold::{Deadline, LossReason};
 
 use self::job::{Ended, Interrupt, Job, State};
-use self::options::{OnLost, RunOptions, Wait};
+use self::options::{RunOptions, Wait};
 use self::supervisor::Supervisor;
-pub(crate) use self::supervisor::own_program;
 use self::wait::{NOT_WORTH_A_LINE, Outcome, ending_signal, obtain};
 use crate::cli::{Globals, RunArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::human;
-use crate::say::{self, Voice};
+use crate::on_lost::OnLost;
+use crate::output::{self, Voice};
 use crate::signals::Signals;
 use crate::store::{Held, Store, Terms};
 use crate::supervise::Orders;
@@ -117,7 +117,7 @@ async fn hold(
         Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
         Outcome::Conflict => {
             // Like flock: -n logs nothing, since a refusal is a normal result.
-            if say::is_live() || voice.verbose || options.wait != Wait::No {
+            if output::is_live() || voice.verbose || options.wait != Wait::No {
                 voice.note(&wait::refusal(
                     &options.name,
                     options.wait,
@@ -128,7 +128,7 @@ async fn hold(
         }
     };
     voice.detail(&format!("holding {} with token {}", options.name, held.token()));
-    say::settled().await;
+    output::settled().await;
     let keep_until = options.min_hold.map(timer::after);
     let worked = work(store, options, &held, signals, voice).await;
     let lost = worked.as_ref().ok().and_then(|ended| ended.lost);
@@ -193,7 +193,7 @@ async fn work(
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);
     let _ = ttou.thread_block();
-    say::from_background();
+    output::from_background();
     let program = options.command.first().map(|word| word.to_string_lossy().into_owned());
     Job {
         held,
@@ -261,7 +261,7 @@ async fn tell_stay(name: &str, keep_until: Option<Deadline>, voice: Voice) -> In
     if let Some(left) = keep_until.map(timer::left).filter(|left| !left.is_zero()) {
         let left = human::span(left.max(Duration::from_secs(1)));
         let line = format!("keeping the lock {name} for {left} more");
-        if say::is_live() { voice.note(&line) } else { voice.detail(&line) }
+        if output::is_live() { voice.note(&line) } else { voice.detail(&line) }
     }
     std::future::pending().await
 }

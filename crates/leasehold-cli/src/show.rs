@@ -1,10 +1,10 @@
 //! Shows a lock's status as a table row, as lines, and as JSON.
 
-use leasehold::backend::{Holder, State, Status, Waiter};
+use leasehold::{Holder, State, Status, Waiter};
 use serde_json::{Value, json};
 
-use crate::foreign::clean;
 use crate::human;
+use crate::sanitize::clean;
 use crate::table::{self, Cut};
 use crate::timer::now_unix_ms;
 

@@ -15,10 +15,9 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-use crate::command;
+use crate::command::{self, own_program};
 use crate::failure::code;
-use crate::run::own_program;
-use crate::wire::{receive_descriptors, send_descriptors};
+use crate::ipc::{receive_descriptors, send_descriptors};
 
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__stage";

@@ -1,12 +1,12 @@
 //! `leasehold status`: shows one lock in detail.
 
-use leasehold::backend::State;
+use leasehold::State;
 
 use crate::cli::{Globals, StatusArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::store::Store;
-use crate::{foreign, say, show};
+use crate::{output, sanitize, show};
 
 /// Prints the holder of the lock; returns 0 if it is held (or kept), 1 if it is free.
 pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, Failure> {
@@ -14,9 +14,9 @@ pub(crate) async fn status(args: &StatusArgs, globals: &Globals) -> Result<u8, F
     let store = Store::connect(globals, &config).await?;
     let status = store.status(&args.name).await?;
     if args.json {
-        say::answer(format_args!("{}\n", foreign::json(&show::json(&status))))?;
+        output::answer(format_args!("{}\n", sanitize::json(&show::json(&status))))?;
     } else if !globals.quiet {
-        say::answer(show::lines(&status))?;
+        output::answer(show::lines(&status))?;
     }
     store.close().await;
     Ok(if status.state == State::Free { code::CONFLICT } else { 0 })

@@ -4,15 +4,14 @@ use std::error::Error as _;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use leasehold::backend::{Forced, State, Status};
-use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Token};
+use leasehold::{Client, Error, ErrorKind, Forced, Guard, Lock, LossReason, State, Status, Token};
 
 use crate::advice::Advice;
 use crate::cli::Globals;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::locate;
-use crate::say::Voice;
+use crate::output::Voice;
 
 /// A connection to the store.
 #[derive(Debug)]

@@ -22,12 +22,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::code;
-use crate::group::Group;
+use crate::ipc::{Report, receive_descriptors};
+use crate::process_group::Group;
 use crate::signals::Signals;
 use crate::stage::Stage;
 use crate::terminal::Terminal;
 use crate::timer::{self, now_steady_ns};
-use crate::wire::{Report, receive_descriptors};
 use leasehold::Deadline;
 
 /// The hidden subcommand.

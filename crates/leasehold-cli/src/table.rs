@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::foreign;
+use crate::sanitize;
 
 /// The blanks between two columns.
 const GAP: usize = 2;
@@ -60,10 +60,10 @@ pub(crate) fn fitted<const N: usize>(
         let cut = |at: usize| match cuts[at] {
             Cut::LeaveOut if widths[at] == 0 => String::new(),
             Cut::Never | Cut::LeaveOut => row[at].clone(),
-            Cut::End => foreign::cut(&row[at], widths[at]),
-            Cut::BeforeSlash => foreign::cut_before_slash(&row[at], widths[at]),
+            Cut::End => sanitize::cut(&row[at], widths[at]),
+            Cut::BeforeSlash => sanitize::cut_before_slash(&row[at], widths[at]),
         };
-        text.push_str(&foreign::cut(&line(&std::array::from_fn(cut), &widths), width));
+        text.push_str(&sanitize::cut(&line(&std::array::from_fn(cut), &widths), width));
         text.push('\n');
     }
     text

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp, tcsetpgrp};
 
-use crate::group::Stat;
+use crate::process_group::Stat;
 
 /// The controlling terminal of this process.
 #[derive(Debug)]

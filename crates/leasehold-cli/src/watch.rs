@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use leasehold::AttemptId;
-use leasehold::backend::{State, Status};
+use leasehold::{AttemptId, State, Status};
 use tokio::time::sleep;
 
 use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
 use crate::store::Store;
 use crate::timer::now_unix_ms;
-use crate::{foreign, human, show, terminal};
+use crate::{human, sanitize, show, terminal};
 
 /// The most locks that are followed at once.
 const LIMIT: usize = 1000;
@@ -41,7 +40,7 @@ pub(crate) async fn watch(
             Ok(all) => {
                 cut_off = false;
                 let is_read = if live {
-                    say::answer_part(format_args!("{CLEAR}{}", screen(&all))).await?
+                    output::answer_part(format_args!("{CLEAR}{}", screen(&all))).await?
                 } else {
                     changes(&mut seen, all, args.json).await?
                 };
@@ -127,9 +126,9 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     if json {
         let mut object = show::json(status);
         object["time_unix_ms"] = now.into();
-        return say::answer_part(format_args!("{}\n", foreign::json(&object))).await;
+        return output::answer_part(format_args!("{}\n", sanitize::json(&object))).await;
     }
-    let mut line = format!("{} {} ", human::moment(now), foreign::clean(status.name.as_str()));
+    let mut line = format!("{} {} ", human::moment(now), sanitize::clean(status.name.as_str()));
     line.push_str(show::state(status.state));
     if show::was_never_held(status) {
         line.push_str(", never held");
@@ -148,5 +147,5 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
             line.push_str(&format!(": {}{more}", named.join(", ")));
         }
     }
-    say::answer_part(format_args!("{line}\n")).await
+    output::answer_part(format_args!("{line}\n")).await
 }

@@ -9,14 +9,14 @@ use leasehold_proto::client::{
 };
 use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now};
 
-use crate::ask::{pursuit, reply};
-use crate::backend::Ask;
+use crate::backend::AcquireRequest;
+use crate::common_errors::{closed, no_answer};
 use crate::driver::Driver;
-use crate::failures::{closed, no_answer};
+use crate::engine_request::{engine_request, reply};
 use crate::hold::Hold;
-use crate::local_queue::{Entered, Inbox, Pursuit, Slot, Turn, Wish};
+use crate::local_handoff;
+use crate::local_queue::{EngineRequest, Entered, Handover, Inbox, LocalWaiter, Wish};
 use crate::options::Options;
-use crate::pass;
 use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -51,7 +51,8 @@ pub(crate) async fn acquire(
     let outcome = match patience {
         Patience::None => try_once(driver, name, options, wish).await,
         Patience::Until(until) => {
-            Caller::enter(driver, name, options, wish, start, until).run().await.map(Some)
+            let mut caller = Caller::enter(driver, name, options, wish, start, until);
+            caller.run().await.map(Some)
         }
     };
     match &outcome {
@@ -90,9 +91,9 @@ async fn try_once(
     let shared = &driver.shared;
     let start = shared.clock.now();
     let until = Some(Deadline::after(start, shared.try_patience));
-    let held = shared.lines.holder(name).and_then(|attempt| shared.held_by(attempt));
+    let held = shared.queues.holder(name).and_then(|attempt| shared.held_by(attempt));
     let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
-    let mut past = Caller::new(driver, name, options, wish, Place::Past, start, until);
+    let mut past = Caller::new(driver, name, options, wish, QueuePosition::Bypass, start, until);
     for _ in 0..if busy { 0 } else { MAX_ATTEMPTS } {
         past.begin_attempt(None);
         match past.pursue(None).await? {
@@ -114,13 +115,13 @@ enum Outcome {
 
 /// The place of a caller in the local queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum QueuePosition {
     /// At the front, where it asks the engine.
     Front,
     /// Behind the front.
     Behind(u64),
     /// Not in the queue: it bypasses the queue, or holds the lock.
-    Past,
+    Bypass,
 }
 
 /// A caller that wants a lock. If it is dropped before it holds, it leaves the queue. The next
@@ -129,8 +130,8 @@ struct Caller<'a> {
     driver: &'a Driver,
     name: &'a Name,
     options: &'a Options,
-    slot: Arc<Slot>,
-    place: Place,
+    waiter: Arc<LocalWaiter>,
+    place: QueuePosition,
     current: Option<Current>,
     limits: Limits,
     /// It was counted among the callers that found the lock taken.
@@ -139,7 +140,7 @@ struct Caller<'a> {
 
 /// The attempt that a caller pursues at the moment.
 struct Current {
-    ask: Ask,
+    ask: AcquireRequest,
     acquire: Acquire<Error>,
 }
 
@@ -149,14 +150,14 @@ impl<'a> Caller<'a> {
         name: &'a Name,
         options: &'a Options,
         wish: Wish,
-        place: Place,
+        place: QueuePosition,
         start: Now,
         until: Option<Deadline>,
     ) -> Self {
-        let (patience, waits) = (driver.shared.patience, place != Place::Past);
+        let (patience, waits) = (driver.shared.patience, place != QueuePosition::Bypass);
         let limits = Limits { start, until, patience, waits };
-        let slot = Arc::new(Slot::new(wish));
-        Self { driver, name, options, slot, place, current: None, limits, contended: false }
+        let waiter = Arc::new(LocalWaiter::new(wish));
+        Self { driver, name, options, waiter, place, current: None, limits, contended: false }
     }
 
     /// Joins the local queue.
@@ -168,15 +169,16 @@ impl<'a> Caller<'a> {
         start: Now,
         until: Option<Deadline>,
     ) -> Self {
-        let mut entered = Self::new(driver, name, options, wish, Place::Front, start, until);
+        let mut entered =
+            Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
         let shared = &driver.shared;
-        match shared.lines.enter(name, &entered.slot) {
+        match shared.queues.enter(name, &entered.waiter) {
             Entered::Front => {
                 let attempt = shared.new_attempt();
-                shared.lines.ask(name, attempt);
-                entered.take_up(pursuit(name, &entered.slot.wish, attempt, true, false));
+                shared.queues.ask(name, attempt);
+                entered.take_up(engine_request(name, &entered.waiter.wish, attempt, true, false));
             }
-            Entered::Behind(number) => entered.place = Place::Behind(number),
+            Entered::Behind(number) => entered.place = QueuePosition::Behind(number),
         }
         entered
     }
@@ -185,14 +187,14 @@ impl<'a> Caller<'a> {
         &self.driver.shared
     }
 
-    fn take_up(&mut self, Pursuit { ask, pending, silence }: Pursuit) {
+    fn take_up(&mut self, EngineRequest { ask, pending, silence }: EngineRequest) {
         let acquire = Acquire::new(pending, silence, self.limits);
         self.current = Some(Current { ask, acquire });
     }
 
-    async fn run(mut self) -> Result<Arc<Hold>> {
+    async fn run(&mut self) -> Result<Arc<Hold>> {
         let mut start = Some(self.limits.start);
-        if self.place != Place::Front {
+        if self.place != QueuePosition::Front {
             self.count_contended();
             if let Some(hold) = self.come_to_front().await? {
                 return Ok(hold);
@@ -216,7 +218,7 @@ impl<'a> Caller<'a> {
             format!(
                 "{MAX_ATTEMPTS} grants in a row arrived after they had expired: the backend answers \
                  too slowly for a ttl of {:?}; use a longer ttl",
-                self.slot.wish.terms.ttl
+                self.waiter.wish.terms.ttl
             ),
         ))
     }
@@ -228,22 +230,22 @@ impl<'a> Caller<'a> {
             if shared.is_closed() {
                 return Err(closed());
             }
-            if let Some(turn) = self.slot.inbox().turn.take() {
+            if let Some(turn) = self.waiter.inbox().turn.take() {
                 break turn;
             }
             let until = self.limits.until;
-            if shared.clock.within(until, self.slot.bell.notified()).await.is_none() {
+            if shared.clock.within(until, self.waiter.bell.notified()).await.is_none() {
                 return Err(timed_out());
             }
         };
-        self.place = Place::Front;
+        self.place = QueuePosition::Front;
         match turn {
-            Turn::Ask(silence) => self.begin_attempt(silence),
-            Turn::Attempt(pursuit) => self.take_up(*pursuit),
-            Turn::Lease(from) => match self.take_over(&from) {
+            Handover::Ask(silence) => self.begin_attempt(silence),
+            Handover::Attempt(engine_request) => self.take_up(*engine_request),
+            Handover::Lease(from) => match self.take_over(&from) {
                 Some(hold) => return Ok(Some(hold)),
                 None => {
-                    self.driver.end(pass::end(shared, &from, None));
+                    self.driver.end(local_handoff::end(shared, &from, None));
                     self.begin_attempt(None);
                 }
             },
@@ -257,14 +259,14 @@ impl<'a> Caller<'a> {
     fn take_over(&mut self, from: &Hold) -> Option<Arc<Hold>> {
         let shared = self.shared();
         let now = shared.clock.now();
-        let terms = self.slot.wish.terms;
+        let terms = self.waiter.wish.terms;
         let (lease, tokens) = take_over(&from.lease(), &from.tokens, terms, now, Sound)?;
         let hold = Arc::new(self.prepare(from.attempt, tokens, lease, now, from.suspect));
         if !shared.take_over(from, &hold) {
             return None;
         }
         shared.lead(&hold, None);
-        self.place = Place::Past;
+        self.place = QueuePosition::Bypass;
         tracing::debug!(name = %hold.name, token = hold.token().get(), "lock passed on");
         Some(hold)
     }
@@ -272,18 +274,18 @@ impl<'a> Caller<'a> {
     /// Switches to a new attempt, which the engine does not know yet.
     fn begin_attempt(&mut self, silence: Option<Silence<Error>>) {
         self.end_attempt();
-        let many = self.place == Place::Front;
+        let many = self.place == QueuePosition::Front;
         let attempt = match self.limits.waits {
             true => self.shared().new_attempt(),
             false => self.shared().new_attempt_past(),
         };
-        let new = pursuit(self.name, &self.slot.wish, attempt, self.limits.waits, many);
-        self.take_up(Pursuit { silence, ..new });
+        let new = engine_request(self.name, &self.waiter.wish, attempt, self.limits.waits, many);
+        self.take_up(EngineRequest { silence, ..new });
         if many {
-            self.shared().lines.ask(self.name, attempt);
+            self.shared().queues.ask(self.name, attempt);
         }
         // Messages for the previous attempt are not meant for this one.
-        *self.slot.inbox() = Inbox::default();
+        *self.waiter.inbox() = Inbox::default();
     }
 
     /// Asks until there is an outcome. `now` is the current time, if the caller has just read it.
@@ -357,10 +359,10 @@ impl<'a> Caller<'a> {
                 return Err(closed());
             }
             let Some(Current { acquire, .. }) = &mut self.current else { return Ok(Heard::Ask) };
-            let mail = self.slot.inbox().mail.take();
+            let mail = self.waiter.inbox().mail.take();
             let heard = acquire.handle_mail(shared.clock.now(), mail);
             let Heard::Wait(wake_at) = heard else { return Ok(heard) };
-            if shared.clock.within(Some(wake_at), self.slot.bell.notified()).await.is_none() {
+            if shared.clock.within(Some(wake_at), self.waiter.bell.notified()).await.is_none() {
                 return match acquire.handle_timeout(shared.clock.now()) {
                     true => Err(since(timed_out(), self.last_error())),
                     false => Ok(Heard::Ask),
@@ -374,7 +376,7 @@ impl<'a> Caller<'a> {
         let shared = self.shared();
         let Some(current) = &self.current else { return Outcome::Another };
         let now = shared.clock.now();
-        let lease = granted.lease(sent, now, self.slot.wish.terms, jitter(), Sound);
+        let lease = granted.lease(sent, now, self.waiter.wish.terms, jitter(), Sound);
         let Ok(lease) = lease else {
             tracing::debug!(name = %self.name, "a grant arrived after it had expired; acquiring again");
             return Outcome::Another;
@@ -393,12 +395,12 @@ impl<'a> Caller<'a> {
                 shared.lead(&hold, granted.wanted.then_some(now.steady_ns));
             }
             // The next local waiter asks while this caller holds, and so joins the engine's queue.
-            false if self.place == Place::Front => {
-                shared.lines.next(self.name, Some(attempt), |_, _| (Turn::Ask(None), ()));
+            false if self.place == QueuePosition::Front => {
+                shared.queues.next(self.name, Some(attempt), |_, _| (Handover::Ask(None), ()));
             }
             false => {}
         }
-        self.place = Place::Past;
+        self.place = QueuePosition::Bypass;
         tracing::debug!(name = %hold.name, token = hold.token().get(), "lock acquired");
         Outcome::Held(hold)
     }
@@ -424,16 +426,16 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn take_pursuit(&mut self) -> Option<Pursuit> {
+    fn take_pursuit(&mut self) -> Option<EngineRequest> {
         let Current { ask, acquire } = self.current.take()?;
         let (pending, silence) = acquire.into_parts();
-        Some(Pursuit { ask, pending, silence })
+        Some(EngineRequest { ask, pending, silence })
     }
 
     /// Ends the attempt, if the engine may know it.
     fn end_attempt(&mut self) {
-        if let Some(pursuit) = self.take_pursuit() {
-            self.driver.end(pass::give_up(&pursuit, None));
+        if let Some(engine_request) = self.take_pursuit() {
+            self.driver.end(local_handoff::give_up(&engine_request, None));
         }
     }
 }
@@ -444,23 +446,30 @@ impl Drop for Caller<'_> {
         if self.contended {
             shared.meters.waiting.decrement(1.0);
         }
-        if let Place::Behind(number) = self.place {
-            if shared.lines.leave(self.name, number) {
+        if let QueuePosition::Behind(number) = self.place {
+            if shared.queues.leave(self.name, number) {
                 return;
             }
             // Moved to the front just now: what it got there goes to the next waiter.
-            self.place = Place::Front;
-            let turn = self.slot.inbox().turn.take();
+            self.place = QueuePosition::Front;
+            let turn = self.waiter.inbox().turn.take();
             match turn {
-                Some(Turn::Lease(hold)) => return self.driver.end(pass::go_on(shared, &hold)),
-                Some(Turn::Attempt(pursuit)) => self.take_up(*pursuit),
-                Some(Turn::Ask(_)) | None => {}
+                Some(Handover::Lease(hold)) => {
+                    return self.driver.end(local_handoff::go_on(shared, &hold));
+                }
+                Some(Handover::Attempt(engine_request)) => self.take_up(*engine_request),
+                Some(Handover::Ask(_)) | None => {}
             }
         }
         match self.place {
-            Place::Front => {
-                let pursuit = self.take_pursuit();
-                self.driver.end(pass::leave_front(shared, self.name, &self.slot, pursuit));
+            QueuePosition::Front => {
+                let engine_request = self.take_pursuit();
+                self.driver.end(local_handoff::leave_front(
+                    shared,
+                    self.name,
+                    &self.waiter,
+                    engine_request,
+                ));
             }
             _ => self.end_attempt(),
         }

@@ -7,15 +7,15 @@ use leasehold_proto::{AttemptId, ClientId};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, Capability, EventSink, Status};
+use crate::backend::{Backend, EventSink};
+use crate::background_job::Job;
 use crate::driver::Driver;
-use crate::job::Job;
-use crate::late::LateEndings;
+use crate::late_releases::LateReleases;
 use crate::lock::Lock;
 use crate::renewal::Task;
 use crate::settings::ClientSettings;
 use crate::shared::{Shared, Usage};
-use crate::{Error, ErrorKind, Result};
+use crate::{Capability, Error, ErrorKind, Result, Status};
 
 /// A connection to a backend. It is cheap to clone, and all clones are the same client.
 ///
@@ -148,7 +148,7 @@ impl Client {
 
     pub(crate) fn open(&self) -> Result<()> {
         match self.shared().is_closed() {
-            true => Err(crate::failures::closed()),
+            true => Err(crate::common_errors::closed()),
             false => Ok(()),
         }
     }
@@ -175,9 +175,9 @@ fn parts(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<(Client,
     let client = ClientId::from_bits(bits);
     let (sink, events) = EventSink::channel();
     let patience = (patience, try_patience.min(patience));
-    let shared = Shared::new(backend, clock, client, patience, LateEndings::new(reopen));
+    let shared = Shared::new(backend, clock, client, patience, LateReleases::new(reopen));
     let shared = Arc::new(shared);
-    shared.backend.attach(client, sink.counting(shared.lines.behind()));
+    shared.backend.attach(client, sink.counting(shared.queues.behind()));
     let (jobs, receiver) = mpsc::unbounded_channel();
     let task = Task::new(shared.clone(), receiver, events);
     Ok((Client(Arc::new(Driver { shared, jobs })), task))

@@ -1,5 +1,7 @@
 //! The only module that reads a clock: a steady clock that counts suspend, and the wall clock.
 
+#![allow(clippy::disallowed_methods, reason = "all others take the time from here")]
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::ending::Ending;
-use crate::job::{Job, hand_over};
+use crate::background_job::{Job, hand_over};
+use crate::pending_release::PendingRelease;
 use crate::shared::Shared;
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Has the background task end something, if there is anything to end.
-    pub(crate) fn end(&self, ending: Option<Ending>) {
+    pub(crate) fn end(&self, ending: Option<PendingRelease>) {
         if let Some(ending) = ending {
             self.hand_over(Job::End(ending));
         }

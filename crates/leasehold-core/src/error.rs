@@ -14,7 +14,7 @@ pub enum ErrorKind {
     /// A name, duration, URL or combination of options is invalid. Nothing was sent.
     Invalid,
     /// This backend does not support the operation (see its
-    /// [`Capability`](crate::backend::Capability)). Nothing was changed.
+    /// [`Capability`](crate::Capability)). Nothing was changed.
     Unsupported,
     /// The lock was not free before the timeout. The client holds nothing, and leaves the queue in
     /// the background. The message names the holder if it is known.

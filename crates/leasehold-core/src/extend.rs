@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_proto::{Deadline, LossReason, NotExtendable};
 
 use crate::backend::{Renewal, Renewed};
-use crate::failures::{lost, no_answer};
+use crate::common_errors::{lost, no_answer};
 use crate::hold::Hold;
 use crate::options::{MAX_TTL, MIN_TTL, invalid, within};
 use crate::shared::Shared;

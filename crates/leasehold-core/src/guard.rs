@@ -8,10 +8,10 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::closing::lingers;
+use crate::common_errors::lost;
 use crate::extend::extend;
-use crate::failures::lost;
 use crate::hold::Hold;
+use crate::hold_end::lingers;
 use crate::release::{Next, Releasing, let_drop};
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
@@ -44,13 +44,14 @@ use crate::{Error, ErrorKind, Name, OnLoss, Result};
 pub struct Guard {
     client: Client,
     hold: Option<Arc<Hold>>,
-    /// The rest of the minimum hold is waived.
-    early: bool,
 }
+
+/// A guard that does not wait for the rest of its minimum hold, however it ends.
+struct EarlyGuard(Guard);
 
 impl Guard {
     pub(crate) fn new(client: Client, hold: Arc<Hold>) -> Self {
-        Self { client, hold: Some(hold), early: false }
+        Self { client, hold: Some(hold) }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -118,7 +119,7 @@ impl Guard {
 
     /// Extends a fixed lease ([`Lock::lease`](crate::Lock::lease)): it then ends `duration` after this
     /// call sent its request, less the allowance for drift (1 % and 2 ms). 10 ms to 24 h, and at most
-    /// what the store grants at a time ([`Capability::longest_ttl`](crate::backend::Capability)).
+    /// what the store grants at a time ([`Capability::longest_ttl`](crate::Capability)).
     ///
     /// The store extends the lease only if this attempt still holds it with this token. An extension
     /// that is repeated, or whose answer arrives late, never shortens the lease; all guards of the
@@ -240,8 +241,8 @@ impl Guard {
     /// [`ErrorKind::Lost`] if the lock had ended before: another client may have held it while this
     /// guard was in use. [`ErrorKind::Unavailable`] if the backend did not answer: the client
     /// repeats the release in the background, and at the latest the ttl ends the lease.
-    pub async fn release(self) -> Result<()> {
-        let Some(mut releasing) = self.end()? else { return Ok(()) };
+    pub async fn release(mut self) -> Result<()> {
+        let Some(mut releasing) = self.end(true)? else { return Ok(()) };
         let mut valid = None;
         if releasing.lingers() {
             valid = Some(releasing.is_valid());
@@ -261,24 +262,40 @@ impl Guard {
     ///
     /// # Errors
     /// As [`release`](Self::release).
-    pub fn release_early(mut self) -> impl Future<Output = Result<()>> + Send {
-        self.early = true;
-        self.release()
+    pub fn release_early(self) -> impl Future<Output = Result<()>> + Send {
+        let mut guard = EarlyGuard(self);
+        async move {
+            let Some(mut releasing) = guard.0.end(false)? else { return Ok(()) };
+            match releasing.close(None) {
+                Next::Done(released) => released,
+                Next::Send(sending) => releasing.send(sending).await,
+            }
+        }
     }
 
-    /// Ends this guard. Returns what must be done for the lease if it was the last one. This and `Releasing::close` are
-    /// not `async`: a release that passes the lock on locally then builds no further future.
-    fn end(mut self) -> Result<Option<Releasing>> {
+    /// Ends this guard; with `stay`, its lease lasts for the minimum hold. Returns what must be done
+    /// for the lease if this guard was its last one. This and `Releasing::close` are not `async`: a
+    /// release that hands the lock on locally then builds no further future.
+    fn end(&mut self, stay: bool) -> Result<Option<Releasing>> {
         let Some(hold) = self.hold.take() else { return Ok(None) };
         if hold.leave() {
             let driver = self.client.driver().clone();
-            return Ok(Some(Releasing::new(driver, hold, !self.early)));
+            return Ok(Some(Releasing::new(driver, hold, stay)));
         }
         let lease = hold.lease();
         match lease.is_valid(self.client.shared().clock.now()) {
             true => Ok(None),
             false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
                 .during("release", Some(&hold.name))),
+        }
+    }
+
+    /// Drops this guard's share of the lease, which ends in the background if it was the last one.
+    fn leave(&mut self, stay: bool) {
+        if let Some(hold) = self.hold.take()
+            && hold.leave()
+        {
+            let_drop(self.client.driver(), hold, stay);
         }
     }
 
@@ -297,10 +314,12 @@ impl fmt::Debug for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take()
-            && hold.leave()
-        {
-            let_drop(self.client.driver(), hold, !self.early);
-        }
+        self.leave(true);
+    }
+}
+
+impl Drop for EarlyGuard {
+    fn drop(&mut self) {
+        self.0.leave(false);
     }
 }

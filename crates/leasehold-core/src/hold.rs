@@ -11,7 +11,7 @@ use leasehold_proto::client::{HeldTokens, Sound};
 use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{End, Renewal};
+use crate::backend::{ReleaseRequest, Renewal};
 use crate::{Name, OnLoss};
 
 /// The bucket number of a hold that is not in any bucket of the renewal task.
@@ -143,8 +143,11 @@ impl Hold {
         self.ended.load(Ordering::Acquire)
     }
 
-    pub(crate) fn end(&self, keep: Option<Duration>) -> End {
-        End::new(self.name.clone(), self.tokens.end(self.attempt, self.suspect, keep, Sound))
+    pub(crate) fn end(&self, keep: Option<Duration>) -> ReleaseRequest {
+        ReleaseRequest::of_machine(
+            self.name.clone(),
+            self.tokens.end(self.attempt, self.suspect, keep, Sound),
+        )
     }
 
     pub(crate) fn renewal(&self) -> Renewal {
@@ -227,5 +230,6 @@ mod tests {
     fn a_hold_takes_little_room() {
         assert!(size_of::<Lease>() <= 48);
         assert!(size_of::<Hold>() <= 144);
+        assert!(size_of::<crate::Guard>() <= 16);
     }
 }

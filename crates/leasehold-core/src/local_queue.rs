@@ -10,14 +10,14 @@ use leasehold_proto::client::{Mail, PendingAttempt, Silence, Successor};
 use leasehold_proto::{AttemptId, Now, Terms};
 use tokio::sync::Notify;
 
-use crate::backend::{Ask, Origin};
+use crate::backend::{AcquireRequest, Origin};
 use crate::hold::{ByName, Hold};
-use crate::room::{give_places_back, give_room_back};
+use crate::table_capacity::{shrink_map, shrink_set};
 use crate::{Error, Name};
 
 /// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LocalQueues {
     table: Mutex<Table>,
     /// How many tasks stand behind the front of a queue.
     behind: Arc<AtomicUsize>,
@@ -27,13 +27,13 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Table {
     /// Queues in which a task asks or waits, or for which a client outside waits.
-    busy: HashMap<Name, Line, RandomState>,
+    busy: HashMap<Name, LocalQueue, RandomState>,
     /// Locks that are held without waiters. There may be very many, so each takes one word.
     quiet: HashSet<ByName, RandomState>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct LocalQueue {
     front: Front,
     /// In a box, since the front is usually alone.
     crowd: Option<Box<Crowd>>,
@@ -45,14 +45,14 @@ struct Front {
     /// The attempt at the engine; `None` if the front has not asked.
     attempt: Option<AttemptId>,
     /// Where it receives messages of the engine and of the previous front; `None` once it holds.
-    slot: Option<Arc<Slot>>,
+    waiter: Option<Arc<LocalWaiter>>,
 }
 
 /// The other callers that want the lock.
 #[derive(Debug, Default)]
 struct Crowd {
     /// The tasks behind the front, by number of arrival.
-    behind: BTreeMap<u64, Arc<Slot>>,
+    behind: BTreeMap<u64, Arc<LocalWaiter>>,
     arrivals: u64,
     /// The steady time since which a client outside this process is known to wait for the front's
     /// lease.
@@ -61,7 +61,7 @@ struct Crowd {
 
 /// A waiting task, and its inbox.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct LocalWaiter {
     pub(crate) bell: Notify,
     inbox: Mutex<Inbox>,
     pub(crate) wish: Wish,
@@ -78,7 +78,7 @@ pub(crate) struct Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// The task has moved to the front.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<Handover>,
     /// The messages for its attempt.
     pub(crate) mail: Mail<Error>,
 }
@@ -94,25 +94,25 @@ pub(crate) enum Entered {
 
 /// What a task takes over when it moves to the front.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum Handover {
     /// Nothing: it asks. The engine may have been silent to the earlier tasks for some time.
     Ask(Option<Silence<Error>>),
     /// An attempt that the engine knows: it continues that attempt.
-    Attempt(Box<Pursuit>),
+    Attempt(Box<EngineRequest>),
     /// The lease of a local holder that released it.
     Lease(Arc<Hold>),
 }
 
 /// An attempt, and what it asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Pursuit {
-    pub(crate) ask: Ask,
+pub(crate) struct EngineRequest {
+    pub(crate) ask: AcquireRequest,
     pub(crate) pending: PendingAttempt,
     /// The engine is silent.
     pub(crate) silence: Option<Silence<Error>>,
 }
 
-impl Lines {
+impl LocalQueues {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,15 +124,15 @@ impl Lines {
 
     /// Joins the queue. A task at the front then draws an attempt id and calls [`ask`](Self::ask).
     /// Other tasks do not wait for the draw, which is a call to the kernel.
-    pub(crate) fn enter(&self, name: &Name, slot: &Arc<Slot>) -> Entered {
-        let mut lines = self.lock();
-        let Some(line) = lines.line(name) else {
-            lines.busy.insert(name.clone(), Line::led_by(None, Some(slot.clone())));
+    pub(crate) fn enter(&self, name: &Name, waiter: &Arc<LocalWaiter>) -> Entered {
+        let mut queues = self.lock();
+        let Some(queue) = queues.queue(name) else {
+            queues.busy.insert(name.clone(), LocalQueue::led_by(None, Some(waiter.clone())));
             return Entered::Front;
         };
-        let crowd = line.crowd();
+        let crowd = queue.crowd();
         crowd.arrivals += 1;
-        crowd.behind.insert(crowd.arrivals, slot.clone());
+        crowd.behind.insert(crowd.arrivals, waiter.clone());
         self.behind.fetch_add(1, Ordering::Relaxed);
         Entered::Behind(crowd.arrivals)
     }
@@ -140,8 +140,8 @@ impl Lines {
     /// Leaves the queue. Returns false if the task has been moved to the front already; its inbox
     /// then contains its turn.
     pub(crate) fn leave(&self, name: &Name, number: u64) -> bool {
-        let mut lines = self.lock();
-        let crowd = lines.busy.get_mut(name).and_then(|line| line.crowd.as_mut());
+        let mut queues = self.lock();
+        let crowd = queues.busy.get_mut(name).and_then(|queue| queue.crowd.as_mut());
         let left = crowd.is_some_and(|crowd| crowd.behind.remove(&number).is_some());
         self.behind.fetch_sub(usize::from(left), Ordering::Relaxed);
         left
@@ -149,8 +149,8 @@ impl Lines {
 
     /// Records that the front asks with another attempt.
     pub(crate) fn ask(&self, name: &Name, attempt: AttemptId) {
-        if let Some(line) = self.lock().busy.get_mut(name) {
-            line.front.attempt = Some(attempt);
+        if let Some(queue) = self.lock().busy.get_mut(name) {
+            queue.front.attempt = Some(attempt);
         }
     }
 
@@ -158,42 +158,42 @@ impl Lines {
     /// earlier time. A lease that bypassed the queue leads it only if there is no queue.
     pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
         let (name, attempt) = (&hold.name, hold.attempt);
-        let mut lines = self.lock();
-        if let Some(line) = lines.busy.get_mut(name) {
-            if line.front.attempt != Some(attempt) {
+        let mut queues = self.lock();
+        if let Some(queue) = queues.busy.get_mut(name) {
+            if queue.front.attempt != Some(attempt) {
                 return;
             }
-            line.front.slot = None;
-            line.want(wanted_ns);
-            if line.crowd.is_some() {
+            queue.front.waiter = None;
+            queue.want(wanted_ns);
+            if queue.crowd.is_some() {
                 return;
             }
-            lines.busy.remove(name);
-            give_room_back(&mut lines.busy);
+            queues.busy.remove(name);
+            shrink_map(&mut queues.busy);
         }
         // An existing entry stays as it is.
-        if !lines.quiet.contains(name) {
-            lines.quiet.insert(ByName(hold.clone()));
+        if !queues.quiet.contains(name) {
+            queues.quiet.insert(ByName(hold.clone()));
             if let Some(since_ns) = wanted_ns {
-                lines.line(name).into_iter().for_each(|line| line.want(Some(since_ns)));
+                queues.queue(name).into_iter().for_each(|queue| queue.want(Some(since_ns)));
             }
         }
     }
 
     /// Returns the lease of this client that leads the queue, if any.
     pub(crate) fn holder(&self, name: &Name) -> Option<AttemptId> {
-        let lines = self.lock();
-        if let Some(ByName(hold)) = lines.quiet.get(name) {
+        let queues = self.lock();
+        if let Some(ByName(hold)) = queues.quiet.get(name) {
             return Some(hold.attempt);
         }
-        lines.busy.get(name).filter(|line| line.front.slot.is_none())?.front.attempt
+        queues.busy.get(name).filter(|queue| queue.front.waiter.is_none())?.front.attempt
     }
 
     /// Records that the front lost its lease: the next task asks. A task that has not yet taken
     /// over a lease that was lost on the way detects that itself.
     pub(crate) fn lost(&self, name: &Name, attempt: AttemptId) {
-        let holds = |front: &Front| front.attempt == Some(attempt) && front.slot.is_none();
-        self.advance(name, holds, |_, _| (Turn::Ask(None), ()));
+        let holds = |front: &Front| front.attempt == Some(attempt) && front.waiter.is_none();
+        self.advance(name, holds, |_, _| (Handover::Ask(None), ()));
     }
 
     /// Removes the front with this attempt (`None`: it has not asked). `turn` chooses what the next
@@ -204,7 +204,7 @@ impl Lines {
         &self,
         name: &Name,
         attempt: Option<AttemptId>,
-        turn: impl FnOnce(&Wish, Option<u64>) -> (Turn, T),
+        turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
     ) -> Option<T> {
         self.advance(name, |front| front.attempt == attempt, turn)
     }
@@ -213,38 +213,38 @@ impl Lines {
         &self,
         name: &Name,
         goes: impl FnOnce(&Front) -> bool,
-        turn: impl FnOnce(&Wish, Option<u64>) -> (Turn, T),
+        turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
     ) -> Option<T> {
-        let mut lines = self.lock();
-        if let Some(ByName(hold)) = lines.quiet.get(name) {
-            if goes(&Front { attempt: Some(hold.attempt), slot: None }) {
-                lines.quiet.remove(name);
-                give_places_back(&mut lines.quiet);
+        let mut queues = self.lock();
+        if let Some(ByName(hold)) = queues.quiet.get(name) {
+            if goes(&Front { attempt: Some(hold.attempt), waiter: None }) {
+                queues.quiet.remove(name);
+                shrink_set(&mut queues.quiet);
             }
             return None;
         }
-        let line = lines.busy.get_mut(name).filter(|line| goes(&line.front))?;
-        let first = line.crowd.as_mut().and_then(|crowd| crowd.behind.pop_first());
-        let Some((_, slot)) = first else {
-            lines.busy.remove(name);
-            give_room_back(&mut lines.busy);
+        let queue = queues.busy.get_mut(name).filter(|queue| goes(&queue.front))?;
+        let first = queue.crowd.as_mut().and_then(|crowd| crowd.behind.pop_first());
+        let Some((_, waiter)) = first else {
+            queues.busy.remove(name);
+            shrink_map(&mut queues.busy);
             return None;
         };
         self.behind.fetch_sub(1, Ordering::Relaxed);
-        let wanted_ns = &mut line.crowd().wanted_ns;
-        let (turn, besides) = turn(&slot.wish, *wanted_ns);
-        if !matches!(turn, Turn::Lease(_)) {
+        let wanted_ns = &mut queue.crowd().wanted_ns;
+        let (turn, besides) = turn(&waiter.wish, *wanted_ns);
+        if !matches!(turn, Handover::Lease(_)) {
             *wanted_ns = None;
         }
-        line.front.attempt = match &turn {
-            Turn::Ask(_) => None,
-            Turn::Attempt(pursuit) => Some(pursuit.ask.attempt),
-            Turn::Lease(hold) => Some(hold.attempt),
+        queue.front.attempt = match &turn {
+            Handover::Ask(_) => None,
+            Handover::Attempt(engine_request) => Some(engine_request.ask.attempt),
+            Handover::Lease(hold) => Some(hold.attempt),
         };
-        line.front.slot = Some(slot.clone());
-        slot.inbox().turn = Some(turn); // Before the lock on the queue ends: the task may be leaving.
-        drop(lines);
-        slot.bell.notify_one();
+        queue.front.waiter = Some(waiter.clone());
+        waiter.inbox().turn = Some(turn); // Before the lock on the queue ends: the task may be leaving.
+        drop(queues);
+        waiter.bell.notify_one();
         Some(besides)
     }
 
@@ -256,77 +256,79 @@ impl Lines {
         attempt: AttemptId,
         message: impl FnOnce(&mut Mail<Error>),
     ) -> bool {
-        let lines = self.lock();
-        let front = lines.busy.get(name).map(|line| &line.front);
+        let queues = self.lock();
+        let front = queues.busy.get(name).map(|queue| &queue.front);
         let front = front.filter(|front| front.attempt == Some(attempt));
-        let Some(slot) = front.and_then(|front| front.slot.as_ref()) else { return false };
-        slot.leave(message); // Before the lock on the queue ends: the front may change.
+        let Some(waiter) = front.and_then(|front| front.waiter.as_ref()) else { return false };
+        waiter.leave(message); // Before the lock on the queue ends: the front may change.
         true
     }
 
     /// Records that the lock may be free: the front asks again.
     pub(crate) fn freed(&self, name: &Name) {
-        if let Some(slot) = self.lock().busy.get(name).and_then(|line| line.front.slot.as_ref()) {
-            slot.leave(|mail| mail.ask = true);
+        if let Some(waiter) =
+            self.lock().busy.get(name).and_then(|queue| queue.front.waiter.as_ref())
+        {
+            waiter.leave(|mail| mail.ask = true);
         }
     }
 
     /// Records that a client outside waits for what the front asks for or holds. Returns false if
     /// that attempt is not at the front.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> bool {
-        let mut lines = self.lock();
-        let line = lines.line(name).filter(|line| line.front.attempt == Some(attempt));
-        let Some(line) = line else { return false };
-        line.want(Some(now.steady_ns));
+        let mut queues = self.lock();
+        let queue = queues.queue(name).filter(|queue| queue.front.attempt == Some(attempt));
+        let Some(queue) = queue else { return false };
+        queue.want(Some(now.steady_ns));
         true
     }
 
     /// Records that the connection to the engine is broken: asking tasks start their timeout.
     pub(crate) fn broken(&self, now: Now) {
-        for slot in self.lock().busy.values().filter_map(|line| line.front.slot.as_ref()) {
-            slot.leave(|mail| mail.broken = Some(now));
+        for waiter in self.lock().busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
+            waiter.leave(|mail| mail.broken = Some(now));
         }
     }
 
     /// Records that messages may have been missed: asking tasks ask again, and holders may have
     /// waiters.
     pub(crate) fn reset(&self, now: Now) {
-        let mut lines = self.lock();
-        let quiet: Vec<ByName> = lines.quiet.drain().collect();
-        quiet.into_iter().for_each(|ByName(hold)| lines.rouse(&hold));
-        give_places_back(&mut lines.quiet);
-        for line in lines.busy.values_mut() {
-            match &line.front.slot {
-                Some(slot) => slot.leave(|mail| mail.ask = true),
-                None => line.want(Some(now.steady_ns)),
+        let mut queues = self.lock();
+        let quiet: Vec<ByName> = queues.quiet.drain().collect();
+        quiet.into_iter().for_each(|ByName(hold)| queues.rouse(&hold));
+        shrink_set(&mut queues.quiet);
+        for queue in queues.busy.values_mut() {
+            match &queue.front.waiter {
+                Some(waiter) => waiter.leave(|mail| mail.ask = true),
+                None => queue.want(Some(now.steady_ns)),
             }
         }
     }
 
     /// Wakes every task: the client has been closed.
     pub(crate) fn ring_all(&self) {
-        for line in self.lock().busy.values() {
-            let behind = line.crowd.iter().flat_map(|crowd| crowd.behind.values());
-            behind.chain(&line.front.slot).for_each(|slot| slot.bell.notify_one());
+        for queue in self.lock().busy.values() {
+            let behind = queue.crowd.iter().flat_map(|crowd| crowd.behind.values());
+            behind.chain(&queue.front.waiter).for_each(|waiter| waiter.bell.notify_one());
         }
     }
 
     /// Returns how many tasks wait or ask, and in how many queues.
     pub(crate) fn count(&self) -> (usize, usize) {
-        let lines = self.lock();
-        let behind = |line: &Line| line.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
-        let waiting = |line: &Line| behind(line) + usize::from(line.front.slot.is_some());
-        lines
-            .busy
-            .values()
-            .map(waiting)
-            .fold((0, 0), |(all, lines), waiting| (all + waiting, lines + usize::from(waiting > 0)))
+        let queues = self.lock();
+        let behind =
+            |queue: &LocalQueue| queue.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
+        let waiting =
+            |queue: &LocalQueue| behind(queue) + usize::from(queue.front.waiter.is_some());
+        queues.busy.values().map(waiting).fold((0, 0), |(all, queues), waiting| {
+            (all + waiting, queues + usize::from(waiting > 0))
+        })
     }
 }
 
 impl Table {
     /// Returns the queue of a name; a quiet lock becomes busy.
-    fn line(&mut self, name: &Name) -> Option<&mut Line> {
+    fn queue(&mut self, name: &Name) -> Option<&mut LocalQueue> {
         if let Some(ByName(hold)) = self.quiet.take(name) {
             self.rouse(&hold);
         }
@@ -334,13 +336,13 @@ impl Table {
     }
 
     fn rouse(&mut self, hold: &Hold) {
-        self.busy.insert(hold.name.clone(), Line::led_by(Some(hold.attempt), None));
+        self.busy.insert(hold.name.clone(), LocalQueue::led_by(Some(hold.attempt), None));
     }
 }
 
-impl Line {
-    fn led_by(attempt: Option<AttemptId>, slot: Option<Arc<Slot>>) -> Self {
-        Self { front: Front { attempt, slot }, crowd: None }
+impl LocalQueue {
+    fn led_by(attempt: Option<AttemptId>, waiter: Option<Arc<LocalWaiter>>) -> Self {
+        Self { front: Front { attempt, waiter }, crowd: None }
     }
 
     fn crowd(&mut self) -> &mut Crowd {
@@ -355,7 +357,7 @@ impl Line {
     }
 }
 
-impl Slot {
+impl LocalWaiter {
     pub(crate) fn new(wish: Wish) -> Self {
         Self { bell: Notify::new(), inbox: Mutex::default(), wish }
     }

@@ -7,14 +7,13 @@ use leasehold_proto::{Deadline, Token};
 use tracing::Instrument;
 
 use crate::acquire::{self, Patience};
-use crate::backend::{Forced, Status};
 use crate::client::Client;
-use crate::failures::lost;
+use crate::common_errors::lost;
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::{Error, ErrorKind, Name, OnLoss, Result, taken};
+use crate::{Error, ErrorKind, Forced, Name, OnLoss, Result, Status, timeout_error};
 
 /// The message if the holder is not known.
 const TAKEN: &str = "the lock is taken";
@@ -40,7 +39,7 @@ impl Lock {
     /// crash. The client renews it every third of the ttl while the guard lives. 10 ms to 24 h,
     /// default 30 s. On engines whose leases end with the session it only sets how often the client
     /// checks health. If the engine can promise less
-    /// ([`Capability::longest_ttl`](crate::backend::Capability)), it is shortened to that.
+    /// ([`Capability::longest_ttl`](crate::Capability)), it is shortened to that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
@@ -106,7 +105,7 @@ impl Lock {
     /// its time; a release still hands the lock to the first waiter. Tasks of this process may pass a
     /// lease to each other for 1 s instead of 20 ms while other clients wait. This gives more
     /// throughput, and longer waits for others. On engines without
-    /// [`unfair`](crate::backend::Capability::unfair) no client overtakes another.
+    /// [`unfair`](crate::Capability::unfair) no client overtakes another.
     pub fn fair(mut self, fair: bool) -> Self {
         self.options.fair = fair;
         self
@@ -277,7 +276,7 @@ impl Lock {
     /// Adds the holder of the lock to the error of a wait that has timed out.
     async fn name_holder(&self, error: Error, wait: Option<Duration>) -> Error {
         let Ok(name) = &self.name else { return error };
-        let error = taken::name_holder(self.client.shared(), name, error, wait).await;
+        let error = timeout_error::name_holder(self.client.shared(), name, error, wait).await;
         error.during("acquire", Some(name))
     }
 

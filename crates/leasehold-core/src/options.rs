@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use leasehold_proto::{Terms, drift, loss_margin};
 
-use crate::backend::{Capability, LeaseKind, Origin};
-use crate::buckets::bucket_width;
+use crate::backend::Origin;
 use crate::on_loss::OnLoss;
-use crate::{Error, ErrorKind, Result};
+use crate::timer_buckets::bucket_width;
+use crate::{Capability, Error, ErrorKind, LeaseKind, Result};
 
 /// The shortest lease that can be asked for.
 pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use leasehold_proto::{ClientId, Deadline};
 
 use crate::hold::Hold;
+use crate::keyed_mutex::KeyedMutex;
 use crate::shared::Shared;
-use crate::turns::Turns;
 use crate::{Error, ErrorKind, Name, Result};
 
 /// An identity that a program passes to the places that may acquire a lock again
@@ -19,7 +19,7 @@ pub struct Owner(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    turns: Turns,
+    mutex: KeyedMutex,
     held: Mutex<HashMap<(ClientId, Name), Weak<Hold>>>,
 }
 
@@ -38,7 +38,7 @@ impl Owner {
         acquire: impl Future<Output = Result<Arc<Hold>>>,
     ) -> Result<Arc<Hold>> {
         // If two tasks of one owner acquire at once, the second shares the lease of the first.
-        let Some(_turn) = shared.clock.within(until, self.0.turns.enter(name)).await else {
+        let Some(_guard) = shared.clock.within(until, self.0.mutex.lock(name)).await else {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 "timed out waiting for another task of this owner that is acquiring the lock",

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use leasehold_proto::{LossReason, Now};
 
 use crate::backend::Verdict;
-use crate::closing::{Closed, close, close_dropped, keep, linger, record};
+use crate::background_job::Job;
+use crate::common_errors::lost;
 use crate::driver::Driver;
-use crate::ending::{Ending, leaves_nothing};
-use crate::failures::lost;
 use crate::hold::Hold;
-use crate::job::Job;
+use crate::hold_end::{Closed, close, close_dropped, keep, linger, record};
+use crate::pending_release::{PendingRelease, leaves_nothing};
 use crate::{Error, Result};
 
 /// Releases a hold whose last guard was dropped: hands it to a local waiter, or ends it in the
@@ -36,7 +36,7 @@ pub(crate) struct Releasing {
 enum Left {
     Release,
     /// Continue the end that is in progress.
-    End(Ending),
+    End(PendingRelease),
     Nothing,
 }
 
@@ -91,7 +91,7 @@ impl Releasing {
             }
             None => return self.done(valid),
         };
-        let ending = Ending::of_hold(&self.hold, end);
+        let ending = PendingRelease::of_hold(&self.hold, end);
         if !ours && self.hold.lease().loss().is_some_and(leaves_nothing) {
             // The answer would have no effect, and may take long.
             self.driver.end(Some(ending));

@@ -11,15 +11,15 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::ask::granted;
-use crate::backend::{End, Event, Grant, Renewal, Renewed};
-use crate::buckets::{bucket_end, deadline};
-use crate::closing::{close_dropped, linger, lingers};
-use crate::ending::Ending;
+use crate::backend::{Event, Events, Grant, ReleaseRequest, Renewal, Renewed};
+use crate::background_job::{Job, abandon_jobs};
+use crate::engine_request::granted;
 use crate::hold::Hold;
-use crate::job::{Job, abandon_jobs};
-use crate::room::give_room_back;
+use crate::hold_end::{close_dropped, linger, lingers};
+use crate::pending_release::PendingRelease;
 use crate::shared::{Shared, jitter};
+use crate::table_capacity::shrink_map;
+use crate::timer_buckets::{bucket_end, deadline};
 use crate::{Error, ErrorKind, Name, Result};
 
 /// How many leases one call to the backend renews.
@@ -58,7 +58,7 @@ const JOBS: usize = 256;
 pub(crate) struct Task {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedReceiver<Job>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: Events,
     running: JoinSet<Done>,
     /// The endings among the running tasks. Their tasks end with the runtime; their jobs are kept
     /// here.
@@ -77,7 +77,7 @@ impl Task {
     pub(crate) fn new(
         shared: Arc<Shared>,
         jobs: mpsc::UnboundedReceiver<Job>,
-        events: mpsc::UnboundedReceiver<Event>,
+        events: Events,
     ) -> Self {
         let now = shared.clock.now();
         Self {
@@ -184,7 +184,7 @@ impl Task {
                 Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
                 Step::End if hold.claim_end() => {
                     self.shared.forget(&hold);
-                    self.end(Ending::of_hold(&hold, hold.end(None)));
+                    self.end(PendingRelease::of_hold(&hold, hold.end(None)));
                 }
                 _ => {}
             }
@@ -226,7 +226,7 @@ impl Task {
             // A panic in the backend: renewals are sent again; an unfinished end is left to the ttl.
             Err(error) => drop(self.endings.remove(&error.id())),
         }
-        give_room_back(&mut self.endings);
+        shrink_map(&mut self.endings);
     }
 
     /// Handles the answers to a batch; each concerns the current holder of that attempt.
@@ -295,7 +295,7 @@ impl Task {
         }
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: PendingRelease) {
         let number = self.next_number();
         self.spawn_ending(number, ending);
     }
@@ -306,7 +306,7 @@ impl Task {
     }
 
     /// Runs an ending: an end that the backend does at once needs no task.
-    fn spawn_ending(&mut self, number: u64, ending: Ending) {
+    fn spawn_ending(&mut self, number: u64, ending: PendingRelease) {
         let mut run = Box::pin(ending.clone().run(self.shared.clone()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if run.as_mut().poll(&mut context).is_ready() {
@@ -324,14 +324,14 @@ impl Task {
             Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
             Event::Next { name, attempt, ask_again } => {
                 let by = Deadline::after(self.shared.clock.now(), ask_again.min(SLOW_POLL));
-                self.shared.lines.tell(&name, attempt, |mail| mail.ask_by = Some(by));
+                self.shared.queues.tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
             Event::Wanted { name, attempt } => {
-                if !self.shared.lines.wanted(&name, attempt, self.shared.clock.now()) {
+                if !self.shared.queues.wanted(&name, attempt, self.shared.clock.now()) {
                     self.suspect_stray(name, attempt);
                 }
             }
-            Event::Freed { name } => self.shared.lines.freed(&name),
+            Event::Freed { name } => self.shared.queues.freed(&name),
             Event::Lost { attempt, base } => {
                 // An attempt that was granted again has another lease.
                 let hold = self.shared.held_by(attempt);
@@ -340,8 +340,8 @@ impl Task {
                     self.shared.lose(&hold, LossReason::NotOwner);
                 }
             }
-            Event::Broken => self.shared.lines.broken(self.shared.clock.now()),
-            Event::Reset => self.shared.lines.reset(self.shared.clock.now()),
+            Event::Broken => self.shared.queues.broken(self.shared.clock.now()),
+            Event::Reset => self.shared.queues.reset(self.shared.clock.now()),
         }
     }
 
@@ -363,18 +363,21 @@ impl Task {
     fn end_stray(&mut self) {
         let Some((name, attempt)) = self.stray.take() else { return };
         tracing::debug!(%name, %attempt, "ending an attempt that no local task uses");
-        self.end(Ending::new(End::new(name, stray(attempt)), crate::options::DEFAULT_TTL));
+        self.end(PendingRelease::new(
+            ReleaseRequest::of_machine(name, stray(attempt)),
+            crate::options::DEFAULT_TTL,
+        ));
     }
 
     /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
-        if self.shared.lines.tell(&name, attempt, |mail| mail.granted = Some(granted(grant)))
+        if self.shared.queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant)))
             || self.shared.held_by(attempt).is_some()
         {
             return;
         }
-        let end = End::new(name, unwanted(attempt, grant.tokens.base()));
-        self.end(Ending::new(end, crate::options::DEFAULT_TTL));
+        let end = ReleaseRequest::of_machine(name, unwanted(attempt, grant.tokens.base()));
+        self.end(PendingRelease::new(end, crate::options::DEFAULT_TTL));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Result;
 use crate::backend::{Backend, BoxFuture};
 use crate::clock::Clock;
-use crate::late::Reopen;
+use crate::late_releases::Reopen;
 
 /// The settings of a client. Each setter returns the changed settings; none of them fails.
 ///

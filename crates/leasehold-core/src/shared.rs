@@ -9,15 +9,15 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::backend::{Backend, Capability, Origin};
-use crate::buckets::Buckets;
+use crate::backend::{Backend, Origin};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
-use crate::late::LateEndings;
-use crate::local_queue::Lines;
-use crate::room::give_places_back;
+use crate::late_releases::LateReleases;
+use crate::local_queue::LocalQueues;
+use crate::table_capacity::shrink_set;
 use crate::telemetry::Meters;
-use crate::{OnLoss, random};
+use crate::timer_buckets::Buckets;
+use crate::{Capability, OnLoss, random};
 
 /// How many tasks of one client look for the holder at the same time, after a timeout.
 const LOOKS: usize = 8;
@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     /// Limits the looks for the holders that error messages name; further timeouts name no holder.
     pub(crate) looks: Semaphore,
     /// Ends attempts without the runtime of this client.
-    pub(crate) late: LateEndings,
-    pub(crate) lines: Lines,
+    pub(crate) late: LateReleases,
+    pub(crate) queues: LocalQueues,
     /// Tasks of this process may hand leases to each other: the engine reserves tokens for them.
     pub(crate) passes: bool,
     pub(crate) meters: Meters,
@@ -73,7 +73,7 @@ pub struct Usage {
     /// The number of attempts that ask the engine or wait there.
     pub waiting: usize,
     /// The number of names for which tasks of this client are queued.
-    pub lines: usize,
+    pub queues: usize,
 }
 
 impl Held {
@@ -138,7 +138,7 @@ impl Shared {
         clock: Clock,
         client: ClientId,
         (patience, try_patience): (Duration, Duration),
-        late: LateEndings,
+        late: LateReleases,
     ) -> Self {
         let capability = backend.capability().clone();
         Self {
@@ -153,7 +153,7 @@ impl Shared {
             try_patience,
             looks: Semaphore::new(LOOKS),
             late,
-            lines: Lines::default(),
+            queues: LocalQueues::default(),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Creates an attempt in the local queue: `lines` knows it until it is held or ended.
+    /// Creates an attempt in the local queue: `queues` knows it until it is held or ended.
     pub(crate) fn new_attempt(&self) -> AttemptId {
         self.attempt(random::fresh() as u32 & !PAST)
     }
@@ -252,9 +252,9 @@ impl Shared {
 
     /// Makes a hold the front of its queue, unless it was lost just now.
     pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
-        self.lines.hold(hold, wanted_ns);
+        self.queues.hold(hold, wanted_ns);
         if hold.lease().loss().is_some() {
-            self.lines.lost(&hold.name, hold.attempt);
+            self.queues.lost(&hold.name, hold.attempt);
         }
     }
 
@@ -268,7 +268,7 @@ impl Shared {
         hold.booked.store(false, Ordering::Relaxed);
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
-        give_places_back(&mut held.by_attempt);
+        shrink_set(&mut held.by_attempt);
         self.meters.held.decrement(1.0);
         true
     }
@@ -323,7 +323,7 @@ impl Shared {
         // A lost lease is never handed on: the next waiter asks the engine. If another holder has
         // taken it over already, the loss does not concern the queue.
         if was_held {
-            self.lines.lost(&hold.name, hold.attempt);
+            self.queues.lost(&hold.name, hold.attempt);
         }
         hold.lost_signal().cancel();
         // No abort for a client that ends with its runtime, or a lock that only lingers.
@@ -336,7 +336,7 @@ impl Shared {
     /// Stops waiting and acquiring from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.lines.ring_all();
+        self.queues.ring_all();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -344,8 +344,8 @@ impl Shared {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let (waiting, lines) = self.lines.count();
-        Usage { held: self.held().by_attempt.len(), waiting, lines }
+        let (waiting, queues) = self.queues.count();
+        Usage { held: self.held().by_attempt.len(), waiting, queues }
     }
 }
 
@@ -376,7 +376,7 @@ mod tests {
         fastrand::seed(7);
         let backend = Arc::new(MemoryStore::new().connect());
         let (client, patience) = (ClientId::from_bits(1), Duration::from_secs(1));
-        let late = LateEndings::new(None);
+        let late = LateReleases::new(None);
         Shared::new(backend, Clock::system(), client, (patience, patience), late)
     }
 

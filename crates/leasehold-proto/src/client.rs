@@ -10,24 +10,24 @@
 //! | [`Acquire`] | when a waiting attempt asks again, and when its task gives up |
 //! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
 //! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
-//! | [`Ending`] | how often an end is sent, and which attempt gets the answer to an exchange |
+//! | [`PendingRelease`] | how often an end is sent, and which attempt gets the answer to an exchange |
 //! | [`PushReference`] | until when a pushed lease is valid |
 
 mod acquire;
-mod ending;
 mod hand_over;
 mod held;
 mod messages;
-mod pending;
+mod pending_attempt;
+mod pending_release;
 mod push;
 mod rules;
 
 pub use acquire::{Acquire, Heard, Limits, Next, SLOW_POLL, Silence};
-pub use ending::{AfterEnd, EndResult, Ending, stray, unwanted};
 pub use hand_over::{Leave, Release, Successor, decide_leave, decide_release, take_over};
 pub use held::HeldTokens;
-pub use messages::{Forwarded, Granted, Mail, Reply};
-pub use pending::{AfterMail, AfterReply, PendingAttempt};
+pub use messages::{ForwardedReply, Granted, Mail, Reply};
+pub use pending_attempt::{AfterMail, AfterReply, PendingAttempt};
+pub use pending_release::{AfterRelease, PendingRelease, ReleaseResult, stray, unwanted};
 pub use push::PushReference;
 pub use rules::Sound;
 #[doc(hidden)]

@@ -9,17 +9,19 @@
 //! The network may repeat, delay and reorder every step. A step of one attempt never affects the
 //! lease of another attempt.
 
-mod asking;
-mod ending;
-mod line;
+mod acquire;
+mod messages;
 mod parts;
-mod words;
+mod queue;
+mod release;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+pub use messages::{
+    AcquireRequest, Answer, Forced, Part, Push, ReleaseRequest, Renewed, State, Verdict, Waiter,
+};
 pub use parts::Parts;
-pub use words::{Answer, Ask, End, Forced, Part, Push, Renewed, State, Verdict, Waiter};
 
 use crate::{AttemptId, Now, Token};
 
@@ -138,7 +140,7 @@ impl<T, const CAP: usize> Record<T, CAP> {
                 let tombstones = std::mem::take(&mut self.tombstones);
                 *self = Self { queue, tombstones, ..Self::default() };
             }
-            Part::Line => self.queue.clear(),
+            Part::Queue => self.queue.clear(),
             Part::Tombstones => self.tombstones.clear(),
         }
     }

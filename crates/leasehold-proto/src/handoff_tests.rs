@@ -12,14 +12,21 @@ fn attempt(client: u64, sequence: u32) -> AttemptId {
     AttemptId::new(crate::ClientId::from_bits(client), sequence, 0)
 }
 
-fn ask(client: u64) -> Ask {
-    Ask { attempt: attempt(client, 0), ttl: TTL, wait: true, fair: true, tokens: 4, tag: () }
+fn ask(client: u64) -> AcquireRequest {
+    AcquireRequest {
+        attempt: attempt(client, 0),
+        ttl: TTL,
+        wait: true,
+        fair: true,
+        tokens: 4,
+        tag: (),
+    }
 }
 
-fn end(ask: &Ask, base: Option<u64>, last: Option<u64>) -> End {
+fn end(ask: &AcquireRequest, base: Option<u64>, last: Option<u64>) -> ReleaseRequest {
     let token = |value: Option<u64>| value.and_then(Token::new);
     let (base, last) = (token(base), token(last));
-    End { attempt: ask.attempt, base, last, suspect: false, keep: None }
+    ReleaseRequest { attempt: ask.attempt, base, last, suspect: false, keep: None }
 }
 
 /// A record and all its pushes; clients in `deaf` cannot be reached.
@@ -43,11 +50,11 @@ impl Kit {
         })
     }
 
-    fn acquire(&mut self, seconds: u64, ask: &Ask) -> Answer {
+    fn acquire(&mut self, seconds: u64, ask: &AcquireRequest) -> Answer {
         self.with(|record, reach| record.acquire(at(seconds), ask, reach))
     }
 
-    fn release(&mut self, seconds: u64, end: &End) -> Verdict {
+    fn release(&mut self, seconds: u64, end: &ReleaseRequest) -> Verdict {
         self.with(|record, reach| record.release(at(seconds), end, reach))
     }
 
@@ -136,7 +143,8 @@ fn a_kept_lock_stays_taken_without_its_holder() {
     let mut kit = Kit::default();
     let first = base(kit.acquire(0, &ask(1)));
     kit.acquire(0, &ask(2));
-    let keep = End { keep: Some(Duration::from_secs(5)), ..end(&ask(1), Some(first), None) };
+    let keep =
+        ReleaseRequest { keep: Some(Duration::from_secs(5)), ..end(&ask(1), Some(first), None) };
     assert_eq!(kit.release(1, &keep), Verdict::Released);
     let remaining = Duration::from_secs(5);
     let next = Push::Next { base: Token::new(first), remaining };
@@ -154,7 +162,7 @@ fn a_kept_lock_stays_taken_without_its_holder() {
 
 #[test]
 fn an_unfair_request_passes_the_queue_only_where_a_lease_ends_without_a_handoff() {
-    let unfair = Ask { fair: false, ..ask(9) };
+    let unfair = AcquireRequest { fair: false, ..ask(9) };
     let prepared = || {
         let mut kit = Kit::default();
         let first = base(kit.acquire(0, &ask(1)));
@@ -167,7 +175,7 @@ fn an_unfair_request_passes_the_queue_only_where_a_lease_ends_without_a_handoff(
     assert_eq!(released.owner(), Some(ask(2).attempt), "a release goes to the queue");
 
     let (mut kept, release) = prepared();
-    kept.release(1, &End { keep: Some(Duration::from_secs(5)), ..release });
+    kept.release(1, &ReleaseRequest { keep: Some(Duration::from_secs(5)), ..release });
     kept.acquire(5, &unfair);
     assert_eq!(kept.owner(), Some(ask(1).attempt), "the minimum hold still lasts");
     kept.acquire(6, &unfair);
@@ -184,15 +192,15 @@ fn an_unfair_request_passes_the_queue_only_where_a_lease_ends_without_a_handoff(
 fn rotation_hands_on_and_stands_in_line_again() {
     let mut kit = Kit::default();
     let first = base(kit.acquire(0, &ask(1)));
-    let next = Ask { attempt: attempt(1, 1), ..ask(1) };
+    let next = AcquireRequest { attempt: attempt(1, 1), ..ask(1) };
     let end = end(&ask(1), Some(first), Some(first));
     let alone = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
     assert_eq!((alone.0, base(alone.1)), (Verdict::Released, first + 1));
     let again = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
     assert_eq!(again, alone, "asked again, it is the same");
     kit.acquire(2, &ask(2));
-    let last = Ask { attempt: attempt(1, 2), ..ask(1) };
-    let end = End { attempt: next.attempt, base: Token::new(first + 1), ..end };
+    let last = AcquireRequest { attempt: attempt(1, 2), ..ask(1) };
+    let end = ReleaseRequest { attempt: next.attempt, base: Token::new(first + 1), ..end };
     let (verdict, answer) = kit.with(|record, reach| record.rotate(at(3), &end, &last, reach));
     assert_eq!(verdict, Verdict::Released);
     assert!(matches!(answer, Answer::Queued { place: 0, .. }), "{answer:?}");
@@ -227,12 +235,12 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
         // The holder releases; the next waiter ends before it receives its block.
         clock_us += 1;
         let now = Now { steady_ns: clock_us * 1000, wall_ns: clock_us * 1000 };
-        let ask = Ask { attempt: attempt(1, round), tokens: TOKEN_LEAD, ..ask(1) };
+        let ask = AcquireRequest { attempt: attempt(1, round), tokens: TOKEN_LEAD, ..ask(1) };
         let answer = kit.with(|record, reach| record.acquire(now, &ask, reach));
         let Answer::Granted(tokens) = answer else { panic!("{answer:?}") };
         assert!(tokens.top().get() <= clock_us + lead, "round {round}: {tokens:?}");
         assert_eq!(round == 0, tokens.top().get() - tokens.base().get() + 1 == lead);
-        let unheard = End { base: None, last: None, ..end(&ask, None, None) };
+        let unheard = ReleaseRequest { base: None, last: None, ..end(&ask, None, None) };
         assert_eq!(
             kit.with(|record, reach| record.release(now, &unheard, reach)),
             Verdict::Released
@@ -240,7 +248,7 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
     }
     // A while later, grants have whole blocks again.
     let now = Now { steady_ns: clock_us * 1000, wall_ns: (clock_us + 2 * lead) * 1000 };
-    let ask = Ask { attempt: attempt(1, 5000), tokens: TOKEN_LEAD, ..ask(1) };
+    let ask = AcquireRequest { attempt: attempt(1, 5000), tokens: TOKEN_LEAD, ..ask(1) };
     let Answer::Granted(tokens) = kit.with(|record, reach| record.acquire(now, &ask, reach)) else {
         panic!("not granted");
     };
@@ -254,7 +262,7 @@ fn tokens_end_before_doubles_lose_exactness() {
     let mut deaf = |_: AttemptId, _: Push| false;
     assert_eq!(record.acquire(now, &ask(1), &mut deaf), Answer::UsedUp);
     assert_eq!(record.state(now), State::Free);
-    let one = Ask { tokens: 1, ..ask(1) };
+    let one = AcquireRequest { tokens: 1, ..ask(1) };
     assert!(matches!(record.acquire(now, &one, &mut deaf), Answer::Granted(_)));
 }
 
@@ -273,7 +281,7 @@ fn one_step_removes_a_bounded_number_of_dead_waiters_and_any_step_goes_on() {
     assert!(kit.record.needs_another_step());
     assert_eq!(kit.record.state(at(1)), State::Free);
     // A try without waiting gets no holder, and continues the removal.
-    let no_wait = Ask { wait: false, ..ask(2) };
+    let no_wait = AcquireRequest { wait: false, ..ask(2) };
     let answer = kit.acquire(1, &no_wait);
     assert_eq!(answer, Answer::Busy(Duration::ZERO));
     assert_eq!(left(&kit), DEAD + 1);
@@ -296,7 +304,7 @@ fn an_exchange_removes_no_more_dead_waiters_than_one_step() {
         kit.acquire(0, &ask(100 + client));
     }
     kit.deaf = (100..100 + 2 * DEAD as u64).collect();
-    let next = Ask { attempt: attempt(1, 1), ..ask(1) };
+    let next = AcquireRequest { attempt: attempt(1, 1), ..ask(1) };
     let end = end(&ask(1), Some(first), None);
     let (verdict, answer) = kit.with(|record, reach| record.rotate(at(1), &end, &next, reach));
     assert_eq!(verdict, Verdict::Released);

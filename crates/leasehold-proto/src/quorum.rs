@@ -12,16 +12,16 @@
 mod admission;
 mod attempt;
 mod marker;
+mod messages;
 mod node;
-mod words;
 
 use core::time::Duration;
 
 pub use admission::{Admission, Founding, Halt, Member, Outlook, Task, TaskReply};
 pub use attempt::Attempt;
 pub use marker::{Look, Marker, ProcessId, Survey};
+pub use messages::{Denied, Event, Op, Refusal, Reply, Request, Tally, Terms, Why};
 pub use node::{Lease, Node};
-pub use words::{Denied, Event, Op, Refusal, Reply, Request, Tally, Terms, Why};
 
 /// The longest ttl that nodes grant unless they were set up with another limit: 60 s. A node that
 /// may have lost leases does not vote for about as long.

@@ -10,18 +10,19 @@ use leasehold_proto::{AttemptId, ClientId, Deadline, Token};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::connect::QuorumBuilder;
+use super::admission_driver::AdmissionDriver;
 use super::driver::{Call, Driver, Parts};
 use super::explain;
 use super::node::{NodeLease, QuorumNode, Step};
 use super::status::status;
-use super::steward::Steward;
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Origin, Renewal, Renewed, State, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, Origin, ReleaseRequest,
+    Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{Error, ErrorKind, Name, Result};
+use leasehold_core::{
+    Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status,
+};
 
 /// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -32,7 +33,7 @@ const PAGE: usize = 250;
 
 /// The connections of one client to the nodes of a quorum (Redlock, with tokens).
 ///
-/// A [`QuorumBuilder`] creates it. There is no queue: waiters ask again, and the nodes wake them
+/// A [`QuorumBuilder`](crate::QuorumBuilder) creates it. There is no queue: waiters ask again, and the nodes wake them
 /// early.
 #[derive(Debug)]
 pub struct QuorumBackend {
@@ -50,7 +51,7 @@ impl QuorumBackend {
         nodes: Vec<Arc<dyn QuorumNode>>,
         node_limit: Option<Duration>,
         clock: Clock,
-        steward: Steward,
+        admission: AdmissionDriver,
         warnings: Vec<String>,
     ) -> Self {
         let mut capability = Capability::new("redlock", LeaseKind::Ttl);
@@ -59,14 +60,9 @@ impl QuorumBackend {
         capability.force_release = true;
         let (sender, calls) = mpsc::unbounded_channel();
         let parts =
-            Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), steward, calls };
+            Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), admission, calls };
         let parts = Mutex::new(Some(parts));
         Self { nodes, capability, clock, warnings, calls: sender, parts }
-    }
-
-    /// Creates a builder over these nodes.
-    pub fn builder(nodes: Vec<Arc<dyn QuorumNode>>) -> QuorumBuilder {
-        QuorumBuilder::new(nodes)
     }
 
     /// Sends a call to the driver.
@@ -195,12 +191,7 @@ impl QuorumBackend {
 async fn end_attempt(node: &dyn QuorumNode, name: &Name, attempt: AttemptId) -> Result<()> {
     let silent = || Error::new(ErrorKind::Unavailable, "did not answer");
     let TaskReply::Look(look) = node.task(Task::Look).await else { return Err(silent()) };
-    let step = Step {
-        name: name.clone(),
-        op: Op::Release { attempt },
-        wait: false,
-        origin: Arc::new(Origin::new("", 0, None)),
-    };
+    let step = Step::new(name.clone(), Op::Release { attempt }, Origin::new("", 0, None));
     let replies = node.steps(look.process, vec![step], LIMIT).await;
     match replies.first() {
         Some(Reply::Released | Reply::NotHeld) => Ok(()),
@@ -236,7 +227,7 @@ impl Backend for QuorumBackend {
         }
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             if ask.mode != Mode::Exclusive {
                 return Err(unsupported("shared mode"));
@@ -254,7 +245,7 @@ impl Backend for QuorumBackend {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
             if end.keep.is_some() {
                 return Err(unsupported("a minimum hold that outlives the release"));
@@ -282,7 +273,7 @@ impl Backend for QuorumBackend {
         Box::pin(self.force(name, token))
     }
 
-    fn abandon(&self, end: &End) {
+    fn abandon(&self, end: &ReleaseRequest) {
         self.calls.send(Call::Release(end.clone(), None)).ok();
     }
 }

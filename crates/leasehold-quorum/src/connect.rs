@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{MAX_TTL, Member, Outlook, majority};
+use leasehold_proto::quorum::{MAX_TTL, Member, Outlook};
 
+use super::admission_driver::AdmissionDriver;
 use super::backend::QuorumBackend;
-use super::node::{Fitness, QuorumNode};
-use super::steward::Steward;
+use super::fitness::look_at_fitness;
+use super::node::QuorumNode;
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_core::{Error, ErrorKind, Result};
 
-/// How long to wait for a node that is asked whether it is fit.
-const LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait for the other nodes once a majority has answered.
 const GRACE: Duration = Duration::from_millis(200);
 /// The most nodes of a quorum; more nodes only make each step more expensive.
@@ -26,6 +24,13 @@ pub struct QuorumBuilder {
     node_limit: Option<Duration>,
     max_ttl: Option<Duration>,
     clock: Clock,
+}
+
+impl QuorumBackend {
+    /// Creates a builder over these nodes.
+    pub fn builder(nodes: Vec<Arc<dyn QuorumNode>>) -> QuorumBuilder {
+        QuorumBuilder::new(nodes)
+    }
 }
 
 impl QuorumBuilder {
@@ -82,10 +87,10 @@ impl QuorumBuilder {
         }
         let mut warnings = look_at_fitness(&nodes, &clock, Some(GRACE)).await?;
         warnings.extend(even(nodes.len()));
-        let mut steward =
-            Steward::new(nodes.clone(), max_ttl.unwrap_or(MAX_TTL), None, clock.clone());
-        steward.settle_most(GRACE).await;
-        let members = steward.members(clock.now());
+        let mut admission =
+            AdmissionDriver::new(nodes.clone(), max_ttl.unwrap_or(MAX_TTL), None, clock.clone());
+        admission.settle_most(GRACE).await;
+        let members = admission.members(clock.now());
         members.refuse_twins()?;
         members.refuse_unreachable()?;
         warnings.extend(members.other_max_ttl(max_ttl));
@@ -106,7 +111,7 @@ impl QuorumBuilder {
         for warning in &warnings {
             tracing::warn!(%warning, "quorum");
         }
-        Ok(QuorumBackend::new(nodes, node_limit, clock, steward, warnings))
+        Ok(QuorumBackend::new(nodes, node_limit, clock, admission, warnings))
     }
 }
 
@@ -119,39 +124,4 @@ fn even(nodes: usize) -> Option<String> {
             "{nodes} nodes tolerate no more failures ({may_fail}) than {fewer}: use an odd number"
         )
     })
-}
-
-/// Asks the nodes whether they can take part, and returns their warnings. With `grace`, slow nodes
-/// get that much time after a majority has answered; otherwise [`LIMIT`].
-pub(super) async fn look_at_fitness(
-    nodes: &[Arc<dyn QuorumNode>],
-    clock: &Clock,
-    grace: Option<Duration>,
-) -> Result<Vec<String>> {
-    let look = |(number, node): (usize, &Arc<dyn QuorumNode>)| {
-        let node = node.clone();
-        async move { (number, node.fitness().await) }
-    };
-    let mut looks: FuturesUnordered<_> = nodes.iter().enumerate().map(look).collect();
-    let mut seen = vec![Fitness::default(); nodes.len()];
-    let mut until = Deadline::after(clock.now(), LIMIT);
-    let mut heard = 0;
-    // A node that does not answer is not a refusal: it may come back.
-    while let Some(Some((number, fitness))) = clock.within(Some(until), looks.next()).await {
-        heard += usize::from(fitness.refusal.is_some() || fitness.clock_ahead_ms.is_some());
-        if let Some(grace) = grace.filter(|_| heard >= majority(nodes.len())) {
-            until = until.min(Deadline::after(clock.now(), grace));
-        }
-        if let Some(slot) = seen.get_mut(number) {
-            *slot = fitness;
-        }
-    }
-    let mut warnings = Vec::new();
-    for Fitness { refusal, warnings: more, .. } in seen {
-        if let Some(refusal) = refusal {
-            return Err(refusal);
-        }
-        warnings.extend(more);
-    }
-    Ok(warnings)
 }

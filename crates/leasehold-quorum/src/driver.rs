@@ -4,10 +4,10 @@
 //! Replies go to the machine that asked. The machines make all decisions about votes.
 
 mod acquiring;
-mod cases;
+mod attempts;
 mod denial;
-mod ending;
-mod line;
+mod node_outbox;
+mod releasing;
 mod renewing;
 mod run;
 mod seen;
@@ -27,19 +27,19 @@ use leasehold_proto::{ClientId, Deadline, Now};
 use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
 
-use self::cases::Cases;
-use self::line::{Answered, Flow, Line, Queued, Tag};
+use self::attempts::Attempts;
+use self::node_outbox::{Answered, Flow, NodeOutbox, Queued, Tag};
 use self::renewing::{Renewals, Renewing};
 use self::run::Run;
 use self::seen::Seen;
 use self::waits::Waits;
+use super::admission_driver::AdmissionDriver;
 use super::node::{NodeEvent, NodeSink, QuorumNode, Step};
 use super::slab::Slab;
-use super::steward::Steward;
 use super::timers::Timers;
 use crate::telemetry::quorum_grants;
 use leasehold_core::backend::{
-    self, Answer, Ask, BoxFuture, End, Ended, EventSink, Renewal, Renewed,
+    self, AcquireRequest, Answer, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{Name, Result};
@@ -58,10 +58,10 @@ const MOMENTS: u32 = 3;
 /// What the client asks the driver for.
 #[derive(Debug)]
 pub(super) enum Call {
-    Acquire(Ask, oneshot::Sender<Result<Answer>>),
+    Acquire(AcquireRequest, oneshot::Sender<Result<Answer>>),
     Renew(Vec<Renewal>, oneshot::Sender<Vec<Result<Renewed>>>),
     /// Without a sender, no caller waits for the answer.
-    Release(End, Option<oneshot::Sender<Result<Ended>>>),
+    Release(ReleaseRequest, Option<oneshot::Sender<Result<Ended>>>),
 }
 
 /// The parts of a driver.
@@ -70,14 +70,14 @@ pub(super) struct Parts {
     pub(super) nodes: Vec<Arc<dyn QuorumNode>>,
     pub(super) node_limit: Option<Duration>,
     pub(super) clock: Clock,
-    pub(super) steward: Steward,
+    pub(super) admission: AdmissionDriver,
     pub(super) calls: mpsc::UnboundedReceiver<Call>,
 }
 
 pub(super) struct Driver {
     clock: Clock,
     node_limit: Option<Duration>,
-    steward: Steward,
+    admission: AdmissionDriver,
     calls: mpsc::UnboundedReceiver<Call>,
     /// Events of the nodes.
     said: mpsc::UnboundedReceiver<(usize, NodeEvent)>,
@@ -85,11 +85,11 @@ pub(super) struct Driver {
     backlog: VecDeque<Call>,
     renewing: VecDeque<Renewing>,
     sink: EventSink,
-    lines: Vec<Line>,
+    outboxes: Vec<NodeOutbox>,
     batches: FuturesUnordered<BoxFuture<'static, Answered>>,
     runs: Slab<Run>,
     timers: Timers,
-    cases: Cases,
+    cases: Attempts,
     waits: Waits,
     renewals: Slab<Renewals>,
     seen: Seen,
@@ -113,7 +113,7 @@ impl fmt::Debug for Driver {
 
 impl Driver {
     pub(super) fn new(parts: Parts, client: ClientId, sink: EventSink) -> Self {
-        let Parts { nodes, node_limit, clock, steward, calls } = parts;
+        let Parts { nodes, node_limit, clock, admission, calls } = parts;
         let (sender, said) = mpsc::unbounded_channel();
         for (number, node) in nodes.iter().enumerate() {
             node.attach(client, NodeSink::new(number, sender.clone()));
@@ -121,18 +121,22 @@ impl Driver {
         Self {
             clock,
             node_limit,
-            steward,
+            admission,
             calls,
             said,
             backlog: VecDeque::new(),
             renewing: VecDeque::new(),
             sink,
             waits: Waits::new(nodes.len()),
-            lines: nodes.into_iter().enumerate().map(|(at, node)| Line::new(at, node)).collect(),
+            outboxes: nodes
+                .into_iter()
+                .enumerate()
+                .map(|(at, node)| NodeOutbox::new(at, node))
+                .collect(),
             batches: FuturesUnordered::new(),
             runs: Slab::default(),
             timers: Timers::default(),
-            cases: Cases::default(),
+            cases: Attempts::default(),
             renewals: Slab::default(),
             seen: Seen::default(),
             hasher: RandomState::default(),
@@ -157,7 +161,7 @@ impl Driver {
                 Some(answer) = self.batches.next() => answers.push(answer),
                 taken = self.calls.recv_many(&mut calls, CALLS), if open => open = taken > 0,
                 Some(said) = self.said.recv() => event = Some(said),
-                Some(answer) = self.steward.answer() => task = Some(answer),
+                Some(answer) = self.admission.answer() => task = Some(answer),
                 () = sleep(&self.clock, wake_at) => {}
             }
             self.gather(&mut calls).await;
@@ -168,7 +172,7 @@ impl Driver {
             let now = self.clock.now();
             answers.drain(..).for_each(|answer| self.handle_answer(now, answer));
             if let Some(answer) = task {
-                self.steward.handle(now, answer);
+                self.admission.handle(now, answer);
                 self.note_outlook(now);
             }
             if let Some((node, event)) = event {
@@ -233,7 +237,7 @@ impl Driver {
         let own = at.map(|at_ns| {
             Deadline::after(now, Duration::from_nanos(at_ns.saturating_sub(now.steady_ns)))
         });
-        let theirs = self.steward.poll_timeout(now);
+        let theirs = self.admission.poll_timeout(now);
         own.map_or(theirs, |own| Some(theirs.map_or(own, |theirs| own.min(theirs))))
     }
 
@@ -272,29 +276,29 @@ impl Driver {
     /// others do not count.
     fn has_room(&self) -> bool {
         let (mut free, mut voters, mut free_voters) = (0, 0, 0);
-        for (node, line) in self.lines.iter().enumerate() {
+        for (node, line) in self.outboxes.iter().enumerate() {
             let (room, votes) = (line.has_room(), self.votes(node, line));
             free += usize::from(room);
             voters += usize::from(votes);
             free_voters += usize::from(room && votes);
         }
-        let enough = majority(self.lines.len());
+        let enough = majority(self.outboxes.len());
         if voters >= enough { free_voters >= enough } else { free >= enough }
     }
 
     /// Returns true if so many nodes answered the last time that the others are not needed.
     fn has_voters(&self) -> bool {
-        let votes = |(node, line): &(usize, &Line)| self.votes(*node, line);
-        self.lines.iter().enumerate().filter(votes).count() >= majority(self.lines.len())
+        let votes = |(node, line): &(usize, &NodeOutbox)| self.votes(*node, line);
+        self.outboxes.iter().enumerate().filter(votes).count() >= majority(self.outboxes.len())
     }
 
-    fn votes(&self, node: usize, line: &Line) -> bool {
-        line.answers() && self.steward.process(node).is_some()
+    fn votes(&self, node: usize, line: &NodeOutbox) -> bool {
+        line.answers() && self.admission.process(node).is_some()
     }
 
     fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
         match event {
-            NodeEvent::Reset => self.steward.doubt(now, node),
+            NodeEvent::Reset => self.admission.doubt(now, node),
             NodeEvent::Freed(name) => {
                 if self.waits.freed(now, node, &name, fastrand::u64(..)) {
                     self.sink.send(backend::Event::Freed { name });
@@ -306,14 +310,14 @@ impl Driver {
     fn handle_answer(&mut self, now: Now, answered: Answered) {
         let Answered { node, tags, mut replies } = answered;
         replies.resize(tags.len(), Reply::Unknown);
-        if let Some(line) = self.lines.get_mut(node) {
+        if let Some(line) = self.outboxes.get_mut(node) {
             line.answered(&replies);
         }
         let is_doubt = |reply: &Reply| {
             matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
         };
         if replies.iter().any(is_doubt) {
-            self.steward.doubt(now, node);
+            self.admission.doubt(now, node);
         }
         for (tag, reply) in tags.into_iter().zip(replies) {
             self.handle_reply(now, node, tag, reply);
@@ -322,7 +326,7 @@ impl Driver {
 
     fn handle_reply(&mut self, now: Now, node: usize, tag: Tag, reply: Reply) {
         if let Reply::Refused(Refusal::TtlTooLong { max_ttl }) = reply {
-            self.steward.learn_max_ttl(node, max_ttl);
+            self.admission.learn_max_ttl(node, max_ttl);
         }
         let Some(run) = self.runs.get_mut(tag.run) else { return };
         run.outstanding = run.outstanding.saturating_sub(1);
@@ -349,7 +353,7 @@ impl Driver {
                 let wait = run.waits && matches!(op, Op::Acquire { .. });
                 let (name, origin) = (run.name.clone(), run.origin.clone());
                 let (tag, step) = (Tag { run: number, round }, Step { name, op, wait, origin });
-                if let Some(line) = self.lines.get_mut(node) {
+                if let Some(line) = self.outboxes.get_mut(node) {
                     run.outstanding += 1;
                     let (limit, hash) = (run.limit, run.hash);
                     line.push(Queued { tag, due, limit, hash, step });
@@ -388,7 +392,7 @@ impl Driver {
     }
 
     fn handle_timeouts(&mut self, now: Now) {
-        self.steward.handle_timeout(now);
+        self.admission.handle_timeout(now);
         while let Some(name) = self.waits.take_due(now) {
             self.sink.send(backend::Event::Freed { name });
         }
@@ -412,24 +416,24 @@ impl Driver {
     fn flush(&mut self, now: Now) {
         loop {
             let has_voters = self.has_voters();
-            for (node, line) in self.lines.iter_mut().enumerate() {
+            for (node, line) in self.outboxes.iter_mut().enumerate() {
                 let flow = line.flow(has_voters);
                 while self.moment.is_none()
                     && let Some(tag) = line.take_overdue(now)
                 {
                     self.unsent.push((node, tag, Refusal::Unfit));
                 }
-                if let Some(process) = self.steward.process(node) {
+                if let Some(process) = self.admission.process(node) {
                     while let Some(call) = line.call(now, process, flow) {
                         self.batches.push(Box::pin(call));
                     }
                     if flow != Flow::Trickle {
                         continue;
                     }
-                } else if self.steward.asks(node) && flow != Flow::Trickle {
+                } else if self.admission.asks(node) && flow != Flow::Trickle {
                     continue; // It may be the same process: the answer follows soon.
                 }
-                let refusal = match self.steward.member(now, node) {
+                let refusal = match self.admission.member(now, node) {
                     Member::Admitted(_) | Member::Unknown => Refusal::Unfit,
                     Member::Waiting(_) | Member::Twin(_) => Refusal::NotAdmitted,
                 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold_proto::Now;
 use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, Reply, Tally, majority};
 
-use super::members::{advice, change_max_ttl, describe};
-use super::steward::Steward;
+use super::admission_driver::AdmissionDriver;
+use super::membership::{advice, change_max_ttl, describe};
 use leasehold_core::{Error, ErrorKind};
 
 /// The replies of the nodes to an attempt, and what is known of them.
@@ -17,7 +17,7 @@ pub(super) struct Report<'a> {
     pub(super) later: &'a [(usize, Reply)],
     /// How long the client waited for each node; `None` while it still waits.
     pub(super) had_time: Option<Duration>,
-    pub(super) steward: &'a Steward,
+    pub(super) admission: &'a AdmissionDriver,
     /// Returns why a node did nothing when it was last asked.
     pub(super) trouble: &'a dyn Fn(usize) -> String,
 }
@@ -25,9 +25,9 @@ pub(super) struct Report<'a> {
 /// Explains that too few nodes voted for an attempt: how many did, which others did not and why,
 /// and what helps.
 pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
-    let Report { machine, later, steward, .. } = report;
-    if let Some(max_ttl) = steward.max_ttl().filter(|max_ttl| machine.ttl() > *max_ttl) {
-        return ttl_too_long(machine.ttl(), max_ttl, steward);
+    let Report { machine, later, admission, .. } = report;
+    if let Some(max_ttl) = admission.max_ttl().filter(|max_ttl| machine.ttl() > *max_ttl) {
+        return ttl_too_long(machine.ttl(), max_ttl, admission);
     }
     let count = |is: fn(&Reply) -> bool| later.iter().filter(|(_, reply)| is(reply)).count();
     let granted = tally.granted + count(|reply| matches!(reply, Reply::Granted(_)));
@@ -38,7 +38,7 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
         message += &format!(" (another client holds it on {busy})");
     }
     message += &report.reasons("did not answer");
-    match advice(steward.outlook(report.now)) {
+    match advice(admission.outlook(report.now)) {
         Some(advice) => message += &format!("; {advice}"),
         None => {
             let missing = enough.saturating_sub(granted + busy);
@@ -50,11 +50,11 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
 
 /// Explains that too few nodes renewed a lease; names the others that replied or timed out.
 pub(super) fn unrenewed(report: &Report<'_>) -> Error {
-    let Report { now, machine, steward, .. } = report;
+    let Report { now, machine, admission, .. } = report;
     let (all, enough) = (machine.nodes(), majority(machine.nodes()));
     let reasons = report.reasons("has not answered yet");
     let mut message = format!("renewed by too few of {all} nodes, {enough} needed{reasons}");
-    if let Some(advice) = advice(steward.outlook(*now)) {
+    if let Some(advice) = advice(admission.outlook(*now)) {
         message += &format!("; {advice}");
     }
     Error::new(ErrorKind::Unavailable, message)
@@ -84,22 +84,22 @@ impl Report<'_> {
         let mut text = String::new();
         for (number, (node, reason)) in reasons.iter().enumerate() {
             text += if number == 0 { ": " } else { ", " };
-            text += &format!("node {} {reason}", self.steward.place(*node));
+            text += &format!("node {} {reason}", self.admission.place(*node));
         }
         text
     }
 
     /// Returns why a node refused.
     fn why(&self, node: usize, refusal: Refusal) -> String {
-        match (refusal, self.steward.member(self.now, node)) {
+        match (refusal, self.admission.member(self.now, node)) {
             (
                 Refusal::NotAdmitted | Refusal::Unfit,
                 member @ (Member::Waiting(_) | Member::Twin(_)),
-            ) => describe(member, |of| self.steward.place(of)),
+            ) => describe(member, |of| self.admission.place(of)),
             // It did not answer which process it is; the reason may be known.
             (Refusal::Unfit, member @ Member::Unknown) => {
-                let trouble = self.steward.trouble(node);
-                trouble.unwrap_or_else(|| describe(member, |of| self.steward.place(of)))
+                let trouble = self.admission.trouble(node);
+                trouble.unwrap_or_else(|| describe(member, |of| self.admission.place(of)))
             }
             (Refusal::Unfit, _) => (self.trouble)(node),
             (refusal, _) => format!("refused: {refusal}"),
@@ -115,8 +115,8 @@ pub(super) fn too_few(answered: usize, all: usize, reasons: &[String]) -> Error 
 }
 
 /// The error if too few nodes confirmed a release; names the others.
-pub(super) fn unreleased(machine: &Attempt, steward: &Steward) -> Error {
-    let places: Vec<String> = machine.unreleased().map(|node| steward.place(node)).collect();
+pub(super) fn unreleased(machine: &Attempt, admission: &AdmissionDriver) -> Error {
+    let places: Vec<String> = machine.unreleased().map(|node| admission.place(node)).collect();
     let message = format!(
         "{} of {} nodes have not confirmed the release in time ({}); the client keeps asking them, \
          and the lease ends there with its ttl",
@@ -132,10 +132,10 @@ pub(super) fn forgotten(outlook: Outlook) -> Error {
     Error::new(ErrorKind::Refused, advice(outlook).unwrap_or_default())
 }
 
-pub(super) fn ttl_too_long(ttl: Duration, max_ttl: Duration, steward: &Steward) -> Error {
+pub(super) fn ttl_too_long(ttl: Duration, max_ttl: Duration, admission: &AdmissionDriver) -> Error {
     let message = format!(
         "ttl: {ttl:?} is more than the {max_ttl:?} that these nodes grant; ask for less, or {}",
-        change_max_ttl(max_ttl, &steward.marker_key())
+        change_max_ttl(max_ttl, &admission.marker_key())
     );
     Error::new(ErrorKind::Invalid, message)
 }

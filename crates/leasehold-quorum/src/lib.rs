@@ -10,22 +10,25 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod admission_driver;
 mod backend;
 mod connect;
 mod driver;
 mod explain;
-mod members;
+mod fitness;
+mod membership;
 mod memory;
 mod node;
+mod set_up;
 mod slab;
 mod status;
-mod steward;
 mod telemetry;
 mod timers;
 
 pub use backend::QuorumBackend;
 pub use connect::QuorumBuilder;
 pub use leasehold_proto::quorum::{Founding, MAX_TTL, Member, Outlook};
-pub use members::{Members, found, found_exactly, members};
+pub use membership::Members;
 pub use memory::{MemoryNode, NodeFault};
 pub use node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
+pub use set_up::{found, found_exactly, members};

@@ -20,6 +20,7 @@ pub struct MemoryNode(Arc<Inner>);
 
 /// What is wrong with a [`MemoryNode`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NodeFault {
     /// Nothing.
     #[default]

@@ -8,8 +8,8 @@ use leasehold_proto::quorum::{Op, ProcessId, Reply, Task, TaskReply};
 use leasehold_proto::{ClientId, Token};
 use tokio::sync::mpsc;
 
-use leasehold_core::backend::{BoxFuture, Holder, Origin};
-use leasehold_core::{Name, Result};
+use leasehold_core::backend::{BoxFuture, Origin};
+use leasehold_core::{Holder, Name, Result};
 
 /// One node of a quorum. It carries out steps, and knows nothing of majorities.
 ///
@@ -71,6 +71,7 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
 
 /// One step on one lock.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Step {
     /// The name of the lock.
     pub name: Name,
@@ -83,8 +84,22 @@ pub struct Step {
     pub origin: Arc<Origin>,
 }
 
+impl Step {
+    /// Creates a step that does not wait.
+    pub fn new(name: Name, op: Op, origin: impl Into<Arc<Origin>>) -> Self {
+        Self { name, op, wait: false, origin: origin.into() }
+    }
+
+    /// Sets [`wait`](Self::wait).
+    #[must_use]
+    pub fn with_wait(self, wait: bool) -> Self {
+        Self { wait, ..self }
+    }
+}
+
 /// The current or last holder of a lock on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeLease {
     /// The attempt, and where it comes from.
     pub holder: Holder,
@@ -96,8 +111,16 @@ pub struct NodeLease {
     pub remaining: Duration,
 }
 
+impl NodeLease {
+    /// Creates the lease of a holder, with the counter of its lock on the node.
+    pub fn new(holder: Holder, counter: Token, since_unix_ms: u64, remaining: Duration) -> Self {
+        Self { holder, counter, since_unix_ms, remaining }
+    }
+}
+
 /// Whether a node can take part.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Fitness {
     /// It cannot, until its settings change.
     pub refusal: Option<leasehold_core::Error>,
@@ -110,6 +133,7 @@ pub struct Fitness {
 
 /// A message that a node sends without a request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum NodeEvent {
     /// A lock that an attempt of this client waits for is free there, or may be free.
     Freed(Name),
@@ -126,7 +150,7 @@ pub struct NodeSink {
 
 impl NodeSink {
     /// Creates a sink for the node at this place of the list.
-    pub fn new(node: usize, events: mpsc::UnboundedSender<(usize, NodeEvent)>) -> Self {
+    pub(crate) fn new(node: usize, events: mpsc::UnboundedSender<(usize, NodeEvent)>) -> Self {
         Self { node, events }
     }
 

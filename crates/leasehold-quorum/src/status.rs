@@ -6,8 +6,7 @@ use leasehold_proto::Token;
 use leasehold_proto::quorum::majority;
 
 use super::node::NodeLease;
-use leasehold_core::backend::{State, Status};
-use leasehold_core::{AttemptId, Name};
+use leasehold_core::{AttemptId, Name, State, Status};
 
 /// Returns the state of a lock from the answers of the nodes; `None` for a node that did not
 /// answer.

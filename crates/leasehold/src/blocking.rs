@@ -13,24 +13,45 @@
 //! The client has its own runtime with one thread, which renews leases independently of the
 //! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types, except
 //! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
-//! client, always with its own thread.
+//! client, always with its own thread. [`forget`], [`init`], [`doctor`], [`quorum`] and [`route`] have the
+//! other async functions of the crate. These have no counterpart: `open` and `connect_on_own_thread`,
+//! for which [`connect`] stands, and those of `fence::redis` and of `rows`, which use the async
+//! connections of the crates `redis` and `sqlx`.
 //!
 //! Inside an async program, use it in `tokio::task::spawn_blocking` or `block_in_place`, or on a
-//! thread. Directly in an async task, a call that would wait returns [`ErrorKind::Invalid`], and a
+//! thread:
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use leasehold::blocking;
+//!
+//! let report = tokio::task::spawn_blocking(|| {
+//!     let client = blocking::connect("memory:")?;
+//!     let report = client.lock("nightly-report").run(|_guard| "blocking work")?;
+//!     client.close()?; // also on this thread: the client waits
+//!     Ok::<_, leasehold::Error>(report)
+//! });
+//! assert_eq!(report.await??, "blocking work");
+//! # Ok(()) }
+//! ```
+//!
+//! Directly in an async task, a call that would wait returns [`ErrorKind::Invalid`], and a
 //! dropped guard is released in the background. A task inside `tokio::task::unconstrained` is not
 //! detected: there the call blocks the thread of the runtime.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Capability, Forced, Status};
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, CancellationToken, ClientSettings, Deadline, Error, ErrorKind, LossReason, Name,
-    OnLoss, Owner, Result, Token, Usage,
+    AttemptId, CancellationToken, Capability, ClientSettings, Deadline, Error, ErrorKind, Forced,
+    LossReason, Name, OnLoss, Owner, Result, Status, Token, Usage,
 };
 use tokio::runtime::{Handle, Runtime};
 
+pub mod doctor;
+pub mod quorum;
+pub mod route;
 mod wait;
 
 /// The time that the drop of a guard waits for its release.
@@ -54,6 +75,23 @@ pub fn connect_with(url: &str, settings: ClientSettings) -> Result<Client> {
     let runtime = Own::new()?;
     let client = runtime.block_on(crate::connect_with(url, settings))??;
     Ok(Client { client, runtime })
+}
+
+/// Removes the records of the free locks whose names start with `names`, and returns their number;
+/// see [`crate::forget`].
+///
+/// # Errors
+/// As there; [`ErrorKind::Invalid`] inside an async task.
+pub fn forget(url: &str, names: &str) -> Result<u64> {
+    block_on(crate::forget(url, names))
+}
+
+/// Creates the tables that the store of a URL needs, if they are missing; see [`crate::init`].
+///
+/// # Errors
+/// As there; [`ErrorKind::Invalid`] inside an async task.
+pub fn init(url: &str) -> Result<bool> {
+    block_on(crate::init(url))
 }
 
 /// A client of a backend, with its own runtime. Cheap to clone.
@@ -399,6 +437,11 @@ impl Drop for Guard {
             *self.runtime.0.silent_until() = silent;
         }
     }
+}
+
+/// Runs one call on a runtime of its own.
+fn block_on<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    Own::new()?.block_on(call)?
 }
 
 /// The runtime of a blocking client. Dropping the last clone shuts it down without waiting.

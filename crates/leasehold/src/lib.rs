@@ -51,15 +51,19 @@ pub mod route;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use leasehold_sql::rows;
 
+/// **Unstable**: the interface of engines. Its items may change in any minor release; programs that only use locks
+/// do not need it.
+#[doc(inline)]
+pub use leasehold_core::backend;
+
 pub use connect::{
     connect, connect_on_own_thread, connect_with, forget, missing_features, open, schemes,
 };
 pub use init::{init, init_statements};
-pub use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
 pub use leasehold_core::{
-    AttemptId, CancellationToken, Client, ClientSettings, Deadline, Error, ErrorKind, Guard, Lock,
-    LossReason, Name, NotAToken, OnLoss, Owner, Result, Retry, StoreUrl, Token, Usage, backend,
-    clock, memory, telemetry,
+    AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Error, ErrorKind,
+    Forced, Guard, Holder, LeaseKind, Lock, LossReason, Name, NotAToken, OnLoss, Owner, Result,
+    Retry, State, Status, StoreUrl, Token, Usage, Waiter, clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -5,9 +5,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use leasehold::blocking::route::Routed;
+use leasehold::quorum::Founding;
+use leasehold::route::{Members, Router};
 use leasehold::{ErrorKind, blocking};
 
-/// Async methods that blocking types have no counterpart of, with the reason.
+/// Async methods and functions that have no blocking counterpart, with the reason.
 const ASYNC_ONLY: &[(&str, &str)] = &[
     (
         "Client::new",
@@ -15,7 +18,21 @@ const ASYNC_ONLY: &[(&str, &str)] = &[
     ),
     ("Client::with_settings", "the same; `blocking::connect_with` takes the settings"),
     ("Client::on_own_thread", "a blocking client always has a thread of its own"),
+    ("connect.rs::connect_on_own_thread", "the same"),
+    ("connect.rs::open", "it returns a backend, which only the async client uses"),
 ];
+
+/// The sources with async functions, and the sources of their blocking counterparts.
+const SOURCES: &[(&str, &str)] = &[
+    ("connect.rs", "blocking.rs"),
+    ("init.rs", "blocking.rs"),
+    ("doctor.rs", "blocking/doctor.rs"),
+    ("quorum.rs", "blocking/quorum.rs"),
+    ("route/router.rs", "blocking/route.rs"),
+];
+
+/// The sources whose async functions take a connection of another crate, which is async itself.
+const FOREIGN_CONNECTIONS: &[&str] = &["fence/redis/newer.rs", "fence/redis/owner.rs"];
 
 /// Returns the public methods of `impl TYPE` in a source file.
 fn methods(path: &str, of: &str) -> BTreeSet<String> {
@@ -45,6 +62,50 @@ fn blocking_types_have_every_method_of_the_async_types() {
     }
 }
 
+/// Returns the names of the functions that a source declares so.
+fn functions(path: &Path, declared: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let names = text.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix(declared)?;
+        Some(rest[..rest.find(['(', '<'])?].to_owned())
+    });
+    names.collect()
+}
+
+/// Calls `visit` with each Rust source below a directory.
+fn walk(directory: &Path, visit: &mut impl FnMut(&Path)) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, visit);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            visit(&path);
+        }
+    }
+}
+
+#[test]
+fn blocking_functions_exist_for_every_async_function() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut seen = 0;
+    walk(&src, &mut |path| {
+        let name = path.strip_prefix(&src).unwrap().to_str().unwrap().replace('\\', "/");
+        let theirs = functions(path, "pub async fn ");
+        if theirs.is_empty() || FOREIGN_CONNECTIONS.contains(&name.as_str()) {
+            return;
+        }
+        let counterpart = SOURCES.iter().find(|(source, _)| *source == name);
+        let (_, ours) = counterpart.unwrap_or_else(|| panic!("{name}: add it to SOURCES"));
+        let ours = functions(&src.join(ours), "pub fn ");
+        for function in theirs {
+            let excused = ASYNC_ONLY.iter().any(|(of, _)| *of == format!("{name}::{function}"));
+            assert_ne!(ours.contains(&function), excused, "{name}: {function}");
+            seen += 1;
+        }
+    });
+    assert!(seen > 8, "only {seen} async functions were found");
+}
+
 fn pass(client: &blocking::Client) -> leasehold::Result<()> {
     let guard = client.lock("a").acquire()?;
     assert!(client.lock("a").try_acquire()?.is_none());
@@ -53,11 +114,40 @@ fn pass(client: &blocking::Client) -> leasehold::Result<()> {
     client.lock("a").try_acquire()?.expect("a drop waits for its release").release()
 }
 
+/// Calls the functions that need no client, and the router.
+fn commands(client: &blocking::Client) -> leasehold::Result<()> {
+    assert_eq!(blocking::forget("memory:", "a")?, 0);
+    assert!(!blocking::init("memory:")?, "memory needs no tables");
+    blocking::doctor::examine("memory:")?;
+    let report = blocking::quorum::report("memory:").unwrap_err();
+    assert!(report.message().contains("is not a quorum"), "{report}");
+    let first = Founding::Vouched;
+    let found = blocking::quorum::found("memory:", None, first, |_| ()).unwrap_err();
+    assert!(found.message().contains("is not a quorum"), "{found}");
+    let router = Router::new("one", Members::new(["one", "two"])?)?;
+    let lock = client.lock("orders/555");
+    let Routed::Mine(guard) = blocking::route::take_over(&router, &lock, &["two"])? else {
+        panic!("the only member left owns every key");
+    };
+    guard.release()?;
+    match blocking::route::acquire(&router, &lock)? {
+        Routed::Mine(guard) => guard.release(),
+        Routed::NotMine { owner } => {
+            assert_eq!(owner, "two");
+            Ok(())
+        }
+    }
+}
+
 fn refused(client: &blocking::Client, held: blocking::Guard) {
     for error in [
         client.lock("b").acquire().unwrap_err(),
         client.close().unwrap_err(),
         blocking::connect("memory:").unwrap_err(),
+        blocking::forget("memory:", "a").unwrap_err(),
+        blocking::init("memory:").unwrap_err(),
+        blocking::doctor::examine("memory:").unwrap_err(),
+        blocking::quorum::report("memory:").unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.message().contains("spawn_blocking"), "{error}");
@@ -74,6 +164,7 @@ fn it_waits_inside_spawn_blocking_and_refuses_inside_a_task_on_both_runtimes() {
             let blocking = tokio::task::spawn_blocking(|| {
                 let client = blocking::connect("memory:")?;
                 pass(&client)?;
+                commands(&client)?;
                 let held = client.lock("c").acquire()?;
                 Ok::<_, leasehold::Error>((client, held))
             });

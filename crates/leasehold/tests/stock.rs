@@ -9,7 +9,7 @@ mod shop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
+use leasehold_test_servers::{MariaDb, Needs, Postgres};
 use shop::{Books, Shop, Talk, Way};
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};

@@ -7,7 +7,7 @@ mod readers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 
 use crate::common::{Common, count};
 use crate::measure::median;
@@ -132,7 +132,7 @@ impl Case {
             "quick_cache" => self.runtime.run(case.local(readers::quick(), times)),
             "moka" => self.runtime.run(case.local(readers::moka(), times)),
             _ => {
-                let server = Arc::new(RedisServer::start(Settings::new())?);
+                let server = Arc::new(RedisServer::start(RedisSettings::new())?);
                 self.runtime.run(async move {
                     match case.subject {
                         "leasehold" => {

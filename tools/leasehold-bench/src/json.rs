@@ -8,7 +8,7 @@ use crate::Result;
 use crate::row::{Row, Setup};
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonRow<'a> {
     #[serde(flatten)]
     setup: &'a Setup,
     metric: &'static str,
@@ -24,7 +24,7 @@ struct Line<'a> {
 pub(crate) fn lines(rows: &[Row]) -> Result<String> {
     let mut lines = String::new();
     for row in rows {
-        lines += &serde_json::to_string(&Line {
+        lines += &serde_json::to_string(&JsonRow {
             setup: &row.setup,
             metric: row.metric.name,
             value: six_digits(row.value),

@@ -1,6 +1,8 @@
 //! The benchmarks of Leasehold: `cargo xtask bench NAME` builds and runs one on stores of its own,
 //! `leasehold bench NAME` runs one on a store of the user's.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
 #[cfg(feature = "servers")]
 mod args;
 #[cfg(feature = "servers")]

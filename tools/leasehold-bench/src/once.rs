@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Postgres, RedisServer, Settings};
+use leasehold_test_servers::{Postgres, RedisServer, RedisSettings};
 
 use crate::common::{Common, count};
 use crate::in_turn::in_turn;
@@ -103,7 +103,8 @@ fn sample(
     rows: usize,
     times: Times,
 ) -> Result<(Sample, f64)> {
-    let (redis, postgres) = (RedisServer::start(Settings::new())?, Postgres::start(&["fsync=on"])?);
+    let (redis, postgres) =
+        (RedisServer::start(RedisSettings::new())?, Postgres::start(&["fsync=on"])?);
     let (redis_url, url) = (redis.url(), postgres.url());
     // PostgreSQL is many processes; Redis' time alone would mislead.
     let pids = [redis.pid()];

@@ -21,7 +21,7 @@ use crate::metric::{CLIENT_US_PER_PAIR, ONE_ROUND_SHARE, PAIRS_PER_S, SERVER_US_
 use crate::peers::Built;
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
-use crate::store::{Place, Store};
+use crate::store::{Store, StoreAddress};
 use crate::{Result, output};
 
 #[cfg(feature = "servers")]
@@ -205,8 +205,8 @@ impl Case {
 
     fn on_runtime<F: Future<Output = Result<Sample>> + Send + 'static>(
         &self,
-        place: Place,
-        work: impl FnOnce(Place) -> F,
+        place: StoreAddress,
+        work: impl FnOnce(StoreAddress) -> F,
     ) -> Result<Sample> {
         self.runtime.run(work(place))
     }

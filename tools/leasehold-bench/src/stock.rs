@@ -18,7 +18,7 @@ use crate::metric::{CLIENT_US_PER_SALE, SALES_PER_S};
 use crate::pairs::load::{Sample, Times, Worker, drive};
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
-use crate::store::{Place, Store};
+use crate::store::{Store, StoreAddress};
 use crate::{Result, output};
 
 use databases::{Databases, Engine};
@@ -159,7 +159,7 @@ where
 
 async fn sell<E: Talk>(
     pool: Pool<E>,
-    place: &Place,
+    place: &StoreAddress,
     way: Way,
     tasks: usize,
     times: Times,

@@ -7,10 +7,10 @@ use std::str::FromStr;
 
 use leasehold::Client;
 #[cfg(all(feature = "servers", feature = "etcd"))]
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings};
+use leasehold_test_servers::{EtcdServer, EtcdSettings};
 #[cfg(feature = "servers")]
-use leasehold_conformance::kit::{
-    MariaDb, Postgres, RedisServer, Settings, ZooKeeperServer, ZooKeeperSettings,
+use leasehold_test_servers::{
+    MariaDb, Postgres, RedisServer, RedisSettings, ZooKeeperServer, ZooKeeperSettings,
 };
 
 use crate::Result;
@@ -44,7 +44,7 @@ pub(crate) enum Store {
 
 /// A store that is there; a temporary directory or server goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoreAddress {
     pub(crate) url: String,
     /// What the names of locks begin with.
     pub(crate) prefix: String,
@@ -131,20 +131,20 @@ impl Store {
     }
 
     /// Makes what has to be made.
-    pub(crate) fn place(&self) -> Result<Place> {
+    pub(crate) fn place(&self) -> Result<StoreAddress> {
         match self {
             #[cfg(feature = "servers")]
-            Self::Memory => Ok(Place::own("memory:".to_owned(), None, Vec::new())),
+            Self::Memory => Ok(StoreAddress::own("memory:".to_owned(), None, Vec::new())),
             #[cfg(feature = "servers")]
             Self::File => {
                 let directory = directory()?;
                 let url = format!("file:{}", directory.path().join("store").display());
-                Ok(Place::own(url, Some(directory), Vec::new()))
+                Ok(StoreAddress::own(url, Some(directory), Vec::new()))
             }
             #[cfg(feature = "servers")]
             Self::Redis => {
                 let server = redis()?;
-                Ok(Place::own(server.url(), None, vec![server]))
+                Ok(StoreAddress::own(server.url(), None, vec![server]))
             }
             #[cfg(feature = "servers")]
             Self::Redlock(nodes) => {
@@ -154,36 +154,36 @@ impl Store {
                     servers.iter().map(|server| server.address().to_string()).collect();
                 let url = format!("redlock://{}", nodes.join(","));
                 found(url.clone())?;
-                Ok(Place::own(url, None, servers))
+                Ok(StoreAddress::own(url, None, servers))
             }
             #[cfg(feature = "servers")]
             Self::Sqlite => {
                 let directory = directory()?;
                 let url = format!("sqlite:{}", directory.path().join("locks.db").display());
-                Ok(Place::own(url, Some(directory), Vec::new()))
+                Ok(StoreAddress::own(url, Some(directory), Vec::new()))
             }
             // A process for each connection: their CPU time is not counted here.
             #[cfg(feature = "servers")]
             Self::Postgres => {
                 let server = Postgres::start(&["max_connections=200"])?;
-                Ok(Place::other(server.url(), None, server))
+                Ok(StoreAddress::other(server.url(), None, server))
             }
             #[cfg(feature = "servers")]
             Self::MySql => {
                 let server = MariaDb::start(&["--max-connections=200"])?;
-                Ok(Place::other(server.url(), Some(server.pid()), server))
+                Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
             }
             #[cfg(feature = "servers")]
             Self::ZooKeeper => {
                 let server = ZooKeeperServer::start(ZooKeeperSettings::new())?;
-                Ok(Place::other(server.url(), Some(server.pid()), server))
+                Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
             }
             #[cfg(all(feature = "servers", feature = "etcd"))]
             Self::Etcd => {
                 let server = EtcdServer::start(EtcdSettings::new())?;
-                Ok(Place::other(server.url(), Some(server.pid()), server))
+                Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
             }
-            Self::Url(url, prefix) => Ok(Place::of(url.clone(), prefix.clone())),
+            Self::Url(url, prefix) => Ok(StoreAddress::of(url.clone(), prefix.clone())),
         }
     }
 }
@@ -194,7 +194,7 @@ pub(crate) fn cleaned(stores: &[Store], done: Result<()>) -> Result<()> {
     done.and(cleaned)
 }
 
-impl Place {
+impl StoreAddress {
     fn of(url: String, prefix: String) -> Self {
         Self {
             url,
@@ -291,7 +291,7 @@ pub(crate) fn directory() -> Result<tempfile::TempDir> {
 #[cfg(feature = "servers")]
 pub(crate) fn redis() -> Result<RedisServer> {
     match RedisServer::is_present() {
-        true => Ok(RedisServer::start(Settings::new())?),
+        true => Ok(RedisServer::start(RedisSettings::new())?),
         false => Err("redis-server is not installed; apt-get install redis-server".into()),
     }
 }

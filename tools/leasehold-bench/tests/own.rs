@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use leasehold_conformance::kit::Needs;
+use leasehold_test_servers::Needs;
 use serde_json::Value;
 
 /// The figures of a benchmark on Redis; none, and a word, where no server is installed.

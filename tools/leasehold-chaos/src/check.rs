@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::fault::{Fault, Injected};
 use crate::journal::{Abandoned, Hold, Waiting};
 use crate::loss::Losses;
+use crate::master_switch::Switch;
 use crate::operator::{Operation, Ran};
 use crate::resource::Visit;
 use crate::setup::SetUp;
@@ -23,7 +24,7 @@ use crate::written::Event;
 use self::commands::Forced;
 pub(crate) use self::commands::Tally;
 use self::forgets::Forgets;
-pub(crate) use self::forgets::{Stopped, Switch};
+pub(crate) use self::forgets::Stopped;
 pub(crate) use self::order::{Granted, Order};
 
 /// So many violations are reported one by one.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::MS;
-use crate::operator::{Call, End, LIMIT};
+use crate::operator::{Call, CommandEnd, LIMIT};
 
 /// Times in milliseconds.
 fn hold(client: u32, asked: u64, got: u64, until: u64, token: u64) -> Hold {
@@ -134,7 +134,7 @@ fn what_a_client_calls_wrong_is_broken() {
     assert_eq!(seen.broken(), wrong);
 }
 
-fn ran(operation: Operation, from: u64, until: u64, end: End) -> Ran {
+fn ran(operation: Operation, from: u64, until: u64, end: CommandEnd) -> Ran {
     let call = Call { words: vec!["--json".to_owned()], token: Some(7), exits: vec![0, 1, 69] };
     let (from, until) = (from * MS, until * MS);
     Ran { operation, call, from, until, end, stdout: String::new(), stderr: String::new() }
@@ -152,23 +152,23 @@ fn after(ran: Ran, holds: &[Hold], injected: &[Injected]) -> Verdict {
 #[test]
 fn a_forced_release_explains_an_overlap_with_its_own_lease_and_no_other() {
     let released = |end| ran(Operation::ForceRelease, 4020, 4080, end);
-    for end in [End::Exit(0), End::Exit(69), End::Killed] {
+    for end in [CommandEnd::Exit(0), CommandEnd::Exit(69), CommandEnd::Killed] {
         let seen = after(released(end), &two(), &[]);
         assert_eq!((seen.forced, seen.broken()), (1, Vec::new()), "{end}");
     }
-    let refused = after(released(End::Exit(1)), &two(), &[]);
+    let refused = after(released(CommandEnd::Exit(1)), &two(), &[]);
     assert_eq!((refused.forced, refused.against()), (0, 1), "it changed nothing");
-    let mut other = released(End::Exit(0));
+    let mut other = released(CommandEnd::Exit(0));
     other.call.token = Some(8);
     assert_eq!(after(other, &two(), &[]).against(), 1, "the second lease was ended");
-    let late = ran(Operation::ForceRelease, 4150, 4160, End::Exit(0));
+    let late = ran(Operation::ForceRelease, 4150, 4160, CommandEnd::Exit(0));
     assert_eq!(after(late, &two(), &[]).against(), 1, "ended after the overlap began");
 }
 
 #[test]
 fn an_owner_that_believes_in_a_forced_lease_for_longer_than_a_ttl_is_found() {
     let holds = [hold(1, 3900, 4000, 5200, 7)];
-    let released = || ran(Operation::ForceRelease, 4020, 4080, End::Exit(0));
+    let released = || ran(Operation::ForceRelease, 4020, 4080, CommandEnd::Exit(0));
     let broken = after(released(), &holds, &[]).broken();
     assert!(broken[0].starts_with("a lease that was ended by force"), "{broken:?}");
     let empty = [fault(Fault::Empty, 4500, 4510)];
@@ -180,27 +180,30 @@ fn an_owner_that_believes_in_a_forced_lease_for_longer_than_a_ttl_is_found() {
 #[test]
 fn a_forced_release_of_a_lease_that_had_ended_is_found() {
     let holds = [hold(1, 0, 1, 5, 7), hold(2, 2, 6, 9, 8)];
-    let broken = after(ran(Operation::ForceRelease, 20, 30, End::Exit(0)), &holds, &[]).broken();
+    let broken =
+        after(ran(Operation::ForceRelease, 20, 30, CommandEnd::Exit(0)), &holds, &[]).broken();
     assert!(broken[0].starts_with("a lease that had ended"), "{broken:?}");
-    let refused = after(ran(Operation::ForceRelease, 20, 30, End::Exit(1)), &holds, &[]);
+    let refused = after(ran(Operation::ForceRelease, 20, 30, CommandEnd::Exit(1)), &holds, &[]);
     assert_eq!(refused.broken(), [""; 0]);
 }
 
 #[test]
 fn commands_that_end_as_they_may_not_are_found() {
     let broken = |end| after(ran(Operation::List, 1, 2, end), &[], &[]).broken();
-    for end in [End::Exit(0), End::Exit(69), End::Killed] {
+    for end in [CommandEnd::Exit(0), CommandEnd::Exit(69), CommandEnd::Killed] {
         assert_eq!(broken(end), [""; 0], "{end}");
     }
-    for end in [End::Exit(101), End::Signal, End::TooLong] {
+    for end in [CommandEnd::Exit(101), CommandEnd::Signal, CommandEnd::TooLong] {
         let broken = broken(end);
         assert!(broken.len() == 1 && broken[0].contains(&end.to_string()), "{broken:?}");
     }
-    let words = Ran { stdout: "no JSON\n".into(), ..ran(Operation::List, 1, 2, End::Exit(0)) };
+    let words =
+        Ran { stdout: "no JSON\n".into(), ..ran(Operation::List, 1, 2, CommandEnd::Exit(0)) };
     assert_eq!(after(words, &[], &[]).broken().len(), 1);
-    let escape = Ran { stderr: "\u{1b}[2K".into(), ..ran(Operation::List, 1, 2, End::Exit(69)) };
+    let escape =
+        Ran { stderr: "\u{1b}[2K".into(), ..ran(Operation::List, 1, 2, CommandEnd::Exit(69)) };
     assert_eq!(after(escape, &[], &[]).broken().len(), 1);
-    let slow = after(ran(Operation::List, 0, LIMIT / MS, End::TooLong), &[], &[]);
+    let slow = after(ran(Operation::List, 0, LIMIT / MS, CommandEnd::TooLong), &[], &[]);
     let tally = Tally { run: 1, killed: 1, longest: LIMIT, ..Tally::default() };
     assert_eq!(slow.commands, BTreeMap::from([(Operation::List, tally)]));
 }
@@ -208,7 +211,7 @@ fn commands_that_end_as_they_may_not_are_found() {
 #[test]
 fn a_command_in_calm_may_be_unavailable_near_a_switch_of_the_master_alone() {
     let broken = |from, exit| {
-        let mut ran = ran(Operation::List, from, from + 100, End::Exit(exit));
+        let mut ran = ran(Operation::List, from, from + 100, CommandEnd::Exit(exit));
         ran.call.exits = vec![0];
         let switches = vec![Switch { from: 20_000 * MS, until: 20_100 * MS }];
         Verdict::of(Evidence { ran: vec![ran], switches, ..Evidence::default() }).broken().len()

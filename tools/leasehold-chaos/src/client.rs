@@ -14,8 +14,8 @@ use std::time::Duration;
 use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Usage};
 use tokio::task::JoinSet;
 
-use crate::failure::Told;
-use crate::journal::{End, Journal, Line};
+use crate::failure::FailureKind;
+use crate::journal::{HoldEnd, Journal, JournalEntry};
 use crate::resource::Resource;
 use crate::{Result, TTL, now};
 
@@ -80,7 +80,7 @@ pub(crate) fn forget(args: &ForgetArgs) -> Result<bool> {
     });
     match removed {
         Ok(removed) => println!("removed {removed}"),
-        Err(error) if Told::of(error.kind()).is_some() => {
+        Err(error) if FailureKind::of(error.kind()).is_some() => {
             eprintln!("{error}");
             return Ok(false);
         }
@@ -156,8 +156,8 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
         looks.await.ok();
         client.close().await;
         journal.write(&match client.usage() {
-            usage if usage == Usage::default() => Line::Done,
-            usage => Line::Wrong(format!("{usage:?} is left")),
+            usage if usage == Usage::default() => JournalEntry::Done,
+            usage => JournalEntry::Wrong(format!("{usage:?} is left")),
         });
         Ok(())
     })
@@ -169,7 +169,7 @@ async fn connect(url: &str, journal: &Journal) -> Result<Client> {
         match leasehold::connect(url).await {
             Ok(client) => return Ok(client),
             Err(error) => {
-                let told = Told::of(error.kind());
+                let told = FailureKind::of(error.kind());
                 note(journal, told, &error);
                 if told.is_none() {
                     return Err(error.into());
@@ -181,11 +181,11 @@ async fn connect(url: &str, journal: &Journal) -> Result<Client> {
 }
 
 /// Writes down what a client was told, and when: the judge knows whether something explains it.
-fn note(journal: &Journal, told: Option<Told>, error: &Error) {
+fn note(journal: &Journal, told: Option<FailureKind>, error: &Error) {
     let what = error.to_string();
     journal.write(&match told {
-        Some(told) => Line::Failed { at: now(), told, what },
-        None => Line::Wrong(what),
+        Some(told) => JournalEntry::Failed { at: now(), told, what },
+        None => JournalEntry::Wrong(what),
     });
 }
 
@@ -232,8 +232,8 @@ impl Counter {
                 }
                 Err(error) => {
                     let told = match error.kind() {
-                        ErrorKind::Lost | ErrorKind::Timeout => Some(Told::Away),
-                        kind => Told::of(kind),
+                        ErrorKind::Lost | ErrorKind::Timeout => Some(FailureKind::Away),
+                        kind => FailureKind::of(kind),
                     };
                     note(&self.journal, told, &error);
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -271,11 +271,11 @@ impl Counter {
         }
         let at = now();
         let end = match guard.is_valid() {
-            true => End::Valid,
-            false if guard.lost().await == LossReason::Expired => End::Expired,
-            false => End::Told,
+            true => HoldEnd::Valid,
+            false if guard.lost().await == LossReason::Expired => HoldEnd::Expired,
+            false => HoldEnd::Told,
         };
-        self.journal.write(&Line::Ended { hold, at, end, deadline: deadline(&guard) });
+        self.journal.write(&JournalEntry::Ended { hold, at, end, deadline: deadline(&guard) });
         let abandon = Abandon::of_hold(&mut self.rng);
         if let Some(abandon) = abandon {
             self.journal.write(&abandon.line());
@@ -293,7 +293,7 @@ impl Counter {
         let (got, token) = (now(), guard.token().get());
         let hold = self.holds.fetch_add(1, Ordering::Relaxed);
         let (deadline, attempt) = (deadline(guard), guard.attempt().to_string());
-        self.journal.write(&Line::Held { hold, asked, got, token, deadline, attempt });
+        self.journal.write(&JournalEntry::Held { hold, asked, got, token, deadline, attempt });
         hold
     }
 
@@ -312,8 +312,8 @@ impl Counter {
             && error.kind() != ErrorKind::Lost
         {
             // What passes is tried again in the background.
-            match Told::of(error.kind()) {
-                Some(Told::Away) => {}
+            match FailureKind::of(error.kind()) {
+                Some(FailureKind::Away) => {}
                 told => note(&self.journal, told, &error),
             }
         }
@@ -332,12 +332,12 @@ impl Counter {
             let at = now();
             let is_valid = guard.is_valid();
             if is_valid {
-                self.journal.write(&Line::Valid { hold, at, deadline: deadline(guard) });
+                self.journal.write(&JournalEntry::Valid { hold, at, deadline: deadline(guard) });
             } else if !was_valid {
                 let token = guard.token();
                 let what =
                     format!("the guard with token {token} ended without a report of its loss");
-                self.journal.write(&Line::Wrong(what));
+                self.journal.write(&JournalEntry::Wrong(what));
             }
             was_valid = is_valid;
         }

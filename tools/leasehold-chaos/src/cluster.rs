@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use leasehold::quorum::{Founding, found};
-use leasehold_conformance::kit::{
+use leasehold_test_servers::{
     ClockShim, DiskShim, EtcdServer, EtcdSettings, Links, MariaDb, PgBouncer, Postgres,
-    RedisServer, Settings, Shot, together,
+    RedisServer, RedisSettings, Shot, together,
 };
 use tempfile::TempDir;
 
@@ -296,8 +296,8 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
 
 /// How the Redis servers of all set-ups are: what they answer is written before, though not to the disk. A
 /// killed server loses nothing.
-fn settings(variables: Variables) -> Settings {
-    let settings = Settings::new().append_only().line("appendfsync no");
+fn settings(variables: Variables) -> RedisSettings {
+    let settings = RedisSettings::new().append_only().line("appendfsync no");
     let settings = settings.user(password::USER, password::RULES);
     variables.into_iter().fold(settings, |settings, (name, value)| settings.env(name, value))
 }

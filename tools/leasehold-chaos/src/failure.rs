@@ -4,7 +4,7 @@ use leasehold::ErrorKind;
 
 /// The kinds of answers that a fault may explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum FailureKind {
     /// The store did not answer, or not in time, or the lease ended. Servers go away in each run.
     Away,
     /// The store refused.
@@ -13,7 +13,7 @@ pub(crate) enum Told {
     Foreign,
 }
 
-impl Told {
+impl FailureKind {
     const ALL: [Self; 3] = [Self::Away, Self::Refused, Self::Foreign];
 
     /// Of an error; `None` for one that nothing explains.
@@ -47,6 +47,6 @@ pub(crate) struct Failure {
     /// The number of the client's process.
     pub(crate) client: u32,
     pub(crate) at: u64,
-    pub(crate) told: Told,
+    pub(crate) told: FailureKind,
     pub(crate) what: String,
 }

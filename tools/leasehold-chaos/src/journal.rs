@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::{collections::BTreeMap, fmt};
 
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, FailureKind};
 use crate::loss::{Losses, Watched};
 use crate::{MS, TTL};
 
@@ -17,18 +17,18 @@ const MARGIN: u64 = TTL.as_nanos() as u64 / 10 + 2 * MS;
 
 /// A line. Holds are numbered by the process; times are the client's own readings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum JournalEntry {
     /// It asked at one moment, and had the lock at another. Those that passed a lease on inside the
     /// process have the same attempt.
     Held { hold: u64, asked: u64, got: u64, token: u64, deadline: u64, attempt: String },
     /// Read before the guard was asked, which said that it is valid.
     Valid { hold: u64, at: u64, deadline: u64 },
     /// About to be given back.
-    Ended { hold: u64, at: u64, end: End, deadline: u64 },
+    Ended { hold: u64, at: u64, end: HoldEnd, deadline: u64 },
     /// The store named the attempts that wait, the first in line first; it was asked and answered at these times.
     Waiting { asked: u64, at: u64, line: Vec<String> },
     /// An acquire, a connect or a release failed, as it may while something explains it.
-    Failed { at: u64, told: Told, what: String },
+    Failed { at: u64, told: FailureKind, what: String },
     /// The client dropped something, or ended it in another hard way.
     Abandoned { at: u64, what: String },
     /// Something that may not happen.
@@ -39,7 +39,7 @@ pub(crate) enum Line {
 
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum HoldEnd {
     /// The guard was valid.
     Valid,
     /// It was not, by the clock.
@@ -48,7 +48,7 @@ pub(crate) enum End {
     Told,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for JournalEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { hold, asked, got, token, deadline, attempt } => {
@@ -57,9 +57,9 @@ impl fmt::Display for Line {
             Self::Valid { hold, at, deadline } => write!(f, "valid {hold} {at} {deadline}"),
             Self::Ended { hold, at, end, deadline } => {
                 let end = match end {
-                    End::Valid => "valid",
-                    End::Expired => "expired",
-                    End::Told => "told",
+                    HoldEnd::Valid => "valid",
+                    HoldEnd::Expired => "expired",
+                    HoldEnd::Told => "told",
                 };
                 write!(f, "ended {hold} {at} {end} {deadline}")
             }
@@ -74,7 +74,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl FromStr for Line {
+impl FromStr for JournalEntry {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
@@ -95,9 +95,9 @@ impl FromStr for Line {
             "valid" => Self::Valid { hold: number(0)?, at: number(1)?, deadline: number(2)? },
             "ended" => {
                 let end = match words.get(2) {
-                    Some(&"valid") => End::Valid,
-                    Some(&"expired") => End::Expired,
-                    Some(&"told") => End::Told,
+                    Some(&"valid") => HoldEnd::Valid,
+                    Some(&"expired") => HoldEnd::Expired,
+                    Some(&"told") => HoldEnd::Told,
                     _ => return Err(no_line()),
                 };
                 Self::Ended { hold: number(0)?, at: number(1)?, end, deadline: number(3)? }
@@ -107,7 +107,8 @@ impl FromStr for Line {
                 Self::Waiting { asked: number(0)?, at: number(1)?, line: line.collect() }
             }
             "failed" => {
-                let told = words.get(1).and_then(|word| Told::named(word)).ok_or_else(no_line)?;
+                let told =
+                    words.get(1).and_then(|word| FailureKind::named(word)).ok_or_else(no_line)?;
                 let what = rest.splitn(3, ' ').nth(2).ok_or_else(no_line)?.to_owned();
                 Self::Failed { at: number(0)?, told, what }
             }
@@ -133,7 +134,7 @@ impl Journal {
     }
 
     /// Adds a line; a disk that is full ends the process, which the judge then misses.
-    pub(crate) fn write(&self, line: &Line) {
+    pub(crate) fn write(&self, line: &JournalEntry) {
         if let Err(error) = (&self.0).write_all(format!("{line}\n").as_bytes()) {
             eprintln!("the journal cannot be written: {error}");
             std::process::exit(1);
@@ -215,7 +216,7 @@ impl Story {
         let mut leases: BTreeMap<String, (u64, u32)> = BTreeMap::new();
         for line in text.lines() {
             match line.parse() {
-                Ok(Line::Held { hold, asked, got, token, deadline, attempt }) => {
+                Ok(JournalEntry::Held { hold, asked, got, token, deadline, attempt }) => {
                     let next = leases.len() as u32;
                     story.granted.entry(attempt.clone()).or_insert(got);
                     let (asked, lease) = *leases.entry(attempt).or_insert((asked, next));
@@ -223,34 +224,36 @@ impl Story {
                     let watched = Watched::new(got, deadline);
                     open.insert(hold, Open { begun, deadline, watched });
                 }
-                Ok(Line::Valid { hold, at, deadline }) => {
+                Ok(JournalEntry::Valid { hold, at, deadline }) => {
                     if let Some(one) = open.get_mut(&hold) {
                         one.begun.until = at;
                         one.deadline = deadline;
                         story.wrong.extend(one.look(at, deadline));
                     }
                 }
-                Ok(Line::Waiting { asked, at, line }) => {
+                Ok(JournalEntry::Waiting { asked, at, line }) => {
                     story.lines.push(Waiting { asked, at, line });
                 }
-                Ok(Line::Ended { hold, at, end, deadline }) => {
+                Ok(JournalEntry::Ended { hold, at, end, deadline }) => {
                     let ended = open.remove(&hold);
-                    if end == End::Expired && ended.is_some() {
+                    if end == HoldEnd::Expired && ended.is_some() {
                         story.losses.add(at, deadline);
                     }
                     story.holds.extend(ended.map(|one| one.ended(at, end, deadline)));
                 }
-                Ok(Line::Failed { at, told, what }) => {
+                Ok(JournalEntry::Failed { at, told, what }) => {
                     story.failed.push(Failure { client, at, told, what });
                 }
-                Ok(Line::Abandoned { at, what }) => story.abandoned.push(Abandoned { at, what }),
-                Ok(Line::Wrong(what)) => story.wrong.push(what),
-                Ok(Line::Done) => story.done = true,
+                Ok(JournalEntry::Abandoned { at, what }) => {
+                    story.abandoned.push(Abandoned { at, what })
+                }
+                Ok(JournalEntry::Wrong(what)) => story.wrong.push(what),
+                Ok(JournalEntry::Done) => story.done = true,
                 Err(error) => story.wrong.push(error),
             }
         }
         let gone = gone.unwrap_or(u64::MAX);
-        let left = open.into_values().map(|one| one.ended(gone, End::Expired, one.deadline));
+        let left = open.into_values().map(|one| one.ended(gone, HoldEnd::Expired, one.deadline));
         story.holds.extend(left);
         story
     }
@@ -271,12 +274,12 @@ impl Open {
 
     /// The least that the guard was believed: a clock that had passed the deadline was believed
     /// until the loss was told, a loss that the servers told until it was last found valid.
-    fn ended(&self, at: u64, end: End, deadline: u64) -> Hold {
+    fn ended(&self, at: u64, end: HoldEnd, deadline: u64) -> Hold {
         let known = self.begun.until;
         let until = match end {
-            End::Valid => at.min(deadline),
-            End::Expired => at.min(deadline.saturating_sub(MARGIN)).max(known),
-            End::Told => known,
+            HoldEnd::Valid => at.min(deadline),
+            HoldEnd::Expired => at.min(deadline.saturating_sub(MARGIN)).max(known),
+            HoldEnd::Told => known,
         };
         Hold { until, ..self.begun }
     }
@@ -290,21 +293,36 @@ mod tests {
     #[test]
     fn every_line_is_read_as_it_was_written() {
         for line in [
-            Line::Held { hold: 1, asked: 2, got: 3, token: 4, deadline: 5, attempt: "a".into() },
-            Line::Valid { hold: 1, at: 2, deadline: 3 },
-            Line::Ended { hold: 1, at: 2, end: End::Valid, deadline: 3 },
-            Line::Ended { hold: 1, at: 2, end: End::Expired, deadline: 3 },
-            Line::Ended { hold: 1, at: 2, end: End::Told, deadline: 3 },
-            Line::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
-            Line::Failed { at: 7, told: Told::Away, what: "no server is there".into() },
-            Line::Failed { at: 8, told: Told::Foreign, what: "a newer version".into() },
-            Line::Abandoned { at: 9, what: "dropped guards".into() },
-            Line::Wrong("a thing".into()),
-            Line::Done,
+            JournalEntry::Held {
+                hold: 1,
+                asked: 2,
+                got: 3,
+                token: 4,
+                deadline: 5,
+                attempt: "a".into(),
+            },
+            JournalEntry::Valid { hold: 1, at: 2, deadline: 3 },
+            JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Valid, deadline: 3 },
+            JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Expired, deadline: 3 },
+            JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Told, deadline: 3 },
+            JournalEntry::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
+            JournalEntry::Failed {
+                at: 7,
+                told: FailureKind::Away,
+                what: "no server is there".into(),
+            },
+            JournalEntry::Failed {
+                at: 8,
+                told: FailureKind::Foreign,
+                what: "a newer version".into(),
+            },
+            JournalEntry::Abandoned { at: 9, what: "dropped guards".into() },
+            JournalEntry::Wrong("a thing".into()),
+            JournalEntry::Done,
         ] {
             assert_eq!(line.to_string().parse(), Ok(line));
         }
-        assert!("held 1 2".parse::<Line>().is_err());
+        assert!("held 1 2".parse::<JournalEntry>().is_err());
         assert!(Story::read("held 1\n", 1, None).wrong.len() == 1, "a line without its end");
     }
 

@@ -11,6 +11,7 @@ mod failure;
 mod fault;
 mod journal;
 mod loss;
+mod master_switch;
 mod operator;
 mod plan;
 mod progress;

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use leasehold_conformance::kit::Process;
+use leasehold_test_servers::Process;
 use serde_json::json;
 
 use crate::client::LULL;
@@ -30,7 +30,7 @@ const TOKENS: usize = 1000;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CommandEnd {
     Exit(i32),
     /// A signal that the operator did not send.
     Signal,
@@ -40,7 +40,7 @@ pub(crate) enum End {
     TooLong,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for CommandEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exit(code) => write!(f, "exited with {code}"),
@@ -58,7 +58,7 @@ pub(crate) struct Ran {
     pub(crate) call: Call,
     pub(crate) from: u64,
     pub(crate) until: u64,
-    pub(crate) end: End,
+    pub(crate) end: CommandEnd,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -76,14 +76,14 @@ pub(crate) enum Outcome {
 impl Ran {
     pub(crate) fn outcome(&self) -> Outcome {
         match self.end {
-            End::Exit(0) => Outcome::Done,
+            CommandEnd::Exit(0) => Outcome::Done,
             // The lock is free.
-            End::Exit(1) if self.operation == Operation::Status => Outcome::Done,
+            CommandEnd::Exit(1) if self.operation == Operation::Status => Outcome::Done,
             // There are warnings, or problems.
-            End::Exit(1 | 2) if self.operation == Operation::Doctor => Outcome::Done,
-            End::Exit(UNAVAILABLE) if !self.call.must_be_refused() => Outcome::Unavailable,
-            End::Exit(_) => Outcome::Refused,
-            End::Signal | End::Killed | End::TooLong => Outcome::Killed,
+            CommandEnd::Exit(1 | 2) if self.operation == Operation::Doctor => Outcome::Done,
+            CommandEnd::Exit(UNAVAILABLE) if !self.call.must_be_refused() => Outcome::Unavailable,
+            CommandEnd::Exit(_) => Outcome::Refused,
+            CommandEnd::Signal | CommandEnd::Killed | CommandEnd::TooLong => Outcome::Killed,
         }
     }
 
@@ -272,11 +272,11 @@ impl Operator {
                 Some(status) => exit(status),
                 None if one.kill_at.is_some_and(|at| at <= time) => {
                     one.process.kill();
-                    End::Killed
+                    CommandEnd::Killed
                 }
                 None if one.from + LIMIT <= time => {
                     one.process.kill();
-                    End::TooLong
+                    CommandEnd::TooLong
                 }
                 None => {
                     self.running.push(one);
@@ -291,7 +291,7 @@ impl Operator {
     fn ended(
         &mut self,
         one: Running,
-        end: End,
+        end: CommandEnd,
         cluster: &Cluster,
         stopped: &impl Fn(usize) -> bool,
     ) -> Result<()> {
@@ -324,6 +324,6 @@ fn absent(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-fn exit(status: ExitStatus) -> End {
-    status.code().map_or(End::Signal, End::Exit)
+fn exit(status: ExitStatus) -> CommandEnd {
+    status.code().map_or(CommandEnd::Signal, CommandEnd::Exit)
 }

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Process, Shot};
+use leasehold_test_servers::{Process, Shot};
 use tempfile::TempDir;
 
-use crate::check::{Evidence, Granted, Stopped, Switch};
+use crate::check::{Evidence, Granted, Stopped};
 use crate::client::{ClientArgs, Files};
 use crate::cluster::{Change, Cluster, Masters, temporary};
 use crate::fault::{Fault, Injected};
 use crate::journal::Story;
+use crate::master_switch::Switch;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use leasehold_conformance::kit::Needs;
+use leasehold_test_servers::Needs;
 
 use crate::TTL;
 use crate::fault::Fault;

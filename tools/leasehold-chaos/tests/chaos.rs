@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use leasehold_conformance::kit::Needs;
+use leasehold_test_servers::Needs;
 use serde_json::Value;
 
 const CHAOS: &str = env!("CARGO_BIN_EXE_leasehold-chaos");

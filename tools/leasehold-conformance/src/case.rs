@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold_core::backend::{
-    Ask, Backend, Capability, End, Event, EventSink, Mode, Origin, Status,
-};
+use leasehold_core::backend::{AcquireRequest, Backend, EventSink, Events, Origin, ReleaseRequest};
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, Client, ClientId, ClientSettings, Deadline, Error, ErrorKind, Guard, Name, Now,
+    AttemptId, Capability, Client, ClientId, ClientSettings, Deadline, Error, ErrorKind, Guard,
+    Name, Now, Status,
 };
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{Bound, Faults, Stopwatch, Subject, ensure};
 
@@ -60,7 +58,7 @@ pub struct Raw {
     /// The connection.
     pub backend: Arc<dyn Backend>,
     /// What the engine pushes.
-    pub events: UnboundedReceiver<Event>,
+    pub events: Events,
     client: ClientId,
     sequence: u32,
 }
@@ -124,33 +122,16 @@ impl Raw {
     }
 
     /// An ask for a lease by a new attempt.
-    pub fn ask(&mut self, name: &Name, ttl: Duration) -> Ask {
+    pub fn ask(&mut self, name: &Name, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
         let origin = Origin::new("host", std::process::id(), Some("conformance".into()));
-        Ask {
-            name: name.clone(),
-            attempt,
-            mode: Mode::Exclusive,
-            ttl,
-            wait: false,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(origin),
-        }
+        AcquireRequest::new(name.clone(), attempt, ttl).with_origin(origin)
     }
 
     /// The end of what was asked for.
-    pub fn end(&self, ask: &Ask) -> End {
-        End {
-            name: ask.name.clone(),
-            attempt: ask.attempt,
-            base: None,
-            last: None,
-            suspect: false,
-            keep: None,
-            then: None,
-        }
+    pub fn end(&self, ask: &AcquireRequest) -> ReleaseRequest {
+        ReleaseRequest::new(ask.name.clone(), ask.attempt)
     }
 
     /// The lock's status.

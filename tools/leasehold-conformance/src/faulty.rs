@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, Event, EventSink, Forced, Renewal,
-    Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, Event, EventSink, ReleaseRequest, Renewal,
+    Renewed,
 };
-use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
+use leasehold_core::{
+    AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token,
+};
 use tokio::sync::Notify;
 
 /// What happens to the next call.
@@ -49,7 +51,7 @@ struct Inner {
     calls: AtomicU64,
     after_acquire: Mutex<Option<Hook>>,
     after_renewal: Mutex<Option<Hook>>,
-    delayed: Mutex<Vec<Ask>>,
+    delayed: Mutex<Vec<AcquireRequest>>,
     late: Notify,
     sink: OnceLock<EventSink>,
     /// Releases of attempts whose asks may still be on their way.
@@ -220,7 +222,7 @@ impl Backend for Faults {
         });
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let fault = next(&self.0.acquire);
         if fault == Some(Fault::Delay) {
@@ -256,7 +258,7 @@ impl Backend for Faults {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         self.0.suspects.fetch_add(end.suspect.into(), Ordering::SeqCst);
         let fault = next(&self.0.release);
@@ -284,7 +286,7 @@ impl Backend for Faults {
         self.0.backend.replicas(attempt)
     }
 
-    fn abandon(&self, end: &End) {
+    fn abandon(&self, end: &ReleaseRequest) {
         self.0.backend.abandon(end);
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::Forced;
-use leasehold_core::{Client, LossReason};
+use leasehold_core::{Client, Forced, LossReason};
 
 use crate::case::{Outcome, until};
 use crate::ensure;

@@ -5,6 +5,8 @@
 //! and calls [`holder::played`] first, so that it can play the second process itself. Other test
 //! binaries on real servers hand their tables of tests to [`runner`].
 
+#![allow(clippy::disallowed_methods, reason = "tests measure time")]
+
 mod bound;
 mod case;
 pub mod cases;
@@ -13,8 +15,6 @@ mod faulty;
 mod forced;
 mod frozen;
 pub mod holder;
-#[cfg(unix)]
-pub mod kit;
 mod matrix;
 #[cfg(unix)]
 mod reconnects;

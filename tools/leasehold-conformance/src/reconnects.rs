@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::Deadline;
 use leasehold_core::clock::Clock;
-
-use crate::kit::Proxy;
+use leasehold_test_servers::Proxy;
 
 /// Kills all connections of a proxy whenever `progress` grows, for `time`, and counts those that were
 /// made meanwhile.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 
-use crate::kit::Needs;
+pub use leasehold_test_servers::Needs;
 
 /// A row of a table of tests; [`test!`](crate::test!) makes it.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ macro_rules! test {
     ($name:ident, $needs:ident) => {
         $crate::runner::Test {
             name: stringify!($name),
-            needs: $crate::kit::Needs::$needs,
+            needs: $crate::runner::Needs::$needs,
             run: || ::std::boxed::Box::pin($name()),
         }
     };

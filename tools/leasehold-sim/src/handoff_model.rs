@@ -26,7 +26,7 @@ use stateright::{Model, Property};
 
 pub use actions::Action;
 pub use bugs::Bug;
-pub use client::{Client, Ending, Holding, Phase, Waiting};
+pub use client::{Client, Holding, Phase, SentRelease, Waiting};
 pub use history::{Broken, Fate, History};
 pub use network::{Answered, Call, Message};
 pub use properties::{GOOD_TIMING_ONLY, NAMES};
@@ -66,6 +66,10 @@ pub struct Setup {
     /// They do it for the next waiter of their process: the exchange continues in the background,
     /// and the task that it asks for may leave its attempt to another task. Both count as attempts.
     pub line: bool,
+    /// The tasks of a process ask for different terms, and time may pass before one takes over the
+    /// lease that another has passed on. A task that leaves ends its attempt, and the server may
+    /// refuse an exchange as a whole.
+    pub tasks: bool,
     /// Nothing is delayed, and the second client's leases last one tick only: the run is about
     /// when waiters ask again by themselves.
     pub timers: bool,
@@ -92,6 +96,7 @@ impl Default for Setup {
             gives_up: true,
             rotate: false,
             line: false,
+            tasks: false,
             timers: false,
             prompt: false,
             upkeep: Upkeep::NONE,

@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_proto::handoff::{Answer, Ask, End, Forced, Part, Push, Renewed, Verdict};
+use leasehold_proto::handoff::{
+    AcquireRequest, Answer, Forced, Part, Push, ReleaseRequest, Renewed, Verdict,
+};
 use leasehold_proto::{AttemptId, ClientId, Token, TokenBlock};
 
 use crate::dice::Dice;
@@ -34,7 +36,7 @@ pub enum Which {
 
 /// How an attempt is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct ReleaseStep {
     /// Which attempt.
     pub attempt: AttemptId,
     /// Which lease of it.
@@ -55,13 +57,13 @@ pub enum Op {
     /// Whether pushes reach this client from now on.
     Listen(ClientId, bool),
     /// Acquire.
-    Acquire(Ask),
+    Acquire(AcquireRequest),
     /// Renew a lease for so long.
     Renew(AttemptId, Which, Duration),
     /// End an attempt.
-    Release(Ending),
+    Release(ReleaseStep),
     /// End one and ask for another in one step.
-    Rotate(Ending, Ask),
+    Rotate(ReleaseStep, AcquireRequest),
     /// End the lease of an attempt by one of its tokens.
     Force(AttemptId, Which),
     /// The engine loses a part of what it knows.
@@ -72,10 +74,10 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are the record's steps with their arguments")]
 pub enum Request {
-    Acquire(Ask),
+    Acquire(AcquireRequest),
     Renew(AttemptId, Token, Duration),
-    Release(End),
-    Rotate(End, Ask),
+    Release(ReleaseRequest),
+    Rotate(ReleaseRequest, AcquireRequest),
     Force(Token),
 }
 
@@ -108,17 +110,17 @@ fn op(dice: &mut Dice, unit: Duration) -> Op {
     let attempt = some_attempt(dice);
     let which = some_which(dice);
     match dice.roll(100) {
-        0 => Op::Forget([Part::Lease, Part::Line, Part::Tombstones][dice.roll(3) as usize]),
+        0 => Op::Forget([Part::Lease, Part::Queue, Part::Tombstones][dice.roll(3) as usize]),
         // Longer than everything but the record itself is kept.
         1 => Op::Pass(unit * 10_000),
         2..15 => Op::Pass(unit * (1 + dice.roll(4)) as u32),
         15..20 => Op::Listen(attempt.client(), !dice.one_in(2)),
         20..55 => Op::Acquire(some_ask(dice, attempt, unit)),
         55..65 => Op::Renew(attempt, which, terms(attempt, unit).0),
-        65..85 => Op::Release(some_ending(dice, attempt, unit)),
+        65..85 => Op::Release(some_release(dice, attempt, unit)),
         85..95 => {
             let next = some_attempt(dice);
-            Op::Rotate(some_ending(dice, attempt, unit), some_ask(dice, next, unit))
+            Op::Rotate(some_release(dice, attempt, unit), some_ask(dice, next, unit))
         }
         _ => Op::Force(attempt, which),
     }
@@ -134,10 +136,10 @@ fn some_which(dice: &mut Dice) -> Which {
 }
 
 /// An attempt asks for the same each time; whether it waits may change.
-fn some_ask(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ask {
+fn some_ask(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> AcquireRequest {
     let (wait, fair) = (!dice.one_in(4), !dice.one_in(6));
     let (ttl, tokens) = terms(attempt, unit);
-    Ask { attempt, ttl, wait, fair, tokens, tag: () }
+    AcquireRequest { attempt, ttl, wait, fair, tokens, tag: () }
 }
 
 /// The ttl and the number of tokens that an attempt asks for.
@@ -149,11 +151,11 @@ pub fn terms(attempt: AttemptId, unit: Duration) -> (Duration, u32) {
     (ttl, 1 + u32::from(kind % 4))
 }
 
-fn some_ending(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> Ending {
+fn some_release(dice: &mut Dice, attempt: AttemptId, unit: Duration) -> ReleaseStep {
     let which = some_which(dice);
     let used = (!dice.one_in(3)).then(|| dice.roll(3) as u32);
     let keep = dice.one_in(6).then_some(unit * 2 + unit / 2);
-    Ending { attempt, which, used, suspect: dice.one_in(6), keep }
+    ReleaseStep { attempt, which, used, suspect: dice.one_in(6), keep }
 }
 
 /// What one engine has said so far in one script.
@@ -220,14 +222,14 @@ impl Replay {
         }
     }
 
-    fn end(&self, ending: Ending) -> End {
-        let Ending { attempt, which, used, suspect, keep } = ending;
+    fn end(&self, ending: ReleaseStep) -> ReleaseRequest {
+        let ReleaseStep { attempt, which, used, suspect, keep } = ending;
         let block = self.block(attempt, which);
         let last = block.zip(used).and_then(|(block, used)| {
             let last = block.base().get() + u64::from(used) - 1;
             Token::new(last.min(block.top().get()))
         });
-        End { attempt, base: block.map(TokenBlock::base), last, suspect, keep }
+        ReleaseRequest { attempt, base: block.map(TokenBlock::base), last, suspect, keep }
     }
 
     fn lease(&self, base: Option<Token>) -> Option<usize> {

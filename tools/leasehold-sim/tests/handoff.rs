@@ -31,6 +31,7 @@ const SMALLEST: Setup = Setup {
     gives_up: true,
     rotate: false,
     line: false,
+    tasks: false,
     timers: false,
     prompt: false,
     upkeep: Upkeep::NONE,
@@ -186,6 +187,18 @@ fn tokens_used_inside_a_process_are_not_given_back() {
 fn a_lost_lease_that_is_passed_on_uses_tokens_out_of_order() {
     let setup = Setup { block: 2, ticks: 4, gives_up: false, ..SMALLEST };
     found(Bug::LostLeaseIsPassedOn, ORDER, setup);
+}
+
+#[test]
+fn a_lease_that_is_lost_before_the_next_task_takes_it_over_is_not_used() {
+    let setup = Setup { block: 2, ticks: 4, tasks: true, gives_up: false, ..SMALLEST };
+    found(Bug::LostLeaseIsPassedOn, ORDER, setup);
+}
+
+#[test]
+fn after_a_refused_exchange_the_attempt_is_ended_alone() {
+    let setup = Setup { clients: 1, attempts: 2, faults: 1, rotate: true, tasks: true, ..SMALLEST };
+    found(Bug::RefusedExchangeEndsNothing, ORPHAN, setup);
 }
 
 #[test]

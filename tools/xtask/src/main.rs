@@ -1,5 +1,7 @@
 //! `cargo xtask`: development tasks for contributors to Leasehold.
 
+#![allow(clippy::disallowed_methods, reason = "it shows how long a task takes")]
+
 mod bench;
 mod chaos;
 mod check;

@@ -1,7 +1,6 @@
 //! `cargo xtask tidy`: the rules of this repository that no other tool knows.
 
 pub(crate) mod circles;
-mod clock;
 mod code;
 mod decisions;
 mod defaults;
@@ -66,7 +65,6 @@ const RULES: &[Rule] = &[
     sources::opening,
     sources::length,
     sources::words,
-    clock::check,
     home_paths::check,
     links::check,
     decisions::check,

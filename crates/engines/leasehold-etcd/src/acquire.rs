@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
-    TxnOpResponse, TxnResponse,
+    Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
 };
-use leasehold_core::backend::{Answer, Ask, Grant, Mode, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
 use leasehold_core::proto::drift;
-use leasehold_core::{Deadline, Error, ErrorKind, Result, Token, TokenBlock};
+use leasehold_core::{Deadline, Error, ErrorKind, Result, TokenBlock};
 
 use crate::attempts::Live;
-use crate::backend::{Engine, limit};
+use crate::engine::{Engine, limit};
 use crate::error::{Cause, leader_changed, strange};
-use crate::keeper::Kept;
 use crate::lease::{Lease, seconds};
-use crate::release::{self, delete};
+use crate::lease_keeper::Kept;
+use crate::transaction::{count, created_at, delete, key_at, kv_at, revision, term, token};
 
 /// The number of leases that may expire during one acquire before it fails.
 const TRIES: u32 = 4;
@@ -39,7 +38,7 @@ enum Seen {
 }
 
 /// Processes one acquire request.
-pub(crate) async fn acquire(engine: &Engine, ask: Ask) -> Result<Answer> {
+pub(crate) async fn acquire(engine: &Engine, ask: AcquireRequest) -> Result<Answer> {
     if ask.mode != Mode::Exclusive {
         return Err(Error::new(ErrorKind::Unsupported, "etcd: shared mode is not supported"));
     }
@@ -57,7 +56,7 @@ pub(crate) async fn acquire(engine: &Engine, ask: Ask) -> Result<Answer> {
     outcome
 }
 
-async fn answer(engine: &Engine, ask: &Ask) -> Result<Answer> {
+async fn answer(engine: &Engine, ask: &AcquireRequest) -> Result<Answer> {
     let until = Deadline::after(engine.clock.now(), limit(ask.ttl));
     for _ in 0..TRIES {
         let left = until.remaining(engine.clock.now());
@@ -97,7 +96,7 @@ async fn answer(engine: &Engine, ask: &Ask) -> Result<Answer> {
             Some(Ok(Kept::Gone)) => {
                 // A new leader may not have the lease yet: no key may remain under it.
                 let left = until.remaining(engine.clock.now());
-                release::revoke(engine, lease.id, left).await?;
+                engine.revoke(lease.id, left).await?;
                 engine.attempts.change(ask.attempt, forget_lease);
                 continue;
             }
@@ -130,12 +129,12 @@ fn silent() -> Error {
 /// Evaluates what the server reported; `None` means start again.
 fn note(
     engine: &Engine,
-    ask: &Ask,
+    ask: &AcquireRequest,
     lease: Lease,
     term: Term,
     seen: Seen,
 ) -> Result<Option<Answer>> {
-    let Ask { attempt, name, .. } = ask;
+    let AcquireRequest { attempt, name, .. } = ask;
     match seen {
         Seen::First { created, revision } => {
             let token = token(created)?;
@@ -175,16 +174,6 @@ fn note(
     }
 }
 
-pub(crate) fn token(revision: i64) -> Result<Token> {
-    let token = u64::try_from(revision).ok().and_then(Token::new);
-    token.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Foreign,
-            format!("the server's revision {revision} is too large for a token: the largest token is 2^53-1"),
-        )
-    })
-}
-
 enum Failed {
     NoLease,
     Other(Error),
@@ -208,7 +197,7 @@ impl From<Error> for Failed {
 /// Puts our key if it does not exist, and reads the queue; also returns the answering leader's term.
 async fn look(
     engine: &Engine,
-    ask: &Ask,
+    ask: &AcquireRequest,
     live: &Live,
     lease: Lease,
     limit: Duration,
@@ -275,13 +264,13 @@ fn get(key: &[u8]) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }
 
-fn put(ask: &Ask, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
+fn put(ask: &AcquireRequest, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
     let value = crate::status::write(ask, engine.clock.now().unix_ms());
     TxnOp::put(own, value, Some(PutOptions::new().with_lease(lease.id)))
 }
 
 /// Puts our key at the end of the queue, and returns the last key before it.
-fn enter(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
+fn enter(engine: &Engine, ask: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
     let (first, end) = engine.keys.lock(&ask.name);
     let last_two = GetOptions::new()
         .with_range(end)
@@ -295,7 +284,7 @@ fn enter(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
 }
 
 /// Puts our key if the queue is empty.
-fn attempt(engine: &Engine, ask: &Ask, own: &[u8], lease: Lease) -> Txn {
+fn attempt(engine: &Engine, ask: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
     let (first, end) = engine.keys.lock(&ask.name);
     let empty = Compare::create_revision(first, CompareOp::Equal, 0).with_range(end);
     Txn::new().when([empty]).and_then([put(ask, engine, own, lease)]).or_else([get(own)])
@@ -334,37 +323,4 @@ fn entered(answer: &TxnResponse, own: &[u8], wait: bool) -> Result<Entered> {
         }
     };
     Ok(Entered::Seen(seen))
-}
-
-pub(crate) fn revision(answer: &TxnResponse) -> i64 {
-    answer.header().map_or(0, |header| header.revision())
-}
-
-pub(crate) fn term(answer: &TxnResponse) -> u64 {
-    answer.header().map_or(0, |header| header.raft_term())
-}
-
-/// Returns the create revision of a found key.
-pub(crate) fn created_at(answer: &TxnResponse, op: usize, place: usize) -> Option<i64> {
-    key_at(answer, op, place).map(|(_, created)| created)
-}
-
-/// Returns the key that an operation found, and its create revision.
-fn key_at(answer: &TxnResponse, op: usize, place: usize) -> Option<(Vec<u8>, i64)> {
-    let kv = kv_at(answer, op, place)?;
-    Some((kv.key().to_vec(), kv.create_revision()))
-}
-
-pub(crate) fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<KeyValue> {
-    match answer.op_responses().get(op)? {
-        TxnOpResponse::Get(found) => found.kvs().get(place).cloned(),
-        _ => None,
-    }
-}
-
-fn count(answer: &TxnResponse, op: usize) -> Option<u64> {
-    match answer.op_responses().get(op)? {
-        TxnOpResponse::Get(found) => u64::try_from(found.count()).ok(),
-        _ => None,
-    }
 }

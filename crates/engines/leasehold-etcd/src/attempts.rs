@@ -1,19 +1,13 @@
 //! The state of each attempt of this client. Acquire and release synchronize only here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use leasehold_core::backend::{Ask, Verdict};
+use leasehold_core::backend::{AcquireRequest, EndedAttempts, Verdict};
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Deadline, Now};
+use leasehold_core::{AttemptId, Now};
 
 use crate::lease::Lease;
-
-/// How long, and for how many attempts, the result of a release is kept: for an acquire that
-/// arrives late and for a repeated release.
-const REMEMBER: Duration = Duration::from_secs(300);
-const REMEMBER_COUNT: usize = 16_384;
 
 /// The attempts of one client. Clones share their state.
 #[derive(Clone, Debug)]
@@ -26,8 +20,8 @@ pub(crate) struct Attempts {
 struct All {
     live: HashMap<AttemptId, Live>,
     ended: HashMap<AttemptId, Verdict>,
-    /// When the result of each release may be dropped.
-    order: VecDeque<(Deadline, AttemptId)>,
+    /// The attempts of which a release was sent, answered or not.
+    remembered: EndedAttempts,
 }
 
 /// An attempt that has not been released.
@@ -63,7 +57,7 @@ impl Attempts {
     }
 
     /// Records that an acquire request is about to be sent; `None` if the attempt has been released.
-    pub(crate) fn begin(&self, ask: &Ask, asked: i64) -> Option<Live> {
+    pub(crate) fn begin(&self, ask: &AcquireRequest, asked: i64) -> Option<Live> {
         let mut all = self.all();
         if all.ended.contains_key(&ask.attempt) {
             return None;
@@ -138,15 +132,11 @@ impl Attempts {
     /// Schedules when the result of a release may be dropped, and drops those that are due.
     fn remember(&self, all: &mut All, attempt: AttemptId) {
         let now = self.clock.now();
-        while all.order.len() >= REMEMBER_COUNT
-            || all.order.front().is_some_and(|(until, _)| until.has_passed(now))
-        {
-            if let Some((_, oldest)) = all.order.pop_front() {
-                all.ended.remove(&oldest);
-                all.live.remove(&oldest);
-            }
+        all.remembered.push(now, attempt);
+        while let Some(oldest) = all.remembered.pop_due(now) {
+            all.ended.remove(&oldest);
+            all.live.remove(&oldest);
         }
-        all.order.push_back((Deadline::after(now, REMEMBER), attempt));
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
@@ -156,25 +146,21 @@ impl Attempts {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::time::Duration;
 
-    use leasehold_core::backend::{Mode, Origin};
+    use leasehold_core::backend::Origin;
     use leasehold_core::clock::ManualClock;
     use leasehold_core::{ClientId, Name};
 
     use super::*;
 
-    fn ask(number: u32) -> Ask {
-        Ask {
-            name: Name::new("a").unwrap(),
-            attempt: AttemptId::new(ClientId::from_bits(1), number, 0),
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(30),
-            wait: false,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(Origin::new("host", 1, None)),
-        }
+    fn ask(number: u32) -> AcquireRequest {
+        AcquireRequest::new(
+            Name::new("a").unwrap(),
+            AttemptId::new(ClientId::from_bits(1), number, 0),
+            Duration::from_secs(30),
+        )
+        .with_origin(Origin::new("host", 1, None))
     }
 
     #[test]
@@ -213,9 +199,9 @@ mod tests {
             attempts.end(ask(number).attempt).unwrap();
         }
         attempts.ended(ask(0).attempt, Verdict::Released);
-        hand.advance(REMEMBER);
+        hand.advance(EndedAttempts::KEEP);
         assert_eq!(attempts.end(ask(2).attempt).unwrap_err(), Verdict::Gone);
         let all = attempts.all();
-        assert_eq!((all.live.len(), all.ended.len(), all.order.len()), (0, 1, 1));
+        assert_eq!((all.live.len(), all.ended.len(), all.remembered.len()), (0, 1, 1));
     }
 }

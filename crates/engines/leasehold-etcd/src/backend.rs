@@ -1,31 +1,14 @@
 //! The `Backend` trait for an etcd cluster.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
-use etcd_client::{Client, Txn, TxnResponse};
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Renewal,
-    Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
 };
-use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, ClientId, Name, Result, Token};
-use tokio::runtime::Handle;
+use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token};
 
-use crate::attempts::Attempts;
-use crate::error::strange;
-use crate::keeper::Keeper;
-use crate::key::Keys;
-use crate::lease::{Lease, Pool, seconds};
-use crate::members::{Called, Failed, Members};
-use crate::watcher::Watcher;
+use crate::engine::{Engine, LIMIT};
 use crate::{acquire, release, renew, status};
-
-/// The longest time that one call may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(5);
-/// The shortest limit for a call, whatever the ttl: a cluster that writes to disks is not faster.
-const LEAST: Duration = Duration::from_millis(500);
 
 /// One client's connection to an etcd cluster.
 ///
@@ -38,140 +21,6 @@ pub struct EtcdBackend {
     engine: Engine,
     place: String,
     capability: Capability,
-}
-
-/// The state that all operations share. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Engine {
-    pub(crate) members: Members,
-    pub(crate) keeper: Keeper,
-    pub(crate) watcher: Watcher,
-    pub(crate) attempts: Attempts,
-    pub(crate) pool: Pool,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) clock: Clock,
-    runtime: Handle,
-}
-
-/// Returns how long a call for a lease of this ttl may take.
-pub(crate) fn limit(ttl: Duration) -> Duration {
-    (ttl / 3).clamp(LEAST, LIMIT)
-}
-
-impl Engine {
-    /// Starts the tasks of the streams in this runtime.
-    pub(crate) fn start(members: Members, prefix: &str, clock: Clock, runtime: Handle) -> Self {
-        let attempts = Attempts::new(clock.clone());
-        Self {
-            keeper: Keeper::start(&members, &clock),
-            watcher: Watcher::start(members.clone(), attempts.clone(), clock.clone()),
-            pool: Pool::new(clock.clone()),
-            keys: Arc::new(Keys::new(prefix)),
-            members,
-            attempts,
-            clock,
-            runtime,
-        }
-    }
-
-    /// Executes a transaction, and sends it again if no member answered.
-    pub(crate) async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, Failed> {
-        self.txn_called(limit, txn).await.map(|called| called.value)
-    }
-
-    /// Executes a transaction as [`txn`](Self::txn) does, and returns whether it was sent again.
-    pub(crate) async fn txn_called(
-        &self,
-        limit: Duration,
-        txn: Txn,
-    ) -> Result<Called<TxnResponse>, Failed> {
-        let send = |client: Client| {
-            let txn = txn.clone();
-            async move { client.kv_client().txn(txn).await }
-        };
-        self.members.call(limit, send).await
-    }
-
-    /// Returns the lease of an attempt, and whether it was granted by this call; `None` if the attempt
-    /// has been released.
-    pub(crate) async fn lease(&self, ask: &Ask, limit: Duration) -> Result<Option<(Lease, bool)>> {
-        let asked = seconds(ask.ttl);
-        let known = self.attempts.change(ask.attempt, |live| {
-            if live.lease.is_none()
-                && let Some((lease, alive)) = self.pool.take(asked)
-            {
-                (live.lease, live.alive) = (Some(lease), alive);
-            }
-            live.lease
-        });
-        match known {
-            None => return Ok(None),
-            Some(Some(lease)) => return Ok(Some((lease, false))),
-            Some(None) => {}
-        }
-        let sent = self.clock.now();
-        let lease = self.grant(ask.ttl, limit).await?;
-        if lease.time() > ask.ttl {
-            let (ttl, lasts) = (ask.ttl, lease.time());
-            tracing::debug!(
-                ?ttl,
-                ?lasts,
-                "after a crash of the holder, its lease lasts longer than the ttl"
-            );
-        }
-        let taken = self.attempts.change(ask.attempt, |live| match live.lease {
-            // Two requests of the same attempt ran at once.
-            Some(other) => (other, false),
-            None => {
-                (live.lease, live.alive) = (Some(lease), sent);
-                (lease, true)
-            }
-        });
-        if taken.is_none_or(|(taken, _)| taken != lease) && !self.pool.put(asked, lease, sent) {
-            self.revoke_later(vec![lease]);
-        }
-        Ok(taken)
-    }
-
-    /// Grants a lease that lasts at least `ttl`.
-    pub(crate) async fn grant(&self, ttl: Duration, limit: Duration) -> Result<Lease> {
-        let asked = seconds(ttl);
-        let grant = |client: Client| async move { client.lease_client().grant(asked, None).await };
-        let granted = self.members.call(limit, grant).await?.value;
-        let lease = Lease { id: granted.id(), secs: granted.ttl() };
-        match lease.time() < ttl {
-            true => {
-                Err(strange(format!("granted a lease of {} s instead of {asked} s", lease.secs)))
-            }
-            false => Ok(lease),
-        }
-    }
-
-    /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
-    /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
-    pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
-        let Some(live) = self.attempts.forget(attempt) else { return };
-        let Some(lease) = live.lease else { return };
-        if live.resent || !clean || !self.pool.put(live.asked, lease, live.alive) {
-            self.revoke_later(vec![lease]);
-        }
-    }
-
-    /// Revokes leases in the background. No lock depends on them, and they would expire anyway.
-    pub(crate) fn revoke_later(&self, leases: Vec<Lease>) {
-        if leases.is_empty() {
-            return;
-        }
-        let engine = self.clone();
-        self.runtime.spawn(async move {
-            for lease in leases {
-                if let Err(error) = release::revoke(&engine, lease.id, LIMIT).await {
-                    tracing::debug!(%error, "cannot revoke a lease; it will expire");
-                    return;
-                }
-            }
-        });
-    }
 }
 
 impl EtcdBackend {
@@ -199,7 +48,7 @@ impl Backend for EtcdBackend {
         self.engine.watcher.attach(events);
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             let name = ask.name.clone();
             let answer = acquire::acquire(&self.engine, ask).await;
@@ -211,7 +60,7 @@ impl Backend for EtcdBackend {
         Box::pin(renew::renew(&self.engine, leases))
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
             let ended = release::release(&self.engine, &end).await;
             ended.map_err(|error| error.during("release", Some(&end.name)))
@@ -239,7 +88,7 @@ impl Backend for EtcdBackend {
         })
     }
 
-    fn abandon(&self, end: &End) {
+    fn abandon(&self, end: &ReleaseRequest) {
         release::abandon(&self.engine, end.attempt);
     }
 }

@@ -12,7 +12,8 @@ use tokio::runtime::Handle;
 use crate::address::Address;
 #[cfg(feature = "tls")]
 use crate::address::Tls;
-use crate::backend::{Engine, EtcdBackend};
+use crate::backend::EtcdBackend;
+use crate::engine::Engine;
 use crate::error::HANGS_UP;
 use crate::members::Members;
 
@@ -120,6 +121,7 @@ async fn look(engine: &Engine, limit: Duration) -> Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests measure time")]
 mod tests {
     use std::net::{SocketAddr, TcpStream};
 

@@ -5,10 +5,10 @@ use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Result};
 
-use crate::acquire::kv_at;
 use crate::attempts::Attempts;
-use crate::backend::Engine;
+use crate::engine::Engine;
 use crate::lease::seconds;
+use crate::transaction::kv_at;
 
 /// The right to move the key of an attempt: one move at a time. A shorter extension that began earlier
 /// could otherwise follow a longer one whose end the guard relies on.

@@ -1,18 +1,14 @@
 //! Releases an attempt: deletes its key, and keeps its lease for reuse or revokes it.
 
-use std::time::Duration;
+use leasehold_core::backend::{Ended, ReleaseRequest, Verdict};
+use leasehold_core::{AttemptId, Error, ErrorKind, Forced, Name, Result, Token};
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use leasehold_core::backend::{End, Ended, Forced, Verdict};
-use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
-
-use crate::acquire::token;
-use crate::backend::{Engine, LIMIT};
-use crate::error::Cause;
+use crate::engine::{Engine, LIMIT};
 use crate::lease::Lease;
+use crate::transaction::{delete, token};
 
 /// Releases an attempt.
-pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
+pub(crate) async fn release(engine: &Engine, end: &ReleaseRequest) -> Result<Ended> {
     if end.keep.is_some() || end.then.is_some() {
         let what = if end.keep.is_some() { "keep" } else { "then" };
         let message = format!("etcd: {what} is not supported");
@@ -44,7 +40,12 @@ pub(crate) async fn release(engine: &Engine, end: &End) -> Result<Ended> {
 }
 
 /// Deletes the key if it still belongs to the lease.
-async fn give_back(engine: &Engine, end: &End, base: Token, before: bool) -> Result<Verdict> {
+async fn give_back(
+    engine: &Engine,
+    end: &ReleaseRequest,
+    base: Token,
+    before: bool,
+) -> Result<Verdict> {
     let key = engine.keys.of(&end.name, end.attempt);
     let deleted = engine.txn_called(LIMIT, delete(&key, base.get())).await?;
     Ok(match deleted.value.succeeded() {
@@ -55,32 +56,13 @@ async fn give_back(engine: &Engine, end: &End, base: Token, before: bool) -> Res
     })
 }
 
-/// Returns the transaction that deletes a key if its create revision is still this one.
-pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
-    let created = i64::try_from(created).unwrap_or(i64::MAX);
-    Txn::new()
-        .when([Compare::create_revision(key, CompareOp::Equal, created)])
-        .and_then([TxnOp::delete(key, None)])
-}
-
 /// Revokes a lease; in the background if no key depends on it.
 async fn revoke_or_leave(engine: &Engine, lease: Lease, matters: bool) -> Result<()> {
     if !matters {
         engine.revoke_later(vec![lease]);
         return Ok(());
     }
-    revoke(engine, lease.id, LIMIT).await
-}
-
-/// Revokes a lease; an expired lease is not an error.
-pub(crate) async fn revoke(engine: &Engine, lease: i64, limit: Duration) -> Result<()> {
-    let revoke =
-        |client: etcd_client::Client| async move { client.lease_client().revoke(lease).await };
-    match engine.members.call(limit, revoke).await {
-        Ok(_) => Ok(()),
-        Err(failed) if failed.cause == Cause::NoLease => Ok(()),
-        Err(failed) => Err(failed.error),
-    }
+    engine.revoke(lease.id, LIMIT).await
 }
 
 /// Revokes the lease of a token if its key is the first in the queue.

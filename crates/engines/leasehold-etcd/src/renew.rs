@@ -8,12 +8,12 @@ use futures_util::future::join_all;
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
 
-use crate::acquire::{created_at, term};
-use crate::backend::{Engine, limit};
+use crate::engine::{Engine, limit};
 use crate::error::leader_changed;
 use crate::extend::{Moving, extend, under_way};
-use crate::keeper::Kept;
 use crate::lease::Lease;
+use crate::lease_keeper::Kept;
+use crate::transaction::{created_at, term};
 
 /// The number of keys that one request reads: servers allow 128 operations by default.
 const LOOK: usize = 100;
@@ -103,7 +103,7 @@ async fn keep(engine: &Engine, renewal: &Renewal, plan: Plan, until: Deadline) -
         Plan::Extend(moving) => {
             return Ok(match extend(engine, renewal, moving, until).await? {
                 Renewed::Renewed => Done::Extended,
-                Renewed::Lost => Done::Lost,
+                _ => Done::Lost,
             });
         }
         Plan::Keep(lease) => lease,

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use etcd_client::{GetOptions, GetResponse, KeyValue, SortOrder, SortTarget};
 use futures_util::StreamExt;
-use leasehold_core::backend::{Ask, Holder, Origin, State, Status, Waiter};
-use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
+use leasehold_core::backend::{AcquireRequest, Origin};
+use leasehold_core::{
+    AttemptId, Error, ErrorKind, Holder, Name, Result, State, Status, Token, Waiter,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Engine, LIMIT};
+use crate::engine::{Engine, LIMIT};
 
 /// The number of waiters that are named; the others are only counted.
 const NAMED: usize = 100;
@@ -30,7 +32,7 @@ struct Person {
 }
 
 /// Returns the value of an attempt's key.
-pub(crate) fn write(ask: &Ask, unix_ms: u64) -> Vec<u8> {
+pub(crate) fn write(ask: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
     let holder = ask.origin.holder(ask.attempt);
     let Holder { host, pid, metadata, .. } = holder;
     let person = Person { host, pid, since: unix_ms, metadata };

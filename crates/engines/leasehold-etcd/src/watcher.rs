@@ -1,7 +1,7 @@
 //! The interface to the task that watches keys for a client: the client's own keys, and those
 //! directly before them in a queue.
 
-mod heard;
+mod notices;
 mod stream;
 mod table;
 mod task;
@@ -36,7 +36,7 @@ impl Watcher {
         let (orders, receiver) = mpsc::unbounded_channel();
         let sink = Arc::new(OnceLock::new());
         let again = orders.downgrade();
-        let ears = heard::Ears { members, attempts, sink: sink.clone(), again };
+        let ears = notices::Ears { members, attempts, sink: sink.clone(), again };
         tokio::spawn(task::Task::new(ears, clock, receiver).run());
         Self { orders, sink }
     }

@@ -1,33 +1,36 @@
 //! The `Backend` trait for a directory of files.
 
+mod acquire;
 mod attempts;
 mod directory;
+mod doctor;
 mod escape;
-mod examine;
 mod forget;
-mod line;
-mod lockfile;
-mod oserror;
+mod lock_file;
+mod os_error;
 mod record;
 mod status;
 mod store;
-mod take;
+mod waiter_queue;
 mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Renewal, Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
+    Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Examined;
-use leasehold_core::{AttemptId, ClientId, Error, ErrorKind, Name, Result, Token};
+use leasehold_core::{
+    AttemptId, Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status,
+    Token,
+};
 use tokio::runtime::Handle;
 
 use self::directory::Directory;
-use self::oserror::failed;
+use self::os_error::failed;
 use self::store::Store;
 
 /// Locks in a directory on this machine.
@@ -73,7 +76,7 @@ impl FileBackend {
     /// # Errors
     /// None at the moment: the result lists what could not be checked.
     pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
-        examine::examine(path, clock)
+        doctor::examine(path, clock)
     }
 
     /// Runs blocking work on a blocking thread of the runtime, or directly if there is no runtime.
@@ -122,7 +125,7 @@ impl Backend for FileBackend {
         self.store.attach(events);
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             if ask.mode != Mode::Exclusive {
                 return Err(unsupported("shared mode").during("acquire", Some(&ask.name)));
@@ -144,7 +147,7 @@ impl Backend for FileBackend {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
             if end.keep.is_some() || end.then.is_some() {
                 let what = if end.keep.is_some() { "keep" } else { "then" };
@@ -192,7 +195,7 @@ impl Backend for FileBackend {
         self.store.attempts.lease(attempt)?.duplicate().ok()
     }
 
-    fn abandon(&self, end: &End) {
+    fn abandon(&self, end: &ReleaseRequest) {
         self.store.attempts.end(end.attempt, end.base, false);
     }
 }

@@ -19,7 +19,7 @@
 #[cfg(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64"))]
 mod backend;
 #[cfg(not(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64")))]
-#[path = "elsewhere.rs"]
+#[path = "unsupported.rs"]
 mod backend;
 mod connect;
 

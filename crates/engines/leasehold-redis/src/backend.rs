@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, Grant, LeaseKind,
-    Mode, Renewal, Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Grant, Mode, ReleaseRequest,
+    Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Now, Result, Token};
+use leasehold_core::{
+    AttemptId, Capability, ClientId, Deadline, Error, ErrorKind, Forced, LeaseKind, Name, Now,
+    Result, Status, Token,
+};
 use redis::Value;
 
 use crate::error::strange;
@@ -78,7 +81,7 @@ impl RedisBackend {
 
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
     /// call allocates its whole future.
-    async fn ask(&self, mut ask: Ask) -> Result<Answer> {
+    async fn ask(&self, mut ask: AcquireRequest) -> Result<Answer> {
         if ask.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
@@ -93,7 +96,7 @@ impl RedisBackend {
         }
         let sent = self.clock.now();
         let secured = self.replicas.as_ref().map(|replicas| (replicas, ask.name.clone(), ask.ttl));
-        match self.route.send(&self.keys, Request { what: What::Ask(ask), limit }).await {
+        match self.route.send(&self.keys, Request { what: What::Acquire(ask), limit }).await {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
                 if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
@@ -150,9 +153,8 @@ impl RedisBackend {
     ) -> Result<()> {
         let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
         let base = Some(grant.tokens.base());
-        let (suspect, keep, then) = (false, None, None);
-        let end = End { name, attempt, base, last: base, suspect, keep, then };
-        let request = Request { what: What::End(end, None), limit: LIMITS.1 };
+        let end = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
+        let request = Request { what: What::Release(end, None), limit: LIMITS.1 };
         match self.route.send(&self.keys, request).await {
             Ok(_) => Err(error),
             // The caller ends it then.
@@ -168,7 +170,7 @@ impl RedisBackend {
         self.capability.push && !self.route.is_mute()
     }
 
-    async fn end(&self, mut end: End) -> Result<Ended> {
+    async fn end(&self, mut end: ReleaseRequest) -> Result<Ended> {
         if let Some(ask) = &mut end.then {
             ask.wait &= self.is_heard();
         }
@@ -195,7 +197,7 @@ impl RedisBackend {
         let secured = self.replicas.as_ref().zip(then.map(|ask| (ask.name.clone(), ask.ttl)));
         let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
         let name = end.name.clone();
-        let request = Request { what: What::End(end, member), limit };
+        let request = Request { what: What::Release(end, member), limit };
         let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
             // It is certainly not queued, and no task will end it.
             if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
@@ -231,11 +233,10 @@ impl RedisBackend {
         let (route, keys) = (self.route.clone(), self.keys.clone());
         // No attempt has this id, so the call ends nothing.
         let attempt = AttemptId::new(*client, 0, 0);
-        let (base, last, suspect, keep, then) = (None, None, false, None, None);
-        let end = End { name, attempt, base, last, suspect, keep, then };
+        let end = ReleaseRequest::new(name, attempt);
         tokio::spawn(async move {
             loop {
-                let request = Request { what: What::End(end.clone(), None), limit: LIMITS.1 };
+                let request = Request { what: What::Release(end.clone(), None), limit: LIMITS.1 };
                 match route.send(&keys, request).await {
                     Ok(Reply { more: true, .. }) => {}
                     Ok(_) => return,
@@ -343,7 +344,7 @@ impl Backend for RedisBackend {
         self.replicas.as_ref()?.of(attempt)
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(ask))
     }
 
@@ -359,7 +360,7 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(self.end(end))
     }
 

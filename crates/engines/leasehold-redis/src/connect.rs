@@ -8,9 +8,9 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use tokio::sync::mpsc;
 
 use crate::backend::RedisBackend;
+use crate::batcher::Batcher;
 use crate::key::Keys;
-use crate::link::Link;
-use crate::mute;
+use crate::push_support;
 use crate::replication::Replicas;
 use crate::script::Scripts;
 use crate::supervisor::Supervisor;
@@ -69,7 +69,7 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     for link in route.all()? {
         // A node that is down does not matter; the others report the same.
         if let Ok(mut live) = link.live() {
-            let trying = mute::may_subscribe(&mut live.connection);
+            let trying = push_support::may_subscribe(&mut live.connection);
             push &= tokio::time::timeout(LIMIT, trying).await.unwrap_or(Ok(true))?;
         }
     }
@@ -89,18 +89,7 @@ async fn open(what: What, keys: &Keys, clock: &Clock) -> Result<Route> {
     let (orders, receiver) = mpsc::unbounded_channel();
     let sentinels = source.sentinels();
     let starting = Supervisor::start(source, scripts.clone(), clock.clone(), receiver);
-    let link = Link::new(starting.await?, orders, scripts, keys.clone(), clock.clone());
-    look(&link).await?;
+    let link = Batcher::new(starting.await?, orders, scripts, keys.clone(), clock.clone());
+    link.check_publish().await?;
     Ok(Route::One(link, sentinels))
-}
-
-/// Checks the right to push. Only waiters need it, but an early error is better. A proxy that does
-/// not know the command is fine: scripts publish on the server behind it.
-pub(crate) async fn look(link: &Link) -> Result<()> {
-    let mut publish = redis::cmd("PUBLISH");
-    publish.arg("leasehold:c:0000000000000000").arg("");
-    match link.command(&publish, LIMIT).await {
-        Err(error) if !error.to_string().to_lowercase().contains("unknown command") => Err(error),
-        _ => Ok(()),
-    }
 }

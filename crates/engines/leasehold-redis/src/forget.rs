@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Client};
 use crate::error::from_redis;
 use crate::key::Keys;
 use crate::quorum;
-use crate::replication::Policy;
+use crate::replica_policy::Policy;
 use crate::topology::Store;
 
 /// How long to wait for an answer.

@@ -38,35 +38,42 @@
 
 mod address;
 mod backend;
+mod batcher;
+mod command;
 mod connect;
+mod doctor;
 mod error;
-mod examine;
 mod forget;
 mod key;
-mod link;
-mod mute;
 mod node;
 mod push;
+mod push_support;
 mod quorum;
+mod replica_policy;
 mod replication;
 mod reply;
 mod request;
+#[cfg(test)]
+mod sample_requests;
 mod scan;
 mod scheme;
 mod script;
+mod sentinel_master;
+mod source;
 mod status;
 mod supervisor;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod topology;
 mod waiters;
-mod watched;
 
+/// The version of the crate `redis` whose types [`meaning`] and [`SentinelMaster`] use.
+pub use ::redis;
 pub use backend::RedisBackend;
 pub use connect::connect;
+pub use doctor::examine;
 pub use error::meaning;
-pub use examine::examine;
 pub use forget::forget;
 pub use node::RedisNode;
 pub use quorum::{Nodes, quorum};
-pub use watched::WatchedMaster;
+pub use sentinel_master::SentinelMaster;

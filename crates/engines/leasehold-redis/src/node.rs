@@ -1,8 +1,8 @@
 //! One Redis server as a node of a quorum.
 
+mod connection;
 pub(crate) mod fitness;
-mod wire;
-mod words;
+mod messages;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::key::Keys;
 use crate::push;
 use crate::scan::Scan;
 use crate::script::{NodeScripts, Script};
-use crate::supervisor::{Line, Listener, Live, Order};
+use crate::supervisor::{ConnectionState, Listener, Live, Order};
+use connection::{Failure, Wire};
 use fitness::Verdict;
-use wire::{Failure, Wire};
 
 /// How long a task may take; its caller waits for one second.
 const TASK_LIMIT: Duration = Duration::from_millis(900);
@@ -163,9 +163,9 @@ impl RedisNode {
         until: Deadline,
     ) -> Result<Vec<Reply>, Failure> {
         let live = self.wire.live()?;
-        let command = words::command(script, &self.key, &self.keys, steps);
+        let command = messages::command(script, &self.key, &self.keys, steps);
         let answer = text(self.call(&live, scripts, command, until).await?)?;
-        Ok(words::replies(&answer, steps))
+        Ok(messages::replies(&answer, steps))
     }
 
     async fn carry_out_task(&self, task: Task) -> Result<TaskReply, Failure> {
@@ -175,10 +175,10 @@ impl RedisNode {
             Task::Look => return self.look(&live, until).await.map(TaskReply::Look),
             Task::Survey => return self.survey(&live, until).await.map(TaskReply::Survey),
             Task::Propose { process, nonce, max_ttl, first } => {
-                (process, words::propose(nonce, max_ttl, first))
+                (process, messages::propose(nonce, max_ttl, first))
             }
             Task::High { process } => (process, "H".to_owned()),
-            Task::Admit { process, nonce, floor } => (process, words::admit(nonce, floor)),
+            Task::Admit { process, nonce, floor } => (process, messages::admit(nonce, floor)),
         };
         // It may have waited for long since the last check.
         if matches!(task, Task::Admit { .. }) {
@@ -250,15 +250,15 @@ impl RedisNode {
         Ok(false)
     }
 
-    fn record(&self, text: &str) -> Result<words::Record, Failure> {
-        words::record(text).ok_or_else(|| {
-            let newer = text == "V" || words::is_newer(text, 'N');
+    fn record(&self, text: &str) -> Result<messages::Record, Failure> {
+        messages::record(text).ok_or_else(|| {
+            let newer = text == "V" || messages::is_newer(text, 'N');
             Failure::Unknown(foreign(if newer { b'V' } else { b'F' }, &self.key))
         })
     }
 
     async fn look_at_fitness(&self) -> Verdict {
-        if let Line::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
+        if let ConnectionState::Down(Some(cause)) = self.wire.settled(TASK_LIMIT).await {
             return Verdict::of_no_connection(cause);
         }
         let asked = self.wire.now();
@@ -295,9 +295,9 @@ impl RedisNode {
                 return Err(Failure::Unknown(strange(answer)));
             };
             let (now, records) = answers.split_first().ok_or_else(|| strange("no time"))?;
-            let now = words::number(&text(now.clone())?)?;
+            let now = messages::number(&text(now.clone())?)?;
             for (name, record) in page.iter().zip(records) {
-                leases.push(words::lease(&self.keys.of(name), record, now));
+                leases.push(messages::lease(&self.keys.of(name), record, now));
             }
         }
         Ok(leases)
@@ -383,7 +383,7 @@ impl QuorumNode for RedisNode {
 
 /// Reads the marker from a node's own record; `None` for any other value.
 pub(crate) fn marker(record: &str) -> Option<Marker> {
-    words::record(record).map(|(marker, _)| marker)
+    messages::record(record).map(|(marker, _)| marker)
 }
 
 /// Parses the pushes of the node's server.

@@ -111,12 +111,10 @@ impl Pushes {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use leasehold_core::backend::{Ask, Mode, Origin};
-    use leasehold_core::{Name, clock::ManualClock};
+    use leasehold_core::clock::ManualClock;
 
     use super::*;
+    use crate::sample_requests::ask;
 
     /// A push of the server's time `at_us`, to the waiter whose last request was answered at 5 s.
     fn pushed(at_us: u64) -> Option<Event> {
@@ -128,17 +126,8 @@ mod tests {
             clock: clock.clone(),
             events,
         };
-        let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
-        let ask = Ask {
-            name: Name::new("a").unwrap(),
-            attempt,
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(30),
-            wait: true,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(Origin::new("host", 1, None)),
-        };
+        let ask = ask(2);
+        let attempt = ask.attempt;
         pushes.waiters.enter(&ask);
         pushes.waiters.refer(attempt, clock.now(), 5_000_000);
         let (base, offer) = (7, 2_000);

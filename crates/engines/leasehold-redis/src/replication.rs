@@ -5,56 +5,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::backend::{Grant, Renewal};
-use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Retry, StoreUrl};
+use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Retry};
 use redis::{Cmd, Value};
 
 use crate::error::strange;
 use crate::key::Keys;
+use crate::replica_policy::Policy;
 use crate::request::renewals;
 use crate::topology::Route;
 
 /// How long to wait for replicas; a third of the ttl, if that is less.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The largest number of replicas that an option may name.
-const MOST: usize = 100;
 
-/// How many replicas must acknowledge a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
-    Count(usize),
-    /// Enough that with the master they are more than half of the servers.
-    Majority,
-}
-
-impl Policy {
-    /// Takes `replicas=K` or `replicas=majority` out of a URL.
-    pub(crate) fn take(url: &mut StoreUrl) -> Result<Option<Self>> {
-        let Some(text) = url.take("replicas") else { return Ok(None) };
-        let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
-        match (text.as_str(), count) {
-            ("majority", _) => Ok(Some(Self::Majority)),
-            (_, Some(count)) => Ok(Some(Self::Count(count))),
-            _ => {
-                let what = format!(
-                    "store URL: replicas {text:?}; a number from 1 to {MOST} or majority is allowed"
-                );
-                Err(Error::new(ErrorKind::Invalid, what))
-            }
-        }
-    }
-
-    /// Returns the number, if this many replicas are known.
-    pub(crate) fn needs(self, known: usize) -> Result<usize> {
-        match (self, known) {
-            (Self::Count(count), _) => Ok(count),
-            (Self::Majority, 0) => Err(Error::new(
-                ErrorKind::Refused,
-                "replicas=majority, but the master has no known replicas",
-            )),
-            (Self::Majority, known) => Ok(known.div_ceil(2)),
-        }
-    }
-}
+/// How much room the table of held grants keeps when it is empty.
+const KEPT: usize = 100;
 
 /// Waits for acknowledgements on separate connections, since WAIT blocks all other commands of its
 /// connection.
@@ -85,7 +49,7 @@ impl Replicas {
         let key = self.keys.of(name);
         let needed = self.policy.needs(self.route.replicas(&key).await?)?;
         let within = LIMIT.min(ttl / 3);
-        let lease = Renewal { name: name.clone(), attempt, base: grant.tokens.base(), ttl };
+        let lease = Renewal::new(name.clone(), attempt, grant.tokens.base(), ttl);
         let renew = renewals(self.route.scripts().renew.hash(), &self.keys, &[lease]);
         let wait = wait(needed, within);
         let answer = self.route.run_replicated(&key, &renew, &wait, within + LIMIT);
@@ -119,7 +83,7 @@ impl Replicas {
         let mut held = self.held();
         held.remove(&attempt);
         if held.is_empty() {
-            held.shrink_to(MOST);
+            held.shrink_to(KEPT);
         }
     }
 
@@ -132,31 +96,4 @@ fn wait(replicas: usize, within: Duration) -> Cmd {
     let mut command = redis::cmd("WAIT");
     command.arg(replicas).arg(within.as_millis().max(1) as u64);
     command
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_majority_counts_the_master() {
-        for (known, needed) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
-            assert_eq!(Policy::Majority.needs(known).unwrap(), needed, "{known}");
-            assert!(2 * (needed + 1) > known + 1 && 2 * needed <= known + 1, "{known}");
-        }
-        assert_eq!(Policy::Majority.needs(0).unwrap_err().kind(), ErrorKind::Refused);
-        assert_eq!(Policy::Count(3).needs(0).unwrap(), 3);
-    }
-
-    #[test]
-    fn the_option_is_a_number_or_majority() {
-        let take = |url: &str| Policy::take(&mut StoreUrl::parse(url).unwrap());
-        assert_eq!(take("redis://h").unwrap(), None);
-        assert_eq!(take("redis://h?replicas=2").unwrap(), Some(Policy::Count(2)));
-        assert_eq!(take("redis://h?replicas=majority").unwrap(), Some(Policy::Majority));
-        for wrong in ["0", "-1", "all", "101", ""] {
-            let error = take(&format!("redis://h?replicas={wrong}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{wrong}");
-        }
-    }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Ask, Grant, Holder, Term, Verdict};
-use leasehold_core::{AttemptId, Error, Result, Token, TokenBlock};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term, Verdict};
+use leasehold_core::{AttemptId, Error, Holder, Result, Token, TokenBlock};
 use serde::Deserialize;
 
 use crate::error::{foreign, strange};
@@ -49,7 +49,11 @@ pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply>
     Ok(Reply { verdict, more, answer })
 }
 
-fn answer(ask: &Ask, text: &str, key: impl Fn() -> String) -> Result<(Answer, Option<u64>)> {
+fn answer(
+    ask: &AcquireRequest,
+    text: &str,
+    key: impl Fn() -> String,
+) -> Result<(Answer, Option<u64>)> {
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {
         Some(b'A') => {

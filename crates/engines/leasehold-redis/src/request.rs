@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_core::backend::{Ask, End, Origin, Renewal};
+use leasehold_core::backend::{AcquireRequest, Origin, ReleaseRequest, Renewal};
 use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Token};
 use serde::Serialize;
 
@@ -39,9 +39,9 @@ pub(crate) struct Request {
 /// What a request asks for.
 #[derive(Debug)]
 pub(crate) enum What {
-    Ask(Ask),
+    Acquire(AcquireRequest),
     /// With the attempt's entry in the queue, if it may have one.
-    End(End, Option<String>),
+    Release(ReleaseRequest, Option<String>),
 }
 
 /// The longest time that the fields of an acquire can hold.
@@ -58,7 +58,7 @@ pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
 }
 
 /// Refuses an acquire that does not fit into its fields.
-pub(crate) fn ask_fits(ask: &Ask) -> Result<()> {
+pub(crate) fn ask_fits(ask: &AcquireRequest) -> Result<()> {
     fits("ttl", ask.ttl)?;
     if ask.tokens > TOKENS {
         return Err(invalid(format!("tokens: {}; at most {TOKENS} are allowed", ask.tokens)));
@@ -96,27 +96,28 @@ struct Tail<'a> {
 impl Request {
     pub(crate) fn kind(&self) -> Kind {
         match &self.what {
-            What::Ask(_) => Kind::Acquire,
-            What::End(End { then: Some(_), .. }, _) => Kind::Rotate,
-            What::End(
-                End { base: Some(_), last: Some(_), suspect: false, keep: None, .. },
+            What::Acquire(_) => Kind::Acquire,
+            What::Release(ReleaseRequest { then: Some(_), .. }, _) => Kind::Rotate,
+            What::Release(
+                ReleaseRequest { base: Some(_), last: Some(_), suspect: false, keep: None, .. },
                 None,
             ) => Kind::Release,
-            What::End(..) => Kind::End,
+            What::Release(..) => Kind::End,
         }
     }
 
     pub(crate) fn name(&self) -> &Name {
         match &self.what {
-            What::Ask(Ask { name, .. }) | What::End(End { name, .. }, _) => name,
+            What::Acquire(AcquireRequest { name, .. })
+            | What::Release(ReleaseRequest { name, .. }, _) => name,
         }
     }
 
     /// Returns the acquire that the request contains.
-    pub(crate) fn ask(&self) -> Option<&Ask> {
+    pub(crate) fn ask(&self) -> Option<&AcquireRequest> {
         match &self.what {
-            What::Ask(ask) => Some(ask),
-            What::End(end, _) => end.then.as_deref(),
+            What::Acquire(ask) => Some(ask),
+            What::Release(end, _) => end.then.as_deref(),
         }
     }
 }
@@ -139,8 +140,8 @@ pub(crate) fn command<'a>(
     text.clear();
     let asks = batch.clone().filter_map(|request| request.ask());
     let ends = batch.clone().filter_map(|request| match &request.what {
-        What::End(end, member) => Some((end, member.as_deref())),
-        What::Ask(_) => None,
+        What::Release(end, member) => Some((end, member.as_deref())),
+        What::Acquire(_) => None,
     });
     match kind {
         Kind::Acquire => {
@@ -188,8 +189,8 @@ fn all_differ<'a>(mut batch: impl ExactSizeIterator<Item = &'a Request>) -> bool
 }
 
 /// Returns true if two acquires have the same data.
-fn alike(one: &Ask, other: &Ask) -> bool {
-    let said = |ask: &Ask| (ask.wait, ask.fair, ask.ttl, ask.tokens);
+fn alike(one: &AcquireRequest, other: &AcquireRequest) -> bool {
+    let said = |ask: &AcquireRequest| (ask.wait, ask.fair, ask.ttl, ask.tokens);
     said(one) == said(other)
         && (Arc::ptr_eq(&one.origin, &other.origin) || one.origin == other.origin)
 }
@@ -204,7 +205,7 @@ impl Member<'_> {
 }
 
 /// Appends `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
-fn push_says(text: &mut String, ask: &Ask) {
+fn push_says(text: &mut String, ask: &AcquireRequest) {
     push_number(text, u64::from(ask.wait) + 2 * u64::from(ask.fair), 1);
     push_terms(text, ask.ttl, ask.tokens, &ask.origin);
 }
@@ -218,7 +219,7 @@ fn push_terms(text: &mut String, ttl: Duration, tokens: u32, origin: &Origin) {
 
 /// Appends the record of a lease without waiters: state, flags, owner, base, and its last used
 /// token as the last reserved token.
-fn push_held(text: &mut String, end: &End) {
+fn push_held(text: &mut String, end: &ReleaseRequest) {
     text.push_str("H0");
     push_attempt(text, end.attempt);
     push_number(text, number(end.base), 16);
@@ -226,7 +227,7 @@ fn push_held(text: &mut String, end: &End) {
 }
 
 /// Appends `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and the entry in the queue.
-fn push_end(text: &mut String, end: &End, member: Option<&str>) {
+fn push_end(text: &mut String, end: &ReleaseRequest, member: Option<&str>) {
     let flags = u64::from(end.base.is_some())
         + 2 * u64::from(end.last.is_some())
         + 4 * u64::from(end.suspect);

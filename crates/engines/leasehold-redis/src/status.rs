@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{State, Status, Waiter};
-use leasehold_core::{Name, Result, Token};
+use leasehold_core::{Name, Result, State, Status, Token, Waiter};
 use redis::Value;
 
 use crate::error::{foreign, strange};

@@ -12,10 +12,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
-use crate::error::{from_redis, no_connection, of_database};
-use crate::mute::{self, Info};
+use crate::command::{send, within};
+use crate::error::{no_connection, of_database};
+use crate::push_support::{self, Info};
 use crate::script::{Script, Scripts};
-use crate::topology::Source;
+use crate::source::Source;
 
 /// How long making a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -39,14 +40,14 @@ pub(crate) struct Live {
 
 /// The state of the connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Line {
+pub(crate) enum ConnectionState {
     /// There is a connection.
     Up(Live),
     /// There is no connection at the moment, with the reason if a reconnect has failed.
     Down(Option<Error>),
 }
 
-impl Line {
+impl ConnectionState {
     /// Returns the connection, or an error that explains why there is none.
     pub(crate) fn live(&self) -> Result<Live> {
         match self {
@@ -92,7 +93,7 @@ pub(crate) struct Supervisor {
     /// The scripts to load on each connection.
     scripts: Option<Arc<Scripts>>,
     clock: Clock,
-    line: watch::Sender<Line>,
+    line: watch::Sender<ConnectionState>,
     orders: mpsc::UnboundedReceiver<Order>,
     epoch: u64,
     subscription: Option<(String, Arc<dyn Listener>)>,
@@ -121,7 +122,7 @@ impl Supervisor {
         scripts: Arc<Scripts>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
-    ) -> Result<watch::Receiver<Line>> {
+    ) -> Result<watch::Receiver<ConnectionState>> {
         let fresh = connect(&source, Some(&scripts)).await?;
         let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
         supervisor.publish(&fresh.connection, false, false);
@@ -135,7 +136,7 @@ impl Supervisor {
         scripts: Arc<Scripts>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
-    ) -> watch::Receiver<Line> {
+    ) -> watch::Receiver<ConnectionState> {
         let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
         tokio::spawn(supervisor.run(None));
         line
@@ -146,7 +147,7 @@ impl Supervisor {
         client: Client,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
-    ) -> watch::Receiver<Line> {
+    ) -> watch::Receiver<ConnectionState> {
         let (supervisor, line) = Self::new(Source::Server(client), None, clock, orders);
         tokio::spawn(supervisor.run(None));
         line
@@ -157,8 +158,8 @@ impl Supervisor {
         scripts: Option<Arc<Scripts>>,
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
-    ) -> (Self, watch::Receiver<Line>) {
-        let (line, receiver) = watch::channel(Line::Down(None));
+    ) -> (Self, watch::Receiver<ConnectionState>) {
+        let (line, receiver) = watch::channel(ConnectionState::Down(None));
         let pauses = Backoff::new(PAUSES.0, PAUSES.1);
         let (epoch, subscription) = (0, None);
         let supervisor = Self { source, scripts, clock, line, orders, epoch, subscription, pauses };
@@ -181,7 +182,7 @@ impl Supervisor {
                 if lasted < PAUSES.1 {
                     pause = self.next_pause();
                 }
-                self.line.send_replace(Line::Down(None));
+                self.line.send_replace(ConnectionState::Down(None));
                 self.epoch += 1;
                 if let Some((_, listener)) = &self.subscription {
                     listener.broken();
@@ -196,7 +197,7 @@ impl Supervisor {
 
     fn publish(&self, connection: &MultiplexedConnection, subscribed: bool, mute: bool) {
         let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed, mute };
-        self.line.send_replace(Line::Up(live));
+        self.line.send_replace(ConnectionState::Up(live));
     }
 
     /// Subscribes, publishes the connection, and follows it until it breaks.
@@ -247,7 +248,7 @@ impl Supervisor {
                 true
             }
             // The log got it at connect.
-            Ok(Err(error)) if mute::is_refusal(&error) => {
+            Ok(Err(error)) if push_support::is_refusal(&error) => {
                 tracing::debug!(%error, "no pushes from this server");
                 self.publish(connection, false, true);
                 listener.subscribed();
@@ -294,7 +295,7 @@ impl Supervisor {
                         tracing::warn!(%error, "cannot reconnect; trying again");
                         said = cause;
                     }
-                    self.line.send_replace(Line::Down(Some(error)));
+                    self.line.send_replace(ConnectionState::Down(Some(error)));
                 }
             }
             pause = self.next_pause();
@@ -325,8 +326,8 @@ async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     let pushing = config.clone().set_push_sender(sender.clone());
     let connecting = client.get_multiplexed_async_connection_with_config(&pushing);
     let (mut connection, mute) = match within(CONNECT_LIMIT, connecting).await {
-        Err(error) if mute::has_no_resp3(&error) => {
-            let client = mute::speaking_resp2(&client)?;
+        Err(error) if push_support::has_no_resp3(&error) => {
+            let client = push_support::speaking_resp2(&client)?;
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             let connection = within(CONNECT_LIMIT, connecting).await;
             (connection.map_err(|error| of_database(error, &client))?, Some(sender))
@@ -379,26 +380,4 @@ pub(crate) async fn load(
         within(COMMAND_LIMIT, send(connection, &command)).await?;
     }
     Ok(())
-}
-
-/// Sends one command; an error answer of the server is an error.
-pub(crate) async fn send(
-    connection: &mut MultiplexedConnection,
-    command: &redis::Cmd,
-) -> redis::RedisResult<Value> {
-    connection.send_packed_command(command).await?.extract_error()
-}
-
-/// Sends a request with a time limit.
-pub(crate) async fn within<T>(
-    limit: Duration,
-    request: impl Future<Output = redis::RedisResult<T>>,
-) -> Result<T> {
-    match tokio::time::timeout(limit, request).await {
-        Ok(answer) => answer.map_err(from_redis),
-        Err(_elapsed) => Err(Error::new(
-            ErrorKind::Unavailable,
-            format!("the server did not answer in {limit:?}"),
-        )),
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_core::backend::{Ask, Origin};
+use leasehold_core::backend::{AcquireRequest, Origin};
 use leasehold_core::proto::client::PushReference;
 use leasehold_core::{AttemptId, Now};
 
@@ -48,7 +48,7 @@ enum State {
 
 impl Waiters {
     /// Adds an attempt that is about to wait, without a reference time. Returns true if it is new.
-    pub(crate) fn enter(&self, ask: &Ask) -> bool {
+    pub(crate) fn enter(&self, ask: &AcquireRequest) -> bool {
         let mut table = self.lock();
         let new = !table.all.contains_key(&ask.attempt);
         if new {
@@ -124,24 +124,10 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::backend::Mode;
     use leasehold_core::clock::ManualClock;
-    use leasehold_core::{ClientId, Name};
 
     use super::*;
-
-    fn ask(sequence: u32) -> Ask {
-        Ask {
-            name: Name::new("a").unwrap(),
-            attempt: AttemptId::new(ClientId::from_bits(1), sequence, 0),
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(30),
-            wait: true,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(Origin::new("host", 1, None)),
-        }
-    }
+    use crate::sample_requests::ask;
 
     #[test]
     fn an_attempt_that_is_being_ended_waits_no_more_and_knows_its_place() {

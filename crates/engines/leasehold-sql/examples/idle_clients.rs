@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::Stopwatch;
-use leasehold_conformance::kit::Postgres;
 use leasehold_core::{Client, StoreUrl};
+use leasehold_test_servers::Postgres;
 use sqlx::{Connection, Executor, PgConnection};
 
 /// The default number of idle clients.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Renewal,
-    Renewed, Status, Term,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
+    Term,
 };
-use leasehold_core::{ClientId, Name, Result, Token};
+use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token};
 use tokio::task::AbortHandle;
 
-use crate::ask;
+use crate::acquire;
+use crate::notifications::Notifications;
 use crate::store::Store;
-use crate::told::Told;
 use crate::watch::Watch;
 
 /// The bounds of the time limit of one call, which is a third of the ttl within them.
@@ -49,8 +49,8 @@ impl SqlBackend {
         &self.store
     }
 
-    async fn ask(&self, ask: &Ask) -> Result<Answer> {
-        ask::fits(self.capability.engine, ask)?;
+    async fn ask(&self, ask: &AcquireRequest) -> Result<Answer> {
+        acquire::fits(self.capability.engine, ask)?;
         let waits = self.watch.waits(ask.attempt);
         let until = self.store.within(limit(ask.ttl));
         let (answer, told) = self.store.ask(ask, waits, until).await?;
@@ -60,7 +60,7 @@ impl SqlBackend {
     }
 
     /// Records what an answer means for the polling.
-    fn note(&self, ask: &Ask, answer: &Answer) {
+    fn note(&self, ask: &AcquireRequest, answer: &Answer) {
         match answer {
             Answer::Queued { .. } => self.watch.enter(ask),
             Answer::Granted(grant) => {
@@ -77,7 +77,7 @@ impl SqlBackend {
     }
 
     /// Handles what concerns this client without a message of the server.
-    fn tell(&self, told: &Told) {
+    fn tell(&self, told: &Notifications) {
         let Some(client) = self.watch.client().filter(|client| told.concerns(*client)) else {
             return;
         };
@@ -87,10 +87,10 @@ impl SqlBackend {
         self.watch.look();
     }
 
-    async fn end(&self, end: &End) -> Result<Ended> {
-        ask::time_fits("keep", end.keep.unwrap_or_default())?;
+    async fn end(&self, end: &ReleaseRequest) -> Result<Ended> {
+        acquire::time_fits("keep", end.keep.unwrap_or_default())?;
         if let Some(ask) = &end.then {
-            ask::fits(self.capability.engine, ask)?;
+            acquire::fits(self.capability.engine, ask)?;
         }
         let waited_for = self.watch.end(end.attempt);
         let until = self.store.within(LIMITS.1);
@@ -120,7 +120,7 @@ impl Backend for SqlBackend {
         self.watch.attach(client, events);
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move { self.ask(&ask).await })
     }
 
@@ -134,7 +134,7 @@ impl Backend for SqlBackend {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move { self.end(&end).await })
     }
 

@@ -59,7 +59,7 @@ fn listening(watch: &Arc<Watch>, address: &Address) -> Option<AbortHandle> {
         Listen::Here => (**options).clone(),
         Listen::At(host, port) => (**options).clone().host(host).port(*port),
     };
-    Some(tokio::spawn(crate::listen::run(watch.clone(), options)).abort_handle())
+    Some(tokio::spawn(crate::notify_listener::run(watch.clone(), options)).abort_handle())
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -7,7 +7,15 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::rows::Dialect as Rows;
+// The clocks of the databases: microseconds since the Unix epoch, the same throughout a statement.
+#[cfg(feature = "postgres")]
+pub(crate) const POSTGRES_NOW_US: &str =
+    "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
+#[cfg(feature = "mysql")]
+pub(crate) const MYSQL_NOW_US: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE_NOW_US: &str =
+    "(CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000)";
 
 /// One of the SQL engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +49,11 @@ impl Dialect {
     pub(crate) fn now(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
-            Self::Postgres => <sqlx::Postgres as Rows>::NOW_US,
+            Self::Postgres => POSTGRES_NOW_US,
             #[cfg(feature = "mysql")]
-            Self::MySql => <sqlx::MySql as Rows>::NOW_US,
+            Self::MySql => MYSQL_NOW_US,
             #[cfg(feature = "sqlite")]
-            Self::Sqlite => <sqlx::Sqlite as Rows>::NOW_US,
+            Self::Sqlite => SQLITE_NOW_US,
         }
     }
 

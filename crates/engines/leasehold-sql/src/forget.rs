@@ -4,11 +4,11 @@ use leasehold_core::Result;
 
 use crate::connection::Value;
 use crate::dialect::Packet;
+use crate::maintenance::{MAKING, SWEPT};
 use crate::pool::Lane;
 use crate::status::begins;
 use crate::store::Store;
 use crate::tables::Tables;
-use crate::upkeep::{MAKING, SWEPT};
 
 impl Store {
     /// Removes the rows of free locks whose names start with `names`, and returns how many. A row

@@ -1,8 +1,8 @@
 //! Tests of forgetting very many locks: limited statements, and progress that a failure keeps.
 
-use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
 use leasehold_core::StoreUrl;
 use leasehold_core::clock::Clock;
+use leasehold_test_servers::{MariaDb, Needs, Postgres};
 
 use super::*;
 use crate::address::Address;

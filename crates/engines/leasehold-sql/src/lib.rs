@@ -37,32 +37,32 @@
 // Without an engine there is nothing to lock with: the crate is empty.
 #![cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 
+mod acquire;
 mod address;
-mod ask;
 mod backend;
 mod connect;
 mod connection;
 mod dialect;
-mod end;
+mod doctor;
 mod error;
-mod examine;
 mod forget;
+mod maintenance;
+mod notifications;
 #[cfg(feature = "postgres")]
-mod listen;
-mod person;
+mod notify_listener;
 mod pool;
 mod record;
+mod release;
 mod renew;
 mod routines;
 pub mod rows;
 mod status;
 mod store;
+mod stored_origin;
 mod tables;
-mod take;
-mod told;
-mod upkeep;
+mod take_statement;
 mod watch;
 
 pub use backend::SqlBackend;
 pub use connect::{connect, forget, init, statements};
-pub use examine::examine;
+pub use doctor::examine;

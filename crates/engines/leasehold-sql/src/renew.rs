@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{AttemptId, Deadline, Result};
 
-use crate::ask::time_fits;
+use crate::acquire::time_fits;
 use crate::dialect::LOCK;
 use crate::error::{Fault, What};
 use crate::pool::Lane;

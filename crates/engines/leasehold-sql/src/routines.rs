@@ -2,7 +2,7 @@
 //! time, which costs several times its execution. It plans the statements of a function once for
 //! each connection, also behind a pooler.
 //!
-//! They do the same as [`take`](crate::take::take) and the statement of a release, which replace
+//! They do the same as [`take`](crate::take_statement::take) and the statement of a release, which replace
 //! missing functions: in tables of an older program, or if a user may not create functions.
 
 use leasehold_core::proto::handoff::TOKEN_LEAD;

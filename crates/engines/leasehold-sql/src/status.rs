@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::backend::{Holder, State, Status, Waiter};
 use leasehold_core::proto::{drift, handoff};
-use leasehold_core::{AttemptId, Deadline, Name, Result, Token};
+use leasehold_core::{AttemptId, Deadline, Holder, Name, Result, State, Status, Token, Waiter};
 
 use crate::connection::Value;
 use crate::error::strange;
-use crate::person::Person;
 use crate::pool::Lane;
 use crate::record::{self, COLUMNS, PATIENCE, Record, us};
 use crate::store::Store;
+use crate::stored_origin::StoredOrigin;
 use crate::tables::Tables;
 
 /// How many waiters of one lock are listed.
@@ -21,7 +20,7 @@ const NAMED: usize = 100;
 const TOGETHER: usize = 200;
 
 /// The queue of a lock: the first waiters, and the number of all.
-type Line = (Vec<Waiter>, usize);
+type WaiterPage = (Vec<Waiter>, usize);
 
 impl Store {
     /// Returns the holder and the waiters of a lock.
@@ -76,9 +75,9 @@ impl Store {
         Ok(listed.iter().map(status).collect())
     }
 
-    async fn lines(&self, names: &[&Name], until: Deadline) -> Result<BTreeMap<Name, Line>> {
+    async fn lines(&self, names: &[&Name], until: Deadline) -> Result<BTreeMap<Name, WaiterPage>> {
         let Tables { dialect, waiters, .. } = &self.tables;
-        let mut lines: BTreeMap<Name, Line> = BTreeMap::new();
+        let mut lines: BTreeMap<Name, WaiterPage> = BTreeMap::new();
         if names.is_empty() {
             return Ok(lines);
         }
@@ -112,7 +111,7 @@ impl Store {
     }
 }
 
-fn status(name: Name, record: &Record, (waiters, all): Line) -> Status {
+fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {
     let parts = &record.parts;
     let remaining = Duration::from_nanos(parts.until_ns.saturating_sub(record.now.steady_ns));
     let state = match parts.state {
@@ -140,7 +139,7 @@ fn status(name: Name, record: &Record, (waiters, all): Line) -> Status {
 }
 
 fn holder(attempt: AttemptId, person: &[u8]) -> Holder {
-    let Person { host, pid, metadata } = serde_json::from_slice(person).unwrap_or_default();
+    let StoredOrigin { host, pid, metadata } = serde_json::from_slice(person).unwrap_or_default();
     Holder::new(attempt, host, pid, metadata)
 }
 

@@ -12,10 +12,10 @@ use crate::address::Address;
 use crate::connection::Reply;
 use crate::dialect::Packet;
 use crate::error::{Fault, What, uncertain};
+use crate::notifications::Notifications;
 use crate::pool::{Lane, Pool};
 use crate::record::{self, Record, Tag};
 use crate::tables::Tables;
-use crate::told::Told;
 
 /// The longest pause before a step is tried again.
 const LONGEST_PAUSE_US: u64 = 30_000;
@@ -47,7 +47,9 @@ pub(crate) struct Done<A> {
     pub(crate) answer: A,
     pub(crate) record: Record,
     /// The clients that the step must notify.
-    pub(crate) told: Told,
+    pub(crate) told: Notifications,
+    /// A round may have been written although its reply was lost.
+    pub(crate) repeated: bool,
 }
 
 impl Store {
@@ -181,7 +183,7 @@ impl Store {
                 }
             };
             let mut machine = handoff::Record::from(before.parts.clone());
-            let mut told = Told::default();
+            let mut told = Notifications::default();
             let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
                 told.note(attempt, push);
                 true
@@ -194,11 +196,11 @@ impl Store {
             };
             let stamp = self.stamp();
             let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
-                return Ok(Done { answer, record, told });
+                return Ok(Done { answer, record, told, repeated: *open });
             };
             match self.pool.run(Lane::Usual, &packet, until, open).await {
                 Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
-                    return Ok(Done { answer, record, told });
+                    return Ok(Done { answer, record, told, repeated: *open });
                 }
                 Err(fault) if fault.what != What::Conflict => return Err(fault.error),
                 Ok(_) | Err(_) if self.is_over(until) => break,

@@ -1,20 +1,20 @@
 //! Polls for waiters: whether their turn has come, and whether clients wait for what this client
 //! holds. One packet serves all of them, after a message of the server or after a pause.
 
-mod see;
+mod poll;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Ask, Event, EventSink};
+use leasehold_core::backend::{AcquireRequest, Event, EventSink};
 use leasehold_core::proto::handoff::OFFER;
 use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
+use crate::notifications::Lost;
 use crate::store::Store;
-use crate::told::Lost;
 
 /// How long one poll may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ impl Watch {
     }
 
     /// Adds an attempt that waits from now on.
-    pub(crate) fn enter(&self, ask: &Ask) {
+    pub(crate) fn enter(&self, ask: &AcquireRequest) {
         let now = self.store.clock.now();
         let mut state = self.lock();
         if state.waiting.insert(ask.attempt, ask.name.clone()).is_none() {

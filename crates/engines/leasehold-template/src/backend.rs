@@ -3,11 +3,14 @@
 
 use futures_util::future::join_all;
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, Grant, LeaseKind,
-    Mode, Renewal, Renewed, State, Status, Term, Verdict,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Grant, Mode, ReleaseRequest,
+    Renewal, Renewed, Term,
 };
 use leasehold_core::proto::handoff::{self, Record};
-use leasehold_core::{ClientId, Error, ErrorKind, Name, Now, Result, Token};
+use leasehold_core::{
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Now, Result, State, Status,
+    Token,
+};
 
 use crate::record::{Person, decode, encode};
 use crate::store::KeyValueStore;
@@ -61,19 +64,18 @@ impl TemplateBackend {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Answer> {
+    async fn ask(&self, ask: AcquireRequest) -> Result<Answer> {
         if ask.mode != Mode::Exclusive {
             let message = "template: shared mode is not supported";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        // No queue: a client that finds the lock taken asks again by itself.
+        let ask = ask.with_wait(false).with_fair(false).with_tokens(1);
         let answer = self.step(&ask.name, |record, now| {
             let holder = ask.origin.holder(ask.attempt);
             let (host, pid, metadata) = (holder.host, holder.pid, holder.metadata);
             let tag = Person { host, pid, metadata, since_unix_ms: now.unix_ms() };
-            let (attempt, ttl) = (ask.attempt, ask.ttl);
-            // No queue: a client that finds the lock taken asks again by itself.
-            let ask = handoff::Ask { attempt, ttl, wait: false, fair: false, tokens: 1, tag };
-            record.acquire(now, &ask, &mut |_, _| false)
+            record.acquire(now, &ask.for_record(tag), &mut |_, _| false)
         });
         Ok(match answer.await? {
             handoff::Answer::Granted(tokens) => {
@@ -94,28 +96,19 @@ impl TemplateBackend {
         let renewed = self.step(&lease.name, |record, now| {
             record.renew(now, lease.attempt, lease.base, lease.ttl)
         });
-        Ok(match renewed.await? {
-            handoff::Renewed::Renewed { .. } => Renewed::Renewed,
-            handoff::Renewed::Lost => Renewed::Lost,
-        })
+        Ok(renewed.await?.into())
     }
 
-    async fn end(&self, end: End) -> Result<Ended> {
+    async fn end(&self, end: ReleaseRequest) -> Result<Ended> {
         if end.then.is_some() {
             let message = "template: a release cannot ask for another attempt in the same step";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let End { attempt, base, last, suspect, keep, .. } = end;
-        let words = handoff::End { attempt, base, last, suspect, keep };
+        let words = end.for_record();
         let release =
             |record: &mut Record<Person>, now| record.release(now, &words, &mut |_, _| false);
-        let verdict = match self.step(&end.name, release).await? {
-            handoff::Verdict::Released => Verdict::Released,
-            handoff::Verdict::Lost => Verdict::Lost,
-            handoff::Verdict::Gone => Verdict::Gone,
-            handoff::Verdict::Unknown => Verdict::Unknown,
-        };
-        Ok(Ended::new(verdict, None))
+        let verdict = self.step(&end.name, release).await?;
+        Ok(Ended::new(verdict.into(), None))
     }
 
     async fn look(&self, name: &Name) -> Result<Status> {
@@ -152,11 +145,7 @@ impl TemplateBackend {
     async fn force(&self, name: &Name, token: Token) -> Result<Forced> {
         let forced =
             self.step(name, |record, now| record.force_release(now, token, &mut |_, _| false));
-        Ok(match forced.await? {
-            handoff::Forced::Ended => Forced::Ended,
-            handoff::Forced::NotHeld => Forced::NotHeld,
-            handoff::Forced::Other(token) => Forced::Other(token),
-        })
+        Ok(forced.await?.into())
     }
 }
 
@@ -172,7 +161,7 @@ impl Backend for TemplateBackend {
     /// This engine sends no events: `push` is not among its capabilities.
     fn attach(&self, _client: ClientId, _events: EventSink) {}
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(ask))
     }
 
@@ -180,7 +169,7 @@ impl Backend for TemplateBackend {
         Box::pin(join_all(leases.iter().map(|lease| self.renew_one(lease))))
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(self.end(end))
     }
 

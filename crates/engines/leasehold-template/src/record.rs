@@ -1,8 +1,7 @@
 //! One lock as it is stored: the hand-off machine of `leasehold-proto`, as JSON.
 
-use leasehold_core::backend::Holder;
 use leasehold_core::proto::handoff::{Parts, Record, State};
-use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result};
+use leasehold_core::{AttemptId, Error, ErrorKind, Holder, Name, Result};
 use serde::{Deserialize, Serialize};
 
 /// The process that an attempt belongs to, for display.

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Ask, Grant, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
 use leasehold_core::{Deadline, Error, ErrorKind, Now, Result, Token, TokenBlock};
 use zookeeper_client::{Error as ZkError, EventType, OneshotWatcher};
 
-use crate::book::{Begun, Lease, Seated};
+use crate::attempts::{Begun, Lease, Seated};
 use crate::error::{foreign, from_zk, used_up};
 use crate::path::{self, Seat};
 use crate::session::Session;
 use crate::store::Store;
-use crate::{card, ending};
+use crate::{node_data, release};
 
 /// The number of rounds in which the queue may change before the acquire fails.
 const ROUNDS: usize = 32;
@@ -23,7 +23,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// An acquire request in progress.
 struct Asking<'a> {
     store: &'a Arc<Store>,
-    ask: &'a Ask,
+    ask: &'a AcquireRequest,
     session: Arc<Session>,
     /// The node of the lock.
     lock: String,
@@ -37,7 +37,7 @@ enum Look {
 }
 
 /// Processes one acquire request.
-pub(crate) async fn acquire(store: &Arc<Store>, ask: &Ask) -> Result<Answer> {
+pub(crate) async fn acquire(store: &Arc<Store>, ask: &AcquireRequest) -> Result<Answer> {
     for _ in 0..ROUNDS {
         let session = store.session()?;
         let begun = store.book().begin(ask.attempt, &ask.name, session.number);
@@ -99,7 +99,7 @@ impl Asking<'_> {
         }
         let prefix = format!("{}/{}", self.lock, path::prefix(attempt));
         let sent = self.store.clock.now();
-        let data = card::write(&self.ask.origin);
+        let data = node_data::write(&self.ask.origin);
         let send = || self.session.send_seat(&prefix, &self.lock, data);
         let Some(created) = self.store.book().create(attempt, send) else {
             return Ok(Look::Answer(Answer::Ended));
@@ -218,7 +218,7 @@ impl Asking<'_> {
 
     /// Deletes the node of an attempt that does not wait, and forgets the attempt.
     async fn leave(&self) {
-        ending::leave(self.store, &self.ask.name, self.ask.attempt).await;
+        release::leave(self.store, &self.ask.name, self.ask.attempt).await;
     }
 
     fn line(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {

@@ -101,7 +101,7 @@ impl Address {
 }
 
 /// Returns how long a server may be silent, also while connecting, before the client switches to
-/// another: early enough to renew leases there, and for [`keeper::LIMIT`](crate::keeper::LIMIT).
+/// another: early enough to renew leases there, and for [`session_keeper::LIMIT`](crate::session_keeper::LIMIT).
 /// The client library pings after 3/8 of it, which is at most 3/20 of the session.
 pub(crate) fn silence(session: Duration) -> Duration {
     (session / 10).clamp(SILENCE.0, SILENCE.1).min(session * 2 / 5)

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Renewal, Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
+    Renewed,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{ClientId, Error, ErrorKind, Name, Result, Token};
+use leasehold_core::{
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
+};
 
 use crate::address::Address;
 use crate::session::Session;
 use crate::store::Store;
-use crate::{acquire, ending, keeper, renew, status};
+use crate::{acquire, release, renew, session_keeper, status};
 
 /// Locks in a ZooKeeper ensemble, with one session.
 ///
@@ -39,8 +41,8 @@ impl ZooKeeperBackend {
         capability.longest_ttl = Some(session.term());
         let (states, number) = (session.states(), session.number);
         let store = Arc::new(Store::new(address, clock.clone(), session));
-        let keeper = tokio::spawn(keeper::run(Arc::downgrade(&store), states, number));
-        let janitor = ending::run(Arc::downgrade(&store), clock, store.bell.clone());
+        let keeper = tokio::spawn(session_keeper::run(Arc::downgrade(&store), states, number));
+        let janitor = release::run(Arc::downgrade(&store), clock, store.bell.clone());
         let janitor = tokio::spawn(janitor);
         store.keep([keeper.abort_handle(), janitor.abort_handle()]);
         Self { store, capability }
@@ -60,7 +62,7 @@ impl Backend for ZooKeeperBackend {
         self.store.attach(events);
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
             let answer = match ask.mode {
                 Mode::Exclusive => acquire::acquire(&self.store, &ask).await,
@@ -80,12 +82,12 @@ impl Backend for ZooKeeperBackend {
         })
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
             let ended = match (&end.keep, &end.then) {
                 (Some(_), _) => Err(unsupported("keep")),
                 (_, Some(_)) => Err(unsupported("then")),
-                (None, None) => ending::release(&self.store, &end).await,
+                (None, None) => release::release(&self.store, &end).await,
             };
             match ended {
                 Ok(verdict) => Ok(Ended::new(verdict, None)),
@@ -115,8 +117,8 @@ impl Backend for ZooKeeperBackend {
         })
     }
 
-    fn abandon(&self, end: &End) {
-        ending::abandon(&self.store, end);
+    fn abandon(&self, end: &ReleaseRequest) {
+        release::abandon(&self.store, end);
     }
 }
 

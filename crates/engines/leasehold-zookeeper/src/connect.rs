@@ -7,9 +7,9 @@ use zookeeper_client::Error as ZkError;
 use crate::ZooKeeperBackend;
 use crate::address::Address;
 use crate::error::from_zk;
-use crate::keeper;
 use crate::path;
 use crate::session::Session;
+use crate::session_keeper;
 
 /// Opens a session with the ensemble of a URL.
 ///
@@ -65,5 +65,5 @@ async fn open(address: &Address, clock: &Clock) -> Result<Session> {
             "connecting needs a tokio runtime; call connect inside one",
         ));
     }
-    keeper::open(address, clock, 1).await
+    session_keeper::open(address, clock, 1).await
 }

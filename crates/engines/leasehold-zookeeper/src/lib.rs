@@ -35,18 +35,18 @@
 
 mod acquire;
 mod address;
+mod attempts;
 mod backend;
-mod book;
-mod card;
 mod connect;
-mod diagnose;
-mod ending;
+mod connect_failure;
+mod doctor;
 mod error;
-mod examine;
-mod keeper;
+mod node_data;
 mod path;
+mod release;
 mod renew;
 mod session;
+mod session_keeper;
 mod status;
 mod store;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
@@ -54,4 +54,4 @@ mod tls;
 
 pub use backend::ZooKeeperBackend;
 pub use connect::{connect, forget};
-pub use examine::examine;
+pub use doctor::examine;

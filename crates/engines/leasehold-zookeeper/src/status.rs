@@ -1,12 +1,11 @@
 //! Reads a lock's holder and waiters, and revokes a lease.
 
 use futures_util::future::{join_all, try_join_all};
-use leasehold_core::backend::{Forced, Holder, State, Status, Waiter};
-use leasehold_core::{Name, Result, Token};
+use leasehold_core::{Forced, Holder, Name, Result, State, Status, Token, Waiter};
 use zookeeper_client::Stat;
 
-use crate::card;
 use crate::error::{foreign, from_zk, used_up};
+use crate::node_data;
 use crate::path::{self, Seat};
 use crate::session::Session;
 use crate::store::Store;
@@ -107,7 +106,7 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
 async fn read(session: &Session, lock: &str, seat: &Seat) -> Result<Option<Seated>> {
     let path = format!("{lock}/{}", seat.node);
     let read = session.read(&path).await.map_err(|error| from_zk(error, &path))?;
-    Ok(read.map(|(data, stat)| Seated { holder: card::read(&data, seat.attempt()), stat }))
+    Ok(read.map(|(data, stat)| Seated { holder: node_data::read(&data, seat.attempt()), stat }))
 }
 
 fn token(stat: &Stat) -> Option<Token> {

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use zookeeper_client::Error as ZkError;
 
 use crate::address::Address;
-use crate::book::Book;
+use crate::attempts::Attempts;
 use crate::error::{from_zk, no_connection};
 use crate::session::Session;
 
@@ -22,7 +22,7 @@ pub(crate) struct Store {
     pub(crate) clock: Clock,
     /// The longest lease of a grant or renewal.
     pub(crate) term: Duration,
-    book: Mutex<Book>,
+    book: Mutex<Attempts>,
     slot: Mutex<Slot>,
     sink: OnceLock<EventSink>,
     /// Wakes the janitor for new work.
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// Locks the book. Do not hold the guard across an await.
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(crate) fn book(&self) -> MutexGuard<'_, Attempts> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

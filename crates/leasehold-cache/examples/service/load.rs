@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use leasehold_cache::BoxError;
-use leasehold_conformance::kit::RedisServer;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Deadline;
+use leasehold_test_servers::RedisServer;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use leasehold_cache::BoxError;
-use leasehold_conformance::kit::{self, RedisServer};
+use leasehold_test_servers::RedisServer;
 use report::Report;
 use service::Service;
 use settings::Settings;
@@ -32,7 +32,7 @@ async fn main() -> Result<(), BoxError> {
     let mut own = None;
     let redis = match &settings.redis {
         Some(url) => url.clone(),
-        None => own.insert(RedisServer::start(kit::Settings::new())?).url(),
+        None => own.insert(RedisServer::start(leasehold_test_servers::RedisSettings::new())?).url(),
     };
     let service = Arc::new(Service::open(&settings, &file, &redis).await?);
     let listener = TcpListener::bind(settings.listen).await?;

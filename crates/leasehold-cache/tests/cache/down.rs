@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_cache::{Builder, Cache, ErrorKind};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{Proxy, RedisServer, Value};
+use leasehold_test_servers::{Proxy, RedisServer, Value};
 
 use super::{Database, Test, fails, ms, open, quiet, secs, server, test, until, until_it_ends};
 

@@ -2,7 +2,7 @@
 
 use leasehold_cache::bloom::{Answer, Builder, Redis, Rotating};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 
 use super::restarts::{Back, Pair, go_back};
 use super::{Database, Test, quiet, secs, server, test};
@@ -31,7 +31,7 @@ async fn a_filter_from_a_snapshot_answers_unavailable_until_it_is_rebuilt() {
 }
 
 async fn a_filter_from_a_shortened_file_answers_unavailable_until_it_is_rebuilt() {
-    let server = RedisServer::start(Settings::new().append_only()).unwrap();
+    let server = RedisServer::start(RedisSettings::new().append_only()).unwrap();
     doubted(server, Back::ShortenedFile).await;
 }
 

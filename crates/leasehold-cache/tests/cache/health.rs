@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use leasehold_cache::bloom::{self, Answer};
 use leasehold_cache::{Builder, Cache, ErrorKind, Stats};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{RedisServer, Settings, Value};
+use leasehold_test_servers::{RedisServer, RedisSettings, Value};
 
 use super::logs::{listen, warnings};
 use super::recorded::recorded;
@@ -32,7 +32,7 @@ fn named(name: &str) -> Builder<str, u64> {
 
 async fn a_refused_password_is_one_warning_and_named_by_check() {
     listen();
-    let settings = Settings::new().user("app", "on >right ~* &* +@all");
+    let settings = RedisSettings::new().user("app", "on >right ~* &* +@all");
     let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
     let url = server.url_as("app", "secret-word");
     let cache = named("refused").local_size(0).open(&url).unwrap();
@@ -81,7 +81,7 @@ async fn check_names_what_the_user_may_not_do() {
         ("on >word ~other* &* +@all", "key"),
         ("on >word ~* &* +@all -evalsha -eval", "eval"),
     ] {
-        let server = RedisServer::start(Settings::new().user("few", rights)).unwrap();
+        let server = RedisServer::start(RedisSettings::new().user("few", rights)).unwrap();
         let cache = named("few").open(&server.url_as("few", "word")).unwrap();
         let error = cache.check().await.unwrap_err().to_string();
         assert!(error.contains("may not do this") && error.contains(what), "{rights}: {error}");
@@ -131,7 +131,7 @@ async fn an_outage_is_warned_of_once_at_each_change() {
 
 async fn a_refused_listener_is_one_warning_while_calls_are_answered() {
     listen();
-    let settings = Settings::new().user("app", "on >word ~* &* +@all");
+    let settings = RedisSettings::new().user("app", "on >word ~* &* +@all");
     let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
     let cache = named("deaf").local_size(0).open(&server.url_as("app", "word")).unwrap();
     database.commit(K, 1);

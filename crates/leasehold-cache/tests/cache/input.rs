@@ -1,7 +1,7 @@
 //! What is refused, and what is a miss.
 
 use leasehold_cache::{Builder, Cache, ErrorKind};
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 use super::{Database, Test, ms, open, quiet, secs, server, test};
 
@@ -90,7 +90,7 @@ async fn entries_of_other_versions_are_left_alone() {
     server.admin(&["SET", "{leasehold-cache:test:k}", "L2 of a newer program"]).unwrap();
     assert_eq!(database.get(&cache, "k").await, Some(1));
     let there = server.admin(&["GET", "{leasehold-cache:test:k}"]).unwrap();
-    assert_eq!(there, leasehold_conformance::kit::Value::Bytes(b"L2 of a newer program".to_vec()));
+    assert_eq!(there, leasehold_test_servers::Value::Bytes(b"L2 of a newer program".to_vec()));
 }
 
 async fn a_value_that_is_too_large_is_not_cached() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_cache::{Builder, Cache};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{RedisServer, Value};
+use leasehold_test_servers::{RedisServer, Value};
 use tokio::time::Instant;
 
 use super::logs;

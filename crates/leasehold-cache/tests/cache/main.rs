@@ -1,19 +1,18 @@
 //! The cache on a real Redis server: races, crowds, failures, bad input.
 
 // A set-up that fails is a failed test.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-mod bitmap;
-mod bloom;
+mod consumers;
 mod crowd;
 mod down;
+mod filter;
 mod filter_restarts;
 mod health;
 mod input;
 mod logs;
 mod losses;
 mod many;
-mod once;
 mod per_process;
 mod process;
 mod races;
@@ -23,7 +22,6 @@ mod restarts;
 mod sentinel;
 mod stress;
 mod trouble;
-mod users;
 mod writes;
 
 use std::collections::HashMap;
@@ -33,9 +31,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_cache::{Builder, Cache};
-use leasehold_conformance::kit::{Needs, RedisServer, Settings, Value};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{self as conformance, test};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings, Value};
 use tokio::sync::oneshot;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -45,30 +43,28 @@ fn main() -> ExitCode {
         return process::main();
     }
     let groups = [
-        ("bitmap", bitmap::TESTS),
-        ("bloom", bloom::TESTS),
+        ("consumers", consumers::TESTS),
         ("crowd", crowd::TESTS),
         ("down", down::TESTS),
+        ("filter", filter::TESTS),
         ("filter_restarts", filter_restarts::TESTS),
         ("health", health::TESTS),
         ("input", input::TESTS),
         ("losses", losses::TESTS),
         ("many", many::TESTS),
-        ("once", once::TESTS),
         ("per_process", per_process::TESTS),
         ("races", races::TESTS),
         ("recipes", recipes::TESTS),
         ("restarts", restarts::TESTS),
         ("sentinel", sentinel::TESTS),
         ("stress", stress::TESTS),
-        ("users", users::TESTS),
         ("writes", writes::TESTS),
     ];
     runner::run(Needs::Redis, LIMIT, &groups)
 }
 
 fn server() -> RedisServer {
-    RedisServer::start(Settings::new()).unwrap()
+    RedisServer::start(RedisSettings::new()).unwrap()
 }
 
 /// Settings under which nothing happens by time or chance alone, and every process asks Redis.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_cache::{Cache, ErrorKind, Mode, Result};
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -371,7 +371,7 @@ async fn while_redis_is_down_a_failed_load_is_replaced_by_what_the_process_has()
 
 async fn strong_readers_of_many_keys_do_not_share_an_older_load() {
     // A user that may not listen: an invalidation does not end the flights that are under way.
-    let settings = Settings::new().user("deaf", "on >word ~* +@all resetchannels");
+    let settings = RedisSettings::new().user("deaf", "on >word ~* +@all resetchannels");
     let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
     let (cache, loaded) = (quiet().mode(Mode::Strong), Arc::default());
     let cache = cache.open(&server.url_as("deaf", "word")).unwrap();

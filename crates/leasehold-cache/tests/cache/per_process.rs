@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_cache::{Cache, ErrorKind, Filter, Mode};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 use super::{Database, Test, ms, quiet, server, test};
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use leasehold_cache::Cache;
-use leasehold_conformance::kit::{Process, RedisServer};
+use leasehold_test_servers::{Process, RedisServer};
 
 use super::{ms, quiet, secs};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_cache::{Mode, Source};
-use leasehold_conformance::kit::{RedisServer, Settings, Value};
+use leasehold_test_servers::{RedisServer, RedisSettings, Value};
 
 use super::{Database, Test, exists, ms, open, quiet, server, test, until};
 
@@ -91,7 +91,7 @@ async fn strong_readers_after_a_commit_see_it() {
 }
 
 async fn strong_readers_that_hear_of_nothing_see_what_was_committed() {
-    let settings = Settings::new().user("deaf", "on >word ~* +@all resetchannels");
+    let settings = RedisSettings::new().user("deaf", "on >word ~* +@all resetchannels");
     let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
     let writer = quiet().mode(Mode::Strong).open(&server.url()).unwrap();
     let reader = quiet().mode(Mode::Strong).open(&server.url_as("deaf", "word")).unwrap();
@@ -108,7 +108,7 @@ async fn strong_readers_that_hear_of_nothing_see_what_was_committed() {
 
 async fn a_failed_load_gives_its_stale_value_to_nobody_who_came_after_a_write() {
     let (server, database) = (
-        RedisServer::start(Settings::new().user("deaf", "on >word ~* +@all resetchannels"))
+        RedisServer::start(RedisSettings::new().user("deaf", "on >word ~* +@all resetchannels"))
             .unwrap(),
         Database::default(),
     );

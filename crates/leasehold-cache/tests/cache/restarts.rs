@@ -3,7 +3,7 @@
 
 use leasehold_cache::{Cache, Mode};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::{Proxy, RedisServer, Settings, Value, wait};
+use leasehold_test_servers::{Proxy, RedisServer, RedisSettings, Value, wait};
 
 use super::{Database, Test, exists, logs, ms, open, quiet, secs, server, test};
 
@@ -63,7 +63,7 @@ async fn a_restart_from_a_snapshot_serves_no_overwritten_value() {
 }
 
 async fn a_restart_from_a_shortened_file_serves_no_overwritten_value() {
-    let server = RedisServer::start(Settings::new().append_only()).unwrap();
+    let server = RedisServer::start(RedisSettings::new().append_only()).unwrap();
     overwritten(server, Back::ShortenedFile).await;
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn start() -> Self {
         let old = server();
-        let new = RedisServer::start(Settings::new().replica_of(&old)).unwrap();
+        let new = RedisServer::start(RedisSettings::new().replica_of(&old)).unwrap();
         wait("the replica follows", || old.info("connected_slaves").is_ok_and(|n| n == "1"))
             .unwrap();
         let name = Proxy::start(old.address()).unwrap();
@@ -234,7 +234,7 @@ async fn a_write_goes_to_the_new_server_behind_one_name() {
 }
 
 async fn a_server_that_does_not_say_its_run_is_used_all_the_same() {
-    let settings = Settings::new().user("mute", "on >word ~* &* +@all -info");
+    let settings = RedisSettings::new().user("mute", "on >word ~* &* +@all -info");
     logs::listen();
     let (server, database) = (RedisServer::start(settings).unwrap(), Database::default());
     let open = || -> Cache<str, u64> { quiet().open(&server.url_as("mute", "word")).unwrap() };

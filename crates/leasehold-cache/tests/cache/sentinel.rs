@@ -1,8 +1,8 @@
 //! Three real sentinels: the master is followed, and what a failover loses is made again.
 
 use leasehold_cache::{Cache, ErrorKind};
-use leasehold_conformance::kit::{RedisSentinels, Settings, Value, wait};
 use leasehold_conformance::until;
+use leasehold_test_servers::{RedisSentinels, RedisSettings, Value, wait};
 
 use super::{Database, Test, exists, ms, quiet, secs, test};
 
@@ -19,7 +19,7 @@ const K: &str = "k";
 const ENTRY: &str = "{leasehold-cache:test:k}";
 
 fn three() -> RedisSentinels {
-    RedisSentinels::start(Settings::new(), Settings::new()).unwrap()
+    RedisSentinels::start(RedisSettings::new(), RedisSettings::new()).unwrap()
 }
 
 fn open(all: &RedisSentinels) -> Cache<str, u64> {

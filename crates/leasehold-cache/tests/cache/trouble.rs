@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leasehold_conformance::kit::{RedisServer, Settings, wait};
+use leasehold_test_servers::{RedisServer, RedisSettings, wait};
 
 use super::restarts::{Back, Pair, go_back};
 use super::{ms, server};
@@ -49,10 +49,10 @@ impl Troubled {
         let servers = match trouble {
             Trouble::Demoted => Servers::Two(Box::new(Pair::start())),
             Trouble::ShortenedFile => {
-                Servers::One(Box::new(one(Settings::new().append_only())), None)
+                Servers::One(Box::new(one(RedisSettings::new().append_only())), None)
             }
             Trouble::Evicts(policy) => {
-                let server = one(Settings::new().max_memory(MEMORY, policy));
+                let server = one(RedisSettings::new().max_memory(MEMORY, policy));
                 let filler = Filler::start(&server);
                 Servers::One(Box::new(server), Some(filler))
             }

@@ -2,7 +2,7 @@
 
 use leasehold_cache::{Cache, Error, ErrorKind, Write};
 use leasehold_conformance as conformance;
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 use super::{Database, Test, exists, ms, open, quiet, secs, server, test, until};
 

@@ -1,6 +1,6 @@
 //! `leasehold cache apply`: applies the messages of a stream to Redis.
 
-use leasehold_cache::outbox::{Receiver, ReceiverStats};
+use leasehold_outbox::{Receiver, ReceiverStats};
 use serde_json::json;
 
 use super::live::{self, Progress, millis};
@@ -8,7 +8,7 @@ use super::{failed, redis};
 use crate::cli::{CacheApplyArgs, Globals};
 use crate::failure::Failure;
 use crate::human;
-use crate::say::Voice;
+use crate::output::Voice;
 use crate::timer::now_unix_ms;
 
 pub(super) async fn apply(

@@ -5,7 +5,7 @@ use super::failed;
 use super::{failed_at, open};
 use crate::cli::CacheInitArgs;
 use crate::failure::Failure;
-use crate::say::{self, Voice};
+use crate::output::{self, Voice};
 
 /// Creates what was named, or prints how to create it.
 pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failure> {
@@ -14,7 +14,7 @@ pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failu
         if args.print {
             let statements = database.statements(&outbox);
             let text: String = statements.iter().map(|one| format!("{one};\n")).collect();
-            say::answer(text)?;
+            output::answer(text)?;
         } else {
             database.create(&outbox).await.map_err(failed_at(url))?;
             voice.note("the table exists");
@@ -22,9 +22,9 @@ pub(super) async fn init(args: &CacheInitArgs, voice: Voice) -> Result<u8, Failu
     }
     #[cfg(feature = "nats")]
     if let Some(url) = &args.to {
-        let nats = leasehold_cache::outbox::NatsTransport::open(url).map_err(failed)?;
+        let nats = leasehold_outbox::NatsTransport::open(url).map_err(failed)?;
         if args.print {
-            say::answer(format!("{}\n", nats.stream()))?;
+            output::answer(format!("{}\n", nats.stream()))?;
         } else {
             nats.create().await.map_err(failed)?;
             voice.note("the stream exists");

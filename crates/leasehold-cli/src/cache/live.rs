@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::cli::Pace;
 use crate::failure::Failure;
+use crate::output::{self, Voice};
 use crate::run::LAST_WORDS;
-use crate::say::{self, Voice};
 
 /// The progress of the work, as it is shown.
 pub(super) trait Progress: PartialEq {
@@ -63,7 +63,8 @@ pub(super) async fn run<P: Progress, W: Future<Output = ()>>(
 /// Reports progress. Returns false if the reader has gone.
 async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, Failure> {
     if json {
-        return say::answer_part(format_args!("{}\n", crate::foreign::json(&stats.json()))).await;
+        return output::answer_part(format_args!("{}\n", crate::sanitize::json(&stats.json())))
+            .await;
     }
     match stats.problem() {
         Some(problem) => voice.warn(&format!("{}; {problem}; trying again", stats.line())),

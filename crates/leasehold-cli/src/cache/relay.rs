@@ -1,6 +1,6 @@
 //! `leasehold cache relay`: delivers the rows of the outbox to Redis, or to a stream.
 
-use leasehold_cache::outbox::{Relay, RelayStats};
+use leasehold_outbox::{Relay, RelayStats};
 use serde_json::json;
 
 use super::live::{self, Progress, millis};
@@ -8,7 +8,7 @@ use super::{failed, failed_at, open, redis};
 use crate::cli::{CacheRelayArgs, Globals};
 use crate::failure::Failure;
 use crate::human;
-use crate::say::Voice;
+use crate::output::Voice;
 use crate::timer::now_unix_ms;
 
 pub(super) async fn relay(

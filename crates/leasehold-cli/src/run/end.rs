@@ -8,9 +8,9 @@ use nix::unistd::getpgrp;
 
 use super::LAST_WORDS;
 use super::job::Interrupt;
-use super::supervisor::own_program;
+use crate::command::own_program;
 use crate::failure::code;
-use crate::say;
+use crate::output;
 
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "__end-by";
@@ -26,7 +26,7 @@ pub(crate) fn by_signal(interrupt: Interrupt, code: u8) -> u8 {
     if interrupt.tell_job {
         let _ = killpg(getpgrp(), signal);
     }
-    say::finish(Some(LAST_WORDS));
+    output::finish(Some(LAST_WORDS));
     if let Ok(program) = own_program() {
         let _ = Command::new(program).arg0("leasehold").args([SUBCOMMAND, signal.as_str()]).exec();
     }

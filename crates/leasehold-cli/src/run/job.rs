@@ -8,16 +8,16 @@ use tokio::time::sleep;
 
 use leasehold::{Deadline, LossReason};
 
-use super::options::OnLost;
 use super::supervisor::Supervisor;
 use crate::failure::{Failure, code};
-use crate::group::Group;
-use crate::say::Voice;
+use crate::ipc::Report;
+use crate::on_lost::OnLost;
+use crate::output::Voice;
+use crate::process_group::Group;
 use crate::signals::Signals;
 use crate::store::Held;
 use crate::terminal::{self, Terminal};
 use crate::timer::{self, until};
-use crate::wire::Report;
 
 /// How often a group whose supervisor was killed is checked until it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -4,31 +4,17 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::cli::RunArgs;
 use crate::config::RunConfig;
 use crate::failure::code;
 use crate::human;
+use crate::on_lost::OnLost;
 
 /// The default ttl of the client library.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// The longest metadata that a backend stores.
 const METADATA_BYTES: usize = 1024;
-
-/// What happens to the command when its lock is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum OnLost {
-    /// TERM, then KILL, all before another holder can get the lock; exit code 76
-    #[default]
-    Kill,
-    /// Print a warning to stderr, and let it continue
-    Warn,
-    /// Let it continue
-    Ignore,
-}
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

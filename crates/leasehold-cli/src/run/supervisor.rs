@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 
+use crate::command::own_program;
+use crate::ipc::{Report, send_descriptors};
 use crate::supervise::Orders;
-use crate::wire::{Report, send_descriptors};
 
 /// The running supervisor.
 #[derive(Debug)]
@@ -106,12 +106,6 @@ fn tell_first(mut socket: &UnixStream, deadline: u64) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         told => told,
     }
-}
-
-/// Returns this program, even if its file was replaced meanwhile.
-pub(crate) fn own_program() -> io::Result<PathBuf> {
-    let own = Path::new("/proc/self/exe");
-    if own.exists() { Ok(own.into()) } else { std::env::current_exe() }
 }
 
 #[cfg(test)]

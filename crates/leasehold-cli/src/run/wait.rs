@@ -3,17 +3,17 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use leasehold::backend::{State, Status};
+use leasehold::{State, Status};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gethostname;
 use tokio::time::sleep;
 
 use super::options::{RunOptions, Wait};
 use crate::failure::Failure;
-use crate::foreign::clean;
 use crate::human;
 use crate::live::Live;
-use crate::say::Voice;
+use crate::output::Voice;
+use crate::sanitize::clean;
 use crate::signals::{Signals, is_harmless};
 use crate::store::{Held, Wanted};
 use crate::terminal;
@@ -134,7 +134,7 @@ fn held_by(status: &Status) -> String {
 /// Returns how many waiters are ahead of this one, if the store knows the waiters.
 fn ahead(status: &Status) -> String {
     let host = gethostname().ok().and_then(|host| host.into_string().ok());
-    let ours = |host: &Option<String>, waiter: &leasehold::backend::Waiter| {
+    let ours = |host: &Option<String>, waiter: &leasehold::Waiter| {
         waiter.holder.pid == std::process::id() && Some(&waiter.holder.host) == host.as_ref()
     };
     let waiters = status.waiters.as_deref().unwrap_or_default();

@@ -4,18 +4,18 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Done, Place};
+use crate::support::{Done, WorkDir};
 
 /// As short as it gets.
 const SHORT: [&str; 5] = ["--quick", "--rounds", "1", "--runtime", "current"];
 
 /// Runs a benchmark to its end on a store.
-pub(crate) fn bench(place: &Place, store: &str, arguments: &[&str]) -> Done {
+pub(crate) fn bench(place: &WorkDir, store: &str, arguments: &[&str]) -> Done {
     place.run(&[&["--store", store, "bench"], arguments, &SHORT].concat())
 }
 
 /// All three with tiny numbers.
-pub(crate) fn all_three(place: &Place, store: &str) {
+pub(crate) fn all_three(place: &WorkDir, store: &str) {
     for (arguments, metrics) in [
         (&["pairs", "--tasks", "1,3"][..], &["pairs_per_s", "client_us_per_pair"][..]),
         (
@@ -48,7 +48,7 @@ pub(crate) fn all_three(place: &Place, store: &str) {
 
 #[test]
 fn all_benchmarks_measure_and_remove_their_locks_and_no_others() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "mine", "true"]).code, 0);
     let files = || {
         let all = fs::read_dir(place.path("store/locks")).unwrap().flatten();
@@ -64,7 +64,7 @@ fn all_benchmarks_measure_and_remove_their_locks_and_no_others() {
 
 #[test]
 fn the_judge_tells_of_overlaps_and_tokens() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = bench(&place, &place.store(), &["contention", "--shapes", "2x2", "--hold", "0"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.out.contains("never two at once, every token larger"), "{}", done.out);
@@ -72,7 +72,7 @@ fn the_judge_tells_of_overlaps_and_tokens() {
 
 #[test]
 fn absurd_values_are_refused_before_anything_is_measured() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for (arguments, parts) in [
         (vec!["pairs", "--tasks", "0"], ["--tasks", "1 to 1000000"]),
         (vec!["pairs", "--tasks", "1000001"], ["--tasks", "1 to 1000000"]),

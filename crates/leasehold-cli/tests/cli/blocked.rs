@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::process::{Command, Stdio};
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place, Running, numbers, runs, until};
+use crate::support::{LEASEHOLD, Running, WorkDir, numbers, runs, until};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -61,7 +61,7 @@ pub(crate) fn is_blocked_at(pid: i32, descriptor: i32) -> bool {
     calls.into_iter().any(|call| call.split(' ').nth(1) == Some(&descriptor))
 }
 
-impl Place {
+impl WorkDir {
     fn start_blocked(&self, arguments: &[&str]) -> Blocked {
         Blocked::start(&mut self.leasehold(arguments))
     }
@@ -71,10 +71,10 @@ fn server() -> Option<RedisServer> {
     if Needs::Redis.is_skipped() {
         return None;
     }
-    Some(RedisServer::start(Settings::new()).unwrap())
+    Some(RedisServer::start(RedisSettings::new()).unwrap())
 }
 
-fn force_release(place: &Place, url: &str) {
+fn force_release(place: &WorkDir, url: &str) {
     let json = place.run(&["status", "--store", url, "--json", "a"]).out;
     let status: serde_json::Value = serde_json::from_str(&json).unwrap();
     let token = status["token"].to_string();
@@ -85,7 +85,7 @@ fn force_release(place: &Place, url: &str) {
 #[test]
 fn blocked_stderr_does_not_delay_the_end_of_a_command_whose_lock_is_lost() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     // The next renewal, in 10 s, finds the loss; the supervisor would end the command after 30 s.
     let script = "echo $$ > pids; trap '' TERM; touch ready; while :; do sleep 0.01; done";
     let ttl = ["--ttl", "30s", "--kill-after", "100ms"];
@@ -100,7 +100,7 @@ fn blocked_stderr_does_not_delay_the_end_of_a_command_whose_lock_is_lost() {
 
 #[test]
 fn blocked_stderr_does_not_stop_a_command_that_may_outlive_its_lock() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "while [ ! -e stop ]; do sleep 0.01; done; exit 4";
     let options = ["run", "--max-hold", "300ms", "--on-lost", "warn", "a", "--", "sh", "-c"];
     let run = place.start_blocked(&[&options[..], &[script]].concat());
@@ -113,7 +113,7 @@ fn blocked_stderr_does_not_stop_a_command_that_may_outlive_its_lock() {
 fn blocked_stderr_does_not_stop_waiting() {
     let Some(server) = server() else { return };
     for store in [None, Some(server.url())] {
-        let place = Place::new();
+        let place = WorkDir::new();
         let store = store.unwrap_or(place.store());
         let holder = place.start_ready(&["--store", &store, "a"], HOLD);
         let run = ["run", "--store", &store, "--ttl", "3s", "a", "--", "touch", "ran"];
@@ -128,7 +128,7 @@ fn blocked_stderr_does_not_stop_waiting() {
 
 #[test]
 fn blocked_stderr_does_not_keep_a_signal_from_a_waiter() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     let waiter = place.start_blocked(&["run", "a", "--", "touch", "ran"]);
     waiter.until_blocked();
@@ -139,7 +139,7 @@ fn blocked_stderr_does_not_keep_a_signal_from_a_waiter() {
 #[test]
 fn blocked_stderr_does_not_stop_renewal() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let script = "touch ready; sleep 4; exit 4";
     let run = ["-v", "run", "--store", &url, "--ttl", "1s", "a", "--", "sh", "-c", script];
     let run = place.start_blocked(&run);
@@ -150,7 +150,7 @@ fn blocked_stderr_does_not_stop_renewal() {
 
 #[test]
 fn blocked_stderr_does_not_hold_up_a_refusal() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     assert_eq!(place.start_blocked(&["run", "-v", "-n", "a", "true"]).code(), 1);
     assert_eq!(place.start_blocked(&["run", "-w", "300ms", "-E", "7", "a", "true"]).code(), 7);
@@ -162,7 +162,7 @@ fn blocked_stderr_does_not_hold_up_a_refusal() {
 
 #[test]
 fn blocked_stderr_does_not_hold_up_a_command_that_cannot_be_started() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.start_blocked(&["run", "a", "no-such-command"]).code(), 127);
     assert_eq!(place.start_blocked(&["run", "a", "/"]).code(), 126);
     let nowhere = format!("file:{}/locks", place.write("plain", "").display());
@@ -171,14 +171,14 @@ fn blocked_stderr_does_not_hold_up_a_command_that_cannot_be_started() {
 
 #[test]
 fn blocked_stderr_does_not_keep_the_lock_after_its_minimum_hold() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.start_blocked(&["-v", "run", "--min-hold", "1s", "a", "true"]).code(), 0);
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0);
 }
 
 #[test]
 fn blocked_stderr_does_not_hold_up_the_end_after_a_supervisor_was_killed() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "echo $$ > pids; touch ready; exec sleep 60";
     let run = place.start_blocked(&["run", "a", "--", "sh", "-c", script]);
     place.until_exists("ready");
@@ -190,7 +190,7 @@ fn blocked_stderr_does_not_hold_up_the_end_after_a_supervisor_was_killed() {
 #[test]
 fn blocked_stderr_does_not_hold_up_the_end_where_the_lock_cannot_be_released() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let run = ["run", "--store", &url, "--ttl", "20m", "a", "--", "sh", "-c", HOLD];
     let run = place.start_blocked(&run);
     place.until_exists("ready");
@@ -204,7 +204,7 @@ fn blocked_stderr_does_not_hold_up_the_end_where_the_lock_cannot_be_released() {
 #[test]
 fn blocked_stderr_does_not_hide_a_loss_that_is_found_at_the_end() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let run = ["run", "--store", &url, "--ttl", "20m", "a", "--", "sh", "-c", HOLD];
     let run = place.start_blocked(&run);
     place.until_exists("ready");
@@ -219,7 +219,7 @@ fn blocked_stderr_does_not_hide_a_loss_that_is_found_at_the_end() {
 #[test]
 fn blocked_stderr_does_not_stop_a_watch() {
     let Some(mut server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let mut command = place.leasehold(&["watch", "--store", &url, "--interval", "20ms", "a"]);
     let (_reader, writer) = full_pipe();
     let out = fs::File::create(place.path("out")).unwrap();
@@ -234,7 +234,7 @@ fn blocked_stderr_does_not_stop_a_watch() {
 
 #[test]
 fn blocked_terminal_does_not_stop_waiting() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     let script = "touch ran; echo mine";
     let mut terminal = Terminal::start(&place, LEASEHOLD, &["run", "a", "--", "sh", "-c", script]);

@@ -6,11 +6,11 @@ mod stream;
 
 use std::process::Stdio;
 
-use leasehold_conformance::kit::{Needs, Postgres, RedisServer, Settings, Value};
+use leasehold_test_servers::{Needs, Postgres, RedisServer, RedisSettings, Value};
 use nix::sys::signal::Signal;
 
 use crate::blocked::{full_pipe, is_blocked_at};
-use crate::support::{Place, Running, until};
+use crate::support::{Running, WorkDir, until};
 
 /// An entry, as the cache names it.
 const ENTRY: &str = "{leasehold-cache:users:42}";
@@ -31,9 +31,9 @@ fn the_relay_delivers_what_is_in_the_outbox() {
     if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() {
         return;
     }
-    let place = Place::new();
+    let place = WorkDir::new();
     let database = Postgres::start(&[]).unwrap();
-    let mut redis = RedisServer::start(Settings::new()).unwrap();
+    let mut redis = RedisServer::start(RedisSettings::new()).unwrap();
     let (url, store) = (database.url(), redis.url());
     let relay = ["--store", &store, "cache", "relay", "--database", &url, "--json"];
     let once = [&relay[..], &["--once"]].concat();
@@ -81,9 +81,9 @@ fn relay_goes_on_while_its_output_is_blocked() {
     if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() {
         return;
     }
-    let place = Place::new();
+    let place = WorkDir::new();
     let database = Postgres::start(&[]).unwrap();
-    let redis = RedisServer::start(Settings::new()).unwrap();
+    let redis = RedisServer::start(RedisSettings::new()).unwrap();
     let (url, store) = (database.url(), redis.url());
     assert_eq!(place.run(&["cache", "init", "--database", &url]).code, 0);
     for (descriptor, options) in [(1, &["--json"][..]), (2, &[])] {
@@ -106,7 +106,7 @@ fn relay_goes_on_while_its_output_is_blocked() {
 
 #[test]
 fn what_the_relay_cannot_use_is_named() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let database = format!("sqlite:{}", place.path("shop.db").display());
     let redis = "redis://127.0.0.1:1";
     for (arguments, says) in [

@@ -1,22 +1,22 @@
 //! Where the store and the defaults come from, and what is wrong with a config file.
 
-use crate::support::{Done, LEASEHOLD, Place};
+use crate::support::{Done, LEASEHOLD, WorkDir};
 
-fn run(place: &Place, prepare: impl FnOnce(&mut std::process::Command)) -> Done {
+fn run(place: &WorkDir, prepare: impl FnOnce(&mut std::process::Command)) -> Done {
     let mut command = place.program(LEASEHOLD);
     prepare(&mut command);
     Done::new(command.output().unwrap())
 }
 
-fn with_config(text: &str) -> Place {
-    let place = Place::new();
+fn with_config(text: &str) -> WorkDir {
+    let place = WorkDir::new();
     place.write("config/leasehold/config.toml", text);
     place
 }
 
 #[test]
 fn option_beats_environment_beats_config_beats_default() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let url = |name: &str| format!("file:{}", place.path(name).display());
     let config = format!("store = \"{}\"", url("by-config"));
     assert_eq!(
@@ -50,7 +50,7 @@ fn option_beats_environment_beats_config_beats_default() {
 
 #[test]
 fn an_empty_store_is_an_error_that_names_what_is_empty() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for arguments in [&["run", "a", "touch", "ran"][..], &["list"], &["doctor"]] {
         let done = run(&place, |command| {
             command.args(arguments).env("LEASEHOLD_STORE", "");
@@ -119,7 +119,7 @@ fn what_is_wrong_with_a_config_file_is_said_with_file_and_line() {
 
 #[test]
 fn relative_directories_in_the_environment_are_ignored() {
-    let place = Place::new();
+    let place = WorkDir::new();
     place.write("relative/leasehold/config.toml", "nonsense = 1");
     let done = run(&place, |command| {
         command.args(["run", "--store", &place.store(), "a", "true"]);

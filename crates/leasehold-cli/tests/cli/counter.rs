@@ -1,20 +1,20 @@
 //! Many processes, one number: no update is lost, and tokens grow.
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 #[test]
 fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
-    let place = Place::new();
+    let place = WorkDir::new();
     count(&place, &place.store());
 }
 
 /// Eight loops add one two hundred times each, under the lock of this store.
-pub(crate) fn count(place: &Place, store: &str) {
+pub(crate) fn count(place: &WorkDir, store: &str) {
     count_in(place, store, 200);
 }
 
 /// The same so many times each.
-pub(crate) fn count_in(place: &Place, store: &str, times: usize) {
+pub(crate) fn count_in(place: &WorkDir, store: &str, times: usize) {
     place.write("number", "0\n");
     let step = "read n < number; echo $((n + 1)) > number; echo $LEASEHOLD_TOKEN >> tokens";
     let line = format!(

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place, children, until};
+use crate::support::{LEASEHOLD, WorkDir, children, until};
 
 /// The clocks' difference: the job of the first is over by then.
-fn both(place: &Place, options: &[&str]) -> [i32; 2] {
+fn both(place: &WorkDir, options: &[&str]) -> [i32; 2] {
     let mut arguments = vec!["run", "-n"];
     arguments.extend(options);
     arguments.extend(["nightly", "--", "sh", "-c", "echo ran >> log"]);
@@ -25,7 +25,7 @@ fn both(place: &Place, options: &[&str]) -> [i32; 2] {
 
 #[test]
 fn with_a_minimum_hold_it_runs_once() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let start = Instant::now();
     assert_eq!(both(&place, &["--min-hold", "6s"]), [0, 1]);
     assert_eq!(place.read("log"), "ran\n");
@@ -35,14 +35,14 @@ fn with_a_minimum_hold_it_runs_once() {
 
 #[test]
 fn without_one_it_runs_twice() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(both(&place, &[]), [0, 0]);
     assert_eq!(place.read("log"), "ran\nran\n");
 }
 
 /// Ends a command that stays for an hour, by a signal to `leasehold` or a key.
 fn told_to_end(script: &str, signal: Signal) -> i32 {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = format!("{script} touch ready; while :; do sleep 0.01; done");
     let running = place.start_ready(&["--min-hold", "1h", "a"], &script);
     running.send(signal);
@@ -62,7 +62,7 @@ fn a_signal_that_ends_the_command_ends_the_minimum_hold_too() {
 #[test]
 fn the_interrupt_key_ends_the_minimum_hold_too() {
     for (script, code) in [("", -1), ("trap 'exit 130' INT;", 130)] {
-        let place = Place::new();
+        let place = WorkDir::new();
         let script = format!("{script} echo up; while :; do sleep 0.01; done");
         let arguments = ["run", "--min-hold", "1h", "a", "--", "sh", "-c", &script];
         let mut terminal = Terminal::start(&place, LEASEHOLD, &arguments);
@@ -75,7 +75,7 @@ fn the_interrupt_key_ends_the_minimum_hold_too() {
 
 #[test]
 fn a_signal_that_the_command_outlives_does_not_end_the_minimum_hold() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "trap 'touch heard' HUP; touch ready; until [ -e heard ]; do sleep 0.01; done";
     let running = place.start_ready(&["--min-hold", "1h", "a"], script);
     running.send(Signal::SIGHUP);
@@ -85,7 +85,7 @@ fn a_signal_that_the_command_outlives_does_not_end_the_minimum_hold() {
 
 #[test]
 fn the_minimum_hold_is_told_on_a_terminal_or_when_asked_for() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let arguments = ["run", "--min-hold", "1h", "a", "true"];
     let mut terminal = Terminal::start(&place, LEASEHOLD, &arguments);
     terminal.expect("keeping the lock a for 59 min more");
@@ -100,7 +100,7 @@ fn the_minimum_hold_is_told_on_a_terminal_or_when_asked_for() {
 
 #[test]
 fn a_job_that_could_not_be_started_keeps_nobody_out() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let failed = ["run", "-n", "--min-hold", "1h", "a", "--", "no-such-command-anywhere"];
     assert_eq!(place.run(&failed).code, 127);
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 0);
@@ -108,7 +108,7 @@ fn a_job_that_could_not_be_started_keeps_nobody_out() {
 
 #[test]
 fn a_signal_ends_the_minimum_hold_and_the_lock_with_it() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let running = place.start_ready(&["--min-hold", "1h", "a"], "touch ready");
     until("it keeps the lock without a command", || children(running.pid()).is_empty());
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);

@@ -9,10 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{ClockShim, Needs, Pattern, Proxy, RedisServer, Settings};
+use leasehold_test_servers::{ClockShim, Needs, Pattern, Proxy, RedisServer, RedisSettings};
 use serde_json::Value;
 
-use crate::support::{Done, Place};
+use crate::support::{Done, WorkDir};
 
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
@@ -20,7 +20,7 @@ const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +scrip
     +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
-fn server(settings: Settings) -> Option<RedisServer> {
+fn server(settings: RedisSettings) -> Option<RedisServer> {
     if Needs::Redis.is_skipped() {
         return None;
     }
@@ -28,8 +28,8 @@ fn server(settings: Settings) -> Option<RedisServer> {
 }
 
 /// As a server for locks should be. Its slow log is off: what a busy machine holds up is not slow.
-fn sound() -> Settings {
-    Settings::new().append_only().line("slowlog-log-slower-than -1")
+fn sound() -> RedisSettings {
+    RedisSettings::new().append_only().line("slowlog-log-slower-than -1")
 }
 
 thread_local! {
@@ -49,7 +49,7 @@ fn calmly(command: &mut Command) -> Done {
 /// The exit code, and what was found.
 #[track_caller]
 fn doctor(url: &str) -> (i32, Value) {
-    told(calmly(&mut Place::new().leasehold(&["doctor", "--json", "--store", url])))
+    told(calmly(&mut WorkDir::new().leasehold(&["doctor", "--json", "--store", url])))
 }
 
 #[track_caller]
@@ -86,7 +86,7 @@ fn a_server_that_falls_silent_is_asked_nothing_more() {
     // The connection is silent from this reply on.
     let swallowed = proxy.swallow_reply_to(Pattern::command("TIME"));
     let (_, found) = told(Done::new(
-        Place::new().leasehold(&["doctor", "--json", "--store", &proxy.url()]).output().unwrap(),
+        WorkDir::new().leasehold(&["doctor", "--json", "--store", &proxy.url()]).output().unwrap(),
     ));
     assert!(swallowed.happened());
     assert!(found.to_string().contains("did not answer in 5s"), "{found}");
@@ -101,7 +101,7 @@ fn a_node_of_a_quorum_that_falls_silent_is_not_connected_to_again() {
     let url = format!("{}?admission=strict&max-ttl=1s", proxy.url());
     let swallowed = proxy.swallow_reply_to(Pattern::command("TIME"));
     let (_, found) = told(Done::new(
-        Place::new().leasehold(&["doctor", "--json", "--store", &url]).output().unwrap(),
+        WorkDir::new().leasehold(&["doctor", "--json", "--store", &url]).output().unwrap(),
     ));
     assert!(swallowed.happened());
     let unseen = found["unseen"].to_string();
@@ -114,7 +114,7 @@ fn a_server_that_is_far_is_named() {
     let Some(server) = server(sound()) else { return };
     let proxy = Proxy::start(&server).unwrap();
     proxy.set_latency(Duration::from_millis(60));
-    let (code, found) = told(Place::new().run(&["doctor", "--json", "--store", &proxy.url()]));
+    let (code, found) = told(WorkDir::new().run(&["doctor", "--json", "--store", &proxy.url()]));
     assert_eq!((code, ids(&found)), (1, vec!["warning far".to_owned()]), "{found:#}");
 }
 
@@ -128,7 +128,7 @@ fn a_sound_server_is_0_and_keeps_no_trace() {
     let says = |options: &[&str]| {
         let url = server.url();
         let arguments = [&["doctor", &url][..], options].concat();
-        let done = calmly(&mut Place::new().leasehold(&arguments));
+        let done = calmly(&mut WorkDir::new().leasehold(&arguments));
         assert_eq!(done.code, 0, "{done:?}");
         done.out
     };
@@ -145,7 +145,7 @@ fn an_eviction_policy_is_a_problem() {
 
 #[test]
 fn a_server_that_saves_nothing_or_not_at_once_is_named() {
-    let Some(server) = server(Settings::new()) else { return };
+    let Some(server) = server(RedisSettings::new()) else { return };
     // With commands that do not wait alone, the recommended option needs an operator after each loss.
     let names_init = |found: &Value, number: usize| {
         let change = found["findings"][number]["change"].as_str().unwrap();
@@ -230,7 +230,7 @@ fn what_connect_refuses_is_a_finding() {
         "{found:#}"
     );
     let master = RedisServer::start(sound()).unwrap();
-    let sentinel = RedisServer::start(Settings::new().sentinel("main", &master, 1)).unwrap();
+    let sentinel = RedisServer::start(RedisSettings::new().sentinel("main", &master, 1)).unwrap();
     let (code, found) = doctor(&sentinel.url());
     assert_eq!((code, ids(&found).contains(&"problem sentinel".into())), (2, true), "{found:#}");
 }
@@ -259,7 +259,7 @@ fn nobody_there_is_69_and_a_wrong_url_125() {
     let Some(mut server) = server(sound()) else { return };
     let url = server.url();
     server.kill();
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["doctor", "--store", &url]).code, 69);
     assert_eq!(place.run(&["doctor", "nonsense:"]).code, 125);
     let done = place.run(&["doctor", "memory:"]);
@@ -275,7 +275,7 @@ fn a_quorum_is_looked_at_as_a_whole() {
     let places = servers.map(|server| server.address().to_string()).join(",");
     let url = format!("redlock://{places}?max-ttl=6s&node-limit=4s");
     finds(&url, 2, &["problem no-votes", "warning one-host"]);
-    assert_eq!(Place::new().run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
+    assert_eq!(WorkDir::new().run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     finds(&url, 1, &["warning one-host"]);
     others[0].admin(&["FLUSHALL"]).unwrap();
     finds(&url, 1, &["warning one-host", "warning node-out"]);
@@ -315,7 +315,7 @@ fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_warning() {
     let Some(small) = Small::mount() else {
         return eprintln!("SKIPPED: mounting a small tmpfs needs root");
     };
-    let place = Place::new();
+    let place = WorkDir::new();
     let path = small.0.path().display();
     for url in [format!("file:{path}/locks"), format!("sqlite:{path}/locks.db")] {
         let room = || {
@@ -338,7 +338,7 @@ fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_warning() {
 
 #[test]
 fn a_directory_is_looked_at_and_left_as_it_is() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let store = place.store();
     let shown = |code: i32| {
         let done = place.run(&["doctor"]);

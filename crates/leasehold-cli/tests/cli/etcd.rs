@@ -1,9 +1,9 @@
 //! The command on etcd: all that it does with a store.
 
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
+use leasehold_test_servers::{EtcdServer, EtcdSettings, Needs};
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, children, until};
+use crate::support::{WorkDir, children, until};
 use crate::watch::Watch;
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
@@ -17,13 +17,13 @@ fn server() -> Option<EtcdServer> {
 #[test]
 fn eight_loops_of_fifty_runs_count_to_four_hundred() {
     let Some(server) = server() else { return };
-    crate::counter::count_in(&Place::new(), &server.url(), 50);
+    crate::counter::count_in(&WorkDir::new(), &server.url(), 50);
 }
 
 #[test]
 fn a_lock_is_shown_watched_listed_and_ended() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let script = "trap 'exit 9' TERM; touch ready; while :; do sleep 0.01; done";
     let running = place.start(&["run", "--store", &url, "jobs/one", "--", "sh", "-c", script]);
     place.until_exists("ready");
@@ -49,7 +49,7 @@ fn a_lock_is_shown_watched_listed_and_ended() {
 #[test]
 fn signal_ends_the_minimum_hold_and_the_lock_with_it() {
     let Some(server) = server() else { return };
-    let (place, url) = (Place::new(), server.url());
+    let (place, url) = (WorkDir::new(), server.url());
     let run = ["run", "--store", &url, "--ttl", "10m", "--min-hold", "1h", "a", "touch", "ready"];
     let running = place.start(&run);
     place.until_exists("ready");

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 #[test]
 fn the_commands_exit_code_goes_through() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for code in [0, 3, 255] {
         let done = place.run(&["run", "a", "--", "sh", "-c", &format!("exit {code}")]);
         assert_eq!((done.code, done.err.as_str()), (code, ""));
@@ -16,7 +16,7 @@ fn the_commands_exit_code_goes_through() {
 
 #[test]
 fn a_signal_that_ends_the_command_becomes_128_plus_its_number() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for signal in [1, 2, 9, 15, 34] {
         let done = place.run(&["run", "a", "--", "sh", "-c", &format!("kill -{signal} $$")]);
         assert_eq!(done.code, 128 + signal, "{done:?}");
@@ -25,14 +25,14 @@ fn a_signal_that_ends_the_command_becomes_128_plus_its_number() {
 
 #[test]
 fn a_command_that_is_not_found_is_127() {
-    let done = Place::new().run(&["run", "a", "--", "no-such-command"]);
+    let done = WorkDir::new().run(&["run", "a", "--", "no-such-command"]);
     assert_eq!(done.code, 127);
     assert!(done.err.starts_with("leasehold: cannot run \"no-such-command\""), "{done:?}");
 }
 
 #[test]
 fn a_command_that_cannot_be_run_is_126() {
-    let place = Place::new();
+    let place = WorkDir::new();
     place.write("plain", "text");
     for command in ["./plain", "/"] {
         let done = place.run(&["run", "a", "--", command]);
@@ -42,7 +42,7 @@ fn a_command_that_cannot_be_run_is_126() {
 
 #[test]
 fn a_script_without_a_first_line_is_run_by_sh() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = place.write("bin/script", "echo \"$0 $1\"; exit 4\n");
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
     let done = place.run(&["run", "a", "--", "./bin/script", "x y"]);
@@ -54,7 +54,7 @@ fn a_script_without_a_first_line_is_run_by_sh() {
 
 #[test]
 fn a_store_that_cannot_be_used_is_69() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let file = place.write("file", "");
     let store = format!("file:{}/locks", file.display());
     for arguments in [["run", "a", "true"].as_slice(), &["list"], &["status", "a"]] {
@@ -69,14 +69,14 @@ fn a_store_that_cannot_be_used_is_69() {
 
 #[test]
 fn a_lock_that_is_lost_is_76() {
-    let done = Place::new().run(&["run", "--max-hold", "300ms", "a", "--", "sleep", "60"]);
+    let done = WorkDir::new().run(&["run", "--max-hold", "300ms", "a", "--", "sleep", "60"]);
     assert_eq!(done.code, 76, "{done:?}");
     assert!(done.err.contains("the lock a is lost: the longest time to hold it"), "{done:?}");
 }
 
 #[test]
 fn a_lock_that_is_taken_is_1_or_the_code_that_was_asked_for() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], "touch ready; sleep 60");
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
     assert_eq!(place.run(&["run", "-n", "-E", "7", "a", "true"]).code, 7);

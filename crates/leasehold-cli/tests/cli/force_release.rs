@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Done, LEASEHOLD, Place};
+use crate::support::{Done, LEASEHOLD, WorkDir};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -10,7 +10,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn release(place: &Place, token: u64, json: bool) -> Done {
+fn release(place: &WorkDir, token: u64, json: bool) -> Done {
     let token = token.to_string();
     let mut arguments = vec!["force-release", "a", "--token", &token];
     arguments.extend(json.then_some("--json"));
@@ -19,7 +19,7 @@ fn release(place: &Place, token: u64, json: bool) -> Done {
 
 #[test]
 fn the_process_to_end_is_named_where_the_store_cannot() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     let token = json(&place.run(&["status", "--json", "a"]).out)["token"].as_u64().unwrap();
     let done = release(&place, token, false);
@@ -34,7 +34,7 @@ fn the_process_to_end_is_named_where_the_store_cannot() {
 
 #[test]
 fn a_token_that_is_not_the_current_one_ends_nobody() {
-    let place = Place::new();
+    let place = WorkDir::new();
     place.run(&["run", "a", "true"]);
     let _holder = place.start_ready(&["a"], HOLD);
     let current = json(&place.run(&["status", "--json", "a"]).out)["token"].as_u64().unwrap();
@@ -52,7 +52,7 @@ fn a_token_that_is_not_the_current_one_ends_nobody() {
 
 #[test]
 fn a_lock_that_nobody_holds_is_1() {
-    let place = Place::new();
+    let place = WorkDir::new();
     place.run(&["run", "a", "true"]);
     let done = release(&place, 1, false);
     assert!(done.code == 1 && done.err.contains("a: no client holds it"), "{done:?}");
@@ -68,7 +68,7 @@ fn a_lock_that_nobody_holds_is_1() {
 
 #[test]
 fn json_is_an_object_even_where_it_fails() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let file = place.write("file", "");
     let mut command = place.program(LEASEHOLD);
     command.args(["--store", &format!("file:{}/x", file.display()), "force-release", "a"]);
@@ -80,7 +80,7 @@ fn json_is_an_object_even_where_it_fails() {
 
 #[test]
 fn help_says_that_it_never_works_on_a_directory() {
-    let help = Place::new().run(&["force-release", "--help"]).out;
+    let help = WorkDir::new().run(&["force-release", "--help"]).out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("never works on file: stores") && help.contains("the kernel"), "{help}");
 }

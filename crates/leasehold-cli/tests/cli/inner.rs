@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Done, LEASEHOLD, Place};
+use crate::support::{Done, LEASEHOLD, WorkDir};
 
 /// Tells what it got, tries to take the same lock, and then another one.
 const INNER: &str = "echo $LEASEHOLD_STORE; cd /
@@ -10,7 +10,7 @@ const INNER: &str = "echo $LEASEHOLD_STORE; cd /
     echo $?; $LEASEHOLD run b -- true; echo $?";
 
 #[track_caller]
-fn same_store(place: &Place, store: &str, prepare: impl FnOnce(&mut Command)) {
+fn same_store(place: &WorkDir, store: &str, prepare: impl FnOnce(&mut Command)) {
     let mut command = place.program(LEASEHOLD);
     prepare(&mut command);
     let done = Done::new(command.args(["run", "a", "--", "sh", "-c", INNER]).output().unwrap());
@@ -22,7 +22,7 @@ fn same_store(place: &Place, store: &str, prepare: impl FnOnce(&mut Command)) {
 
 #[test]
 fn a_store_from_the_option_goes_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     same_store(&place, "store", |command| {
         command.args(["--store", &place.store()]).env("LEASEHOLD_STORE", "file:/no/such");
     });
@@ -30,7 +30,7 @@ fn a_store_from_the_option_goes_on() {
 
 #[test]
 fn a_store_from_the_environment_goes_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     same_store(&place, "store", |command| {
         command.env("LEASEHOLD_STORE", place.store());
     });
@@ -39,7 +39,7 @@ fn a_store_from_the_environment_goes_on() {
 #[test]
 fn a_store_from_a_config_file_goes_on() {
     for (file, named) in [("config/leasehold/config.toml", false), ("other.toml", true)] {
-        let place = Place::new();
+        let place = WorkDir::new();
         place.write(file, &format!("store = \"{}\"", place.store()));
         same_store(&place, "store", |command| {
             if named {
@@ -51,13 +51,13 @@ fn a_store_from_a_config_file_goes_on() {
 
 #[test]
 fn the_default_store_goes_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     same_store(&place, "state/leasehold", |_| {});
 }
 
 #[test]
 fn an_inner_config_file_that_is_named_is_followed() {
-    let place = Place::new();
+    let place = WorkDir::new();
     place.write("inner.toml", &format!("store = \"file:{}\"", place.path("inner").display()));
     let inner = "$LEASEHOLD --config inner.toml run a -- sh -c 'echo $LEASEHOLD_STORE'";
     let done = place.run(&["run", "a", "--", "sh", "-c", inner]);
@@ -66,7 +66,7 @@ fn an_inner_config_file_that_is_named_is_followed() {
 
 #[test]
 fn a_store_with_credentials_is_withheld_and_the_inner_run_says_so() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let inner = "echo $LEASEHOLD_STORE; $LEASEHOLD run b -- touch ran";
     // There is no server here; what counts is the `@`, which a directory may have in its name.
     let store = format!("file:{}", place.path("u:s3cret@host").display());

@@ -1,10 +1,10 @@
 //! The lab tells its stories, draws them, and says what it does not know.
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 #[test]
 fn the_lab_lists_its_stories_and_set_ups() {
-    let done = Place::new().run(&["lab"]);
+    let done = WorkDir::new().run(&["lab"]);
     assert_eq!(done.code, 0);
     for word in ["gc-pause", "majority-restart", "redlock-plain", "zookeeper"] {
         assert!(done.out.contains(word), "{word}: {}", done.out);
@@ -13,7 +13,7 @@ fn the_lab_lists_its_stories_and_set_ups() {
 
 #[test]
 fn the_lab_walks_through_three_five_and_six_nodes() {
-    let done = Place::new().run(&["lab", "walk-through"]);
+    let done = WorkDir::new().run(&["lab", "walk-through"]);
     assert_eq!(done.code, 0);
     assert_eq!(done.out.matches("TWO HOLDERS").count(), 11, "{}", done.out);
     assert!(done.out.contains("with admission"), "{}", done.out);
@@ -21,7 +21,7 @@ fn the_lab_walks_through_three_five_and_six_nodes() {
 
 #[test]
 fn a_story_is_told_the_same_way_again_and_drawn() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let args = ["lab", "node-restart", "--setup", "redlock-tokens", "--svg", "picture.svg"];
     let done = place.run(&args);
     assert_eq!(done.code, 0, "{done:?}");
@@ -32,7 +32,7 @@ fn a_story_is_told_the_same_way_again_and_drawn() {
 
 #[test]
 fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(&["lab", "nope"]);
     assert_eq!(done.code, 125);
     assert!(done.err.contains("nope") && done.err.contains("lab list"), "{}", done.err);
@@ -54,7 +54,7 @@ fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
 
 #[test]
 fn the_list_is_one_object_a_line() {
-    let done = Place::new().run(&["lab", "list", "--json"]);
+    let done = WorkDir::new().run(&["lab", "list", "--json"]);
     assert_eq!(done.code, 0, "{}", done.err);
     let rows: Vec<serde_json::Value> =
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -64,7 +64,7 @@ fn the_list_is_one_object_a_line() {
 
 #[test]
 fn the_matrix_is_one_object_a_line() {
-    let done = Place::new().run(&["lab", "matrix", "--seeds", "1", "--json"]);
+    let done = WorkDir::new().run(&["lab", "matrix", "--seeds", "1", "--json"]);
     assert_eq!(done.code, 0, "{}", done.err);
     let rows: Vec<serde_json::Value> =
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -1,9 +1,9 @@
 //! What is shown fits the terminal: one row for a waiter, rows of tables that do not wrap.
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place};
+use crate::support::{LEASEHOLD, WorkDir};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -11,7 +11,7 @@ const NAME: &str = "jobs/名字/with-a-name-that-is-longer-than-the-terminal-is-
 
 #[test]
 fn a_waiting_line_is_one_row_and_gone_after_the_interrupt_key() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&[NAME], HOLD);
     let mut terminal =
         Terminal::with_columns(&place, 30, LEASEHOLD, &["run", NAME, "--", "touch", "ran"]);
@@ -35,7 +35,7 @@ fn a_waiting_line_is_one_row_and_gone_after_the_interrupt_key() {
 
 #[test]
 fn a_terminal_that_cannot_draw_anew_gets_one_plain_line() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     let line = "TERM=dumb exec $LEASEHOLD run -w 1500ms a -- true";
     let mut terminal = Terminal::start(&place, "sh", &["-c", line]);
@@ -48,7 +48,7 @@ fn a_terminal_that_cannot_draw_anew_gets_one_plain_line() {
 
 #[test]
 fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&[NAME], HOLD);
     for command in ["list", "watch"] {
         let mut terminal = Terminal::with_columns(&place, 60, LEASEHOLD, &[command]);
@@ -71,7 +71,7 @@ fn a_table_fits_the_terminal_and_is_whole_elsewhere() {
 
 #[test]
 fn a_narrow_table_keeps_the_name_rather_than_the_token() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let name = "jobs/a-name-of-thirty-characters";
     let _holder = place.start_ready(&[name], HOLD);
     let whole = place.run(&["list"]).out.lines().map(|row| row.chars().count()).max().unwrap();
@@ -87,7 +87,7 @@ fn a_narrow_table_keeps_the_name_rather_than_the_token() {
 }
 
 /// The rows that a program wrote to a terminal of this width.
-fn rows(place: &Place, columns: u16, arguments: &[&str]) -> Vec<String> {
+fn rows(place: &WorkDir, columns: u16, arguments: &[&str]) -> Vec<String> {
     let line = format!("$LEASEHOLD {}; echo ended", arguments.join(" "));
     let mut terminal = Terminal::with_columns(place, columns, "sh", &["-c", &line]);
     terminal.expect("ended\r\n");
@@ -103,8 +103,9 @@ fn rows(place: &Place, columns: u16, arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn long_texts_are_wrapped_under_their_column_on_a_terminal_only() {
-    let place = Place::new();
-    let server = (!Needs::Redis.is_skipped()).then(|| RedisServer::start(Settings::new()).unwrap());
+    let place = WorkDir::new();
+    let server =
+        (!Needs::Redis.is_skipped()).then(|| RedisServer::start(RedisSettings::new()).unwrap());
     let doctor = server.as_ref().map(|server| vec!["doctor".to_owned(), server.url()]);
     let lab = vec!["lab".to_owned(), "list".to_owned()];
     for (arguments, indent) in [(Some(lab), 37), (doctor, 10)] {

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use leasehold_conformance::Stopwatch;
-use leasehold_conformance::kit::ClockShim;
+use leasehold_test_servers::ClockShim;
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Running, numbers, runs, stat, until};
+use crate::support::{Running, WorkDir, numbers, runs, stat, until};
 
 #[test]
 fn a_command_that_ignores_term_is_killed_before_the_deadline() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
     let start = Instant::now();
     let done = place.run(&["run", "--max-hold", "4s", "a", "--", "sh", "-c", script]);
@@ -22,7 +22,7 @@ fn a_command_that_ignores_term_is_killed_before_the_deadline() {
 
 #[test]
 fn a_command_may_clean_up_after_term() {
-    let (place, clock) = (Place::new(), ClockShim::build().unwrap());
+    let (place, clock) = (WorkDir::new(), ClockShim::build().unwrap());
     let script =
         "trap 'sleep 2; echo bye > note; exit 0' TERM; touch ready; while :; do sleep 0.01; done";
     let hold = ["run", "--ttl", "20m", "--max-hold", "6m", "a", "--", "sh", "-c", script];
@@ -39,7 +39,7 @@ fn a_long_kill_after_is_cut_at_the_deadline() {
     let script = "trap '' TERM; while :; do sleep 0.01; done";
     let options =
         ["run", "--max-hold", "600ms", "--kill-after", "1h", "a", "--", "sh", "-c", script];
-    let (place, stopwatch) = (Place::new(), Stopwatch::start());
+    let (place, stopwatch) = (WorkDir::new(), Stopwatch::start());
     assert_eq!(place.start(&options).end().code, 76);
     let took = stopwatch.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -47,14 +47,14 @@ fn a_long_kill_after_is_cut_at_the_deadline() {
 
 #[test]
 fn a_stopped_command_is_ended_too() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(&["run", "--max-hold", "600ms", "a", "--", "sh", "-c", "kill -STOP $$"]);
     assert_eq!(done.code, 76, "{done:?}");
 }
 
 #[test]
 fn on_lost_warn_says_so_and_lets_the_command_go_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "while [ ! -e stop ]; do sleep 0.01; done; exit 4";
     let arguments = ["run", "--max-hold", "2s", "--on-lost", "warn", "a", "--", "sh", "-c", script];
     let running = place.start_saying(&arguments, "err");
@@ -68,7 +68,7 @@ fn on_lost_warn_says_so_and_lets_the_command_go_on() {
 
 #[test]
 fn on_lost_ignore_says_nothing() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let options = ["run", "--max-hold", "2s", "--on-lost", "ignore", "a", "--"];
     let done = place.run(&[&options[..], &["sh", "-c", "sleep 2.3; exit 4"]].concat());
     assert_eq!((done.code, done.err.as_str()), (4, ""));
@@ -78,7 +78,7 @@ fn on_lost_ignore_says_nothing() {
 const TTL: Duration = Duration::from_secs(3);
 
 /// A run on a store whose leases end by time: memory that no process shares.
-fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
+fn on_ttl_store(place: &WorkDir, options: &[&str], script: &str) -> Running {
     let mut command = place.program(crate::support::LEASEHOLD);
     command.env("__LEASEHOLD_TEST_MEMORY", "1").args(["--store", "memory:"]);
     command.args(["run", "--ttl", "3s"]).args(options);
@@ -87,7 +87,7 @@ fn on_ttl_store(place: &Place, options: &[&str], script: &str) -> Running {
 
 #[test]
 fn a_lease_that_ends_by_time_is_renewed_while_the_command_runs() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "echo $LEASEHOLD_DEADLINE_UNIX_MS; sleep 4; exit 4";
     let done = on_ttl_store(&place, &[], script).end();
     assert_eq!((done.code, done.err.as_str()), (4, ""));
@@ -104,7 +104,7 @@ fn stand_still(running: &Running) {
 
 #[test]
 fn a_run_that_stood_still_for_longer_than_its_lease_ends_its_command() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let running = on_ttl_store(&place, &[], "echo $$ > pid; touch ready; sleep 60");
     place.until_exists("ready");
     stand_still(&running);
@@ -116,7 +116,7 @@ fn a_run_that_stood_still_for_longer_than_its_lease_ends_its_command() {
 
 #[test]
 fn the_supervisor_ends_the_command_in_time_while_leasehold_stands_still() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let running = on_ttl_store(&place, &[], "echo $$ > pid; touch ready; sleep 60");
     place.until_exists("ready");
     running.send(Signal::SIGSTOP);
@@ -128,7 +128,7 @@ fn the_supervisor_ends_the_command_in_time_while_leasehold_stands_still() {
 
 #[test]
 fn a_command_that_may_go_on_is_continued_with_leasehold() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
     let running = on_ttl_store(&place, &["--on-lost", "warn"], script);
     place.until_exists("ready");

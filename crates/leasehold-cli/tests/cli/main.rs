@@ -1,6 +1,7 @@
 //! The `leasehold` command as people and scripts use it: the real binary on a real directory.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time")]
 
 #[cfg(feature = "bench")]
 mod bench;

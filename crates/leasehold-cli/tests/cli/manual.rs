@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::screen::Terminal;
-use crate::support::Place;
+use crate::support::WorkDir;
 
 #[test]
 fn the_manual_has_every_section() {
-    let done = Place::new().run(&["man"]);
+    let done = WorkDir::new().run(&["man"]);
     assert_eq!(done.code, 0);
     for section in ["NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"] {
         let found = [format!(".SH {section}"), format!(".SH \"{section}\"")];
@@ -20,7 +20,7 @@ fn the_manual_has_every_section() {
 
 #[test]
 fn all_pages_are_written_into_a_directory() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["man", "--dir", "man"]).code, 0);
     for page in ["leasehold", "leasehold-run", "leasehold-status", "leasehold-force-release"] {
         let text = place.read(&format!("man/{page}.1"));
@@ -32,7 +32,7 @@ fn all_pages_are_written_into_a_directory() {
 
 #[test]
 fn a_page_has_values_in_its_synopsis_and_names_no_page_that_is_not_there() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for (page, parts) in [
         (None, ["[\\-\\-store <URL>]", "<COMMAND>", "leasehold\\-list(1)"]),
         (
@@ -56,7 +56,7 @@ fn a_page_has_values_in_its_synopsis_and_names_no_page_that_is_not_there() {
 #[cfg(feature = "bench")]
 #[test]
 fn a_subcommand_of_a_subcommand_has_a_page_too() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["man", "--dir", "man"]).code, 0);
     let bench = place.read("man/leasehold-bench.1");
     for name in ["pairs", "contention", "hold"] {
@@ -71,14 +71,14 @@ fn a_subcommand_of_a_subcommand_has_a_page_too() {
 
 #[test]
 fn the_examples_have_a_whole_line_for_a_crontab() {
-    let page = Place::new().run(&["man", "run"]).out.replace("\\-", "-");
+    let page = WorkDir::new().run(&["man", "run"]).out.replace("\\-", "-");
     let line = page.lines().find(|line| line.starts_with("15 3 * * * ")).unwrap();
     assert!(line.contains(" /usr/local/bin/leasehold run -n -E 75 "), "{line}");
     assert!(line.ends_with("-- /usr/local/bin/report"), "{line}");
 }
 
 /// A `man` in the directory of the place that does this, and the page of `run` on a terminal.
-fn page_on_a_terminal(place: &Place, man: Option<&str>) -> Terminal {
+fn page_on_a_terminal(place: &WorkDir, man: Option<&str>) -> Terminal {
     let path = place.path("bin");
     fs::create_dir_all(&path).unwrap();
     if let Some(script) = man {
@@ -91,7 +91,7 @@ fn page_on_a_terminal(place: &Place, man: Option<&str>) -> Terminal {
 
 #[test]
 fn on_a_terminal_man_shows_the_page_and_elsewhere_its_source() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "echo called with $*; while read -r line; do echo \"got $line\"; done";
     let mut terminal = page_on_a_terminal(&place, Some(script));
     terminal.expect("called with -l -");
@@ -104,7 +104,7 @@ fn on_a_terminal_man_shows_the_page_and_elsewhere_its_source() {
 #[test]
 fn a_terminal_without_man_gets_the_page_as_plain_text() {
     for man in [None, Some("echo man: there is none here >&2; exit 3")] {
-        let place = Place::new();
+        let place = WorkDir::new();
         let mut terminal = page_on_a_terminal(&place, man);
         for part in [
             "NAME\r\n",
@@ -127,7 +127,7 @@ fn a_terminal_without_man_gets_the_page_as_plain_text() {
 
 #[test]
 fn the_help_of_completions_says_where_the_file_goes() {
-    let help = Place::new().run(&["completions", "--help"]).out;
+    let help = WorkDir::new().run(&["completions", "--help"]).out;
     for part in [
         "~/.local/share/bash-completion/completions/leasehold",
         "/_leasehold",
@@ -142,7 +142,7 @@ fn the_help_of_completions_says_where_the_file_goes() {
 #[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let done = Place::new().run(&["completions", shell]);
+        let done = WorkDir::new().run(&["completions", shell]);
         assert!(done.code == 0 && done.out.contains("force-release"), "{shell}");
     }
 }

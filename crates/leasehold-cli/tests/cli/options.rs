@@ -1,11 +1,11 @@
 //! Bad input is answered with 125 and a message that names the field, the value and what is
 //! allowed.
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 #[track_caller]
 fn refused(arguments: &[&str], parts: &[&str]) {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(arguments);
     assert_eq!(done.code, 125, "{arguments:?} {done:?}");
     assert!(done.err.starts_with("leasehold: "), "{done:?}");
@@ -30,7 +30,7 @@ fn every_option_that_takes_a_time_refuses_what_is_none() {
 
 #[test]
 fn a_time_may_have_several_units() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for option in ["--wait", "--ttl", "--max-hold", "--kill-after"] {
         let done = place.run(&["run", option, "2m30s", "a", "true"]);
         assert_eq!(done.code, 0, "{option} {done:?}");
@@ -74,7 +74,7 @@ fn text_that_is_not_utf8_is_refused_by_the_argument_that_holds_it() {
         (&["list", "--store"], "--store <URL>"),
     ];
     for (arguments, part) in cases {
-        let mut command = Place::new().program(crate::support::LEASEHOLD);
+        let mut command = WorkDir::new().program(crate::support::LEASEHOLD);
         command.args(arguments).arg(bad).current_dir("/");
         if arguments[0] == "run" {
             command.args(["--", "touch", "/no/such/ran"]);
@@ -87,7 +87,7 @@ fn text_that_is_not_utf8_is_refused_by_the_argument_that_holds_it() {
 
 #[test]
 fn the_help_of_max_hold_names_the_loss_margin() {
-    let help = Place::new().run(&["run", "--help"]).out;
+    let help = WorkDir::new().run(&["run", "--help"]).out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("a tenth of the ttl, at least 50 ms, at most a third"), "{help}");
 }
@@ -117,7 +117,7 @@ fn other_options_name_what_is_allowed() {
 
 #[test]
 fn an_unknown_store_names_the_known_ones_and_no_password() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for url in ["redix://user:s3cret@host/0?password=s3cret", "/tmp", "file:/tmp/x?a=s3cret"] {
         let mut command = place.program(crate::support::LEASEHOLD);
         let output = command.args(["--store", url, "run", "a", "touch", "ran"]).output().unwrap();
@@ -131,7 +131,7 @@ fn an_unknown_store_names_the_known_ones_and_no_password() {
 
 #[test]
 fn options_may_stand_after_the_name_and_the_command_keeps_its_own() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "a", "-n", "--", "echo", "-n", "x"]).out, "x");
     assert_eq!(place.run(&["run", "a", "echo", "--help", "-q"]).out, "--help -q\n");
     assert_eq!(place.run(&["run", "-n", "a", "echo", "--", "x"]).out, "-- x\n");
@@ -151,13 +151,13 @@ fn a_mistyped_option_is_never_run_as_the_command() {
     }
     refused(&["run", "a", "-nx", "--", "touch", "ran"], &["'-x'"]);
     refused(&["run", "a", "-c", "touch ran", "--slots"], &["'--slots'"]);
-    let done = Place::new().run(&["run", "a", "--", "--slots"]);
+    let done = WorkDir::new().run(&["run", "a", "--", "--slots"]);
     assert!(done.code == 127 && done.err.contains("cannot run \"--slots\""), "{done:?}");
 }
 
 #[test]
 fn a_shell_line_is_run_by_the_users_shell() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut command = place.leasehold(&["run", "a", "-c", "echo $0 $((1+1))"]);
     let output = command.env("SHELL", "/bin/bash").output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "/bin/bash 2\n");
@@ -167,7 +167,7 @@ fn a_shell_line_is_run_by_the_users_shell() {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for arguments in [["--help"].as_slice(), &["--version"], &["run", "--help"], &["help", "run"]] {
         let done = place.run(arguments);
         assert_eq!((done.code, done.err.as_str()), (0, ""));

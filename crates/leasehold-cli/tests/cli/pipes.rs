@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Done, Place};
+use crate::support::{Done, WorkDir};
 
 /// How each subcommand is called here. A word in capitals stands for a store.
 const CALLS: &[(&str, &[&[&str]])] = &[
@@ -82,7 +82,7 @@ const CALLS: &[(&str, &[&[&str]])] = &[
 ];
 
 /// All subcommands, and those below them, as `--help` lists them.
-fn subcommands(place: &Place, above: &[&str]) -> Vec<String> {
+fn subcommands(place: &WorkDir, above: &[&str]) -> Vec<String> {
     let help = place.run(&[above, &["-h"]].concat()).out;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = listed.take_while(|line| !line.is_empty()).filter_map(|line| {
@@ -116,12 +116,12 @@ fn no_subcommand_writes_a_control_sequence_into_a_pipe() {
     if Needs::Redis.is_skipped() {
         return;
     }
-    let place = Place::new();
+    let place = WorkDir::new();
     let metadata = "\u{1b}[31mred\r";
     let hold = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
     let _holder = place.start_ready(&["--metadata", metadata, "held"], hold);
-    let redis = RedisServer::start(Settings::new()).unwrap();
-    let node = RedisServer::start(Settings::new()).unwrap();
+    let redis = RedisServer::start(RedisSettings::new()).unwrap();
+    let node = RedisServer::start(RedisSettings::new()).unwrap();
     let url = |word: &str| match word {
         "REDIS" => redis.url(),
         "QUORUM" => format!("redlock://{}?max-ttl=1s", node.address()),

@@ -1,9 +1,9 @@
 //! `leasehold quorum` over real servers.
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 /// Servers of our own; `None`, and a word, where none is installed and none is required.
 fn servers() -> Option<(Vec<RedisServer>, String)> {
@@ -11,12 +11,12 @@ fn servers() -> Option<(Vec<RedisServer>, String)> {
         return None;
     }
     let servers: Vec<RedisServer> =
-        (0..3).map(|_| RedisServer::start(Settings::new()).unwrap()).collect();
+        (0..3).map(|_| RedisServer::start(RedisSettings::new()).unwrap()).collect();
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     Some((servers, format!("redlock://{}?max-ttl=6s&node-limit=4s", places.join(","))))
 }
 
-fn json(place: &Place, url: &str) -> Value {
+fn json(place: &WorkDir, url: &str) -> Value {
     let done = place.run(&["quorum", "status", "--store", url, "--json"]);
     serde_json::from_str(&done.out).unwrap()
 }
@@ -28,7 +28,7 @@ fn states(status: &Value) -> Vec<&str> {
 #[test]
 fn a_quorum_is_set_up_lost_and_set_up_again() {
     let Some((servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(&["run", "--store", &url, "--ttl", "5900ms", "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     let said = "not set up yet: run `leasehold quorum init`";
@@ -64,7 +64,7 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
 #[test]
 fn the_status_says_of_each_node_what_it_is() {
     let Some((mut servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     let status = json(&place, &url);
     assert_eq!(states(&status), ["votes"; 3]);
@@ -95,7 +95,7 @@ fn the_status_says_of_each_node_what_it_is() {
 #[test]
 fn what_is_amiss_but_not_refused_is_said_at_once() {
     let Some((servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
     // The longest ttl of nodes that are set up is not changed in silence.
     let change = ["quorum", "init", "--yes", "--max-ttl", "9s", "--store", &url];
@@ -138,8 +138,8 @@ fn a_single_server_that_waits_is_waited_for_as_long_as_was_asked_for() {
     if Needs::Redis.is_skipped() {
         return;
     }
-    let place = Place::new();
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let place = WorkDir::new();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let store = format!("{}?admission=strict&max-ttl=12s&node-limit=4s", server.url());
     let run = |wait| {
         place.run(&["run", "--store", &store, "--ttl", "11s", "-w", wait, "-E", "7", "a", "true"])
@@ -156,8 +156,8 @@ fn commands_that_do_not_wait_name_what_ends_the_wait_of_a_single_server() {
     if Needs::Redis.is_skipped() {
         return;
     }
-    let place = Place::new();
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let place = WorkDir::new();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let store = format!("{}?admission=strict&max-ttl=2s&node-limit=4s", server.url());
     let run = || place.run(&["run", "-n", "--store", &store, "--ttl", "2s", "a", "true"]);
     for loss in [false, true] {
@@ -191,7 +191,7 @@ fn commands_that_do_not_wait_name_what_ends_the_wait_of_a_single_server() {
 
 #[test]
 fn a_store_that_is_no_quorum_is_refused() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for store in ["file:/tmp/x", "redis://u:s3cret@127.0.0.1:1"] {
         let done = place.run(&["quorum", "status", "--store", store]);
         assert_eq!(done.code, 125, "{done:?}");
@@ -205,10 +205,10 @@ fn a_max_ttl_that_restarted_nodes_do_not_take_is_warned_of() {
         return;
     }
     let mut servers: Vec<RedisServer> =
-        (0..3).map(|_| RedisServer::start(Settings::new().append_only()).unwrap()).collect();
+        (0..3).map(|_| RedisServer::start(RedisSettings::new().append_only()).unwrap()).collect();
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let url = format!("redlock://{}?node-limit=4s", places.join(","));
-    let place = Place::new();
+    let place = WorkDir::new();
     let init = |more: &[&str]| {
         place.run(&[&["quorum", "init", "--yes", "--store", &url][..], more].concat())
     };
@@ -222,7 +222,7 @@ fn a_max_ttl_that_restarted_nodes_do_not_take_is_warned_of() {
 #[test]
 fn another_max_ttl_in_the_url_is_warned_of_and_the_procedure_changes_it() {
     let Some((servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let short = url.replace("max-ttl=6s", "max-ttl=2s");
     assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &short]).code, 0);
     let run = ["run", "--store", &short, "--ttl", "2s", "a", "true"];
@@ -255,7 +255,7 @@ fn max_ttls(status: &Value) -> Vec<u64> {
 #[test]
 fn a_node_that_waits_with_another_max_ttl_gets_that_of_the_majority() {
     let Some((servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let short = url.replace("max-ttl=6s", "max-ttl=2s");
     let init = |more: &[&str]| {
         place.run(&[&["quorum", "init", "--yes", "--store", &short][..], more].concat())
@@ -277,7 +277,7 @@ fn a_node_that_waits_with_another_max_ttl_gets_that_of_the_majority() {
 #[test]
 fn a_node_that_votes_with_another_max_ttl_is_named() {
     let Some((servers, url)) = servers() else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let short = url.replace("max-ttl=6s", "max-ttl=2s");
     let third = servers[2].address().to_string();
     let alone = format!("redlock://{third}?max-ttl=6s");

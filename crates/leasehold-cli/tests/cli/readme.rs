@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 
-use crate::support::{Done, LEASEHOLD, Place};
+use crate::support::{Done, LEASEHOLD, WorkDir};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -26,13 +26,13 @@ fn the_line_for_many_machines_runs_a_short_job_once_on_two_that_start_a_second_a
     if Needs::Redis.is_skipped() {
         return;
     }
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let all = ["README.md", "README.zh-CN.md"].map(lines_for_many_machines);
     assert_eq!(all[0].len(), 2, "a line for a shell and one for a crontab: {all:?}");
     assert_eq!(all[0], all[1]);
     for line in &all[0] {
         server.admin(&["FLUSHALL"]).unwrap();
-        let place = Place::new();
+        let place = WorkDir::new();
         let ours = line
             .replace("redis://locks.internal", &server.url())
             .replace("/opt/report.sh", "./report.sh")
@@ -77,7 +77,7 @@ fn the_example_for_redis_is_a_part_of_one_that_is_compiled() {
 }
 
 /// The pages that show command lines, and what the command itself prints.
-fn all_texts(place: &Place) -> Vec<(String, String)> {
+fn all_texts(place: &WorkDir) -> Vec<(String, String)> {
     let docs = fs::read_dir(root().join("docs")).unwrap().flatten().map(|entry| entry.path());
     let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
     let readmes = ["README.md", "README.zh-CN.md"].map(|name| root().join(name));
@@ -93,7 +93,7 @@ fn all_texts(place: &Place) -> Vec<(String, String)> {
 #[test]
 fn every_line_for_a_crontab_or_for_many_machines_has_a_minimum_hold() {
     let mut seen = 0;
-    for (place, text) in all_texts(&Place::new()) {
+    for (place, text) in all_texts(&WorkDir::new()) {
         for line in text.lines().filter(|line| line.contains("leasehold run ")) {
             let no_wait = line.split(' ').any(|word| word == "-n");
             if line.contains(" * * * ") || (no_wait && line.contains("--store redis://")) {

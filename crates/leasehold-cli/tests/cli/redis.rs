@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use leasehold_conformance::Stopwatch;
-use leasehold_conformance::kit::{
-    ClockShim, Needs, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
+use leasehold_test_servers::{
+    ClockShim, Needs, Proxy, RedisCluster, RedisSentinels, RedisServer, RedisSettings,
 };
 
 use crate::screen::Terminal;
-use crate::support::{Done, LEASEHOLD, Place, Running, numbers, runs, until};
+use crate::support::{Done, LEASEHOLD, Running, WorkDir, numbers, runs, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
-fn server(settings: Settings) -> Option<RedisServer> {
+fn server(settings: RedisSettings) -> Option<RedisServer> {
     if Needs::Redis.is_skipped() {
         return None;
     }
@@ -20,16 +20,16 @@ fn server(settings: Settings) -> Option<RedisServer> {
 
 #[test]
 fn eight_loops_of_two_hundred_runs_count_to_sixteen_hundred() {
-    let Some(server) = server(Settings::new()) else { return };
-    crate::counter::count(&Place::new(), &server.url());
+    let Some(server) = server(RedisSettings::new()) else { return };
+    crate::counter::count(&WorkDir::new(), &server.url());
 }
 
 #[test]
 fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
-    let Some(server) = server(Settings::new()) else { return };
+    let Some(server) = server(RedisSettings::new()) else { return };
     let script = "trap 'sleep 2; echo $LEASEHOLD_DEADLINE_UNIX_MS > told; exit 9' TERM
         touch ready; while :; do sleep 0.01; done";
-    let (place, clock, url) = (Place::new(), ClockShim::build().unwrap(), server.url());
+    let (place, clock, url) = (WorkDir::new(), ClockShim::build().unwrap(), server.url());
     let arguments = ["run", "--store", &url, "--ttl", "20m", "a", "--", "sh", "-c", script];
     let running = Running::new(place.leasehold(&arguments).envs(clock.env()));
     place.until_exists("ready");
@@ -51,8 +51,8 @@ fn stop(server: &mut RedisServer) {
 #[test]
 fn a_lost_lock_is_not_released_while_the_server_is_away() {
     for end in [stop as fn(&mut RedisServer), RedisServer::kill] {
-        let Some(mut server) = server(Settings::new()) else { return };
-        let (place, url) = (Place::new(), server.url());
+        let Some(mut server) = server(RedisSettings::new()) else { return };
+        let (place, url) = (WorkDir::new(), server.url());
         let script = "echo $$ > pids; touch ready; exec sleep 60";
         let run = ["run", "--store", &url, "--ttl", "3s", "a", "--", "sh", "-c", script];
         let running = place.start(&run);
@@ -71,9 +71,9 @@ fn a_lost_lock_is_not_released_while_the_server_is_away() {
 
 #[test]
 fn a_restart_with_its_data_is_not_noticed() {
-    let settings = Settings::new().append_only().line("appendfsync always");
+    let settings = RedisSettings::new().append_only().line("appendfsync always");
     let Some(mut server) = server(settings) else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4";
     let arguments =
         ["run", "--store", &server.url(), "--ttl", "30s", "a", "--", "sh", "-c", script];
@@ -91,18 +91,18 @@ fn a_restart_with_its_data_is_not_noticed() {
 
 #[test]
 fn no_server_is_code_69_and_names_the_next_step() {
-    let Some(mut server) = server(Settings::new()) else { return };
+    let Some(mut server) = server(RedisSettings::new()) else { return };
     let url = server.url();
     server.kill();
-    let done = Place::new().run(&["run", "--store", &url, "a", "true"]);
+    let done = WorkDir::new().run(&["run", "--store", &url, "a", "true"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.err.contains("is the server running?"), "{done:?}");
 }
 
 #[test]
 fn a_database_that_the_server_does_not_have_is_named_without_debug_text() {
-    let Some(server) = server(Settings::new()) else { return };
-    let (place, url) = (Place::new(), server.url());
+    let Some(server) = server(RedisSettings::new()) else { return };
+    let (place, url) = (WorkDir::new(), server.url());
     let url = url.trim_end_matches('/');
     for url in [format!("{url}/99"), format!("{url}?db=99")] {
         let done = place.run(&["list", "--store", &url]);
@@ -116,9 +116,9 @@ fn a_database_that_the_server_does_not_have_is_named_without_debug_text() {
 
 #[test]
 fn a_refused_password_is_named_by_its_source_and_never_shown() {
-    let settings = Settings::new().user("app", "on >right ~* &* +@all");
+    let settings = RedisSettings::new().user("app", "on >right ~* &* +@all");
     let Some(server) = server(settings) else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let host = server.url().trim_start_matches("redis://").to_owned();
     let file = place.write("password", "s3cret\n");
     let file = file.to_str().unwrap();
@@ -145,8 +145,8 @@ fn a_refused_password_is_named_by_its_source_and_never_shown() {
 
 #[test]
 fn an_operator_ends_a_lease_by_its_token() {
-    let Some(server) = server(Settings::new()) else { return };
-    let place = Place::new();
+    let Some(server) = server(RedisSettings::new()) else { return };
+    let place = WorkDir::new();
     let url = server.url();
     let arguments =
         ["run", "--store", &url, "--ttl", "9s", "a", "--", "sh", "-c", "touch ready; sleep 60"];
@@ -162,8 +162,8 @@ fn an_operator_ends_a_lease_by_its_token() {
 
 #[test]
 fn of_a_long_queue_the_first_hundred_are_shown_and_the_rest_counted() {
-    let Some(server) = server(Settings::new()) else { return };
-    let place = Place::new();
+    let Some(server) = server(RedisSettings::new()) else { return };
+    let place = WorkDir::new();
     let url = server.url();
     let mut admin = server.connect().unwrap();
     for number in 1..=123 {
@@ -190,8 +190,8 @@ fn of_a_long_queue_the_first_hundred_are_shown_and_the_rest_counted() {
 #[cfg(feature = "bench")]
 #[test]
 fn benchmarks_leave_no_key_behind() {
-    let Some(server) = server(Settings::new().password("s3cret")) else { return };
-    let place = Place::new();
+    let Some(server) = server(RedisSettings::new().password("s3cret")) else { return };
+    let place = WorkDir::new();
     let url = server.url();
     assert_eq!(place.run(&["run", "--store", &url, "mine", "true"]).code, 0);
     crate::bench::all_three(&place, &url);
@@ -234,7 +234,7 @@ const SIX: [&str; 6] = [
 
 /// Each command once; those that end by themselves.
 fn every_command(url: &str) {
-    let place = Place::new();
+    let place = WorkDir::new();
     let at = |arguments: &[&str]| place.run(&[&["--store", url], arguments].concat());
     for name in ["one", "two", "three", "four", "five", "six"] {
         let told = at(&["run", name, "--", "sh", "-c", "echo $LEASEHOLD_NAME $LEASEHOLD_TOKEN"]);
@@ -261,32 +261,32 @@ fn every_command(url: &str) {
 
 #[test]
 fn every_command_works_with_sentinels() {
-    let Some(_) = server(Settings::new()) else { return };
-    let all = RedisSentinels::start(Settings::new(), Settings::new().patient()).unwrap();
+    let Some(_) = server(RedisSettings::new()) else { return };
+    let all = RedisSentinels::start(RedisSettings::new(), RedisSettings::new().patient()).unwrap();
     every_command(&all.url());
     #[cfg(feature = "bench")]
     {
-        crate::bench::all_three(&Place::new(), &all.url());
+        crate::bench::all_three(&WorkDir::new(), &all.url());
         assert_eq!(records([&all.servers[0]]), SIX);
     }
 }
 
 #[test]
 fn every_command_works_with_a_cluster() {
-    let Some(_) = server(Settings::new()) else { return };
-    let cluster = RedisCluster::start(Settings::new().patient()).unwrap();
+    let Some(_) = server(RedisSettings::new()) else { return };
+    let cluster = RedisCluster::start(RedisSettings::new().patient()).unwrap();
     every_command(&cluster.url());
     #[cfg(feature = "bench")]
     {
-        crate::bench::all_three(&Place::new(), &cluster.url());
+        crate::bench::all_three(&WorkDir::new(), &cluster.url());
         assert_eq!(records(&cluster.nodes[..3]), SIX);
     }
 }
 
 #[test]
 fn a_long_look_tells_how_far_it_is_on_a_terminal() {
-    let Some(server) = server(Settings::new()) else { return };
-    let place = Place::new();
+    let Some(server) = server(RedisSettings::new()) else { return };
+    let place = WorkDir::new();
     let proxy = Proxy::start(&server).unwrap();
     let look = proxy.hold("SCAN");
     let arguments = ["list", "--store", &proxy.url()];

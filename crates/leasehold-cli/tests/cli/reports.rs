@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::WorkDir;
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -12,7 +12,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn list_is_an_aligned_table() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["jobs/long-name"], HOLD);
     place.run(&["run", "b", "true"]);
     let done = place.run(&["list"]);
@@ -30,7 +30,7 @@ fn list_is_an_aligned_table() {
 
 #[test]
 fn list_json_is_one_object_a_line() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     place.run(&["run", "b", "true"]);
     let done = place.run(&["list", "--json"]);
@@ -45,7 +45,7 @@ fn list_json_is_one_object_a_line() {
 
 #[test]
 fn status_shows_the_holder_and_its_code_says_whether_it_is_held() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["status", "a"]).code, 1);
     let holder = place.start_ready(&["a"], HOLD);
     let done = place.run(&["status", "a"]);
@@ -61,7 +61,7 @@ fn status_shows_the_holder_and_its_code_says_whether_it_is_held() {
 
 #[test]
 fn status_shows_the_queue_with_place_who_since_when_and_what() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     let waiters = ["first", "the second"]
         .map(|what| place.start_waiting(&["--metadata", what, "a", "--", "true"]).0);
@@ -87,7 +87,7 @@ fn status_shows_the_queue_with_place_who_since_when_and_what() {
 
 #[test]
 fn metadata_is_what_was_given_or_nothing() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let text = format!("名{}", "字".repeat(400));
     let _a = place.start_ready(&["--metadata", &text, "a"], HOLD);
     let shown = json(&place.run(&["status", "--json", "a"]).out);
@@ -97,7 +97,7 @@ fn metadata_is_what_was_given_or_nothing() {
 
 #[test]
 fn metadata_is_the_program_alone_unless_more_is_given() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], "touch ready; : s3cret; sleep 60");
     let done = place.run(&["status", "--json", "a"]);
     assert_eq!(json(&done.out)["holder"]["metadata"], "sh");
@@ -117,7 +117,7 @@ fn metadata_is_the_program_alone_unless_more_is_given() {
 
 #[test]
 fn list_held_leaves_out_what_nobody_holds() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["c"], HOLD);
     for name in ["a", "b"] {
         place.run(&["run", name, "true"]);
@@ -134,7 +134,7 @@ fn list_held_leaves_out_what_nobody_holds() {
 
 #[test]
 fn status_of_a_free_lock_says_when_it_was_last_taken_or_that_it_never_was() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(&["status", "a"]);
     assert!(done.out.contains("never held") && !done.out.contains("last"), "{done:?}");
     place.run(&["run", "a", "true"]);
@@ -149,10 +149,10 @@ fn status_of_a_free_lock_says_when_it_was_last_taken_or_that_it_never_was() {
 
 #[test]
 fn json_of_a_free_lock_has_a_last_holder_and_no_holder() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     let pid = holder.pid();
-    let all = |place: &Place| {
+    let all = |place: &WorkDir| {
         let [status, list] = [&["status", "--json", "a"][..], &["list", "--json"]]
             .map(|command| json(&place.run(command).out));
         [status, list, json(&crate::watch::Watch::start(place, &["a", "--json"]).line())]
@@ -175,7 +175,7 @@ fn json_of_a_free_lock_has_a_last_holder_and_no_holder() {
 
 #[test]
 fn escapes_in_foreign_text_are_shown_and_not_obeyed() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let text = "\u{1b}[31mred\u{202e}txet\n";
     let name = "user\u{2066}s";
     let _a = place.start_ready(&["--metadata", text, name], HOLD);

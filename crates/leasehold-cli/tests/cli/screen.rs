@@ -12,7 +12,7 @@ use nix::pty::Winsize;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{PATIENCE, Place, until};
+use crate::support::{PATIENCE, WorkDir, until};
 
 /// A terminal with a program as the leader of its session.
 pub(crate) struct Terminal {
@@ -23,13 +23,13 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn start(place: &Place, program: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(place: &WorkDir, program: &str, arguments: &[&str]) -> Self {
         Self::with_columns(place, 0, program, arguments)
     }
 
     /// One that is this wide; 0 for one that does not say.
     pub(crate) fn with_columns(
-        place: &Place,
+        place: &WorkDir,
         columns: u16,
         program: &str,
         arguments: &[&str],

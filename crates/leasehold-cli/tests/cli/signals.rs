@@ -2,11 +2,11 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Running, numbers, stat, until};
+use crate::support::{Running, WorkDir, numbers, stat, until};
 
 #[test]
 fn every_signal_is_passed_on_to_the_command() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let names = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "WINCH", "VTALRM", "PWR"];
     let traps: String = names.map(|name| format!("trap 'echo {name} >> got' {name};")).concat();
     let script = format!("{traps} touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 5");
@@ -21,7 +21,7 @@ fn every_signal_is_passed_on_to_the_command() {
 
 #[test]
 fn a_signal_reaches_the_whole_group() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "trap : USR1
         (trap 'echo x > inner; exit' USR1; touch ready; while :; do sleep 0.01; done) &
         until [ -s inner ]; do sleep 0.01; done; exit 6";
@@ -33,7 +33,7 @@ fn a_signal_reaches_the_whole_group() {
 
 #[test]
 fn stop_and_continue_are_passed_on_and_leasehold_itself_goes_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "echo $$ > pid; touch ready; while [ ! -e stop ]; do sleep 0.01; done";
     let mut command = place.program("setsid"); // No terminal, on any machine.
     command.arg(crate::support::LEASEHOLD).args(["--store", &place.store(), "run", "a"]);
@@ -52,7 +52,7 @@ fn stop_and_continue_are_passed_on_and_leasehold_itself_goes_on() {
 
 #[test]
 fn what_was_ignored_at_the_start_stays_ignored() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "grep SigIgn /proc/self/status > ignored; touch ready
         while [ ! -e stop ]; do sleep 0.01; done; exit 8";
     let mut nohup = place.program("sh");
@@ -71,7 +71,7 @@ fn what_was_ignored_at_the_start_stays_ignored() {
 
 #[test]
 fn the_command_has_the_mask_and_handlers_it_would_have_without_leasehold() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let status = ["cat", "/proc/self/status"];
     let masks = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with("Sig") && !line.contains("SigQ"));

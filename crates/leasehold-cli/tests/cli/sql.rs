@@ -1,12 +1,12 @@
 //! The command on databases: all of them do what they do elsewhere, and `init` makes their tables.
 
-use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
+use leasehold_test_servers::{MariaDb, Needs, Postgres};
 
-use crate::support::{Place, until};
+use crate::support::{WorkDir, until};
 
 #[test]
 fn everything_works_on_sqlite() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let store = format!("sqlite:{}", place.path("locks.db").display());
     everything(&place, &store);
 }
@@ -17,7 +17,7 @@ fn everything_works_on_postgres() {
         return;
     }
     let server = Postgres::start(&[]).unwrap();
-    everything(&Place::new(), &server.url());
+    everything(&WorkDir::new(), &server.url());
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn everything_works_on_mysql() {
         return;
     }
     let server = MariaDb::start(&[]).unwrap();
-    everything(&Place::new(), &server.url());
+    everything(&WorkDir::new(), &server.url());
 }
 
-fn everything(place: &Place, store: &str) {
+fn everything(place: &WorkDir, store: &str) {
     let run = |arguments: &[&str]| place.run(&[&["--store", store], arguments].concat());
     let without = format!("{store}?create=no");
     let done = place.run(&["--store", &without, "status", "a"]);
@@ -66,7 +66,7 @@ fn everything(place: &Place, store: &str) {
 
 #[test]
 fn a_store_that_needs_nothing_says_so() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let done = place.run(&["init"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.err.contains("needs no tables"), "{done:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{LEASEHOLD, Place, Running, children, numbers, runs, stat, until};
+use crate::support::{LEASEHOLD, Running, WorkDir, children, numbers, runs, stat, until};
 
 /// Slows down every call by which the supervisor starts the command and reports it.
 const SLOWLY: &str = "inject=execve,write,writev,sendto,sendmsg,recvmsg,wait4,waitid:delay_enter=";
@@ -41,7 +41,7 @@ fn strace_works() -> bool {
 /// Kills the supervisor this long after it has begun to start the command; true when the command
 /// had started by then.
 fn kill_supervisor_after(pause: Duration) -> bool {
-    let place = Place::new();
+    let place = WorkDir::new();
     let slowly = format!("{SLOWLY}{}", DELAY.as_micros());
     let mut command = place.program("strace");
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &slowly, LEASEHOLD]);
@@ -86,7 +86,7 @@ fn supervisor_killed_while_it_starts_the_command_leaves_nothing_running() {
 
 #[test]
 fn leasehold_and_supervisor_killed_together_end_the_command_itself() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let run = place.start_ready(&["a"], "echo $$ > pids; touch ready; exec sleep 60");
     let (supervisor, command) = (run.supervisor(), numbers(&place.read("pids"))[0]);
     run.send(Signal::SIGSTOP);
@@ -97,7 +97,7 @@ fn leasehold_and_supervisor_killed_together_end_the_command_itself() {
 
 #[test]
 fn leasehold_killed_while_its_supervisor_is_stopped_ends_the_group() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "trap '' TERM HUP; echo $$ > pids; sleep 60 & echo $! >> pids; touch ready; wait";
     let run = place.start_ready(&["a"], script);
     let supervisor = run.supervisor();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use nix::unistd::{User, geteuid};
 
-use crate::support::{Done, LEASEHOLD, Place};
+use crate::support::{Done, LEASEHOLD, WorkDir};
 
 /// A user that owns nothing, and that no user database knows.
 const STRANGER: u32 = 54_321;
@@ -22,7 +22,7 @@ fn the_memory_of_one_process_is_refused() {
         &["force-release", "a", "--token", "1"],
     ];
     for (arguments, url) in all.into_iter().zip(["memory:", "memory:x", "MEMORY:"].iter().cycle()) {
-        let place = Place::new();
+        let place = WorkDir::new();
         let mut command = place.program(LEASEHOLD);
         let done = Done::new(command.args(["--store", url]).args(arguments).output().unwrap());
         assert_eq!(done.code, 125, "{done:?}");
@@ -34,7 +34,7 @@ fn the_memory_of_one_process_is_refused() {
 
 #[test]
 fn a_relative_directory_is_refused_with_the_absolute_one() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let here = fs::canonicalize(place.path("")).unwrap();
     let absolute = format!("write file:{}/locks", here.display());
     place.write("config/leasehold/config.toml", "store = \"file:locks\"");
@@ -57,7 +57,7 @@ fn a_relative_directory_is_refused_with_the_absolute_one() {
 
 #[test]
 fn a_path_without_a_scheme_is_refused_with_the_url_to_write() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let here = fs::canonicalize(place.path("")).unwrap();
     let here = here.to_str().unwrap();
     for call in [&["run", "a", "touch", "ran"][..], &["list"]] {
@@ -84,7 +84,7 @@ fn a_path_without_a_scheme_is_refused_with_the_url_to_write() {
 }
 
 /// `leasehold` as a user that owns nothing; `None` where we may not become one.
-fn as_stranger(place: &Place) -> Option<Command> {
+fn as_stranger(place: &WorkDir) -> Option<Command> {
     if !geteuid().is_root() {
         return None;
     }
@@ -101,7 +101,7 @@ fn as_stranger(place: &Place) -> Option<Command> {
 
 #[test]
 fn a_directory_of_somebody_else_is_explained() {
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "a", "true"]).code, 0);
     let Some(mut command) = as_stranger(&place) else { return };
     command.env("HOME", "/").args(["--store", &place.store(), "run", "a", "true"]);
@@ -116,7 +116,7 @@ fn a_directory_of_somebody_else_is_explained() {
 
 #[test]
 fn a_directory_that_only_somebody_else_can_make_is_explained() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let Some(mut command) = as_stranger(&place) else { return };
     command.env("HOME", "/");
     let store = format!("file:{}", place.path("not/there").display());
@@ -127,7 +127,7 @@ fn a_directory_that_only_somebody_else_can_make_is_explained() {
 
 #[test]
 fn a_user_whom_the_database_does_not_know_has_the_home_of_the_variable() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let Some(mut command) = as_stranger(&place) else { return };
     let home = place.path("home");
     fs::create_dir(&home).unwrap();
@@ -145,7 +145,7 @@ fn a_user_whom_the_database_does_not_know_has_the_home_of_the_variable() {
 #[cfg(not(feature = "etcd"))]
 #[test]
 fn an_engine_that_was_not_built_in_names_its_feature() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for url in ["etcd://host", "etcds://host"] {
         let done = place.run(&["run", "--store", url, "a", "--", "touch", "ran"]);
         assert_eq!(done.code, 125, "{done:?}");
@@ -156,7 +156,7 @@ fn an_engine_that_was_not_built_in_names_its_feature() {
 
 #[test]
 fn a_store_that_does_not_answer_is_named_and_its_password_is_not() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for (url, shown) in [
         ("redis://u:s3cret@127.0.0.1:1", "redis:…@127.0.0.1:1"),
         ("postgres://u:s3cret@127.0.0.1:1/app", "postgres:…@127.0.0.1:1/app"),

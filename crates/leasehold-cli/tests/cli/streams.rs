@@ -7,11 +7,11 @@ use std::process::Stdio;
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 
-use crate::support::{LEASEHOLD, Place, Running, until};
+use crate::support::{LEASEHOLD, Running, WorkDir, until};
 
 #[test]
 fn closed_streams_do_not_change_the_exit_code() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         for (command, code) in [("sh -c 'exit 5'", 5), ("no-such-command", 127)] {
             let line =
@@ -29,7 +29,7 @@ fn closed_streams_do_not_change_the_exit_code() {
 
 #[test]
 fn messages_that_nobody_can_read_do_not_change_the_exit_code() {
-    let place = Place::new();
+    let place = WorkDir::new();
     for (arguments, code) in [
         (&["-v", "run", "a", "--", "sh", "-c", "exit 6"][..], 6),
         (&["run", "--max-hold", "300ms", "a", "--", "sleep", "60"], 76),
@@ -46,7 +46,7 @@ fn messages_that_nobody_can_read_do_not_change_the_exit_code() {
 #[test]
 fn hangup_of_the_terminal_ends_a_command_unless_it_ignores_that() {
     for (trap, code) in [("", 129), ("trap '' HUP;", 4)] {
-        let place = Place::new();
+        let place = WorkDir::new();
         let script =
             format!("{trap} touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 4");
         // Not openpty: other processes of this test would inherit its descriptors.

@@ -8,7 +8,7 @@ use leasehold_conformance::Stopwatch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Place, numbers, runs, stat, until};
+use crate::support::{WorkDir, numbers, runs, stat, until};
 
 /// A command, its child and its grandchild, that none but KILL ends.
 const FAMILY: &str = "trap '' TERM HUP INT
@@ -22,7 +22,7 @@ const WITNESS: &str = "for pid in $(cat pids); do
 
 #[test]
 fn killing_leasehold_ends_the_group_before_the_next_one_starts() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let first = place.start_ready(&["a"], FAMILY);
     let (second, _) = place.start_waiting(&["a", "--", "sh", "-c", WITNESS]);
     let stopwatch = Stopwatch::start();
@@ -37,7 +37,7 @@ fn killing_leasehold_ends_the_group_before_the_next_one_starts() {
 
 #[test]
 fn killing_the_supervisor_ends_the_group_and_is_125() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let first = place.start_ready(&["a"], FAMILY);
     let second = place.start(&["run", "a", "--", "sh", "-c", WITNESS]);
     kill(Pid::from_raw(first.supervisor()), Signal::SIGKILL).unwrap();
@@ -50,7 +50,7 @@ fn killing_the_supervisor_ends_the_group_and_is_125() {
 
 #[test]
 fn signals_that_are_meant_for_leasehold_do_not_hurt_the_supervisor() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done; exit 3";
     let running = place.start_ready(&["a"], script);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
@@ -62,7 +62,7 @@ fn signals_that_are_meant_for_leasehold_do_not_hurt_the_supervisor() {
 
 #[test]
 fn what_the_command_leaves_behind_is_ended_before_the_lock_passes_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "sh -c 'trap \"\" TERM; touch deaf; sleep 60' & echo $! > pids
         sh -c 'trap \"echo term > heard; exit\" TERM; touch ready; while :; do sleep 0.01; done' &
         echo $! >> pids; while [ ! -e deaf -o ! -e ready ]; do sleep 0.01; done; exit 9";
@@ -76,7 +76,7 @@ fn what_the_command_leaves_behind_is_ended_before_the_lock_passes_on() {
 
 #[test]
 fn a_process_that_left_the_group_is_on_its_own() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "setsid sh -c 'echo $$ > pid; touch ready; sleep 60' > /dev/null 2>&1 &
         while [ ! -e ready ]; do sleep 0.01; done";
     assert_eq!(place.start_ready(&["a"], script).end().code, 0);
@@ -87,7 +87,7 @@ fn a_process_that_left_the_group_is_on_its_own() {
 
 #[test]
 fn the_command_has_a_process_group_of_its_own() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let running = place.start_ready(&["a"], "echo $$ > pid; touch ready; sleep 60");
     let pid = numbers(&place.read("pid"))[0];
     let (_, parent, group) = stat(pid).unwrap();
@@ -97,7 +97,7 @@ fn the_command_has_a_process_group_of_its_own() {
 
 #[test]
 fn a_holder_that_stands_still_keeps_a_lock_that_hangs_on_its_process() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let running = place.start_ready(&["a"], "touch ready; sleep 60");
     running.send(Signal::SIGSTOP);
     assert_eq!(place.run(&["run", "-n", "a", "true"]).code, 1);
@@ -106,7 +106,7 @@ fn a_holder_that_stands_still_keeps_a_lock_that_hangs_on_its_process() {
 
 #[test]
 fn no_descriptor_leaks_into_the_command() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let list = "for file in /proc/self/fd/*; do echo ${file##*/}; done";
     let plain = place.program("sh").args(["-c", list]).output().unwrap().stdout;
     let under = place.leasehold(&["run", "a", "--", "sh", "-c", list]).output().unwrap().stdout;
@@ -116,7 +116,7 @@ fn no_descriptor_leaks_into_the_command() {
 
 #[test]
 fn standard_input_goes_through() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut command = place.leasehold(&["run", "a", "--", "wc", "-c"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -128,7 +128,7 @@ fn standard_input_goes_through() {
 
 #[test]
 fn the_environment_names_the_lock_and_the_store() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut command = place.leasehold(&["run", "a/b", "--max-hold", "1h", "--", "env"]);
     let output = command.env("LEASEHOLD_STORE", "file:/elsewhere").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -152,7 +152,7 @@ fn a_group_that_was_given_the_number_of_the_ended_one_is_left_alone() {
     if !can.is_ok_and(|output| output.status.success()) {
         return;
     }
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = place.write(
         "script",
         "mount -t proc proc /proc && : > /proc/sys/kernel/ns_last_pid || exit 7
@@ -177,7 +177,7 @@ fn a_group_that_was_given_the_number_of_the_ended_one_is_left_alone() {
 
 #[test]
 fn a_supervisor_that_was_stopped_goes_on_when_the_command_is_told_to_end() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut first = place.start_ready(&["a"], "touch ready; exec sleep 60");
     let supervisor = first.supervisor();
     kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
@@ -194,7 +194,7 @@ fn what_proc_does_not_show_is_waited_for() {
     if !can.is_ok_and(|output| output.status.success()) {
         return;
     }
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut command = place.program("unshare");
     let script = "$LEASEHOLD --store $PLACE run --kill-after 60 a -- \
             sh -c \"trap '' TERM; (sleep 0.7; touch late) & true\"

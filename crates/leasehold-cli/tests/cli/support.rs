@@ -27,9 +27,9 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// A directory with a store in it, in which commands run.
-pub(crate) struct Place(TempDir);
+pub(crate) struct WorkDir(TempDir);
 
-impl Place {
+impl WorkDir {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl WorkDir {
     /// Starts `leasehold run ARGUMENTS`, and waits until it says that it waits, in the file
     /// `err-...` that is returned.
     pub(crate) fn start_waiting(&self, arguments: &[&str]) -> (Running, String) {

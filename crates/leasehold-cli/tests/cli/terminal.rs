@@ -3,9 +3,9 @@
 use nix::sys::signal::Signal;
 
 use crate::screen::Terminal;
-use crate::support::{LEASEHOLD, Place, numbers, until};
+use crate::support::{LEASEHOLD, WorkDir, numbers, until};
 
-fn shell(place: &Place) -> Terminal {
+fn shell(place: &WorkDir) -> Terminal {
     let mut terminal = Terminal::start(place, "bash", &["--norc", "--noprofile", "-i"]);
     terminal.expect("$ ");
     terminal
@@ -13,7 +13,7 @@ fn shell(place: &Place) -> Terminal {
 
 #[test]
 fn the_command_reads_from_the_terminal() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "read line; echo got-$line; exit 3";
     let mut terminal = Terminal::start(&place, LEASEHOLD, &["run", "a", "--", "sh", "-c", script]);
     terminal.send("hello\n");
@@ -23,7 +23,7 @@ fn the_command_reads_from_the_terminal() {
 
 #[test]
 fn the_interrupt_key_reaches_the_command() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "trap 'echo caught; exit 5' INT; echo up; while :; do sleep 0.01; done";
     let mut terminal = Terminal::start(&place, LEASEHOLD, &["run", "a", "--", "sh", "-c", script]);
     terminal.expect("up");
@@ -35,7 +35,7 @@ fn the_interrupt_key_reaches_the_command() {
 #[test]
 fn the_interrupt_key_ends_a_script_that_runs_leasehold_in_a_loop() {
     for before in ["", "echo | "] {
-        let place = Place::new();
+        let place = WorkDir::new();
         // With exec: dash seems to lose a signal between its vfork and the exec of a child.
         let line = "while :; do BEFORE $LEASEHOLD run a -- sh -c 'echo up; exec sleep 60'; done";
         let mut terminal =
@@ -48,7 +48,7 @@ fn the_interrupt_key_ends_a_script_that_runs_leasehold_in_a_loop() {
 
 #[test]
 fn colours_are_for_terminals_and_no_color_is_respected() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut plain = Terminal::start(&place, "sh", &["-c", "NO_COLOR=1 $LEASEHOLD run a no-such"]);
     plain.expect("leasehold: cannot run");
     assert!(!plain.seen().contains('\x1b'));
@@ -60,7 +60,7 @@ fn colours_are_for_terminals_and_no_color_is_respected() {
 
 #[test]
 fn stop_key_and_fg_work_as_without_leasehold() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut terminal = shell(&place);
     terminal.send("$LEASEHOLD run a -- sh -c 'echo u\"\"p; read x; echo got-$x; exit 4'\n");
     terminal.expect("up\r\n");
@@ -80,7 +80,7 @@ fn stop_key_and_fg_work_as_without_leasehold() {
 
 #[test]
 fn bg_lets_the_command_go_on_in_the_background() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut terminal = shell(&place);
     let script = "echo u\"\"p; while [ ! -e go ]; do sleep 0.01; done; touch ready";
     terminal.send(&format!("$LEASEHOLD run a -- bash -c '{script}'\n"));
@@ -98,7 +98,7 @@ fn bg_lets_the_command_go_on_in_the_background() {
 
 #[test]
 fn a_background_job_that_reads_stops_until_it_is_brought_to_the_front() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut terminal = shell(&place);
     terminal.send("$LEASEHOLD run a -- sh -c 'read x; echo got-$x' &\n");
     terminal.expect("$ ");
@@ -116,7 +116,7 @@ fn a_background_job_that_reads_stops_until_it_is_brought_to_the_front() {
 
 #[test]
 fn the_stop_key_stops_a_waiter_and_fg_lets_it_wait_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let script = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
     let holder = place.start_ready(&["a"], script);
     let mut terminal = shell(&place);
@@ -135,7 +135,7 @@ fn the_stop_key_stops_a_waiter_and_fg_lets_it_wait_on() {
 
 #[test]
 fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks_for_it() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut terminal = shell(&place);
     terminal.send("$LEASEHOLD run a -- sh -c 'read x < /dev/tty; echo got-$x' | cat\n");
     terminal.send("piped\n");
@@ -147,7 +147,7 @@ fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks_for_it() {
 
 #[test]
 fn a_shell_reads_on_after_leasehold_was_killed() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let line = "$LEASEHOLD run a -- sh -c 'echo $PPID > pids; touch ready; sleep 60'
         while kill -0 $(cat pids) 2> /dev/null; do sleep 0.01; done; read x; echo after-$x";
     let mut terminal = Terminal::start(&place, "sh", &["-c", line]);

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::screen::Terminal;
-use crate::support::Place;
+use crate::support::WorkDir;
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
 #[test]
 fn no_wait_ends_at_once_and_runs_nothing() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     for option in [["-n"].as_slice(), &["-w", "0"], &["--wait=0ms"], &["--no-wait"]] {
         let mut arguments = vec!["run", "a"];
@@ -27,7 +27,7 @@ fn no_wait_ends_at_once_and_runs_nothing() {
 
 #[test]
 fn a_wait_that_is_over_says_who_had_the_lock() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     let start = Instant::now();
     let done = place.run(&["run", "-w", "300ms", "a", "touch", "ran"]);
@@ -41,7 +41,7 @@ fn a_wait_that_is_over_says_who_had_the_lock() {
 
 #[test]
 fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let first = place.start_ready(&["jobs/nightly"], HOLD);
     let (second, err) = place.start_waiting(&["jobs/nightly", "--", "echo", "second"]);
     place.write("stop", "");
@@ -56,7 +56,7 @@ fn of_two_shells_the_second_says_whom_it_waits_for_and_then_runs() {
 
 #[test]
 fn a_waiter_says_how_many_are_ahead() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _first = place.start_ready(&["a"], HOLD);
     let (second, next) = place.start_waiting(&["a", "--", "echo", "second"]);
     let (third, behind) = place.start_waiting(&["a", "--", "echo", "third"]);
@@ -72,7 +72,7 @@ fn a_waiter_says_how_many_are_ahead() {
 
 #[test]
 fn quiet_says_nothing_while_it_waits() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _first = place.start_ready(&["a"], HOLD);
     let done = place.run(&["run", "-q", "-w", "500ms", "a", "true"]);
     assert_eq!((done.code, done.err.as_str()), (1, ""));
@@ -80,7 +80,7 @@ fn quiet_says_nothing_while_it_waits() {
 
 #[test]
 fn a_terminal_shows_a_live_line_that_goes_away() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let first = place.start_ready(&["a"], HOLD);
     let mut terminal =
         Terminal::start(&place, crate::support::LEASEHOLD, &["run", "a", "--", "echo", "mine"]);
@@ -95,7 +95,7 @@ fn a_terminal_shows_a_live_line_that_goes_away() {
 #[test]
 fn a_signal_ends_the_waiting_and_leaves_no_waiter() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-        let place = Place::new();
+        let place = WorkDir::new();
         let holder = place.start_ready(&["a"], HOLD);
         let (waiter, _) = place.start_waiting(&["a", "--", "touch", "ran"]);
         waiter.send(signal);

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use crate::screen::Terminal;
-use crate::support::{Place, until};
+use crate::support::{WorkDir, until};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -18,7 +18,7 @@ fn json(text: &str) -> Value {
 pub(crate) struct Watch(Child, Lines<BufReader<ChildStdout>>);
 
 impl Watch {
-    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
+    pub(crate) fn start(place: &WorkDir, arguments: &[&str]) -> Self {
         let all = [&["watch", "--interval", "20ms"], arguments].concat();
         let mut child = place.leasehold(&all).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -39,7 +39,7 @@ impl Drop for Watch {
 
 #[test]
 fn watch_prints_each_change() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut watch = Watch::start(&place, &["a", "--json"]);
     let mut until = |state: &str| {
         loop {
@@ -60,7 +60,7 @@ fn watch_prints_each_change() {
 
 #[test]
 fn watch_without_a_terminal_prints_a_line_for_each_change() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let holder = place.start_ready(&["a"], HOLD);
     let line = Watch::start(&place, &[]).line();
     assert!(line.contains("Z a held by ") && line.contains(", token "), "{line}");
@@ -71,7 +71,7 @@ fn watch_without_a_terminal_prints_a_line_for_each_change() {
 
 #[test]
 fn watch_names_those_who_wait() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     let mut watch = Watch::start(&place, &["a"]);
     assert!(watch.line().ends_with(", 0 waiting"));
@@ -89,7 +89,7 @@ fn watch_names_those_who_wait() {
 
 #[test]
 fn watch_says_at_once_that_a_lock_was_never_held() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let line = Watch::start(&place, &["a"]).line();
     assert!(line.contains("Z a free, never held"), "{line}");
     assert_eq!(json(&Watch::start(&place, &["a", "--json"]).line())["state"], "free");
@@ -97,7 +97,7 @@ fn watch_says_at_once_that_a_lock_was_never_held() {
 
 #[test]
 fn watch_ends_when_nobody_reads_on() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut watch = Watch::start(&place, &["a"]);
     watch.line();
     let Watch(child, lines) = &mut watch;
@@ -110,7 +110,7 @@ fn watch_ends_when_nobody_reads_on() {
 
 #[test]
 fn watch_on_a_terminal_is_drawn_anew() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let _holder = place.start_ready(&["a"], HOLD);
     let arguments = ["watch", "--interval", "20ms"];
     let mut terminal = Terminal::start(&place, crate::support::LEASEHOLD, &arguments);
@@ -125,7 +125,7 @@ fn watch_on_a_terminal_is_drawn_anew() {
 
 #[test]
 fn what_watch_sees_is_in_its_help() {
-    let help = Place::new().run(&["watch", "--help"]).out;
+    let help = WorkDir::new().run(&["watch", "--help"]).out;
     for part in ["between two polls", "UTC"] {
         assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{help}");
     }

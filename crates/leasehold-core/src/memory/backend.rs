@@ -6,10 +6,10 @@ use leasehold_proto::{ClientId, Token};
 
 use super::store::MemoryStore;
 use crate::backend::{
-    Answer, Ask, Backend, BoxFuture, Capability, End, Ended, EventSink, Forced, LeaseKind, Mode,
-    Renewal, Renewed, Status,
+    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
+    Renewed,
 };
-use crate::{Error, ErrorKind, Name, Result};
+use crate::{Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status};
 
 /// The connection of one client to a [`MemoryStore`].
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl MemoryBackend {
         Self { store, capability, client: OnceLock::new() }
     }
 
-    fn ask(&self, ask: &Ask) -> Result<Answer> {
+    fn ask(&self, ask: &AcquireRequest) -> Result<Answer> {
         exclusive(ask)?;
         let now = self.store.now();
         self.store
@@ -41,7 +41,7 @@ impl MemoryBackend {
             .with_record(now, &ask.name, |record, reach| record.acquire(now, ask, reach))
     }
 
-    fn end(&self, end: &End) -> Result<Ended> {
+    fn end(&self, end: &ReleaseRequest) -> Result<Ended> {
         if let Some(ask) = &end.then {
             exclusive(ask)?;
             if ask.name != end.name {
@@ -70,7 +70,7 @@ impl MemoryBackend {
     }
 }
 
-fn exclusive(ask: &Ask) -> Result<()> {
+fn exclusive(ask: &AcquireRequest) -> Result<()> {
     match ask.mode {
         Mode::Exclusive => Ok(()),
         _ => Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported")),
@@ -96,7 +96,7 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn acquire(&self, ask: Ask) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         ready(self.ask(&ask))
     }
 
@@ -112,7 +112,7 @@ impl Backend for MemoryBackend {
         ready(leases.iter().map(renew).collect())
     }
 
-    fn release(&self, end: End) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         ready(self.end(&end))
     }
 
@@ -148,8 +148,8 @@ impl Backend for MemoryBackend {
         ready(Ok(forced))
     }
 
-    fn abandon(&self, end: &End) {
-        let end = End { suspect: true, then: None, ..end.clone() };
+    fn abandon(&self, end: &ReleaseRequest) {
+        let end = ReleaseRequest { suspect: true, then: None, ..end.clone() };
         if let Err(error) = self.end(&end) {
             tracing::debug!(name = %end.name, %error, "abandoned without a successor");
         }

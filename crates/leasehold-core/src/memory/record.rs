@@ -8,9 +8,9 @@ use leasehold_proto::handoff::{self, Push, Waiter};
 use leasehold_proto::{AttemptId, ClientId, Deadline, Now, Token, drift};
 
 use crate::backend::{
-    Answer, Ask, End, Ended, Event, Forced, Grant, Origin, Renewed, State, Status, Term, Verdict,
+    AcquireRequest, Answer, Ended, Event, Grant, Origin, ReleaseRequest, Renewed, Term,
 };
-use crate::{Error, ErrorKind, Name, Result};
+use crate::{Error, ErrorKind, Forced, Name, Result, State, Status};
 
 /// Sends an event to a client. Returns false if no client receives it.
 pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
@@ -31,7 +31,12 @@ struct Person {
 }
 
 impl Record {
-    pub(super) fn acquire(&mut self, now: Now, ask: &Ask, reach: Reach<'_>) -> Result<Answer> {
+    pub(super) fn acquire(
+        &mut self,
+        now: Now,
+        ask: &AcquireRequest,
+        reach: Reach<'_>,
+    ) -> Result<Answer> {
         let answer = self.step(now, &ask.name, reach, |handoff, reach| {
             handoff.acquire(now, &question(now, ask), reach)
         });
@@ -45,15 +50,16 @@ impl Record {
         base: Token,
         ttl: Duration,
     ) -> Renewed {
-        match self.handoff.renew(now, attempt, base, ttl) {
-            handoff::Renewed::Renewed { .. } => Renewed::Renewed,
-            handoff::Renewed::Lost => Renewed::Lost,
-        }
+        self.handoff.renew(now, attempt, base, ttl).into()
     }
 
-    pub(super) fn release(&mut self, now: Now, end: &End, reach: Reach<'_>) -> Result<Ended> {
-        let End { attempt, base, last, suspect, keep, .. } = *end;
-        let ending = handoff::End { attempt, base, last, suspect, keep };
+    pub(super) fn release(
+        &mut self,
+        now: Now,
+        end: &ReleaseRequest,
+        reach: Reach<'_>,
+    ) -> Result<Ended> {
+        let ending = end.for_record();
         let (verdict, then) = self.step(now, &end.name, reach, |handoff, reach| match &end.then {
             Some(ask) => {
                 let next = question(now, ask);
@@ -62,13 +68,10 @@ impl Record {
             }
             None => (handoff.release(now, &ending, reach), None),
         });
-        let verdict = match verdict {
-            handoff::Verdict::Released => Verdict::Released,
-            handoff::Verdict::Lost => Verdict::Lost,
-            handoff::Verdict::Gone => Verdict::Gone,
-            handoff::Verdict::Unknown => Verdict::Unknown,
-        };
-        Ok(Ended { verdict, then: then.map(|answer| self.answered(answer)).transpose()? })
+        Ok(Ended {
+            verdict: verdict.into(),
+            then: then.map(|answer| self.answered(answer)).transpose()?,
+        })
     }
 
     /// Continues the queue of a free lock after a step that removed as many dead waiters as one
@@ -79,7 +82,7 @@ impl Record {
             // No attempt has this id, so the step ends nothing.
             let attempt = AttemptId::new(ClientId::from_bits(0), 0, 0);
             let (base, last, suspect, keep) = (None, None, false, None);
-            let end = handoff::End { attempt, base, last, suspect, keep };
+            let end = handoff::ReleaseRequest { attempt, base, last, suspect, keep };
             self.step(now, name, reach, |handoff, reach| handoff.release(now, &end, reach));
         }
         self.handoff.needs_another_step() && self.handoff.waiters().len() < before
@@ -92,13 +95,8 @@ impl Record {
         token: Token,
         reach: Reach<'_>,
     ) -> Forced {
-        let forced =
-            self.step(now, name, reach, |handoff, reach| handoff.force_release(now, token, reach));
-        match forced {
-            handoff::Forced::Ended => Forced::Ended,
-            handoff::Forced::NotHeld => Forced::NotHeld,
-            handoff::Forced::Other(token) => Forced::Other(token),
-        }
+        self.step(now, name, reach, |handoff, reach| handoff.force_release(now, token, reach))
+            .into()
     }
 
     pub(super) fn status(&self, now: Now, name: &Name) -> Status {
@@ -108,7 +106,7 @@ impl Record {
             handoff::State::Held => State::Held,
             handoff::State::Kept => State::Kept,
         };
-        let waiter = |waiter: &Waiter<Person>| crate::backend::Waiter {
+        let waiter = |waiter: &Waiter<Person>| crate::Waiter {
             holder: waiter.tag.origin.holder(waiter.attempt),
             since_unix_ms: waiter.tag.asked_unix_ms,
         };
@@ -175,10 +173,8 @@ impl Record {
     }
 }
 
-fn question(now: Now, ask: &Ask) -> handoff::Ask<Person> {
-    let Ask { attempt, ttl, wait, fair, tokens, .. } = *ask;
-    let tag = Person { origin: ask.origin.clone(), asked_unix_ms: now.unix_ms() };
-    handoff::Ask { attempt, ttl, wait, fair, tokens, tag }
+fn question(now: Now, ask: &AcquireRequest) -> handoff::AcquireRequest<Person> {
+    ask.for_record(Person { origin: ask.origin.clone(), asked_unix_ms: now.unix_ms() })
 }
 
 fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {

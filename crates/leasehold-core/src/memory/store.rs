@@ -140,7 +140,7 @@ mod tests {
     use leasehold_proto::AttemptId;
 
     use super::*;
-    use crate::backend::{Answer, Ask, End, Mode, Origin};
+    use crate::backend::{AcquireRequest, Answer, Mode, Origin, ReleaseRequest};
     use crate::clock::ManualClock;
 
     /// Acquires and releases a lock; returns its token.
@@ -150,13 +150,14 @@ mod tests {
         let origin = Arc::new(Origin::new("host", 1, None));
         let (mode, ttl) = (Mode::Exclusive, Duration::from_secs(30));
         let (wait, fair, tokens) = (false, true, 1);
-        let ask = Ask { name: name.clone(), attempt, mode, ttl, wait, fair, tokens, origin };
+        let ask =
+            AcquireRequest { name: name.clone(), attempt, mode, ttl, wait, fair, tokens, origin };
         store.state().with_record(store.now(), &name.clone(), |record, reach| {
             let answer = record.acquire(store.now(), &ask, reach).unwrap();
             let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
             let base = Some(grant.tokens.base());
             let (suspect, keep, then) = (false, None, None);
-            let end = End { name, attempt, base, last: base, suspect, keep, then };
+            let end = ReleaseRequest { name, attempt, base, last: base, suspect, keep, then };
             record.release(store.now(), &end, reach).unwrap();
             grant.tokens.base().get()
         })

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::Faults;
-use leasehold_core::backend::{Backend, State};
+use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ClientSettings, Error, Guard, Lock, Usage};
+use leasehold_core::{Client, ClientSettings, Error, Guard, Lock, State, Usage};
 use tokio::task::JoinHandle;
 
 /// A store, a client with injected faults, and the clock of both.

@@ -1,8 +1,7 @@
 //! Extensions of fixed leases: what they promise, what is refused, and what lost messages leave.
 
 use leasehold_conformance::Fault;
-use leasehold_core::backend::State;
-use leasehold_core::{ErrorKind, LossReason};
+use leasehold_core::{ErrorKind, LossReason, State};
 
 use crate::bench::{Bench, got, ms, others_run, secs, waits};
 

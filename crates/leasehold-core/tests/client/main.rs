@@ -3,9 +3,9 @@
 
 mod bench;
 mod extend;
-mod moments;
-mod passing;
-mod silence;
+mod handoff_races;
+mod local_handoff;
+mod silent_engine;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_conformance::{Fault, Faults};
-use leasehold_core::Name;
-use leasehold_core::backend::{Backend, State};
+use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, telemetry};
+use leasehold_core::{Name, State};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 

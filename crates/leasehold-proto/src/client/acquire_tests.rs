@@ -1,6 +1,6 @@
 //! An attempt from its first request to its outcome, driven by hand.
 
-use super::super::{Forwarded, Sound};
+use super::super::{ForwardedReply, Sound};
 use super::*;
 use crate::{AttemptId, ClientId, Token, TokenBlock};
 
@@ -109,7 +109,7 @@ fn messages_make_it_ask_earlier_and_never_later() {
 fn a_pushed_lease_comes_before_other_messages() {
     let mut acquire = subject(limits(None, true));
     ask(&mut acquire, 0, 0, queued(1_000));
-    let forwarded = Forwarded { sent: at(0), reply: queued(1), again: false };
+    let forwarded = ForwardedReply { sent: at(0), reply: queued(1), again: false };
     let mail =
         Mail { granted: Some(granted()), forwarded: Some(forwarded), ask: true, ..Mail::default() };
     assert_eq!(acquire.handle_mail(at(1), mail), Heard::Granted(granted()));
@@ -117,7 +117,7 @@ fn a_pushed_lease_comes_before_other_messages() {
 
 #[test]
 fn messages_beside_a_forwarded_reply_are_handled_after_it() {
-    let forwarded = Forwarded { sent: at(0), reply: queued(1_000), again: false };
+    let forwarded = ForwardedReply { sent: at(0), reply: queued(1_000), again: false };
     let mut mail = Mail { forwarded: Some(forwarded), ask: true, ..Mail::default() };
     let first = mail.take();
     assert!(first.forwarded.is_some() && !first.ask);
@@ -130,7 +130,7 @@ fn an_exchange_that_was_repeated_leaves_its_attempt_suspect() {
         let pending = PendingAttempt::in_exchange(attempt(), after(500), Sound);
         assert!(pending.is_suspect(), "no answer has arrived");
         let mut acquire = Acquire::new(pending, None, limits(None, true));
-        let forwarded = Forwarded { sent: at(0), reply: queued(1_000), again };
+        let forwarded = ForwardedReply { sent: at(0), reply: queued(1_000), again };
         let mail = Mail { forwarded: Some(forwarded), ..Mail::default() };
         let Heard::Reply(sent, reply) = acquire.handle_mail(at(2), mail) else { panic!() };
         acquire.handle_forwarded(sent, at(2), reply, || 0);

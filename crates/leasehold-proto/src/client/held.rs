@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Rules;
 use super::rules::Bug;
-use crate::handoff::End;
+use crate::handoff::ReleaseRequest;
 use crate::{AttemptId, Token, TokenBlock};
 
 /// The tokens that were reserved with a lease, and how many of them earlier holders in this process
@@ -56,9 +56,9 @@ impl HeldTokens {
         suspect: bool,
         keep: Option<Duration>,
         rules: impl Rules,
-    ) -> End {
+    ) -> ReleaseRequest {
         let forgets = rules.breaks(Bug::PassedTokensGivenBack);
         let last = if forgets { self.base } else { self.token() };
-        End { attempt, base: Some(self.base), last: Some(last), suspect, keep }
+        ReleaseRequest { attempt, base: Some(self.base), last: Some(last), suspect, keep }
     }
 }

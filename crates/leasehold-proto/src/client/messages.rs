@@ -53,7 +53,7 @@ pub enum Reply<E> {
 
 /// A reply to a request that another task sent for this attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Forwarded<E> {
+pub struct ForwardedReply<E> {
     /// When the request was sent.
     pub sent: Now,
     /// The reply to it.
@@ -68,7 +68,7 @@ pub struct Mail<E> {
     /// The engine has pushed the lease.
     pub granted: Option<Granted>,
     /// The reply to the request of another task.
-    pub forwarded: Option<Forwarded<E>>,
+    pub forwarded: Option<ForwardedReply<E>>,
     /// The attempt is the first in the engine's queue: ask again at this time at the latest.
     pub ask_by: Option<Deadline>,
     /// Ask again at once.

@@ -33,6 +33,8 @@ pub enum Bug {
     LostLeaseIsPassedOn,
     /// An end without an answer is not repeated.
     EndIsSentOnce,
+    /// After an exchange that the engine refused, the end is not sent alone.
+    RefusedExchangeEndsNothing,
 }
 
 impl Rules for Sound {

@@ -1,7 +1,7 @@
 //! The parts of a record, for engines that keep it in a table.
 
 use super::Record;
-use super::words::{State, Waiter};
+use super::messages::{State, Waiter};
 use crate::AttemptId;
 
 /// The parts of a [`Record`]. Times are on the steady clock of the steps.

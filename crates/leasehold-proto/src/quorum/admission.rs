@@ -64,7 +64,7 @@ enum Stage {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Seat {
+struct MemberState {
     stage: Stage,
     /// The task whose reply is outstanding.
     waits: Option<(u32, Deadline)>,
@@ -98,7 +98,7 @@ pub struct Admission {
     exact: bool,
     /// The nodes lost more than the remaining nodes can make up for.
     after_loss: bool,
-    seats: Vec<Seat>,
+    members: Vec<MemberState>,
     serial: u32,
     /// For which node each `High` was sent: (number of the task, its node, the node that recovers).
     asked: Vec<(u32, usize, usize)>,
@@ -109,7 +109,7 @@ impl Admission {
     /// Begins with a look at all nodes. New markers contain `max_ttl`, unless a node is known to
     /// have granted a longer ttl. `founding` is for operators only; see [`halt`](Self::halt).
     pub fn new(now: Now, nodes: usize, max_ttl: Duration, founding: Option<Founding>) -> Self {
-        let seat = Seat {
+        let member = MemberState {
             stage: Stage::Unknown,
             waits: None,
             again: None,
@@ -125,7 +125,7 @@ impl Admission {
             founding: founding.is_some(),
             exact: false,
             after_loss: false,
-            seats: vec![seat; nodes],
+            members: vec![member; nodes],
             serial: 0,
             asked: Vec::new(),
             tasks: VecDeque::new(),
@@ -148,7 +148,7 @@ impl Admission {
 
     /// Returns what is known of a node.
     pub fn member(&self, now: Now, node: usize) -> Member {
-        match self.seats.get(node).map(|seat| seat.stage) {
+        match self.members.get(node).map(|member| member.stage) {
             Some(Stage::Admitted(process)) => Member::Admitted(process),
             Some(Stage::Waiting(marker, since)) => Member::Waiting(Duration::from_nanos(
                 self.wait_ends(marker, since).saturating_sub(now.steady_ns),
@@ -161,7 +161,7 @@ impl Admission {
 
     /// Returns the process that votes for this node, if the node may vote.
     pub fn process(&self, node: usize) -> Option<ProcessId> {
-        match self.seats.get(node)?.stage {
+        match self.members.get(node)?.stage {
             Stage::Admitted(process) => Some(process),
             _ => None,
         }
@@ -169,7 +169,7 @@ impl Admission {
 
     /// Returns whether locks can be acquired.
     pub fn outlook(&self, now: Now) -> Outlook {
-        let members = (0..self.seats.len()).map(|node| self.member(now, node));
+        let members = (0..self.members.len()).map(|node| self.member(now, node));
         let (mut admitted, mut unknown, mut longest) = (0, 0, Duration::ZERO);
         for member in members {
             match member {
@@ -179,15 +179,15 @@ impl Admission {
                 Member::Twin(_) => {}
             }
         }
-        let majority = majority(self.seats.len());
+        let majority = majority(self.members.len());
         // A single node has no other node to ask: it waits, and starts at its own wall clock.
         match admitted {
             _ if admitted >= majority => Outlook::Open,
-            _ if self.after_loss || (self.seats.len() == 1 && unknown == 0) => {
+            _ if self.after_loss || (self.members.len() == 1 && unknown == 0) => {
                 Outlook::Later(longest)
             }
             _ if admitted + unknown >= majority => Outlook::Unreachable,
-            _ if self.seats.iter().all(|seat| seat.unused) => Outlook::NotSetUp,
+            _ if self.members.iter().all(|member| member.unused) => Outlook::NotSetUp,
             _ => Outlook::Forgotten,
         }
     }
@@ -195,7 +195,7 @@ impl Admission {
     /// Records that a node refused a vote (`Stranger`, `NotAdmitted`), or that its connection is
     /// new.
     pub fn handle_doubt(&mut self, now: Now, node: usize) {
-        if let Some(Seat { stage: Stage::Admitted(_), .. }) = self.seats.get(node) {
+        if let Some(MemberState { stage: Stage::Admitted(_), .. }) = self.members.get(node) {
             self.look(now, node);
         }
     }
@@ -213,16 +213,16 @@ impl Admission {
             let (_, _, pupil) = self.asked.swap_remove(at);
             return self.high_reply(now, node, pupil, reply);
         }
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        if seat.waits.is_none_or(|(waits, _)| waits != serial) {
+        let Some(member) = self.members.get_mut(node) else { return };
+        if member.waits.is_none_or(|(waits, _)| waits != serial) {
             return;
         }
-        seat.waits = None;
+        member.waits = None;
         if self.phase != Phase::Usual {
             return self.founding_reply(now, node, reply, bits);
         }
         if let TaskReply::Look(look) = reply {
-            seat.unused = !look.voted;
+            member.unused = !look.voted;
         }
         match reply {
             TaskReply::Look(look) => match look.current() {
@@ -244,8 +244,10 @@ impl Admission {
 
     /// Does what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) {
-        for node in 0..self.seats.len() {
-            let Some(Seat { stage, waits, again, .. }) = self.seats.get(node) else { continue };
+        for node in 0..self.members.len() {
+            let Some(MemberState { stage, waits, again, .. }) = self.members.get(node) else {
+                continue;
+            };
             // Use the steady clock alone: a wall clock that jumps ahead must not shorten the wait.
             if let Stage::Waiting(marker, since) = *stage
                 && now.steady_ns >= self.wait_ends(marker, since)
@@ -265,17 +267,17 @@ impl Admission {
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self, now: Now) -> Option<Deadline> {
-        let due = |seat: &Seat| {
-            let wait = match seat.stage {
+        let due = |member: &MemberState| {
+            let wait = match member.stage {
                 Stage::Waiting(marker, since) => {
                     let left = self.wait_ends(marker, since).saturating_sub(now.steady_ns);
                     Some(Deadline::after(now, Duration::from_nanos(left)))
                 }
                 _ => None,
             };
-            [wait, seat.waits.map(|(_, due)| due), seat.again]
+            [wait, member.waits.map(|(_, due)| due), member.again]
         };
-        self.seats.iter().flat_map(due).flatten().reduce(Deadline::min)
+        self.members.iter().flat_map(due).flatten().reduce(Deadline::min)
     }
 
     /// Returns the next task: its node, its number, and the task.
@@ -297,13 +299,13 @@ impl Admission {
             return;
         }
         self.max_ttl = max_ttl;
-        for (node, seat) in self.seats.iter_mut().enumerate() {
-            if let Stage::Recovering(pupil) = seat.stage
+        for (node, member) in self.members.iter_mut().enumerate() {
+            if let Stage::Recovering(pupil) = member.stage
                 && pupil.max_ttl < max_ttl
             {
-                seat.stage = Stage::Waiting(pupil, now.steady_ns);
-                seat.again = Some(Deadline::after(now, PATIENCE));
-                seat.waits = None;
+                member.stage = Stage::Waiting(pupil, now.steady_ns);
+                member.again = Some(Deadline::after(now, PATIENCE));
+                member.waits = None;
                 let admits = |task: &Task| matches!(task, Task::Admit { .. });
                 self.tasks.retain(|(at, _, task)| *at != node || !admits(task));
             }
@@ -314,9 +316,9 @@ impl Admission {
     fn marker(&mut self, now: Now, node: usize, marker: Marker, bits: u64) {
         self.learn(now, Some(marker).filter(|marker| marker.admitted));
         self.note_grants(node, marker);
-        let twin = (0..self.seats.len()).find(|other| {
+        let twin = (0..self.members.len()).find(|other| {
             *other != node
-                && self.seats.get(*other).is_some_and(|seat| match seat.stage {
+                && self.members.get(*other).is_some_and(|member| match member.stage {
                     Stage::Admitted(process) => process == marker.process,
                     Stage::Waiting(other, _) | Stage::Recovering(other) => {
                         other.process == marker.process
@@ -324,21 +326,21 @@ impl Admission {
                     Stage::Unknown | Stage::Twin(_) => false,
                 })
         });
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        seat.again = None;
-        match (twin, seat.stage) {
+        let Some(member) = self.members.get_mut(node) else { return };
+        member.again = None;
+        match (twin, member.stage) {
             (Some(of), _) => {
-                seat.stage = Stage::Twin(of);
-                seat.again = Some(Deadline::after(now, PATIENCE));
+                member.stage = Stage::Twin(of);
+                member.again = Some(Deadline::after(now, PATIENCE));
             }
-            (None, _) if marker.admitted => seat.stage = Stage::Admitted(marker.process),
+            (None, _) if marker.admitted => member.stage = Stage::Admitted(marker.process),
             (None, Stage::Waiting(known, _)) if known == marker => {
-                seat.again = Some(Deadline::after(now, PATIENCE));
+                member.again = Some(Deadline::after(now, PATIENCE));
             }
             (None, Stage::Recovering(known)) if known == marker => self.recover(now, node, marker),
             _ => {
-                seat.stage = Stage::Waiting(marker, now.steady_ns);
-                seat.again = Some(Deadline::after(now, PATIENCE));
+                member.stage = Stage::Waiting(marker, now.steady_ns);
+                member.again = Some(Deadline::after(now, PATIENCE));
             }
         }
         if twin.is_none()
@@ -352,14 +354,14 @@ impl Admission {
     /// Asks all other nodes that may vote, after the wait and not before it.
     fn recover(&mut self, now: Now, node: usize, marker: Marker) {
         self.asked.retain(|(_, _, pupil)| *pupil != node);
-        let others: Vec<(usize, ProcessId)> = (0..self.seats.len())
+        let others: Vec<(usize, ProcessId)> = (0..self.members.len())
             .filter(|other| *other != node)
             .filter_map(|other| Some((other, self.process(other)?)))
             .collect();
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        seat.stage = Stage::Recovering(marker);
-        seat.highs.clear();
-        seat.again = Some(Deadline::after(now, PATIENCE));
+        let Some(member) = self.members.get_mut(node) else { return };
+        member.stage = Stage::Recovering(marker);
+        member.highs.clear();
+        member.again = Some(Deadline::after(now, PATIENCE));
         for (other, process) in &others {
             self.serial += 1;
             self.asked.push((self.serial, *other, node));
@@ -370,7 +372,8 @@ impl Admission {
 
     /// Records the high-water mark that another node reported for the recovery of this node.
     fn high_reply(&mut self, now: Now, other: usize, node: usize, reply: TaskReply) {
-        let Some(Seat { stage: Stage::Recovering(marker), highs, .. }) = self.seats.get_mut(node)
+        let Some(MemberState { stage: Stage::Recovering(marker), highs, .. }) =
+            self.members.get_mut(node)
         else {
             return;
         };
@@ -390,25 +393,25 @@ impl Admission {
     /// Admits a recovering node when enough other nodes have answered.
     fn admit(&mut self, now: Now, node: usize) {
         let open = self.asked.iter().any(|(_, _, pupil)| *pupil == node);
-        let alone = self.seats.len() == 1;
-        let enough = majority(self.seats.len());
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        let Stage::Recovering(marker) = seat.stage else { return };
+        let alone = self.members.len() == 1;
+        let enough = majority(self.members.len());
+        let Some(member) = self.members.get_mut(node) else { return };
+        let Stage::Recovering(marker) = member.stage else { return };
         if self.replacement(node, marker).is_some() {
             return self.wait_anew(now, node, marker);
         }
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        let mut floor = seat.highs.values().copied().max().unwrap_or(0);
-        if self.after_loss || seat.vouched == Some(marker) {
+        let Some(member) = self.members.get_mut(node) else { return };
+        let mut floor = member.highs.values().copied().max().unwrap_or(0);
+        if self.after_loss || member.vouched == Some(marker) {
             // A node that has voted never has zero.
             floor = floor.max(now.unix_us()).max(1);
             if open {
                 return;
             }
-        } else if !alone && seat.highs.len() < enough {
+        } else if !alone && member.highs.len() < enough {
             return;
         }
-        seat.again = None;
+        member.again = None;
         // Clocks of clients differ, and another client may do the next admission; a node has one clock.
         let floor = (!alone).then_some(floor);
         let task = Task::Admit { process: marker.process, nonce: marker.nonce, floor };
@@ -421,27 +424,27 @@ impl Admission {
     }
 
     fn look(&mut self, now: Now, node: usize) {
-        if let Some(seat) = self.seats.get_mut(node) {
-            if !matches!(seat.stage, Stage::Waiting(..) | Stage::Recovering(_)) {
-                seat.stage = Stage::Unknown;
+        if let Some(member) = self.members.get_mut(node) {
+            if !matches!(member.stage, Stage::Waiting(..) | Stage::Recovering(_)) {
+                member.stage = Stage::Unknown;
             }
-            seat.again = None;
+            member.again = None;
         }
         self.send(now, node, Task::Look);
     }
 
     /// Schedules another try after no answer.
     fn pause(&mut self, now: Now, node: usize) {
-        if let Some(seat) = self.seats.get_mut(node) {
-            seat.waits = None;
-            seat.again = Some(Deadline::after(now, PATIENCE));
+        if let Some(member) = self.members.get_mut(node) {
+            member.waits = None;
+            member.again = Some(Deadline::after(now, PATIENCE));
         }
     }
 
     fn send(&mut self, now: Now, node: usize, task: Task) {
         self.serial += 1;
-        if let Some(seat) = self.seats.get_mut(node) {
-            seat.waits = Some((self.serial, Deadline::after(now, task.limit())));
+        if let Some(member) = self.members.get_mut(node) {
+            member.waits = Some((self.serial, Deadline::after(now, task.limit())));
             self.tasks.push_back((node, self.serial, task));
         }
     }

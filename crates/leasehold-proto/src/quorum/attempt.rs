@@ -2,14 +2,14 @@
 //! it.
 
 mod acquiring;
-mod ending;
 mod holding;
-mod seat;
+mod node_state;
+mod releasing;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use seat::{Seat, Vote, Wait};
+use node_state::{NodeState, Vote, Wait};
 
 use super::{Event, Op, Refusal, Reply, Request, Terms, majority};
 use crate::{AttemptId, Deadline, Now, Token, drift};
@@ -27,7 +27,7 @@ use crate::{AttemptId, Deadline, Now, Token, drift};
 pub struct Attempt {
     terms: Terms,
     phase: Phase,
-    seats: Vec<Seat>,
+    node_states: Vec<NodeState>,
     /// The number of the last request. Replies to other requests than the last of a node are late.
     round: u32,
     /// The first round of the current acquire, renewal or release.
@@ -67,7 +67,7 @@ impl Attempt {
         let mut attempt = Self {
             terms,
             phase: Phase::Asking,
-            seats: vec![Seat::default(); terms.nodes],
+            node_states: vec![NodeState::default(); terms.nodes],
             round: 0,
             first: 0,
             sent: now,
@@ -85,18 +85,18 @@ impl Attempt {
     /// Records the reply of a node to the request of this round, or `Unknown` if there will be no
     /// reply.
     pub fn handle_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
-        let Some(seat) = self.seats.get_mut(node) else { return };
+        let Some(node_state) = self.node_states.get_mut(node) else { return };
         if let Reply::Busy { counter, .. } | Reply::Granted(counter) = reply {
             self.seen = self.seen.max(counter.get());
         }
-        let expected = seat.waits.is_some_and(|wait| wait.round == round);
+        let expected = node_state.waits.is_some_and(|wait| wait.round == round);
         if !expected {
             self.late(now, node, reply);
             return;
         }
         match self.phase {
             Phase::Ending { .. } => self.release_reply(now, node, reply),
-            Phase::Lost => seat.settle(reply),
+            Phase::Lost => node_state.settle(reply),
             Phase::Held { .. } => self.renew_reply(now, node, round, reply),
             Phase::Asking | Phase::Committing(_) => self.acquire_reply(now, node, reply),
         }
@@ -104,8 +104,8 @@ impl Attempt {
 
     /// Does what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) {
-        for node in 0..self.seats.len() {
-            let due = self.seats.get(node).and_then(|seat| seat.waits);
+        for node in 0..self.node_states.len() {
+            let due = self.node_states.get(node).and_then(|node_state| node_state.waits);
             let Some(wait) = due.filter(|wait| wait.due.has_passed(now)) else { continue };
             match self.phase {
                 Phase::Ending { .. } => self.release_again(now, node),
@@ -116,7 +116,11 @@ impl Attempt {
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        self.seats.iter().filter_map(|seat| seat.waits).map(|wait| wait.due).reduce(Deadline::min)
+        self.node_states
+            .iter()
+            .filter_map(|node_state| node_state.waits)
+            .map(|wait| wait.due)
+            .reduce(Deadline::min)
     }
 
     /// Returns the next request to send.
@@ -133,7 +137,7 @@ impl Attempt {
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Ending { told: true })
             && self.requests.is_empty()
-            && self.seats.iter().all(|seat| seat.waits.is_none())
+            && self.node_states.iter().all(|node_state| node_state.waits.is_none())
     }
 
     /// Returns true if the attempt is being released or was released: it holds nothing and never
@@ -144,7 +148,7 @@ impl Attempt {
 
     /// Returns the round of the outstanding request to a node.
     pub fn waits_for(&self, node: usize) -> Option<u32> {
-        self.seats.get(node)?.waits.map(|wait| wait.round)
+        self.node_states.get(node)?.waits.map(|wait| wait.round)
     }
 
     /// Returns the id of the attempt.
@@ -183,12 +187,12 @@ impl Attempt {
     /// Returns on how many nodes the lease is known to exist, without a gap since the last renewal
     /// that counted. Fewer than a majority is a loss.
     pub fn evidence(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.owns_before(self.first)).count()
+        self.node_states.iter().filter(|node_state| node_state.owns_before(self.first)).count()
     }
 
     /// Iterates over the nodes that refused in the current round, with the reason.
     pub fn refusals(&self) -> impl Iterator<Item = (usize, Refusal)> {
-        self.seats.iter().enumerate().filter_map(|(node, seat)| match seat.vote {
+        self.node_states.iter().enumerate().filter_map(|(node, node_state)| match node_state.vote {
             Vote::Refused(refusal) => Some((node, refusal)),
             _ => None,
         })
@@ -196,23 +200,28 @@ impl Attempt {
 
     /// Iterates over the nodes that were asked to release the lease and have not confirmed it.
     pub fn unreleased(&self) -> impl Iterator<Item = usize> {
-        let open = |(node, seat): (usize, &Seat)| seat.suspect.then_some(node);
-        self.seats.iter().enumerate().filter_map(open)
+        let open = |(node, node_state): (usize, &NodeState)| node_state.suspect.then_some(node);
+        self.node_states.iter().enumerate().filter_map(open)
     }
 
     /// Iterates over the nodes whose answer to the acquire may still arrive, also after it was
     /// denied.
     pub fn unheard(&self) -> impl Iterator<Item = usize> {
-        let open =
-            |seat: &Seat| seat.waits.is_some() && seat.vote == Vote::Silent && seat.releases == 0;
-        let open = move |(node, seat): (usize, &Seat)| open(seat).then_some(node);
-        self.seats.iter().enumerate().filter_map(open)
+        let open = |node_state: &NodeState| {
+            node_state.waits.is_some()
+                && node_state.vote == Vote::Silent
+                && node_state.releases == 0
+        };
+        let open = move |(node, node_state): (usize, &NodeState)| open(node_state).then_some(node);
+        self.node_states.iter().enumerate().filter_map(open)
     }
 
     /// Iterates over the nodes that have not answered in the current round, or not in time.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
-        let silent = |(node, seat): (usize, &Seat)| (seat.vote == Vote::Silent).then_some(node);
-        self.seats.iter().enumerate().filter_map(silent)
+        let silent = |(node, node_state): (usize, &NodeState)| {
+            (node_state.vote == Vote::Silent).then_some(node)
+        };
+        self.node_states.iter().enumerate().filter_map(silent)
     }
 
     fn majority(&self) -> usize {
@@ -232,13 +241,13 @@ impl Attempt {
 
     fn send(&mut self, now: Now, node: usize, op: Op, limit: Duration) {
         self.round += 1;
-        if let Some(seat) = self.seats.get_mut(node) {
-            seat.waits = Some(Wait { round: self.round, due: Deadline::after(now, limit) });
+        if let Some(node_state) = self.node_states.get_mut(node) {
+            node_state.waits = Some(Wait { round: self.round, due: Deadline::after(now, limit) });
             self.requests.push_back(Request { node, round: self.round, op });
         }
     }
 
-    fn count(&self, is: impl Fn(&Seat) -> bool) -> usize {
-        self.seats.iter().filter(|seat| is(seat)).count()
+    fn count(&self, is: impl Fn(&NodeState) -> bool) -> usize {
+        self.node_states.iter().filter(|node_state| is(node_state)).count()
     }
 }

@@ -7,11 +7,11 @@ use leasehold_proto::{Deadline, Now, Token, TokenBlock};
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::cases::{Case, in_round};
-use super::line::Line;
+use super::attempts::{Case, in_round};
+use super::node_outbox::NodeOutbox;
 use super::run::Run;
 use crate::explain::{self, Report};
-use leasehold_core::backend::{Answer, Ask, Event, Grant, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, Event, Grant, Term};
 use leasehold_core::{Error, Result};
 
 /// How long nodes must be without a marker before clients stop asking them. Each node is checked
@@ -25,7 +25,7 @@ type Asker = oneshot::Sender<Result<Answer>>;
 
 impl Driver {
     /// Acquires for an attempt. A repeated request waits for the running one, or returns its lease.
-    pub(super) fn acquire(&mut self, now: Now, ask: Ask, asker: Asker) {
+    pub(super) fn acquire(&mut self, now: Now, ask: AcquireRequest, asker: Asker) {
         let first = self.cases.first_round();
         let round = match self.cases.get_mut(ask.attempt) {
             None => first,
@@ -57,10 +57,10 @@ impl Driver {
         if ask.wait {
             self.waits.asked(&ask.name);
         }
-        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl, self.lines.len()));
+        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl, self.outboxes.len()));
         let terms = Terms {
             attempt: in_round(ask.attempt, round),
-            nodes: self.lines.len(),
+            nodes: self.outboxes.len(),
             ttl: ask.ttl,
             limit,
             seen: self.seen.of(&ask.name),
@@ -87,21 +87,21 @@ impl Driver {
     }
 
     /// Refuses a request that the nodes are known to refuse.
-    fn may_ask(&self, now: Now, ask: &Ask) -> Result<()> {
-        if let Some(max_ttl) = self.steward.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
-            return Err(explain::ttl_too_long(ask.ttl, max_ttl, &self.steward));
+    fn may_ask(&self, now: Now, ask: &AcquireRequest) -> Result<()> {
+        if let Some(max_ttl) = self.admission.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
+            return Err(explain::ttl_too_long(ask.ttl, max_ttl, &self.admission));
         }
         // The state of a node may be some seconds old: another client may have admitted it since.
         let known = |since: Now| Deadline::after(since, SURE).has_passed(now);
         match self.forgotten.is_some_and(known) {
-            true => Err(explain::forgotten(self.steward.outlook(now))),
+            true => Err(explain::forgotten(self.admission.outlook(now))),
             false => Ok(()),
         }
     }
 
-    /// Records a change that the steward learned from a node.
+    /// Records a change that the admission learned from a node.
     pub(super) fn note_outlook(&mut self, now: Now) {
-        self.forgotten = match self.steward.outlook(now) {
+        self.forgotten = match self.admission.outlook(now) {
             Outlook::Forgotten | Outlook::NotSetUp => self.forgotten.or(Some(now)),
             _ => None,
         };
@@ -152,7 +152,7 @@ impl Driver {
                 let error = self.runs.get(number).map_or_else(explain::driver_gone, |run| {
                     self.explain(now, run, later, |report| explain::denied(report, denied.tally))
                 });
-                match self.steward.outlook(now) {
+                match self.admission.outlook(now) {
                     Outlook::Later(left) => Ok(Answer::Later {
                         ask_again: left.max(ADMITTED),
                         why: error.message().to_owned(),
@@ -194,8 +194,8 @@ impl Driver {
             machine: &run.machine,
             later,
             had_time: had_time.then_some(run.limit),
-            steward: &self.steward,
-            trouble: &|node| self.lines.get(node).map(Line::trouble).unwrap_or_default(),
+            admission: &self.admission,
+            trouble: &|node| self.outboxes.get(node).map(NodeOutbox::trouble).unwrap_or_default(),
         })
     }
 

@@ -4,7 +4,7 @@ use leasehold_proto::Now;
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::cases::Case;
+use super::attempts::Case;
 use leasehold_core::Result;
 use leasehold_core::backend::{Renewal, Renewed};
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::backend::{Backend, Renewal, Renewed, State};
-use leasehold_core::{Error, ErrorKind, Lock, LossReason, Usage};
+use leasehold_core::backend::{Backend, Renewal, Renewed};
+use leasehold_core::{Error, ErrorKind, Lock, LossReason, State, Usage};
 use leasehold_quorum::{
     Founding, MAX_TTL, Member, MemoryNode, NodeFault, Outlook, QuorumBackend, found, found_exactly,
     members,
@@ -541,12 +541,7 @@ async fn more_leases_than_fit_into_calls_are_renewed_in_time() {
     let (mut guards, mut leases) = (Vec::new(), Vec::new());
     for number in 0..1000 {
         let guard = client.lock(format!("n{number}")).ttl(secs(30)).acquire().await.unwrap();
-        leases.push(Renewal {
-            name: guard.name().clone(),
-            attempt: guard.attempt(),
-            base: guard.token(),
-            ttl: secs(30),
-        });
+        leases.push(Renewal::new(guard.name().clone(), guard.attempt(), guard.token(), secs(30)));
         guards.push(guard);
     }
     // Each call takes 20 of the 50 ms limit, and four calls of 64 steps run at a time.

@@ -36,7 +36,7 @@ fn a_quorum_counts_the_rounds_that_its_grants_needed() {
                 {
                     let name = Name::new("split").unwrap();
                     let origin = Arc::new(Origin::new("", 0, None));
-                    let step = Step { name, op, wait: false, origin };
+                    let step = Step::new(name, op, origin);
                     node.steps(look.process, vec![step], secs(1)).await;
                 }
             }

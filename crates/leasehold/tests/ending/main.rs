@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::{Client, State};
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::test;
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 
 use program::{MANY, Meeting, program};
 
@@ -65,7 +65,7 @@ async fn ends_with_a_free_lock(role: &str, url: &str, runs: usize) {
 }
 
 async fn redis_ends_with_a_free_lock(role: &str) {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     ends_with_a_free_lock(role, &server.url(), RUNS).await;
 }
 
@@ -87,7 +87,7 @@ async fn a_blocking_drop_has_released_when_it_returns() {
 
 /// The release is tried for a second in all.
 async fn a_program_ends_in_time_while_the_server_is_stopped() {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut program = Meeting::start("stopped", &server.url());
     blocking(move || {
         program.until_ready();
@@ -108,7 +108,7 @@ fn connections(server: &RedisServer) -> u64 {
 
 /// Many leases are ended without the runtime, and over one connection more than each program has.
 async fn many_are_ended_over_one_connection(role: &'static str) {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let url = server.url();
     let took = |role| {
         let (before, ended) = (connections(&server), program(role, &url).status().unwrap());
@@ -133,7 +133,7 @@ async fn many_guards_dropped_after_their_runtime_take_one_connection() {
 }
 
 async fn a_lock_that_cannot_be_released_does_not_keep_others_taken() {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let url = server.url();
     let mut program = Meeting::start("two", &url);
     let server = blocking(move || {
@@ -151,7 +151,7 @@ async fn a_lock_that_cannot_be_released_does_not_keep_others_taken() {
 }
 
 async fn blocking_drops_at_a_stopped_server_wait_once() {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut program = Meeting::start("blocking many", &server.url());
     blocking(move || {
         program.until_ready();
@@ -164,7 +164,7 @@ async fn blocking_drops_at_a_stopped_server_wait_once() {
 }
 
 async fn a_blocking_drop_waits_again_when_the_server_has_answered() {
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let url = server.url();
     let mut program = Meeting::start("blocking again", &url);
     let server = blocking(move || {

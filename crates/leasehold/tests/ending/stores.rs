@@ -4,9 +4,9 @@ use std::any::Any;
 use std::fmt;
 
 use leasehold::quorum::Founding;
-use leasehold_conformance::kit::{
+use leasehold_test_servers::{
     EtcdServer, EtcdSettings, MariaDb, Postgres, RedisCluster, RedisSentinels, RedisServer,
-    Settings, ZooKeeperServer, ZooKeeperSettings,
+    RedisSettings, ZooKeeperServer, ZooKeeperSettings,
 };
 
 /// A store, which ends with this.
@@ -43,7 +43,7 @@ impl Store {
     }
 
     pub(crate) fn single() -> Self {
-        let server = RedisServer::start(Settings::new()).unwrap();
+        let server = RedisServer::start(RedisSettings::new()).unwrap();
         Self::of(server.url(), server)
     }
 
@@ -68,26 +68,27 @@ impl Store {
     }
 
     pub(crate) fn sentinel() -> Self {
-        let all = RedisSentinels::start(Settings::new(), Settings::new().patient()).unwrap();
+        let all =
+            RedisSentinels::start(RedisSettings::new(), RedisSettings::new().patient()).unwrap();
         Self::of(all.url(), all)
     }
 
     pub(crate) fn cluster() -> Self {
-        let all = RedisCluster::start(Settings::new().patient()).unwrap();
+        let all = RedisCluster::start(RedisSettings::new().patient()).unwrap();
         Self::of(all.url(), all)
     }
 
     /// A quorum of three servers.
     pub(crate) async fn quorum() -> Self {
         let servers: Vec<_> =
-            (0..3).map(|_| RedisServer::start(Settings::new()).unwrap()).collect();
+            (0..3).map(|_| RedisServer::start(RedisSettings::new()).unwrap()).collect();
         let places: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
         Self::found(format!("redlock://{}?node-limit=5s", places.join(",")), servers).await
     }
 
     /// One server that keeps out while it may have forgotten leases.
     pub(crate) async fn strict() -> Self {
-        let server = RedisServer::start(Settings::new()).unwrap();
+        let server = RedisServer::start(RedisSettings::new()).unwrap();
         let url = format!("{}?admission=strict&node-limit=5s", server.url());
         Self::found(url, vec![server]).await
     }

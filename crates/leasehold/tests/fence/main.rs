@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ::redis::AsyncConnectionConfig;
 use ::redis::aio::MultiplexedConnection;
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
 use leasehold_conformance::runner;
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use libtest_mimic::{Arguments, Trial};
 
 /// No test takes longer than this; one that does hangs.
@@ -42,7 +42,7 @@ macro_rules! trials {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let is_missing = Needs::Redis.is_missing();
-    let server = (!is_missing).then(|| Arc::new(RedisServer::start(Settings::new()).unwrap()));
+    let server = (!is_missing).then(|| Arc::new(RedisServer::start(RedisSettings::new()).unwrap()));
     let trials = trials!(server.clone(),
         plain: [
             paused::a_paused_holders_late_write_is_refused_in_memory,

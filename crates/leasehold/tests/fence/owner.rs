@@ -7,7 +7,7 @@ use leasehold::fence::redis::{Owned, RedisFence};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection as Connection;
 
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 const FENCE: RedisFence = RedisFence::new();
 

@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::oneshot;
 
 use crate::connect;
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 /// Two holders of one lock. The first has its whole runtime stopped, its renewal too, until the
 /// second has written; then its own write goes out, without another look at the guard.

@@ -10,7 +10,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection as Connection;
 
 use crate::connect;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 
 const FENCE: RedisFence = RedisFence::new();
 
@@ -177,7 +177,7 @@ pub(crate) async fn a_full_server_refuses_a_value_and_lets_it_be_deleted(
     _: Arc<RedisServer>,
 ) {
     // A server of its own: the others go on writing.
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut redis = connect(&server).await;
     assert_eq!(set(&mut redis, "full", "x", 33).await, Fenced::Written);
     let mut config = redis::cmd("CONFIG");

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_cache::Cache;
 use leasehold_cache::Filter;
-use leasehold_cache::bloom::Local;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_filters::bloom::Local;
+use leasehold_test_servers::{RedisServer, RedisSettings};
 use tokio::task::JoinSet;
 
 use super::BloomArgs;
@@ -33,7 +33,7 @@ pub(super) fn measure(args: &BloomArgs, progress: &Progress) -> Result<Vec<Row>>
     let mut rows = Vec::new();
     for way in WAYS {
         progress.begin(format!("penetration: {way}"));
-        let server = RedisServer::start(Settings::new())?;
+        let server = RedisServer::start(RedisSettings::new())?;
         let (loads, took) = Flavour::Multi.run(ask(server.url(), way, requests))?;
         let setup = Setup::new("bloom", "redis", Flavour::Multi).with("work", "penetration");
         let setup = setup.with("defence", way).with("requests", requests);

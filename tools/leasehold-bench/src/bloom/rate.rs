@@ -1,6 +1,6 @@
 //! How often a full filter is wrong, beside what was asked for.
 
-use leasehold_cache::bloom::{Answer, Local};
+use leasehold_filters::bloom::{Answer, Local};
 
 use super::BloomArgs;
 use crate::Result;

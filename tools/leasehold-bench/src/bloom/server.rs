@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_cache::bloom::{Answer, Redis};
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_filters::bloom::{Answer, Redis};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
 
@@ -97,7 +97,7 @@ fn sample(
     work: Work,
     times: Times,
 ) -> Result<(Sample, f64)> {
-    let server = RedisServer::start(Settings::new())?;
+    let server = RedisServer::start(RedisSettings::new())?;
     let (url, pid) = (server.url(), server.pid());
     let sample = runtime.run(async move {
         match subject {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_cache::Cache;
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;

@@ -12,7 +12,7 @@ use super::{Case, Times};
 use crate::Result;
 #[cfg(feature = "servers")]
 use crate::peers::Built;
-use crate::store::Place;
+use crate::store::StoreAddress;
 use crate::system::{cpu_time_of, cpu_time_of_all};
 use crate::talk::Talk;
 
@@ -85,7 +85,7 @@ impl Drop for Door {
 /// CPU time of all clients together, and of the server.
 type Cpu = (Duration, Option<Duration>);
 
-fn cpu(processes: &[Talk], place: &Place) -> Result<Cpu> {
+fn cpu(processes: &[Talk], place: &StoreAddress) -> Result<Cpu> {
     let mut clients = Duration::ZERO;
     for process in processes {
         clients += cpu_time_of(process.pid())?;

@@ -11,12 +11,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use leasehold_conformance::kit::Admin;
+use leasehold_test_servers::Admin;
 
 use super::Case;
 use super::run::Subject;
 use crate::Result;
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// How long, and how many commands, are looked at with `MONITOR`.
 const LOOK: Duration = Duration::from_millis(300);
@@ -28,7 +28,7 @@ const OURS: [&str; 4] = ["info", "monitor", "zcount", "auth"];
 /// A window that is being watched.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
-    place: &'a Place,
+    place: &'a StoreAddress,
     admin: Option<Admin>,
     before: BTreeMap<String, u64>,
     queue: String,
@@ -46,7 +46,7 @@ pub(super) struct Seen {
 
 impl<'a> Watch<'a> {
     /// Begins; does nothing where there is no server of ours.
-    pub(super) fn open(place: &'a Place, name: &str, case: &Case) -> Result<Self> {
+    pub(super) fn open(place: &'a StoreAddress, name: &str, case: &Case) -> Result<Self> {
         let shape = case.shape;
         let known = match &case.subject {
             Subject::Leasehold => None,
@@ -146,7 +146,7 @@ mod tests {
     /// turn, whatever the server counts.
     #[test]
     fn what_scripts_call_is_not_taken_for_sent() {
-        if leasehold_conformance::kit::Needs::Redis.is_skipped() {
+        if leasehold_test_servers::Needs::Redis.is_skipped() {
             return;
         }
         const SCRIPT: &str = "for _ = 1, 3 do redis.call('GET', KEYS[1]) end";

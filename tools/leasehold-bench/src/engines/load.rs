@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Result;
 use crate::pairs::{Sample, Times, Worker, drive};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// Clients that one lock goes to and fro between.
 const CLIENTS: usize = 2;
@@ -16,7 +16,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     type Taker: Taker;
 
     /// Connects.
-    fn open(place: &Place) -> impl Future<Output = Result<Self>> + Send;
+    fn open(place: &StoreAddress) -> impl Future<Output = Result<Self>> + Send;
 
     /// For the lock of this name.
     fn taker(&self, name: String) -> Self::Taker;
@@ -49,7 +49,7 @@ pub(super) struct Figures {
 
 /// Measures all of it.
 pub(super) async fn figures<E: Engine>(
-    place: &Place,
+    place: &StoreAddress,
     tasks: usize,
     times: Times,
 ) -> Result<Figures> {
@@ -77,7 +77,7 @@ pub(super) async fn figures<E: Engine>(
     Ok(Figures { pairs, handoffs_per_s, round_trip_us })
 }
 
-async fn round_trip_us<E: Engine>(place: &Place, times: Times) -> Result<Option<f64>> {
+async fn round_trip_us<E: Engine>(place: &StoreAddress, times: Times) -> Result<Option<f64>> {
     let mut client = E::open(place).await?;
     if !client.ask().await? {
         return Ok(None);

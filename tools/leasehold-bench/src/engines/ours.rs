@@ -4,7 +4,7 @@ use leasehold::{Client, Guard, Lock};
 
 use super::load::{Engine, Taker};
 use crate::Result;
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// A client of Leasehold's.
 pub(super) struct Ours(Client);
@@ -12,7 +12,7 @@ pub(super) struct Ours(Client);
 impl Engine for Ours {
     type Taker = Held;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         Ok(Self(place.connect().await?))
     }
 

@@ -11,7 +11,7 @@ mod zookeeper;
 use super::load::{self, Figures};
 use crate::Result;
 use crate::pairs::Times;
-use crate::store::{Place, Store};
+use crate::store::{Store, StoreAddress};
 
 /// Whether there is one for this store.
 pub(super) fn is_there(store: &Store) -> bool {
@@ -21,7 +21,7 @@ pub(super) fn is_there(store: &Store) -> bool {
 /// Measures it.
 pub(super) async fn figures(
     store: &Store,
-    place: &Place,
+    place: &StoreAddress,
     tasks: usize,
     times: Times,
 ) -> Result<Figures> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Proxy, RedisServer};
+use leasehold_test_servers::{Proxy, RedisServer};
 
 use crate::Result;
 use crate::store::{found, redis};

@@ -9,7 +9,7 @@ use super::round::{Figures, Round};
 use crate::Result;
 use crate::measure::{Spent, Window, resident_at_rest};
 use crate::metric::{BYTES_PER_LOCK, CLIENT_MS_PER_S, SERVER_MS_PER_S};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// So many tasks acquire at once.
 pub(super) const AT_ONCE: usize = 64;
@@ -53,7 +53,7 @@ pub(super) fn figures(round: &Round, grown: u64, spent: &Spent) -> Figures {
 /// The guards as each task has them: to put them all into one place would count their room twice.
 async fn acquire(
     client: &Client,
-    place: &Place,
+    place: &StoreAddress,
     locks: usize,
     ttl: Duration,
 ) -> Result<Vec<Vec<Guard>>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_cache::once::{SaveOnce, SaveOnceBuilder, Store, Table};
+use leasehold_once::{SaveOnce, SaveOnceBuilder, Store, Table};
 use redis::aio::MultiplexedConnection;
 use sqlx::{PgPool, Postgres};
 

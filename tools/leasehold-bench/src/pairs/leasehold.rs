@@ -6,11 +6,11 @@ use super::Names;
 use super::load::{Sample, Times, Worker, drive};
 use crate::Result;
 use crate::rounds::Rounds;
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// Drives so many tasks.
 pub(super) async fn measure(
-    place: &Place,
+    place: &StoreAddress,
     tasks: usize,
     names: Names,
     times: Times,

@@ -8,13 +8,13 @@ use crate::Result;
 use crate::measure::Spent;
 use crate::peers::Built;
 use crate::runtime::Flavour;
-use crate::store::Place;
+use crate::store::StoreAddress;
 use crate::system::{cpu_time_of, cpu_time_of_all};
 
 /// Runs it once, with so many tasks.
 pub(super) fn measure(
     built: &Built,
-    place: &Place,
+    place: &StoreAddress,
     runtime: Flavour,
     tasks: usize,
     names: Names,

@@ -13,10 +13,10 @@ use super::Names;
 use super::load::{Sample, Times, Worker, drive};
 use crate::Result;
 use crate::measure::Window;
-use crate::store::{Place, directory};
+use crate::store::{StoreAddress, directory};
 
 /// A map behind a mutex, where the tasks put a name each and take it out again.
-pub(super) async fn memory(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
+pub(super) async fn memory(place: &StoreAddress, tasks: usize, times: Times) -> Result<Sample> {
     let held = Arc::new(Mutex::new(HashMap::new()));
     let entry = |task| Entry { held: held.clone(), name: place.name(task), token: 0 };
     drive((0..tasks).map(entry).collect(), times, &[]).await
@@ -70,7 +70,7 @@ impl Worker for File {
 /// What people write by hand: `SET key value NX PX`, and a script that deletes the key if the value
 /// is still theirs. One multiplexed connection, no fencing token.
 pub(super) async fn redis(
-    place: &Place,
+    place: &StoreAddress,
     tasks: usize,
     names: Names,
     times: Times,
@@ -118,7 +118,7 @@ impl Worker for Key {
 
 /// What the servers can do at most: the same two commands for all names in one write each, by one
 /// thread that blocks on plain sockets.
-pub(super) fn socket(place: &Place, tasks: usize, times: Times) -> Result<Sample> {
+pub(super) fn socket(place: &StoreAddress, tasks: usize, times: Times) -> Result<Sample> {
     let hash = redis::Script::new(COMPARE_AND_DELETE).get_hash().to_owned();
     let mut load = Vec::new();
     request(&mut load, &["SCRIPT", "LOAD", COMPARE_AND_DELETE]);

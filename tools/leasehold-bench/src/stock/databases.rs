@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_test_servers::{MariaDb, Postgres};
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Database, Pool, Sqlite};

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_cache::Cache;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 use tokio::task::JoinSet;
 
 use crate::chart::{Chart, Kind, Panel, Series};
@@ -100,7 +100,7 @@ const AXIS: (usize, usize) = (3_200, 3_660);
 
 /// Fills a cache on a server of its own, and reads from the server when each key ends.
 fn sample(runtime: Flavour, keys: usize, jitter: f64) -> Result<Ends> {
-    let server = RedisServer::start(Settings::new())?;
+    let server = RedisServer::start(RedisSettings::new())?;
     let url = server.url();
     let (start_ms, took) = runtime.run(async move {
         let builder = Cache::<str, u64>::builder("bench").ttl(TTL).jitter(jitter);

@@ -7,7 +7,7 @@ mod times;
 
 use std::time::{Duration, Instant};
 
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 
 use crate::chart::{Chart, Kind, Panel, Series};
 use crate::common::{Common, count};
@@ -110,7 +110,7 @@ fn sample(
     args: &HotArgs,
     times: &Times,
 ) -> Result<Vec<Seen>> {
-    let mut server = RedisServer::start(Settings::new())?;
+    let mut server = RedisServer::start(RedisSettings::new())?;
     let mut fleet = Fleet::start(side, runtime, args, times, &server.url())?;
     fleet.say("begin")?;
     // The first load, and messages that are heard by all.

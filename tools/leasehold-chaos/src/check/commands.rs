@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Evidence, Forgets, Switch};
+use super::{Evidence, Forgets};
 use crate::journal::Hold;
-use crate::operator::{End, Operation, Outcome, Ran};
+use crate::master_switch::Switch;
+use crate::operator::{CommandEnd, Operation, Outcome, Ran};
 use crate::{SECOND, TTL};
 
 /// The longest time from the silence of a master to its replacement.
@@ -123,9 +124,9 @@ fn met_switch(ran: &Ran, switches: &[Switch]) -> bool {
 /// sequences in a file.
 fn ends_wrongly(ran: &Ran, switches: &[Switch]) -> Option<String> {
     let is_allowed = match ran.end {
-        End::Exit(code) => ran.call.exits.contains(&code) || met_switch(ran, switches),
-        End::Killed => true,
-        End::Signal | End::TooLong => false,
+        CommandEnd::Exit(code) => ran.call.exits.contains(&code) || met_switch(ran, switches),
+        CommandEnd::Killed => true,
+        CommandEnd::Signal | CommandEnd::TooLong => false,
     };
     let asked_json = ran.call.words.iter().any(|word| word == "--json");
     let is_json = || {

@@ -6,19 +6,13 @@ use super::Evidence;
 use crate::TTL;
 use crate::fault::{Fault, Injected};
 use crate::journal::Hold;
+use crate::master_switch::Switch;
 use crate::setup::SetUp;
 
 /// The ttl in the unit of all times.
 const LEASE: u64 = TTL.as_nanos() as u64;
 /// Clients leave an old master within this time after sentinels name another one, or a node serves its slots.
 const LEAVE: u64 = LEASE;
-
-/// Another server became the master: first named after one moment, and by the other one at the latest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Switch {
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-}
 
 /// A client process that was stopped: it learned of a switch no earlier than it went on.
 #[derive(Clone, Copy, Debug)]

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::SECOND;
     use crate::journal::Hold;
-    use crate::operator::{Call, End, Ran};
+    use crate::operator::{Call, CommandEnd, Ran};
     use crate::setup::SetUp;
 
     /// Each two seconds a lease is ended by force, and its owner believes in it for so many milliseconds longer.
@@ -48,7 +48,7 @@ mod tests {
             let until = token * 2 * SECOND;
             let (from, told) = (until - 30 * MS, until.saturating_add_signed(longer * MS as i64));
             let call = Call { words: Vec::new(), token: Some(token), exits: vec![0] };
-            let (operation, end) = (Operation::ForceRelease, End::Exit(0));
+            let (operation, end) = (Operation::ForceRelease, CommandEnd::Exit(0));
             let (stdout, stderr) = Default::default();
             evidence.ran.push(Ran { operation, call, from, until, end, stdout, stderr });
             let got = from - SECOND;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Evidence, Stopped};
 use crate::SECOND;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, FailureKind};
 use crate::fault::{Fault, Injected};
 use crate::setup::SetUp;
 
@@ -23,7 +23,7 @@ pub(super) fn counted(failed: &[Failure]) -> BTreeMap<String, u64> {
 /// What nothing explains, in words.
 pub(super) fn against(evidence: &Evidence) -> Vec<String> {
     let start = evidence.holds.first().map_or(0, |hold| hold.got);
-    let refused = evidence.failed.iter().filter(|one| one.told != Told::Away);
+    let refused = evidence.failed.iter().filter(|one| one.told != FailureKind::Away);
     let unexplained = refused.filter(|one| !is_explained(evidence, one));
     let told = |one: &Failure| {
         let seconds = (i128::from(one.at) - i128::from(start)) as f64 / 1e9;
@@ -49,13 +49,13 @@ fn went_on(stopped: &[Stopped], client: u32, time: u64) -> u64 {
 }
 
 /// For how long after its end a fault has servers tell this; `None` if it never has.
-fn effect(setup: SetUp, fault: Fault, told: Told) -> Option<u64> {
+fn effect(setup: SetUp, fault: Fault, told: FailureKind) -> Option<u64> {
     match (fault, told) {
-        (Fault::Full | Fault::Password | Fault::Authority, Told::Refused) => Some(0),
+        (Fault::Full | Fault::Password | Fault::Authority, FailureKind::Refused) => Some(0),
         // With the end of its file a server may lose that a newer record was taken away.
-        (Fault::Newer | Fault::Truncate, Told::Foreign) => Some(0),
+        (Fault::Newer | Fault::Truncate, FailureKind::Foreign) => Some(0),
         // A server that may have forgotten has no vote until all leases are over.
-        (_, Told::Refused) if fault.restarts() && setup.has_admission() => {
+        (_, FailureKind::Refused) if fault.restarts() && setup.has_admission() => {
             Some(setup.max_ttl().as_nanos() as u64)
         }
         _ => None,
@@ -70,11 +70,11 @@ mod tests {
     const AT: u64 = 9000 * MS;
 
     /// How many of the answers nothing explains; each was had at 9 s by client 3, and the fault lasted from 8 s to 8.5 s.
-    fn unexplained(setup: SetUp, fault: Fault, told: Told) -> usize {
+    fn unexplained(setup: SetUp, fault: Fault, told: FailureKind) -> usize {
         against(&evidence(setup, fault, told)).len()
     }
 
-    fn evidence(setup: SetUp, fault: Fault, told: Told) -> Evidence {
+    fn evidence(setup: SetUp, fault: Fault, told: FailureKind) -> Evidence {
         let injected = vec![Injected { fault, from: 8000 * MS, until: 8500 * MS }];
         let failed = vec![Failure { client: 3, at: AT, told, what: "why".to_owned() }];
         Evidence { setup, injected, failed, ..Evidence::default() }
@@ -82,21 +82,21 @@ mod tests {
 
     #[test]
     fn each_refusal_needs_a_fault_that_refuses() {
-        assert_eq!(unexplained(SetUp::Redis, Fault::Cut, Told::Away), 0);
+        assert_eq!(unexplained(SetUp::Redis, Fault::Cut, FailureKind::Away), 0);
         for fault in [Fault::Cut, Fault::Stop, Fault::Restart, Fault::Newer] {
-            assert_eq!(unexplained(SetUp::Redis, fault, Told::Refused), 1, "{fault}");
+            assert_eq!(unexplained(SetUp::Redis, fault, FailureKind::Refused), 1, "{fault}");
         }
         for fault in [Fault::Full, Fault::Password] {
-            assert_eq!(unexplained(SetUp::Redis, fault, Told::Refused), 0, "{fault}");
-            assert_eq!(unexplained(SetUp::Redis, fault, Told::Foreign), 1, "{fault}");
+            assert_eq!(unexplained(SetUp::Redis, fault, FailureKind::Refused), 0, "{fault}");
+            assert_eq!(unexplained(SetUp::Redis, fault, FailureKind::Foreign), 1, "{fault}");
         }
-        assert_eq!(unexplained(SetUp::Redis, Fault::Newer, Told::Foreign), 0);
-        assert_eq!(unexplained(SetUp::RedisStrict, Fault::Restart, Told::Refused), 0);
+        assert_eq!(unexplained(SetUp::Redis, Fault::Newer, FailureKind::Foreign), 0);
+        assert_eq!(unexplained(SetUp::RedisStrict, Fault::Restart, FailureKind::Refused), 0);
     }
 
     #[test]
     fn a_refusal_before_its_fault_or_long_after_it_is_found() {
-        let mut evidence = evidence(SetUp::Redis, Fault::Full, Told::Refused);
+        let mut evidence = evidence(SetUp::Redis, Fault::Full, FailureKind::Refused);
         evidence.failed[0].at = 7999 * MS;
         assert_eq!(against(&evidence), ["client 3 was refused at 7.999 s: why"]);
         evidence.failed[0].at = 10_501 * MS;

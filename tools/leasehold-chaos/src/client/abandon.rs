@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::{Guard, Lock};
 
 use super::{Counter, NAME, TTL};
-use crate::journal::{End, Line};
+use crate::journal::{HoldEnd, JournalEntry};
 use crate::{MS, now};
 
 /// How an acquire or a hold is abandoned; the name in the journal and in reports.
@@ -25,14 +25,14 @@ pub(super) enum Abandon {
 
 impl Abandon {
     /// Of this moment.
-    pub(super) fn line(self) -> Line {
+    pub(super) fn line(self) -> JournalEntry {
         let what = match self {
             Self::DroppedAcquire => "dropped acquires",
             Self::DroppedGuard => "dropped guards",
             Self::Panic => "panics of holders",
             Self::RuntimeEnd => "runtimes ended under a guard",
         };
-        Line::Abandoned { at: now(), what: what.to_owned() }
+        JournalEntry::Abandoned { at: now(), what: what.to_owned() }
     }
 
     /// How a hold ends: mostly by a release.
@@ -74,8 +74,13 @@ impl Counter {
             let guard = lock.acquire_within(Duration::from_secs(2)).await.ok()?;
             let hold = self.begins(asked, &guard);
             let at = now();
-            let end = if guard.is_valid() { End::Valid } else { End::Told };
-            self.journal.write(&Line::Ended { hold, at, end, deadline: super::deadline(&guard) });
+            let end = if guard.is_valid() { HoldEnd::Valid } else { HoldEnd::Told };
+            self.journal.write(&JournalEntry::Ended {
+                hold,
+                at,
+                end,
+                deadline: super::deadline(&guard),
+            });
             Some(guard)
         });
         drop(runtime);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::Lock;
 
-use crate::journal::{Journal, Line};
+use crate::journal::{Journal, JournalEntry};
 use crate::now;
 
 /// The pause between two looks.
@@ -20,7 +20,7 @@ pub(super) async fn look_at_line(lock: Lock, journal: Arc<Journal>) {
         let Some(waiters) = status.waiters else { return };
         let line: Vec<_> = waiters.iter().map(|one| one.holder.attempt.to_string()).collect();
         if line.len() > 1 {
-            journal.write(&Line::Waiting { asked, at: now(), line });
+            journal.write(&JournalEntry::Waiting { asked, at: now(), line });
         }
     }
 }

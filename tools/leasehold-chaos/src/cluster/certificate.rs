@@ -2,7 +2,7 @@
 
 use std::io;
 
-use leasehold_conformance::kit::{
+use leasehold_test_servers::{
     Certificates, EtcdServer, EtcdSettings, MariaDb, Postgres, RedisServer,
 };
 

@@ -1,6 +1,6 @@
 //! A disk that is full: of a server, or of a store in files.
 
-use leasehold_conformance::kit::Full;
+use leasehold_test_servers::Full;
 
 use super::Cluster;
 use crate::Result;

@@ -1,6 +1,6 @@
 //! Cuts between servers, which clients do not notice.
 
-use leasehold_conformance::kit::{ZooKeeperEnsemble, ZooKeeperSettings};
+use leasehold_test_servers::{ZooKeeperEnsemble, ZooKeeperSettings};
 
 use super::{Cluster, Node, Variables};
 use crate::Result;

@@ -1,10 +1,10 @@
 //! Which server is the master, as the sentinels or the nodes of a cluster name it, and when that changed.
 
-use leasehold_conformance::kit::{Admin, RedisSentinels, RedisServer, Value};
+use leasehold_test_servers::{Admin, RedisSentinels, RedisServer, Value};
 
 use super::Cluster;
-use crate::check::Switch;
 use crate::client::NAME;
+use crate::master_switch::Switch;
 use crate::setup::SetUp;
 use crate::{MS, now};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 use super::node::MARKER;
 use crate::client::NAME;

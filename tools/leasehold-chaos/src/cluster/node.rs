@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Admin, ClockShim, Direction, Pattern, Proxy, RedisServer, Shot};
+use leasehold_test_servers::{Admin, ClockShim, Direction, Pattern, Proxy, RedisServer, Shot};
 use tempfile::TempDir;
 
 use super::certificate::Files;

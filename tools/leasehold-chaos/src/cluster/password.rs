@@ -3,7 +3,7 @@
 
 use std::io;
 
-use leasehold_conformance::kit::RedisServer;
+use leasehold_test_servers::RedisServer;
 
 /// The user of the clients, and the password.
 pub(super) const USER: &str = "leasehold";

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use leasehold_conformance::kit::{RedisCluster, RedisSentinels, RedisServer, Settings, wait};
+use leasehold_test_servers::{RedisCluster, RedisSentinels, RedisServer, RedisSettings, wait};
 
 use super::{Cluster, Node, Variables, password, settings};
 use crate::Result;
@@ -11,7 +11,7 @@ use crate::setup::SetUp;
 impl Cluster {
     /// A master and two replicas, watched by sentinels.
     pub(super) fn with_sentinels(variables: Variables) -> Result<Self> {
-        let all = RedisSentinels::start_linked(settings(variables), Settings::new())?;
+        let all = RedisSentinels::start_linked(settings(variables), RedisSettings::new())?;
         let url = format!("redis+sentinel://{}{}", password::LOGIN, all.place());
         let RedisSentinels { servers, sentinels, links } = all;
         let nodes = servers.into_iter().map(|server| Node::hidden(server, None)).collect();

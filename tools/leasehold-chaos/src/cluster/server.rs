@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use leasehold_conformance::kit::{
+use leasehold_test_servers::{
     Admin, Daemon, EtcdServer, MariaDb, PgBouncer, Postgres, Proxy, RedisServer, ZooKeeperServer,
     wait,
 };

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::backend::LeaseKind;
 use leasehold_core::clock::Clock;
-use leasehold_core::{Client, ErrorKind, LossReason, OnLoss, Owner, Usage};
+use leasehold_core::{Client, ErrorKind, LeaseKind, LossReason, OnLoss, Owner, Usage};
 
 use super::{always, case, free, ms, secs};
 use crate::case::{since, told_in_time};

@@ -5,9 +5,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::Usage;
-use leasehold_core::backend::LeaseKind;
 use leasehold_core::clock::Clock;
+use leasehold_core::{LeaseKind, Usage};
 
 use super::{always, case, free, free_within};
 use crate::{Case, Context, Outcome, ensure, until};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Capability, LeaseKind};
 use leasehold_core::clock::Clock;
-use leasehold_core::{ErrorKind, Guard};
+use leasehold_core::{Capability, ErrorKind, Guard, LeaseKind};
 
 use super::{case, free, secs};
 use crate::case::since;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, LeaseKind, State};
-use leasehold_core::{ErrorKind, LossReason, Usage};
+use leasehold_core::backend::Answer;
+use leasehold_core::{ErrorKind, LeaseKind, LossReason, State, Usage};
 
 use super::{always, case, ms, secs};
 use crate::case::told_in_time;

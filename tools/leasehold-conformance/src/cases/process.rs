@@ -1,6 +1,6 @@
 //! A second process that is killed, stopped and continued.
 
-use leasehold_core::backend::{LeaseKind, State};
+use leasehold_core::{LeaseKind, State};
 
 use super::{always, case, secs};
 use crate::holder::Process;

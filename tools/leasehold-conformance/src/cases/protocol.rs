@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Answer, Ask, Capability, End, Forced, Grant, LeaseKind, Mode, Renewal, Renewed, State, Verdict,
+    AcquireRequest, Answer, Grant, Mode, ReleaseRequest, Renewal, Renewed, Verdict,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, ErrorKind};
+use leasehold_core::{Capability, Deadline, ErrorKind, Forced, LeaseKind, State};
 
 use super::{always, case};
 use crate::case::{Raw, prepared, since};
@@ -93,7 +93,7 @@ pub(super) fn granted(answer: Answer) -> Result<Grant, String> {
 impl Raw {
     pub(super) async fn take(
         &mut self,
-        ask: &Ask,
+        ask: &AcquireRequest,
     ) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
         Ok(granted(self.backend.acquire(ask.clone()).await?)?)
     }
@@ -104,7 +104,7 @@ impl Raw {
         &mut self,
         context: &Context,
         what: &str,
-    ) -> Result<(Ask, Grant), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(AcquireRequest, Grant), Box<dyn std::error::Error + Send + Sync>> {
         let backend = self.backend.clone();
         prepared(SHORT, |ttl| {
             let name = context.name(&format!("{what} for {ttl:?}"));
@@ -119,26 +119,30 @@ impl Raw {
 
     pub(super) async fn give(
         &self,
-        ask: &Ask,
+        ask: &AcquireRequest,
         grant: &Grant,
     ) -> Result<Verdict, leasehold_core::Error> {
         Ok(self.backend.release(self.end_of(ask, grant)).await?.verdict)
     }
 
-    pub(super) fn end_of(&self, ask: &Ask, grant: &Grant) -> End {
+    pub(super) fn end_of(&self, ask: &AcquireRequest, grant: &Grant) -> ReleaseRequest {
         let base = Some(grant.tokens.base());
-        End { base, last: base, ..self.end(ask) }
+        self.end(ask).with_base(base).with_last(base)
     }
 
-    async fn renew(&self, ask: &Ask, grant: &Grant) -> Result<Renewed, leasehold_core::Error> {
+    async fn renew(
+        &self,
+        ask: &AcquireRequest,
+        grant: &Grant,
+    ) -> Result<Renewed, leasehold_core::Error> {
         let answers = self.backend.renew(&[renewal(ask, grant)]).await;
         answers.into_iter().next().unwrap_or(Ok(Renewed::Lost))
     }
 }
 
-fn renewal(ask: &Ask, grant: &Grant) -> Renewal {
-    let Ask { name, attempt, ttl, .. } = ask.clone();
-    Renewal { name, attempt, base: grant.tokens.base(), ttl }
+fn renewal(ask: &AcquireRequest, grant: &Grant) -> Renewal {
+    let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+    Renewal::new(name, attempt, grant.tokens.base(), ttl)
 }
 
 async fn one_holder_at_a_time(context: Context) -> Outcome {
@@ -192,7 +196,7 @@ async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
     let grant = raw.take(&late).await?;
     for suspect in [false, true] {
         for base in [None, Some(early_grant.tokens.base())] {
-            let end = End { base, suspect, ..raw.end(&early) };
+            let end = raw.end(&early).with_base(base).with_suspect(suspect);
             let verdict = raw.backend.release(end).await?.verdict;
             ensure!(verdict != Verdict::Lost, "{verdict:?} for what was released");
         }
@@ -240,8 +244,8 @@ async fn a_release_is_idempotent(context: Context) -> Outcome {
 async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let ask = Ask { wait: true, ..raw.ask(&name, TTL) };
-    raw.backend.release(End { suspect: true, ..raw.end(&ask) }).await?;
+    let ask = raw.ask(&name, TTL).with_wait(true);
+    raw.backend.release(raw.end(&ask).with_suspect(true)).await?;
     let answer = raw.backend.acquire(ask.clone()).await?;
     ensure!(answer == Answer::Ended, "{answer:?}");
     ensure!(raw.status(&name).await?.state == State::Free, "it took the lock");
@@ -319,7 +323,7 @@ async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
 async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let clock = Clock::system();
-    let mut leases: Vec<(Ask, Grant)> = Vec::new();
+    let mut leases: Vec<(AcquireRequest, Grant)> = Vec::new();
     let mut renewed = clock.now();
     for number in 0..40 {
         let ask = raw.ask(&context.name(&format!("lock {number}")), LONGER);
@@ -348,13 +352,13 @@ async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
 async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let first = Ask { tokens: 1000, ..raw.ask(&name, TTL) };
+    let first = raw.ask(&name, TTL).with_tokens(1000);
     let grant = raw.take(&first).await?;
     let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
     ensure!(top - base == 999, "{grant:?}");
     let used = leasehold_core::Token::new(base + 500);
-    raw.backend.release(End { last: used, ..raw.end_of(&first, &grant) }).await?;
-    let second = Ask { tokens: 10, ..raw.ask(&name, TTL) };
+    raw.backend.release(raw.end_of(&first, &grant).with_last(used)).await?;
+    let second = raw.ask(&name, TTL).with_tokens(10);
     let grant = raw.take(&second).await?;
     ensure!(grant.tokens.base().get() > base + 500, "{base}.. used to {used:?}, then {grant:?}");
     Ok(())
@@ -366,7 +370,7 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
     let ask = one.ask(&name, TTL);
     let grant = one.take(&ask).await?;
     let keep = Duration::from_secs(1);
-    let end = End { keep: Some(keep), ..one.end_of(&ask, &grant) };
+    let end = one.end_of(&ask, &grant).with_keep(keep);
     let released = Clock::system().now();
     // Servers may count whole milliseconds.
     let is_over = || since(released) >= keep - Duration::from_millis(5);
@@ -435,15 +439,15 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     let grant = raw.take(&ask).await?;
     let mut refusals = Vec::new();
     if !shared {
-        let ask = Ask { mode: Mode::Shared, ..raw.ask(&context.name("shared"), TTL) };
+        let ask = raw.ask(&context.name("shared"), TTL).with_mode(Mode::Shared);
         refusals.push(("shared mode", raw.backend.acquire(ask).await.err()));
     }
     if !keep {
-        let end = End { keep: Some(TTL), ..raw.end_of(&ask, &grant) };
+        let end = raw.end_of(&ask, &grant).with_keep(TTL);
         refusals.push(("keep", raw.backend.release(end).await.err()));
     }
     if !rotate {
-        let end = End { then: Some(raw.ask(&name, TTL).into()), ..raw.end_of(&ask, &grant) };
+        let end = raw.end_of(&ask, &grant).with_then(raw.ask(&name, TTL));
         refusals.push(("rotate", raw.backend.release(end).await.err()));
     }
     if !force_release {

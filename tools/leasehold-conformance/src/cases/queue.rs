@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::Deadline;
-use leasehold_core::backend::{Answer, Ask, End, Event, Grant, LeaseKind, State, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, Event, Grant, Term};
 use leasehold_core::clock::Clock;
+use leasehold_core::{Deadline, LeaseKind, State};
 
 use super::process::url;
 use super::protocol::{TTL, granted};
@@ -75,13 +75,16 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> Ask {
-    Ask { wait: true, ..raw.ask(name, TTL) }
+fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> AcquireRequest {
+    raw.ask(name, TTL).with_wait(true)
 }
 
 /// Waits until the engine has granted this attempt, by push or by answer, as a client does: a
 /// push that it is the first in line says when to ask.
-async fn turn(raw: &mut Raw, ask: &Ask) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
+async fn turn(
+    raw: &mut Raw,
+    ask: &AcquireRequest,
+) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
     let clock = Clock::system();
     let mut ask_at = Deadline::after(clock.now(), secs(10));
     loop {
@@ -111,7 +114,7 @@ async fn line(
     context: &Context,
     name: &leasehold_core::Name,
     length: usize,
-) -> Result<Vec<(Raw, Ask)>, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Vec<(Raw, AcquireRequest)>, Box<dyn std::error::Error + Send + Sync>> {
     let mut line = Vec::new();
     for place in 0..length as u64 {
         let mut raw = context.raw().await;
@@ -212,13 +215,13 @@ async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome
     let first = one.ask(&name, TTL);
     let grant = one.take(&first).await?;
     let alone = waiting(&mut one, &name);
-    let end = End { then: Some(alone.clone().into()), ..one.end_of(&first, &grant) };
+    let end = one.end_of(&first, &grant).with_then(alone.clone());
     let then = one.backend.release(end).await?.then.ok_or("no answer to then")?;
     let grant = granted(then)?;
     let other = waiting(&mut two, &name);
     two.backend.acquire(other.clone()).await?;
     let again = waiting(&mut one, &name);
-    let end = End { then: Some(again.clone().into()), ..one.end_of(&alone, &grant) };
+    let end = one.end_of(&alone, &grant).with_then(again.clone());
     let then = one.backend.release(end).await?.then;
     ensure!(matches!(then, Some(Answer::Queued { .. })), "{then:?}");
     let grant = turn(&mut two, &other).await?;
@@ -265,7 +268,7 @@ async fn a_try_gets_a_free_lock_behind_very_many_dead_waiters(context: Context) 
     let ask = holder.ask(&name, secs(6));
     holder.take(&ask).await?;
     for _ in 0..MANY_DEAD {
-        let ask = Ask { ttl: secs(6), ..waiting(&mut dead, &name) };
+        let ask = waiting(&mut dead, &name).with_ttl(secs(6));
         dead.backend.acquire(ask).await?;
     }
     // All of them at once, and no client releases.
@@ -306,7 +309,7 @@ impl Waits {
             return Ok(Self::Process { _process: Process::waiting(url, name.as_str(), ttl)? });
         }
         let mut raw = context.raw().await;
-        let ask = Ask { ttl, ..waiting(&mut raw, name) };
+        let ask = waiting(&mut raw, name).with_ttl(ttl);
         raw.backend.acquire(ask).await?;
         Ok(Self::Connection { _raw: raw })
     }
@@ -354,7 +357,7 @@ async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
         backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
     })
     .await?;
-    let pass = Ask { fair: false, ..passer.ask(&name, TTL) };
+    let pass = passer.ask(&name, TTL).with_fair(false);
     let grant = passer.take(&pass).await?;
     let answer = waiter.backend.acquire(wait.clone()).await?;
     ensure!(matches!(answer, Answer::Queued { .. }), "the waiter was answered {answer:?}");
@@ -368,7 +371,7 @@ async fn a_late_offer_is_granted_again(context: Context) -> Outcome {
     let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
     let ask = holder.ask(&name, TTL);
     let grant = holder.take(&ask).await?;
-    let wait = Ask { ttl: Duration::from_millis(150), ..waiting(&mut waiter, &name) };
+    let wait = waiting(&mut waiter, &name).with_ttl(Duration::from_millis(150));
     waiter.backend.acquire(wait.clone()).await?;
     holder.give(&ask, &grant).await?;
     turn(&mut waiter, &wait).await?;

@@ -1,6 +1,6 @@
 //! Databases of our own: PostgreSQL, the same behind a pooler in transaction mode, MariaDB, SQLite.
 
-use leasehold_conformance::kit::{MariaDb, Needs, PgBouncer, Postgres};
+use leasehold_test_servers::{MariaDb, Needs, PgBouncer, Postgres};
 
 use crate::subjects::{Setup, by_url};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use leasehold::backend::Backend;
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::Subject;
-use leasehold_conformance::kit::{
-    Certificates, EtcdServer, EtcdSettings, Needs, RedisCluster, RedisSentinels, RedisServer,
-    Settings, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings,
-};
 use leasehold_core::clock::Clock;
 use leasehold_quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
+use leasehold_test_servers::{
+    Certificates, EtcdServer, EtcdSettings, Needs, RedisCluster, RedisSentinels, RedisServer,
+    RedisSettings, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings,
+};
 use tempfile::TempDir;
 
 use crate::bounds;
@@ -88,23 +88,24 @@ fn redis(setup: &mut Setup) {
         ]);
         return;
     }
-    let server = RedisServer::start(Settings::new()).unwrap();
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
     setup._servers.push(server);
-    let sentinels = RedisSentinels::start(Settings::new(), Settings::new().patient()).unwrap();
+    let sentinels =
+        RedisSentinels::start(RedisSettings::new(), RedisSettings::new().patient()).unwrap();
     setup.subjects.push(by_url("redis+sentinel", sentinels.url()));
     setup._sentinels.push(sentinels);
-    let cluster = RedisCluster::start(Settings::new().patient()).unwrap();
+    let cluster = RedisCluster::start(RedisSettings::new().patient()).unwrap();
     setup.subjects.push(by_url("redis+cluster", cluster.url()));
     setup._clusters.push(cluster);
-    redlock(setup, 3, Settings::new().user("app", &node_rights()));
-    redlock(setup, 5, Settings::new());
+    redlock(setup, 3, RedisSettings::new().user("app", &node_rights()));
+    redlock(setup, 5, RedisSettings::new());
     if Needs::OpenSsl.is_missing() {
         setup.missing.push("redis-tls");
         return;
     }
     let certificates = Certificates::make().unwrap();
-    let settings = Settings::new().tls(&certificates).user("app", RIGHTS);
+    let settings = RedisSettings::new().tls(&certificates).user("app", RIGHTS);
     let server = RedisServer::start(settings).unwrap();
     let (authority, key) = (certificates.authority(), certificates.client_key());
     let url = format!(
@@ -121,7 +122,7 @@ fn redis(setup: &mut Setup) {
 
 /// Redlock over this many servers of our own, as the default user, and as one with the rights that
 /// the documents name.
-fn redlock(setup: &mut Setup, size: usize, settings: Settings) {
+fn redlock(setup: &mut Setup, size: usize, settings: RedisSettings) {
     let servers: Vec<RedisServer> =
         (0..size).map(|_| RedisServer::start(settings.clone()).unwrap()).collect();
     let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();

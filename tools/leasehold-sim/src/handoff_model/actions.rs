@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold_proto::AttemptId;
 use leasehold_proto::client::Release;
-use leasehold_proto::handoff::End;
+use leasehold_proto::handoff::ReleaseRequest;
 
 use super::client::{World, now};
 use super::state::attempt;
-use super::{Bug, Call, Message, Operation, Phase, Setup, State, TTL, upkeep};
+use super::{Answered, Bug, Call, Message, Operation, Phase, Setup, State, TTL, upkeep};
 
 /// How often a lease is passed on inside its process, however many tokens it has.
 const PASSES: u64 = 1;
@@ -48,6 +48,12 @@ pub enum Action {
     Rotate(u8),
     /// The task that waits leaves, and another goes on with its attempt.
     Inherit(u8),
+    /// It leaves, and the next task asks for a lease with other terms.
+    Leave(u8),
+    /// The next task takes over the lease that was passed on.
+    TakeOver(u8),
+    /// Fault: the server refuses an exchange.
+    Refuse(Message),
     /// Fault: it asks for itself before it has heard the answer to an exchange.
     Impatient(u8),
     /// Fault: it crashes.
@@ -81,6 +87,9 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
             }
             if matches!(message, Message::Request { .. }) {
                 actions.push(Action::Unheard(*message));
+            }
+            if setup.tasks && matches!(message, Message::Request { call: Call::Rotate(..), .. }) {
+                actions.push(Action::Refuse(*message));
             }
             if repeats(setup, message) {
                 actions.push(Action::Repeat(*message));
@@ -141,7 +150,11 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             if setup.line && another {
                 actions.push(Action::Inherit(id));
             }
+            if setup.tasks && another {
+                actions.push(Action::Leave(id));
+            }
         }
+        Phase::Holding(holding) if holding.let_go => actions.push(Action::TakeOver(id)),
         Phase::Holding(holding) => {
             let valid = holding.lease.is_valid(now(clock));
             let full = super::client::terms(setup.ttl(id)).ttl;
@@ -230,6 +243,14 @@ impl State {
                     self.serve(setup, from, sent, call);
                 }
             }
+            Action::Refuse(message) => {
+                self.faults -= 1;
+                self.network.remove(&message);
+                if let Message::Request { from, sent, call: Call::Rotate(end, next) } = message {
+                    let answer = Answered::Refused(end.attempt, next);
+                    self.network.insert(Message::Reply { to: from, sent, at: 0, answer });
+                }
+            }
             Action::Maintain(operation) => self.maintain(setup, operation),
             Action::TooSoon(id) => {
                 self.faults -= 1;
@@ -248,6 +269,8 @@ impl State {
             | Action::Release(id)
             | Action::Rotate(id)
             | Action::Inherit(id)
+            | Action::Leave(id)
+            | Action::TakeOver(id)
             | Action::Resubscribe(id) => self.act(setup, id, *action),
         }
         self.sweep();
@@ -292,7 +315,7 @@ impl State {
         let attempt = attempt(id, 0);
         if client.endings.iter().all(|ending| ending.end.attempt != attempt) {
             let (base, last, suspect, keep) = (None, None, false, None);
-            client.end(&mut world, End { attempt, base, last, suspect, keep });
+            client.end(&mut world, ReleaseRequest { attempt, base, last, suspect, keep });
         }
     }
 
@@ -310,6 +333,8 @@ impl State {
             Action::Release(_) => client.release(&mut world),
             Action::Rotate(_) => client.exchange(&mut world),
             Action::Inherit(_) => client.inherit(&mut world),
+            Action::Leave(_) => client.leave(&mut world),
+            Action::TakeOver(_) => client.take_over(&mut world),
             Action::Crash(_) => {
                 client.up = false;
                 client.phase = Phase::Idle;

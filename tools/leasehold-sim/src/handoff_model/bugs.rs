@@ -47,6 +47,8 @@ pub enum Bug {
     EarlierPushIsBelieved,
     /// An end without an answer is not repeated.
     EndIsSentOnce,
+    /// In the client: after an exchange that the server refused, the end is not sent alone.
+    RefusedExchangeEndsNothing,
     /// The tokens of those to whom a lease was passed on inside a process are given back.
     PassedTokensGivenBack,
     /// A lease whose deadline has passed is passed on inside the process.

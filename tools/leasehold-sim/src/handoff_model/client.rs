@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_proto::client::{self, Granted, HeldTokens, Mail, PendingAttempt, PushReference};
-use leasehold_proto::handoff::End;
+use leasehold_proto::handoff::ReleaseRequest;
 use leasehold_proto::{AttemptId, Lease, Now, Terms, Token};
 
 use super::state::attempt;
@@ -26,7 +26,7 @@ pub struct Client {
     /// What it does at the moment.
     pub phase: Phase,
     /// Attempts that it ends in the background, until it has an answer.
-    pub endings: Vec<Ending>,
+    pub endings: Vec<SentRelease>,
 }
 
 /// What a client does.
@@ -68,15 +68,17 @@ pub struct Holding {
     pub suspect: bool,
     /// When the renewal in flight was sent.
     pub renewing: Option<u8>,
+    /// Its task has released it, and the next task has not taken it over yet.
+    pub let_go: bool,
 }
 
 /// An attempt that is being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ending {
+pub struct SentRelease {
     /// What is sent.
-    pub end: End,
+    pub end: ReleaseRequest,
     /// How often, and what is asked for in exchange, for another task.
-    pub machine: client::Ending<AttemptId>,
+    pub machine: client::PendingRelease<AttemptId>,
     /// When an exchange was sent last.
     pub sent: u8,
 }
@@ -133,13 +135,13 @@ impl Client {
 
     /// It knows of this attempt and will do something about it.
     pub(super) fn tracks(&self, attempt: AttemptId) -> bool {
-        let ends = |ending: &Ending| ending.end.attempt == attempt;
+        let ends = |ending: &SentRelease| ending.end.attempt == attempt;
         self.up && (self.attempt() == Some(attempt) || self.endings.iter().any(ends))
     }
 
     /// It has a guard that says it is valid.
     pub(super) fn is_valid(&self, clock: u8) -> bool {
-        let valid = |holding: &Holding| holding.lease.is_valid(now(clock));
+        let valid = |holding: &Holding| !holding.let_go && holding.lease.is_valid(now(clock));
         self.up && matches!(&self.phase, Phase::Holding(holding) if valid(holding))
     }
 
@@ -155,7 +157,7 @@ impl Client {
                     let renews = holding.renewing == Some(sent) && holding.attempt == asked;
                     renews && holding.tokens.base().get() == lease
                 }
-                (Answered::Exchanged(ended, next, _), _) => {
+                (Answered::Exchanged(ended, next, _) | Answered::Refused(ended, next), _) => {
                     self.endings.iter().any(|ending| ending.exchanges(ended, next, sent))
                 }
                 (Answered::Ended(ended), _) => {
@@ -176,10 +178,10 @@ impl Client {
     }
 
     /// Ends an attempt in the background.
-    pub(super) fn end(&mut self, world: &mut World<'_>, end: End) {
+    pub(super) fn end(&mut self, world: &mut World<'_>, end: ReleaseRequest) {
         self.send(world, Call::Release(end));
-        let machine = client::Ending::new(None);
-        self.endings.push(Ending { end, machine, sent: 0 });
+        let machine = client::PendingRelease::new(None);
+        self.endings.push(SentRelease { end, machine, sent: 0 });
     }
 
     /// Asks for the attempt that waits.
@@ -207,6 +209,7 @@ impl Client {
             offered: granted.offer,
             suspect: pending.is_suspect(),
             renewing: None,
+            let_go: false,
         });
     }
 
@@ -229,12 +232,12 @@ impl Waiting {
 
 impl Holding {
     /// How it gives its guard back.
-    pub(super) fn end(&self, rules: Rules) -> End {
+    pub(super) fn end(&self, rules: Rules) -> ReleaseRequest {
         self.tokens.end(self.attempt, self.suspect, None, rules)
     }
 }
 
-impl Ending {
+impl SentRelease {
     pub(super) fn exchanges(&self, ended: AttemptId, next: AttemptId, sent: u8) -> bool {
         (self.end.attempt, self.machine.then(), self.sent) == (ended, Some(&next), sent)
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    AfterEnd, AfterMail, AfterReply, EndResult, Forwarded, Granted, PushReference, Reply, stray,
-    unwanted,
+    AfterMail, AfterRelease, AfterReply, ForwardedReply, Granted, PushReference, ReleaseResult,
+    Reply, stray, unwanted,
 };
 use leasehold_proto::handoff::{Answer, Push};
-use leasehold_proto::{AttemptId, Deadline, Now, TokenBlock};
+use leasehold_proto::{AttemptId, Deadline, LossReason, Now, TokenBlock};
 
 use super::client::{World, is_base, now, server_us};
 use super::{Answered, Bug, Client, Phase, Setup};
@@ -29,6 +29,7 @@ impl Client {
             Answered::Exchanged(ended, next, answer) => {
                 self.handle_exchanged(world, (ended, next), (sent, at), answer);
             }
+            Answered::Refused(ended, next) => self.handle_refused(world, (ended, next), sent),
             Answered::Acquired(attempt, answer) => {
                 self.refer(attempt, (sent, at), &answer);
                 if let Phase::Waiting(waiting) = &mut self.phase {
@@ -53,14 +54,49 @@ impl Client {
         let found = self.endings.iter().position(|one| one.exchanges(ended, next, sent));
         let Some(found) = found else { return };
         let mut ending = self.endings.remove(found);
-        let after = ending.machine.handle_result(EndResult::Answered, world.rules());
-        let AfterEnd::Done { again, .. } = after else { return };
+        let after = ending.machine.handle_result(ReleaseResult::Answered, world.rules());
+        let AfterRelease::Done { again, .. } = after else { return };
         self.refer(next, (sent, at), &answer);
+        let reply = reply(world.setup, answer);
+        self.forward(world, next, ForwardedReply { sent: now(sent), reply, again });
+    }
+
+    /// Both attempts of a refused exchange get their own answer: the end is sent alone.
+    fn handle_refused(
+        &mut self,
+        world: &mut World<'_>,
+        (ended, next): (AttemptId, AttemptId),
+        sent: u8,
+    ) {
+        let found = self.endings.iter().position(|one| one.exchanges(ended, next, sent));
+        let Some(found) = found else { return };
+        let refused = ReleaseResult::Refused { for_good: false };
+        let after = self.endings[found].machine.handle_result(refused, world.rules());
+        let again = match after {
+            AfterRelease::Alone { again, .. } => {
+                self.endings[found].sent = 0;
+                let call = self.endings[found].call();
+                self.send(world, call);
+                again
+            }
+            _ => {
+                self.endings.remove(found);
+                false
+            }
+        };
+        self.forward(
+            world,
+            next,
+            ForwardedReply { sent: now(sent), reply: Reply::Refused(()), again },
+        );
+    }
+
+    /// Forwards the answer to an exchange to the task that waits for it.
+    fn forward(&mut self, world: &mut World<'_>, next: AttemptId, reply: ForwardedReply<()>) {
         if let Phase::Waiting(waiting) = &mut self.phase
             && waiting.pending.attempt() == next
         {
-            let reply = reply(world.setup, answer);
-            waiting.mail.forwarded = Some(Forwarded { sent: now(sent), reply, again });
+            waiting.mail.forwarded = Some(reply);
             self.read_mail(world);
         }
     }
@@ -116,6 +152,8 @@ impl Client {
         if renewed {
             holding.lease.handle_renewed(now(sent), world.now(), 0);
             holding.offered &= !holding.lease.is_valid(world.now());
+        } else if holding.let_go {
+            holding.lease.handle_lost(LossReason::NotOwner);
         } else {
             let end = holding.end(world.rules());
             self.phase = Phase::Idle;

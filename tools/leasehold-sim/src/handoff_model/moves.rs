@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    self, AfterEnd, AfterReply, EndResult, Leave, PendingAttempt, Release, Reply, Successor,
-    decide_leave, decide_release, take_over,
+    self, AfterRelease, AfterReply, Leave, PendingAttempt, Release, ReleaseResult, Reply,
+    Successor, decide_leave, decide_release, take_over,
 };
+use leasehold_proto::handoff::ReleaseRequest;
 use leasehold_proto::{Deadline, Now};
 
-use super::client::{Ending, Rules, Waiting, World, terms};
+use super::client::{Rules, SentRelease, Waiting, World, terms};
 use super::{Bug, Call, Client, Phase, Setup};
 
 impl Client {
@@ -23,8 +24,8 @@ impl Client {
     /// or of the renewal.
     pub(super) fn again(&mut self, world: &mut World<'_>) {
         if let Some(ending) = self.endings.first_mut() {
-            let after = ending.machine.handle_result(EndResult::Unanswered, world.rules());
-            if after != AfterEnd::Repeat {
+            let after = ending.machine.handle_result(ReleaseResult::Unanswered, world.rules());
+            if after != AfterRelease::Repeat {
                 self.endings.remove(0);
                 return;
             }
@@ -64,15 +65,29 @@ impl Client {
         Some(decide_release(&holding.lease, &holding.tokens, false, &next, waited, now, rules))
     }
 
-    /// Another task takes the lease over.
+    /// Another task gets the lease.
     pub(super) fn pass(&mut self, world: &mut World<'_>) {
+        let Phase::Holding(holding) = &mut self.phase else { return };
+        holding.let_go = true;
+        if !world.setup.tasks {
+            self.take_over(world);
+        }
+    }
+
+    /// The next task takes the lease over. If it was lost meanwhile, the task ends it, and asks.
+    pub(super) fn take_over(&mut self, world: &mut World<'_>) {
         let terms = terms(world.setup.ttl(self.id));
         let Phase::Holding(holding) = &mut self.phase else { return };
         let taken = take_over(&holding.lease, &holding.tokens, terms, world.now(), world.rules());
-        if let Some((lease, tokens)) = taken {
-            (holding.lease, holding.tokens) = (lease, tokens);
-            world.history.uses(tokens.token().get(), world.setup.in_order());
-        }
+        let Some((lease, tokens)) = taken else {
+            self.release(world);
+            if self.attempts < world.setup.attempts {
+                self.start(world);
+            }
+            return;
+        };
+        (holding.lease, holding.tokens, holding.let_go) = (lease, tokens, false);
+        world.history.uses(tokens.token().get(), world.setup.in_order());
     }
 
     pub(super) fn release(&mut self, world: &mut World<'_>) {
@@ -87,10 +102,13 @@ impl Client {
     pub(super) fn exchange(&mut self, world: &mut World<'_>) {
         let decided = self.decide(world.setup, world.now(), Duration::MAX);
         let Phase::Holding(holding) = &self.phase else { return };
-        if decided != Some(Release::Exchange) {
-            return;
+        if decided == Some(Release::Exchange) {
+            self.exchange_for_next(world, holding.end(world.rules()));
         }
-        let end = holding.end(world.rules());
+    }
+
+    /// Ends an attempt, and asks for the next task in the same step.
+    fn exchange_for_next(&mut self, world: &mut World<'_>, end: ReleaseRequest) {
         let mut next = self.new_attempt();
         if matches!(
             world.setup.bug,
@@ -98,7 +116,11 @@ impl Client {
         ) {
             next = end.attempt;
         }
-        let ending = Ending { end, machine: client::Ending::new(Some(next)), sent: world.clock };
+        let ending = SentRelease {
+            end,
+            machine: client::PendingRelease::new(Some(next)),
+            sent: world.clock,
+        };
         self.send(world, ending.call());
         self.endings.push(ending);
         let ask_at = Deadline::after(world.now(), Duration::MAX);
@@ -114,6 +136,19 @@ impl Client {
             let had_mail = !std::mem::take(&mut waiting.mail).is_empty();
             waiting.pending = waiting.pending.clone().inherit(had_mail);
             self.read_mail(world);
+        }
+    }
+
+    /// The task that waits leaves, and the next one asks for a lease with other terms.
+    pub(super) fn leave(&mut self, world: &mut World<'_>) {
+        let Phase::Waiting(waiting) = &self.phase else { return };
+        let leave = decide_leave(&waiting.pending, false, world.setup.rotate);
+        match waiting.pending.end().filter(|_| leave == Leave::Exchange) {
+            Some(end) => self.exchange_for_next(world, end),
+            None => {
+                self.give_up(world);
+                self.start(world);
+            }
         }
     }
 
@@ -140,6 +175,7 @@ impl Bug {
             Self::LostLeaseIsPassedOn => client::Bug::LostLeaseIsPassedOn,
             Self::EarlierPushIsBelieved => client::Bug::EarlierPushIsBelieved,
             Self::EndIsSentOnce => client::Bug::EndIsSentOnce,
+            Self::RefusedExchangeEndsNothing => client::Bug::RefusedExchangeEndsNothing,
             _ => return None,
         })
     }

@@ -1,7 +1,7 @@
 //! What is on its way between clients and server.
 
 use leasehold_proto::AttemptId;
-use leasehold_proto::handoff::{Answer, End, Push};
+use leasehold_proto::handoff::{Answer, Push, ReleaseRequest};
 
 /// A message in flight. Two equal ones are one: a second copy would change nothing that delivering
 /// the first without removing it does not.
@@ -48,9 +48,9 @@ pub enum Call {
     /// Renew the lease that starts with this token.
     Renew(AttemptId, u64),
     /// End an attempt.
-    Release(End),
+    Release(ReleaseRequest),
     /// End one and ask for another.
-    Rotate(End, AttemptId),
+    Rotate(ReleaseRequest, AttemptId),
 }
 
 /// What the server answers.
@@ -60,6 +60,8 @@ pub enum Answered {
     Acquired(AttemptId, Answer),
     /// To an exchange for another task: which attempt it ended, and the answer for the other task.
     Exchanged(AttemptId, AttemptId, Answer),
+    /// To an exchange that the server refuses: neither half was carried out.
+    Refused(AttemptId, AttemptId),
     /// To a renewal: whether the lease goes on.
     Renewed(AttemptId, u64, bool),
     /// To a release.
@@ -86,7 +88,9 @@ impl Message {
             },
             Self::Reply { answer, .. } => match answer {
                 Answered::Acquired(asked, _) => asked == attempt,
-                Answered::Exchanged(ended, asked, _) => ended == attempt || asked == attempt,
+                Answered::Exchanged(ended, asked, _) | Answered::Refused(ended, asked) => {
+                    ended == attempt || asked == attempt
+                }
                 Answered::Renewed(renewed, ..) => renewed == attempt,
                 Answered::Ended(ended) => ended == attempt,
             },

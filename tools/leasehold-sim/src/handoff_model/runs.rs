@@ -38,6 +38,7 @@ const PLAIN: Setup = Setup {
     gives_up: true,
     rotate: false,
     line: false,
+    tasks: false,
     timers: false,
     prompt: false,
     upkeep: Upkeep::NONE,
@@ -80,6 +81,34 @@ pub const RUNS: &[Run] = &[
             block: 2,
             rotate: true,
             line: true,
+            ..PLAIN
+        },
+    ),
+    run(
+        "tasks that differ",
+        Size::Small,
+        Setup {
+            ticks: 3,
+            block: 2,
+            attempts: 2,
+            tasks: true,
+            gives_up: false,
+            prompt: true,
+            ..PLAIN
+        },
+    ),
+    run(
+        "tasks that differ, exchanges",
+        Size::Small,
+        Setup {
+            clients: 1,
+            attempts: 2,
+            faults: 1,
+            ticks: 0,
+            block: 2,
+            rotate: true,
+            gives_up: false,
+            tasks: true,
             ..PLAIN
         },
     ),
@@ -224,6 +253,38 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             rotate: true,
             line: true,
+            gives_up: false,
+            ..PLAIN
+        },
+    ),
+    run(
+        "tasks that differ, longer",
+        Size::Large,
+        Setup { attempts: 2, ticks: 1, block: 2, tasks: true, gives_up: false, ..PLAIN },
+    ),
+    run(
+        "tasks that differ, more attempts",
+        Size::Medium,
+        Setup {
+            clients: 1,
+            attempts: 3,
+            faults: 1,
+            ticks: 0,
+            block: 2,
+            rotate: true,
+            tasks: true,
+            ..PLAIN
+        },
+    ),
+    run(
+        "tasks that differ, one fault",
+        Size::Medium,
+        Setup {
+            attempts: 2,
+            faults: 1,
+            ticks: 0,
+            rotate: true,
+            tasks: true,
             gives_up: false,
             ..PLAIN
         },

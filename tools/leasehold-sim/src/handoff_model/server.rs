@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_proto::handoff::{
-    self, Answer, Ask, End, Parts, Push, Renewed, State as Taken, Verdict,
+    self, AcquireRequest, Answer, Parts, Push, ReleaseRequest, Renewed, State as Taken, Verdict,
 };
 use leasehold_proto::{AttemptId, Now, Token};
 
@@ -84,7 +84,7 @@ impl Server {
         &mut self,
         setup: &Setup,
         now: Now,
-        mut end: End,
+        mut end: ReleaseRequest,
         reach: Reach<'_>,
     ) -> Verdict {
         let owner = self.record.owner().map(|(attempt, ())| attempt);
@@ -128,9 +128,9 @@ impl Server {
     }
 
     /// Ends the lease as if the block were the one that `end` speaks of.
-    fn give_back_too_much(&mut self, now: Now, end: End, reach: Reach<'_>) -> Verdict {
+    fn give_back_too_much(&mut self, now: Now, end: ReleaseRequest, reach: Reach<'_>) -> Verdict {
         let base = self.record.base();
-        self.record.release(now, &End { base, ..end }, reach);
+        self.record.release(now, &ReleaseRequest { base, ..end }, reach);
         Verdict::Lost
     }
 
@@ -138,7 +138,7 @@ impl Server {
         &mut self,
         setup: &Setup,
         now: Now,
-        end: End,
+        end: ReleaseRequest,
         next: AttemptId,
         reach: Reach<'_>,
     ) -> (Verdict, Answer) {
@@ -151,8 +151,15 @@ impl Server {
     }
 }
 
-fn ask(setup: &Setup, attempt: AttemptId) -> Ask {
-    Ask { attempt, ttl: ttl(setup, attempt), wait: true, fair: true, tokens: setup.block, tag: () }
+fn ask(setup: &Setup, attempt: AttemptId) -> AcquireRequest {
+    AcquireRequest {
+        attempt,
+        ttl: ttl(setup, attempt),
+        wait: true,
+        fair: true,
+        tokens: setup.block,
+        tag: (),
+    }
 }
 
 fn ttl(setup: &Setup, attempt: AttemptId) -> Duration {

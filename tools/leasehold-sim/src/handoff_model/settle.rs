@@ -50,6 +50,7 @@ impl State {
             }
             let action = match &client.phase {
                 _ if !client.subscribed => Action::Resubscribe(id),
+                Phase::Holding(holding) if holding.let_go => Action::TakeOver(id),
                 Phase::Holding(_) => Action::Release(id),
                 Phase::Idle if wants[usize::from(id)] => Action::Start(id),
                 Phase::Waiting(waiting) if waiting.pending.is_due(now(self.clock)) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold_proto::handoff::Answer::Queued;
-use leasehold_proto::handoff::{End, Push, Verdict};
+use leasehold_proto::handoff::{Push, ReleaseRequest, Verdict};
 use leasehold_proto::{AttemptId, Now, Token};
 
 use super::server::{Reach, Record, Server, at};
@@ -113,7 +113,7 @@ impl State {
     pub(super) fn carry_out<T>(
         &mut self,
         setup: &Setup,
-        step: impl FnOnce(&mut Server, Now, Reach<'_>) -> (T, Option<(End, Verdict)>),
+        step: impl FnOnce(&mut Server, Now, Reach<'_>) -> (T, Option<(ReleaseRequest, Verdict)>),
     ) -> T {
         let now = self.now(setup);
         let before = self.server.record.base().map(Token::get);
@@ -156,7 +156,12 @@ impl State {
     }
 
     /// Writes down what became of the lease that was current before the step.
-    fn remember(&mut self, before: Option<u64>, held: Option<(AttemptId, u64)>, end: Option<End>) {
+    fn remember(
+        &mut self,
+        before: Option<u64>,
+        held: Option<(AttemptId, u64)>,
+        end: Option<ReleaseRequest>,
+    ) {
         let after = self.server.record.base().map(Token::get);
         let holds = self.holder().map(|(_, base)| base);
         if let Some((owner, base)) = held.filter(|(_, base)| holds != Some(*base)) {

@@ -1,19 +1,18 @@
 //! A client of a run: a program that works under the lock, over the real machines.
 
+mod acquiring;
 mod machines;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use leasehold_proto::quorum::{Admission, Attempt, Terms};
-use leasehold_proto::{
-    AttemptId, Backoff, ClientId, Deadline, Lease, Now, Terms as LeaseTerms, Token,
-};
+use leasehold_proto::quorum::{Admission, Attempt};
+use leasehold_proto::{AttemptId, Deadline, Lease, Now, Token};
 
 use super::clock::Clock;
 use super::plan::Behaviour;
 use super::world::Parcel;
 use super::{Belief, Bug, Plan, Rng, SECOND};
+use acquiring::Acquiring;
 
 /// One client.
 #[derive(Debug)]
@@ -30,17 +29,16 @@ pub(super) struct Client {
     pub(super) attempts: Vec<Attempt>,
     pub(super) admission: Option<Admission>,
     pub(super) lease: Option<Lease>,
+    /// The call that acquires, while the program wants the lock.
+    acquiring: Option<Acquiring>,
     /// The nodes that the attempts were made with, where that is not all of them.
     pub(super) connected: Vec<usize>,
     /// The next attempt takes the lock over from any holder.
     pub(super) force: bool,
     /// An operator has released the lease of the current attempt by force.
     pub(super) forced: bool,
-    /// It was told that the lock is free while it had not heard yet that it has to wait.
-    told: bool,
     seen: u64,
     sequence: u32,
-    backoff: Backoff,
     /// When the last renewal was sent.
     renewed: Now,
     /// When the faults end.
@@ -56,8 +54,8 @@ pub(super) struct Client {
 pub(super) enum Phase {
     /// Nothing before this moment.
     Idle(u64),
-    /// It wants the lock; the next try is at the moment that is given, if not under way.
-    Wants { since: u64, again: Option<u64> },
+    /// It wants the lock, and its call acquires.
+    Wants,
     /// It works until then, having read both resources.
     Works { until: u64, token: u64, read: [u64; 2] },
     /// It has looked whether it still holds the lock, and sends its write then.
@@ -113,10 +111,9 @@ impl Client {
             connected: Vec::new(),
             force: false,
             forced: false,
-            told: false,
+            acquiring: None,
             seen: 0,
             sequence: 0,
-            backoff: Backoff::new(Duration::from_millis(5), Duration::from_millis(200)),
             renewed: now,
             calm: plan.calm,
             lag: 0,
@@ -146,7 +143,7 @@ impl Client {
         let when = |deadline: Deadline| self.clock.since(time, now, deadline);
         let own = match self.phase {
             Phase::Idle(until) => Some(until),
-            Phase::Wants { again, .. } => again,
+            Phase::Wants => self.acquiring.as_ref().and_then(|call| call.next(now)).map(when),
             Phase::Works { until, .. } => Some(until),
             Phase::Writes { at, .. } => Some(at),
             Phase::Waits { .. } | Phase::Gone => None,
@@ -181,17 +178,10 @@ impl Client {
     fn program(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
         match self.phase {
             Phase::Idle(until) if until <= time => {
-                self.phase = Phase::Wants { since: time, again: Some(time) };
-                self.program(plan, time, rng, said);
+                self.begin_call(time);
+                self.pursue(plan, time, rng, said);
             }
-            Phase::Wants { since, again: Some(again) } if again <= time => {
-                if time - since > self.behaviour.patience {
-                    return self.rest(time, rng);
-                }
-                self.phase = Phase::Wants { since, again: None };
-                self.ask(plan, time);
-                said.push(Said::Asks);
-            }
+            Phase::Wants => self.pursue(plan, time, rng, said),
             Phase::Works { until, token, read } if until <= time => {
                 if self.believes(plan, time) {
                     let at = time + rng.between(self.behaviour.write.0, self.behaviour.write.1);
@@ -240,29 +230,6 @@ impl Client {
     /// The time that the attempts' machines are given.
     pub(super) fn machine_now(&self, time: u64) -> Now {
         behind(self.clock.read(time), self.lag)
-    }
-
-    fn ask(&mut self, plan: &Plan, time: u64) {
-        self.told = false;
-        self.forced = false;
-        self.lag = 0;
-        let now = self.clock.read(time);
-        self.sequence += 1;
-        let client = ClientId::from_bits(self.number as u64);
-        let attempt = AttemptId::new(client, self.sequence, self.life);
-        let nodes = match plan.bug {
-            Some(Bug::MajorityOfConnected) => self.connected.len(),
-            _ => plan.setup.nodes(),
-        };
-        let terms = Terms { attempt, nodes, ttl: plan.ttl, limit: plan.limit, seen: self.seen };
-        self.attempts.push(Attempt::acquire(now, terms));
-        let terms = LeaseTerms {
-            ttl: plan.ttl,
-            renew_after: self.behaviour.renews.then_some(plan.ttl / 3),
-            max_hold: None,
-            session: belief(plan) != Belief::Deadline,
-        };
-        self.lease = Some(Lease::ask(now, terms));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_proto::handoff::{
-    Answer, Ask, End, Forced, OFFER, Part, Push, Renewed, TOMBSTONE, Verdict,
+    AcquireRequest, Answer, Forced, OFFER, Part, Push, ReleaseRequest, Renewed, TOMBSTONE, Verdict,
 };
 use leasehold_proto::{AttemptId, Token, TokenBlock};
 use leasehold_sim::script::{Request, Said};
@@ -21,7 +21,7 @@ pub(crate) struct Plain {
     until: Duration,
     conf: bool,
     lost: u64,
-    queue: BTreeMap<u64, Ask>,
+    queue: BTreeMap<u64, AcquireRequest>,
     ticket: u64,
     tombstones: BTreeMap<AttemptId, Duration>,
     now: Duration,
@@ -48,7 +48,7 @@ impl Plain {
                 (self.state, self.owner, self.until) = ("", None, Duration::ZERO);
                 (self.base, self.top, self.lost, self.conf) = (0, 0, 0, false);
             }
-            Part::Line => self.queue.clear(),
+            Part::Queue => self.queue.clear(),
             Part::Tombstones => self.tombstones.clear(),
         }
     }
@@ -61,7 +61,7 @@ impl Plain {
         self.until.saturating_sub(self.now)
     }
 
-    fn head(&self) -> Option<Ask> {
+    fn head(&self) -> Option<AcquireRequest> {
         self.queue.values().next().copied()
     }
 
@@ -75,7 +75,7 @@ impl Plain {
     }
 
     /// grant(a, ms, confirmed); the wall clock stands at zero.
-    fn grant(&mut self, ask: &Ask, ms: Duration, confirmed: bool) -> Answer {
+    fn grant(&mut self, ask: &AcquireRequest, ms: Duration, confirmed: bool) -> Answer {
         self.base = self.top + 1;
         self.top = self.base + u64::from(ask.tokens) - 1;
         self.state = "held";
@@ -118,7 +118,7 @@ impl Plain {
         }
     }
 
-    fn grant_now(&mut self, ask: Ask, reach: Reach<'_>) -> Answer {
+    fn grant_now(&mut self, ask: AcquireRequest, reach: Reach<'_>) -> Answer {
         let granted = self.grant(&ask, ask.ttl, true);
         self.next(Some(ask.attempt), reach);
         granted
@@ -129,7 +129,7 @@ impl Plain {
         Answer::Queued { place, base: Token::new(self.base), remaining: self.remaining() }
     }
 
-    fn enqueue_once(&mut self, ask: Ask) -> bool {
+    fn enqueue_once(&mut self, ask: AcquireRequest) -> bool {
         let new = self.queue.values().all(|other| other.attempt != ask.attempt);
         if new {
             self.ticket += 1;
@@ -138,7 +138,7 @@ impl Plain {
         new
     }
 
-    fn acquire(&mut self, ask: Ask, reach: Reach<'_>) -> Answer {
+    fn acquire(&mut self, ask: AcquireRequest, reach: Reach<'_>) -> Answer {
         let a = ask.attempt;
         if self.tombstones.get(&a).is_some_and(|until| *until > self.now) {
             return Answer::Ended;
@@ -193,7 +193,7 @@ impl Plain {
         Renewed::Renewed { remaining: self.remaining(), waiters: self.queue.len() }
     }
 
-    fn release(&mut self, end: End, reach: Reach<'_>) -> Verdict {
+    fn release(&mut self, end: ReleaseRequest, reach: Reach<'_>) -> Verdict {
         let base = end.base.map(Token::get);
         let was_first = self.head().is_some_and(|head| head.attempt == end.attempt);
         self.remove(end.attempt);

@@ -8,38 +8,8 @@ use super::tree::{Package, Tree};
 use crate::run::root;
 
 /// The circles that are allowed, by crate. `docs/decisions/0021-circles-between-modules.md` says why.
-const ALLOWED: &[(&str, &[&[&str]])] = &[
-    ("leasehold-core", &[&["client", "guard", "lock"], &["error", "name"]]),
-    ("leasehold-quorum", &[&["backend", "connect", "driver", "explain", "members", "steward"]]),
-    (
-        "leasehold-redis",
-        &[&["backend", "connect", "link", "mute", "push", "replication", "supervisor", "topology"]],
-    ),
-    ("leasehold-etcd", &[&["acquire", "backend", "extend", "release", "renew", "status"]]),
-    ("leasehold-sql", &[&["address", "dialect", "rows", "tables"]]),
-    (
-        "leasehold-cache",
-        &[&[
-            "bloom",
-            "builder",
-            "cache",
-            "filter",
-            "get",
-            "hold",
-            "lag",
-            "listen",
-            "per_process",
-            "redrive",
-            "remote",
-            "write",
-        ]],
-    ),
-    (
-        "leasehold-cli",
-        &[&["advice", "cli", "config", "locate", "manual", "run", "stage", "store", "supervise"]],
-    ),
-    ("leasehold-chaos", &[&["check", "cluster", "operator", "written"]]),
-];
+const ALLOWED: &[(&str, &[&[&str]])] =
+    &[("leasehold-core", &[&["client", "guard", "lock"], &["error", "name"]])];
 
 /// The crates whose modules are drawn.
 const DRAWN: &[&str] = &["leasehold-core", "leasehold-proto"];

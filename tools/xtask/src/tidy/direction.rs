@@ -4,7 +4,7 @@ use super::Violation;
 use super::tree::{Dependency, Tree};
 
 const NEXT: &str = "dependencies point one way: proto <- core <- quorum <- each backend <- leasehold <- \
-                    cli, cache, bench, chaos (tools/xtask/src/tidy/direction.rs)";
+                    cli, cache, bench, chaos; cache-redis <- filters, once, outbox <- cache (tools/xtask/src/tidy/direction.rs)";
 
 /// What a crate is, by its name. A crate of a new name is taken for a backend.
 #[derive(Clone, Copy, Debug)]
@@ -14,12 +14,16 @@ enum Role {
     Quorum,
     Backend,
     Facade,
+    CacheRedis,
+    /// Uses a Redis server as the cache does, and can do without the cache.
+    BesideCache,
     Cache,
     Cli,
     Bench,
     Chaos,
     Sim,
     Conformance,
+    TestServers,
     Xtask,
 }
 
@@ -29,32 +33,45 @@ fn role(name: &str) -> Role {
         "leasehold-core" => Role::Core,
         "leasehold-quorum" => Role::Quorum,
         "leasehold" => Role::Facade,
+        "leasehold-cache-redis" => Role::CacheRedis,
+        "leasehold-filters" | "leasehold-once" | "leasehold-outbox" => Role::BesideCache,
         "leasehold-cache" => Role::Cache,
         "leasehold-cli" => Role::Cli,
         "leasehold-bench" => Role::Bench,
         "leasehold-chaos" => Role::Chaos,
         "leasehold-sim" => Role::Sim,
         "leasehold-conformance" => Role::Conformance,
+        "leasehold-test-servers" => Role::TestServers,
         "xtask" => Role::Xtask,
         _ => Role::Backend,
     }
 }
 
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
-    use Role::{Backend, Bench, Cache, Chaos, Cli, Conformance, Core, Facade, Proto, Quorum, Sim};
+    use Role::{
+        Backend, Bench, BesideCache, Cache, CacheRedis, Chaos, Cli, Conformance, Core, Facade,
+        Proto, Quorum, Sim, TestServers,
+    };
     match (from, to) {
-        (Core | Quorum | Backend | Facade | Cache | Cli | Bench | Sim | Conformance, Proto)
-        | (Quorum | Backend | Facade | Cache | Cli | Bench | Conformance, Core)
+        (Core | Quorum | Backend | Facade | Cli | Bench | Sim | Conformance, Proto)
+        | (Quorum | Backend | Facade | Cli | Bench | Conformance, Core)
+        | (CacheRedis | BesideCache | Cache, Core)
         | (Backend | Facade, Quorum)
         | (Facade, Backend)
-        | (Cache | Cli | Bench, Facade)
-        | (Bench, Cache | Conformance)
-        | (Chaos, Facade | Conformance) => true,
-        (Cli, Sim | Cache | Bench) => need.optional || need.dev,
+        | (BesideCache | Cache | Cli | Bench, Facade)
+        | (BesideCache | Cache, CacheRedis)
+        | (Cache | Bench, BesideCache)
+        | (Bench, Cache)
+        | (Chaos, Facade)
+        | (Bench | Chaos | Conformance, TestServers) => true,
+        (Cli, Sim | BesideCache | Cache | Bench) => need.optional || need.dev,
         (Conformance, Quorum | Backend | Facade) => need.optional || need.dev,
         // The engine whose servers it keeps its values on.
-        (Cache, Backend) => need.name == "leasehold-redis",
-        (Core | Quorum | Backend | Facade | Cache | Cli, Conformance) | (Backend, Sim) => need.dev,
+        (CacheRedis, Backend) => need.name == "leasehold-redis",
+        (Core | Quorum | Backend | Facade | Cli, Conformance | TestServers)
+        | (BesideCache | Cache, Conformance | TestServers)
+        | (BesideCache, Cache)
+        | (Backend, Sim) => need.dev,
         _ => false,
     }
 }
@@ -110,9 +127,11 @@ mod tests {
             ("leasehold-redis", "leasehold-core"),
             ("leasehold", "leasehold-etcd"),
             ("leasehold-cli", "leasehold"),
-            ("leasehold-cache", "leasehold-redis"),
+            ("leasehold-cache-redis", "leasehold-redis"),
+            ("leasehold-outbox", "leasehold-cache-redis"),
+            ("leasehold-cache", "leasehold-outbox"),
             ("leasehold-sim", "leasehold-proto"),
-            ("leasehold-bench", "leasehold-conformance"),
+            ("leasehold-bench", "leasehold-test-servers"),
             ("leasehold-chaos", "leasehold"),
         ] {
             assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
@@ -132,11 +151,17 @@ mod tests {
             ("leasehold-redis", "leasehold"),
             ("leasehold-cli", "leasehold-redis"),
             ("leasehold-cache", "leasehold-sql"),
+            ("leasehold-cache", "leasehold-redis"),
+            ("leasehold-filters", "leasehold-redis"),
+            ("leasehold-outbox", "leasehold-cache"),
+            ("leasehold-cache-redis", "leasehold-cache"),
             ("leasehold-cli", "leasehold-sim"),
             ("leasehold-cli", "leasehold-bench"),
             ("leasehold-sim", "leasehold-core"),
             ("leasehold-redis", "leasehold-sim"),
             ("leasehold-file", "leasehold-conformance"),
+            ("leasehold-file", "leasehold-test-servers"),
+            ("leasehold-test-servers", "leasehold-core"),
             ("leasehold-conformance", "leasehold-file"),
             ("xtask", "leasehold-core"),
             ("leasehold-core", "xtask"),

@@ -11,10 +11,23 @@ use crate::run::root;
 const FILE: &str = "docs/errors.md";
 
 /// The crates whose errors programs receive, and the file with the kinds of each.
-const CRATES: [&str; 9] =
-    ["core", "quorum", "redis", "sql", "etcd", "zookeeper", "file", "cache", ""];
+const CRATES: [&str; 13] = [
+    "core",
+    "quorum",
+    "redis",
+    "sql",
+    "etcd",
+    "zookeeper",
+    "file",
+    "cache-redis",
+    "cache",
+    "filters",
+    "once",
+    "outbox",
+    "",
+];
 const KINDS: [&str; 2] =
-    ["crates/leasehold-core/src/error.rs", "crates/leasehold-cache/src/error.rs"];
+    ["crates/leasehold-core/src/error.rs", "crates/leasehold-cache-redis/src/error.rs"];
 
 /// What to do about errors of a kind, beside what the message names.
 const NEXT: [(&str, &str); 12] = [
@@ -167,6 +180,7 @@ fn kind_at(code: &str, at: usize) -> Option<String> {
 fn kind_of_name(code: &str, at: usize) -> Option<String> {
     let before = &code[..at];
     let statement = before[before.rfind([';', '{', '}']).map_or(0, |end| end + 1)..].trim_start();
+    let statement = statement.strip_prefix("pub(crate) ").unwrap_or(statement);
     let (keyword, rest) = statement.split_once(' ')?;
     let name = word(rest.trim_start_matches("mut "));
     if !["let", "const"].contains(&keyword) || name.is_empty() {

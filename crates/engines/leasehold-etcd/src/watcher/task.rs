@@ -11,7 +11,7 @@ use leasehold_core::{AttemptId, Deadline};
 use tokio::sync::mpsc;
 
 use super::Order;
-use super::heard::{Ears, Then};
+use super::notices::{Ears, Then};
 use super::stream::{Request, Stream};
 use super::table::{Table, Watched, What};
 

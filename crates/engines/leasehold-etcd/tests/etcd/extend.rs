@@ -102,7 +102,7 @@ async fn a_deleted_key_is_not_put_again() {
         panic!("not granted");
     };
     let (name, attempt, base) = (ask.name.clone(), ask.attempt, grant.tokens.base());
-    let renewal = Renewal { name, attempt, base, ttl: secs(100) };
+    let renewal = Renewal::new(name, attempt, base, secs(100));
     let key = format!("leasehold/a\t{attempt}");
     operator(&server).await.delete(&*key, None).await.unwrap();
     let answers = raw.backend.renew(std::slice::from_ref(&renewal)).await;

@@ -1,10 +1,10 @@
 //! Leases that end from outside: by an operator or with a process, while a client waits.
 
 use leasehold_conformance::holder::Process;
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings};
 use leasehold_conformance::until;
 use leasehold_core::backend::Answer;
 use leasehold_core::{ErrorKind, LossReason};
+use leasehold_test_servers::{EtcdServer, EtcdSettings};
 
 use crate::{Test, connect, ms, no_lease, operator, raw, secs, server, test, waits, watched};
 

@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings, Needs};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
-use leasehold_core::backend::Ask;
+use leasehold_core::backend::AcquireRequest;
 use leasehold_core::{Client, ClientSettings, Error, Name, StoreUrl};
+use leasehold_test_servers::{EtcdServer, EtcdSettings, Needs};
 
 /// No test takes longer; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -72,8 +72,8 @@ async fn raw(server: &EtcdServer, client: u64) -> Raw {
 }
 
 /// An ask of a new attempt that waits for lock `a`.
-fn waits(raw: &mut Raw, ttl: Duration) -> Ask {
-    Ask { wait: true, ..raw.ask(&Name::new("a").unwrap(), ttl) }
+fn waits(raw: &mut Raw, ttl: Duration) -> AcquireRequest {
+    raw.ask(&Name::new("a").unwrap(), ttl).with_wait(true)
 }
 
 /// Waits until so many keys are watched at a server.

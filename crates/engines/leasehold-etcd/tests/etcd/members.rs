@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use leasehold_conformance::kit::{EtcdServer, wait};
 use leasehold_conformance::until;
 use leasehold_core::Client;
+use leasehold_test_servers::{EtcdServer, wait};
 
 use crate::{Test, connect, ensemble, ms, secs, test, url_of};
 

@@ -1,9 +1,8 @@
 //! Servers that cannot be used and input that is not allowed: said clearly, and nothing changed.
 
-use leasehold_conformance::kit::{Certificates, EtcdServer, EtcdSettings};
 use leasehold_conformance::until;
-use leasehold_core::backend::State;
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind, State};
+use leasehold_test_servers::{Certificates, EtcdServer, EtcdSettings};
 use serde_json::json;
 
 use crate::{Test, connect, ensemble, operator, secs, server, test, try_connect, url_of};

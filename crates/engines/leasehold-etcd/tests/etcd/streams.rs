@@ -1,9 +1,8 @@
 //! Streams and replies that are cut, and revisions that are gone when a stream is opened again.
 
-use leasehold_conformance::kit::{Direction, EtcdServer, Proxy};
 use leasehold_conformance::{reconnects, until};
-use leasehold_core::Client;
-use leasehold_core::backend::State;
+use leasehold_core::{Client, State};
+use leasehold_test_servers::{Direction, EtcdServer, Proxy};
 
 use crate::{Test, connect, ms, no_lease, operator, secs, server, test, watched};
 

@@ -2,7 +2,7 @@
 //! its lock.
 
 use leasehold_conformance::crowd;
-use leasehold_core::backend::{Answer, Ask, End, Event};
+use leasehold_core::backend::{AcquireRequest, Answer, Event};
 
 use crate::{Test, connect, raw, secs, server, test, waits};
 
@@ -33,7 +33,7 @@ async fn a_release_wakes_one_of_a_thousand() {
         clients.push(raw(&server, number as u64).await);
     }
     // So long that no waiter repeats its request meanwhile.
-    let line: Vec<Ask> =
+    let line: Vec<AcquireRequest> =
         (0..=WAITERS).map(|place| waits(&mut clients[place % CLIENTS], secs(3_600))).collect();
     let mut token = None;
     for (place, ask) in line.iter().enumerate() {
@@ -56,7 +56,7 @@ async fn a_release_wakes_one_of_a_thousand() {
     let before = count();
     for turn in 0..TURNS {
         let holder = &clients[turn % CLIENTS];
-        let end = End { base: token, ..holder.end(&line[turn]) };
+        let end = holder.end(&line[turn]).with_base(token);
         holder.backend.release(end).await.unwrap();
         let next = turn + 1;
         let waiter = &mut clients[next % CLIENTS];
@@ -72,7 +72,7 @@ async fn a_release_wakes_one_of_a_thousand() {
     let (events, requests, kept) = (each(0), each(1), each(2));
     println!("a hand-off: {events} events, {requests} transactions, {kept} keep-alives");
     for client in &mut clients {
-        assert!(client.events.try_recv().is_err(), "two were woken");
+        assert!(client.events.try_recv().is_none(), "two were woken");
     }
     assert!(events <= 1.5, "{events} events for one release");
     // The release, and the look of the one that it wakes.

@@ -1,21 +1,15 @@
 //! The state of each attempt of this process. Acquire and release synchronize only here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use leasehold_core::backend::Verdict;
+use leasehold_core::backend::{EndedAttempts, Verdict};
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Deadline, Token};
+use leasehold_core::{AttemptId, Token};
 
-use super::lockfile::LockFile;
-
-/// How long, and for how many attempts, the result of a release is kept: for an acquire that
-/// arrives late and for a repeated release.
-const REMEMBER: Duration = Duration::from_secs(300);
-const REMEMBER_COUNT: usize = 16_384;
+use super::lock_file::LockFile;
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -84,8 +78,7 @@ pub(crate) struct Attempts<S> {
 #[derive(Debug)]
 struct Table<S> {
     known: HashMap<AttemptId, Entry<S>>,
-    /// The attempts that have ended, oldest first.
-    over: VecDeque<(Deadline, AttemptId)>,
+    ended: EndedAttempts,
 }
 
 #[derive(Debug)]
@@ -102,7 +95,7 @@ enum Entry<S> {
 /// The state that a request finds.
 pub(crate) enum Begun<'a, S> {
     /// This request may proceed, with the state that the last one left.
-    Go(Turn<'a, S>, S),
+    Go(AttemptGuard<'a, S>, S),
     /// The attempt already holds the lock.
     Granted(Token),
     /// The attempt has ended.
@@ -110,14 +103,14 @@ pub(crate) enum Begun<'a, S> {
 }
 
 /// The exclusive right to process an attempt, until it is dropped.
-pub(crate) struct Turn<'a, S> {
+pub(crate) struct AttemptGuard<'a, S> {
     attempts: &'a Attempts<S>,
     attempt: AttemptId,
 }
 
 impl<S: Default> Attempts<S> {
     pub(crate) fn new(clock: Clock) -> Self {
-        let table = Table { known: HashMap::new(), over: VecDeque::new() };
+        let table = Table { known: HashMap::new(), ended: EndedAttempts::default() };
         Self { table: Mutex::new(table), idle: Condvar::new(), clock }
     }
 
@@ -134,11 +127,11 @@ impl<S: Default> Attempts<S> {
                 Some(entry @ Entry::Waiting(_)) => {
                     let before = std::mem::replace(entry, Entry::Asking { ended: false });
                     let Entry::Waiting(left) = before else { continue };
-                    return Begun::Go(Turn { attempts: self, attempt }, left);
+                    return Begun::Go(AttemptGuard { attempts: self, attempt }, left);
                 }
                 None => {
                     table.known.insert(attempt, Entry::Asking { ended: false });
-                    return Begun::Go(Turn { attempts: self, attempt }, S::default());
+                    return Begun::Go(AttemptGuard { attempts: self, attempt }, S::default());
                 }
             }
         }
@@ -195,7 +188,7 @@ impl<S> Attempts<S> {
     }
 }
 
-impl<S> Turn<'_, S> {
+impl<S> AttemptGuard<'_, S> {
     /// Records that the attempt holds the lock. Returns false if it has ended meanwhile; the lock is
     /// released then.
     pub(crate) fn granted(self, lease: Lease) -> bool {
@@ -227,7 +220,7 @@ impl<S> Turn<'_, S> {
     }
 }
 
-impl<S> Drop for Turn<'_, S> {
+impl<S> Drop for AttemptGuard<'_, S> {
     fn drop(&mut self) {
         let mut table = self.attempts.lock();
         match table.known.get_mut(&self.attempt) {
@@ -247,12 +240,8 @@ impl<S> Drop for Turn<'_, S> {
 
 impl<S> Table<S> {
     fn remember(&mut self, now: leasehold_core::Now, attempt: AttemptId) {
-        self.over.push_back((Deadline::after(now, REMEMBER), attempt));
-        while let Some((until, oldest)) = self.over.front().copied() {
-            if self.over.len() <= REMEMBER_COUNT && !until.has_passed(now) {
-                break;
-            }
-            self.over.pop_front();
+        self.ended.push(now, attempt);
+        while let Some(oldest) = self.ended.pop_due(now) {
             self.known.remove(&oldest);
         }
     }

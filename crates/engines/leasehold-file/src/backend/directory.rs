@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use leasehold_core::{Error, ErrorKind, Name, Result, filesystem};
 
 use super::escape::escape;
-use super::lockfile::{LockFile, NO_TRICKS, is_absent};
-use super::oserror::{failed, foreign};
+use super::lock_file::{LockFile, NO_TRICKS, is_absent};
+use super::os_error::{failed, foreign};
 
 /// The version of the file layout; the record has its own version.
 const VERSION: u64 = 1;

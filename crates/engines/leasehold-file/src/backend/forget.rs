@@ -7,10 +7,10 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Name, Result};
 
 use super::directory::{Directory, Files};
-use super::line::Line;
-use super::lockfile::{LockFile, Seen, is_absent, look};
-use super::oserror::failed;
+use super::lock_file::{LockFile, Seen, is_absent, look};
+use super::os_error::failed;
 use super::record::{Record, next_token};
+use super::waiter_queue::WaiterQueue;
 
 /// Removes the files of the free locks whose names start with `names`, and returns the number of
 /// these locks.
@@ -48,7 +48,7 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
     let removing = |error| failed("remove", &files.lock, error);
     // Another process may have removed this file since it was opened, and a holder may have locked a
     // new one.
-    let line = Line::new(&files.line);
+    let line = WaiterQueue::new(&files.line);
     if !lock.is_at(&files.lock).map_err(removing)? || !line.is_empty()? || line.leaves_dead() {
         return Ok(false);
     }

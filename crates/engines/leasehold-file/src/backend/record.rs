@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use leasehold_core::backend::Holder;
-use leasehold_core::{AttemptId, Name, Now, Result, Token};
+use leasehold_core::{AttemptId, Holder, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{Directory, Files, read_small, sync, write_synced};
 use super::escape::{escape, unescape};
-use super::lockfile::is_absent;
-use super::oserror::{failed, foreign};
+use super::lock_file::is_absent;
+use super::os_error::{failed, foreign};
 
 const VERSION: u64 = 1;
 

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use leasehold_core::backend::{State, Status};
-use leasehold_core::{Name, Result, Token};
+use leasehold_core::{Name, Result, State, Status, Token};
 
 use super::directory::{Directory, Files};
-use super::line::Line;
-use super::lockfile::{Seen, is_absent, look};
-use super::oserror::failed;
+use super::lock_file::{Seen, is_absent, look};
+use super::os_error::failed;
 use super::record::Record;
+use super::waiter_queue::WaiterQueue;
 
 /// How often kernel and record are compared before they count as different. A comparison fails
 /// wrongly only if the holder changes between its two reads.
@@ -68,7 +67,7 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     status.holder = record.as_ref().and_then(Record::holder);
     status.token = token;
     status.since_unix_ms = record.as_ref().map(Record::since_unix_ms);
-    let mut waiters = Line::new(&files.line).waiters()?;
+    let mut waiters = WaiterQueue::new(&files.line).waiters()?;
     // A new holder is about to leave the queue.
     waiters
         .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));

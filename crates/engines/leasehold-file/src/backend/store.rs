@@ -3,15 +3,15 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Ask, EventSink, Grant, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, EventSink, Grant, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Result, Token, TokenBlock};
 
 use super::attempts::{Attempts, Begun, Lease};
 use super::directory::Directory;
-use super::line::Place;
-use super::lockfile::LockFile;
+use super::lock_file::LockFile;
 use super::status::Here;
+use super::waiter_queue::QueuePlace;
 use super::watch::{Watch, Watching};
 
 /// The state that all calls of a backend share.
@@ -31,7 +31,7 @@ pub(crate) struct Seat {
     pub(crate) watch: Option<(std::path::PathBuf, Watch)>,
     /// The lock file, kept open, because closing it notifies the first waiter.
     pub(crate) file: Option<LockFile>,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<QueuePlace>,
     /// Since when (steady clock) the lock has been free, and its last token.
     pub(crate) free_since: Option<(u64, Option<Token>)>,
 }
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Processes one acquire request.
-    pub(crate) fn acquire(&self, ask: &Ask) -> Result<Answer> {
+    pub(crate) fn acquire(&self, ask: &AcquireRequest) -> Result<Answer> {
         let (turn, mut seat) = match self.attempts.begin(ask.attempt) {
             Begun::Go(turn, seat) => (turn, seat),
             Begun::Granted(token) => return Ok(granted(token)),

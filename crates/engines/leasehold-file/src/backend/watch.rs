@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use super::lockfile::{Seen, look};
+use super::lock_file::{Seen, look};
 
 /// The delays between checks after an event for a file that is still locked.
 const LOOK_AGAIN: [Duration; 4] = [
@@ -252,7 +252,7 @@ mod tests {
     use leasehold_core::backend::EventSink;
 
     use super::*;
-    use crate::backend::lockfile::LockFile;
+    use crate::backend::lock_file::LockFile;
 
     #[test]
     fn a_watch_ends_with_the_last_interest_and_the_thread_with_the_watcher() {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, End, EventSink, Grant, Mode, Origin, Renewal, Renewed, State, Status,
+    AcquireRequest, Answer, Backend, EventSink, Grant, Origin, ReleaseRequest, Renewal, Renewed,
     Verdict,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, ClientId, Deadline, Error, Name, Result, Token};
+use leasehold_core::{AttemptId, ClientId, Deadline, Error, Name, Result, State, Status, Token};
 use leasehold_file::FileBackend;
 use tokio::sync::watch;
 
@@ -37,23 +37,16 @@ pub(crate) fn attempt() -> AttemptId {
     AttemptId::new(client, COUNT.fetch_add(1, Ordering::Relaxed), 0)
 }
 
-pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> Ask {
+pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> AcquireRequest {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let origin = Origin::new(host, std::process::id(), Some("test".into()));
-    Ask {
-        name: name(lock),
-        attempt,
-        mode: Mode::Exclusive,
-        ttl: Duration::from_secs(30),
-        wait,
-        fair: true,
-        tokens: 1,
-        origin: Arc::new(origin),
-    }
+    AcquireRequest::new(name(lock), attempt, Duration::from_secs(30))
+        .with_wait(wait)
+        .with_origin(origin)
 }
 
-pub(crate) fn end(lock: &str, attempt: AttemptId, base: Option<Token>) -> End {
-    End { name: name(lock), attempt, base, last: base, suspect: false, keep: None, then: None }
+pub(crate) fn end(lock: &str, attempt: AttemptId, base: Option<Token>) -> ReleaseRequest {
+    ReleaseRequest::new(name(lock), attempt).with_base(base).with_last(base)
 }
 
 /// Runs a future that never waits, as all of this backend's without a runtime.
@@ -176,12 +169,12 @@ impl Kit {
 
     /// Ends an attempt that never heard of a grant.
     pub(crate) async fn give_up(&self, lock: &str, attempt: AttemptId) -> Verdict {
-        let end = End { suspect: true, ..end(lock, attempt, None) };
+        let end = end(lock, attempt, None).with_suspect(true);
         self.backend.release(end).await.unwrap().verdict
     }
 
     pub(crate) async fn renew(&self, lock: &str, attempt: AttemptId, base: Token) -> Renewed {
-        let renewal = Renewal { name: name(lock), attempt, base, ttl: Duration::from_secs(30) };
+        let renewal = Renewal::new(name(lock), attempt, base, Duration::from_secs(30));
         self.backend.renew(&[renewal]).await.remove(0).unwrap()
     }
 

@@ -6,7 +6,7 @@ mod crash;
 mod damage;
 mod helper;
 mod kit;
-mod line;
 mod names;
 mod processes;
 mod semantics;
+mod waiter_queue;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use leasehold_core::backend::{Answer, Backend, State};
+use leasehold_core::State;
+use leasehold_core::backend::{Answer, Backend};
 use leasehold_core::clock::ManualClock;
 use nix::sys::signal::Signal;
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! What the trait promises about one attempt: repeats, late messages, dropped futures, health.
 
-use leasehold_core::ErrorKind;
-use leasehold_core::backend::{Answer, Ask, Backend, End, Mode, Renewed, State, Verdict};
+use leasehold_core::backend::{Answer, Backend, Mode, Renewed, Verdict};
+use leasehold_core::{ErrorKind, State};
 
 use crate::kit::{Kit, SOON, ask, attempt, descriptors, end, inline, name, until};
 
@@ -139,10 +139,9 @@ async fn what_the_engine_has_not_is_refused_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let kit = Kit::open(dir.path());
     let (holder, token) = kit.lock("a").await;
-    let shared = Ask { mode: Mode::Shared, ..ask("b", attempt(), true) };
-    let keep = End { keep: Some(SOON), ..end("a", holder, Some(token)) };
-    let then =
-        End { then: Some(ask("a", attempt(), true).into()), ..end("a", holder, Some(token)) };
+    let shared = ask("b", attempt(), true).with_mode(Mode::Shared);
+    let keep = end("a", holder, Some(token)).with_keep(SOON);
+    let then = end("a", holder, Some(token)).with_then(ask("a", attempt(), true));
     let errors = [
         kit.backend.acquire(shared).await.unwrap_err(),
         kit.backend.release(keep).await.unwrap_err(),

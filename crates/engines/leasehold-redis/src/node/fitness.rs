@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Error, ErrorKind, Now};
 use leasehold_quorum::Fitness;
 
-use super::wire::Failure;
+use super::connection::Failure;
 
 /// Clocks that differ by more than this cause a warning; with an hour, tokens are refused.
 const FAR_MS: u64 = 10_000;
@@ -74,11 +74,11 @@ impl Verdict {
                 .with_source(error)
         };
         let warnings = self.warnings.iter().map(|warning| format!("node {place}: {warning}"));
-        Fitness {
-            refusal: self.refusal.map(named),
-            warnings: warnings.collect(),
-            clock_ahead_ms: self.clock_ahead_ms,
-        }
+        let mut fitness = Fitness::default();
+        fitness.refusal = self.refusal.map(named);
+        fitness.warnings = warnings.collect();
+        fitness.clock_ahead_ms = self.clock_ahead_ms;
+        fitness
     }
 }
 

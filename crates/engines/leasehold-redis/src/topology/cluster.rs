@@ -8,14 +8,14 @@ use leasehold_core::proto::Backoff;
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
 use redis::{Cmd, Value};
 
-use super::Place;
 use super::masters::Masters;
 use super::redirect::{Redirect, redirect};
-use super::seeds::Seeds;
 use super::slot::slot;
+use crate::batcher::Batcher;
 use crate::key::Keys;
-use crate::link::Link;
 use crate::script::Scripts;
+use crate::source::HostPort;
+use crate::source::Seeds;
 use crate::supervisor::Listener;
 
 /// The first and longest pause while a node reports that it cannot serve a slot now.
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// Returns a link to each master.
-    pub(crate) fn masters(&self) -> Result<Vec<Link>> {
+    pub(crate) fn masters(&self) -> Result<Vec<Batcher>> {
         let owners = self.0.owners.borrow().clone();
         owners.owners.iter().map(|owner| self.0.link(&owner.place)).collect()
     }
@@ -81,7 +81,7 @@ impl Cluster {
     /// Runs a command at the node that serves a slot, even if the slot moves meanwhile. It is sent
     /// again only after an answer, so that no copy arrives late. Such an answer means that nothing
     /// was done, or that a script stopped in the middle, which the same attempt can run again. With
-    /// an `after` command it works as [`Link::run_between`].
+    /// an `after` command it works as [`Batcher::run_between`].
     pub(crate) async fn run(
         &self,
         slot: u16,
@@ -93,7 +93,7 @@ impl Cluster {
         let until = Deadline::after(self.0.clock.now(), limit);
         let mut owners = self.0.owners.subscribe();
         let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
-        let (mut elsewhere, mut redirects) = (None::<Place>, 0);
+        let (mut elsewhere, mut redirects) = (None::<HostPort>, 0);
         loop {
             let left = until.remaining(self.0.clock.now());
             let known = owners.borrow_and_update().clone();
@@ -134,7 +134,7 @@ impl Cluster {
                 }
             };
             let Err(error) = outcome else { return outcome };
-            let here = |mut to: Place| {
+            let here = |mut to: HostPort| {
                 if to.0.is_empty()
                     && let Some(place) = &place
                 {

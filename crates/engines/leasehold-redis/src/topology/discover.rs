@@ -7,16 +7,15 @@ use leasehold_core::{Error, ErrorKind, Result};
 use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 
 use super::nodes::Owners;
-use super::seeds::{Maker, Seeds};
-use super::{NO_NODE, Place, shown};
+use crate::command::{send, within};
 use crate::error::{from_redis, strange};
-use crate::supervisor::{send, within};
+use crate::source::{HostPort, Maker, NO_NODE, Seeds, shown};
 
 /// How long a node may take to answer.
 pub(super) const LIMIT: Duration = Duration::from_secs(1);
 
 /// Asks the nodes of a URL which node serves which slots.
-pub(super) async fn discover(seeds: &[Place], maker: &Maker) -> Result<Owners> {
+pub(super) async fn discover(seeds: &[HostPort], maker: &Maker) -> Result<Owners> {
     let asking = seeds.iter().map(|(host, port)| async move {
         let asked = ask(&maker.client(host, *port)?).await;
         asked
@@ -54,7 +53,7 @@ pub(crate) type Master = (String, Client);
 /// Returns all masters that serve slots, and an error if no node serves some of the slots.
 pub(crate) async fn seen(seeds: &Seeds) -> Result<(Vec<Master>, Result<()>)> {
     let owners = discover(&seeds.hosts, &seeds.maker).await?;
-    let master = |place: &Place| Ok((shown(place), seeds.maker.client(&place.0, place.1)?));
+    let master = |place: &HostPort| Ok((shown(place), seeds.maker.client(&place.0, place.1)?));
     let masters = owners.serving().map(|owner| master(&owner.place)).collect::<Result<_>>()?;
     Ok((masters, owners.check()))
 }

@@ -13,11 +13,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::discover::{LIMIT, cluster_nodes, discover, text};
 use super::nodes::Owners;
 use super::once::Once;
-use super::seeds::{Maker, Seeds};
-use super::{Place, Source, shown};
+use crate::batcher::Batcher;
 use crate::key::Keys;
-use crate::link::Link;
 use crate::script::Scripts;
+use crate::source::{HostPort, Maker, Seeds, Source, shown};
 use crate::supervisor::{Listener, Order, Supervisor};
 
 /// How often the slots are checked; more often while a node is down.
@@ -29,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Shared by all users of the cluster.
 #[derive(Debug)]
 pub(super) struct Masters {
-    seeds: Vec<Place>,
+    seeds: Vec<HostPort>,
     maker: Maker,
     keys: Keys,
     pub(super) scripts: Arc<Scripts>,
@@ -43,7 +42,7 @@ pub(super) struct Masters {
 
 #[derive(Debug, Default)]
 struct Nodes {
-    links: HashMap<Place, Link>,
+    links: HashMap<HostPort, Batcher>,
     subscription: Option<(String, Arc<dyn Listener>)>,
 }
 
@@ -69,7 +68,7 @@ impl Masters {
             once: Once::default(),
         };
         let connecting = owners.owners.iter().map(|owner| masters.connect(&owner.place));
-        let serves = |place: &Place| owners.serving().any(|owner| owner.place == *place);
+        let serves = |place: &HostPort| owners.serving().any(|owner| owner.place == *place);
         let mut errors = Vec::new();
         for (owner, link) in owners.owners.iter().zip(join_all(connecting).await) {
             match link {
@@ -96,18 +95,18 @@ impl Masters {
     }
 
     /// Connects to a node now.
-    async fn connect(&self, (host, port): &Place) -> Result<Link> {
+    async fn connect(&self, (host, port): &HostPort) -> Result<Batcher> {
         let source = Source::Node(self.maker.client(host, *port)?);
         let (orders, receiver) = mpsc::unbounded_channel();
         let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
         let line = Supervisor::start(source, scripts.clone(), clock.clone(), receiver).await?;
-        let link = Link::new(line, orders, scripts, self.keys.clone(), clock);
-        crate::connect::look(&link).await?;
+        let link = Batcher::new(line, orders, scripts, self.keys.clone(), clock);
+        link.check_publish().await?;
         Ok(link)
     }
 
     /// Returns the link to a node; creates one that begins to connect if there is none.
-    pub(super) fn link(self: &Arc<Self>, place: &Place) -> Result<Link> {
+    pub(super) fn link(self: &Arc<Self>, place: &HostPort) -> Result<Batcher> {
         let mut nodes = self.nodes();
         if let Some(link) = nodes.links.get(place) {
             return Ok(link.clone());
@@ -116,7 +115,7 @@ impl Masters {
         let (orders, receiver) = mpsc::unbounded_channel();
         let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
         let line = Supervisor::start_later(source, scripts.clone(), clock.clone(), receiver);
-        let link = Link::new(line, orders, scripts, self.keys.clone(), clock);
+        let link = Batcher::new(line, orders, scripts, self.keys.clone(), clock);
         self.subscribe_at(&nodes, &link);
         nodes.links.insert(place.clone(), link.clone());
         Ok(link)
@@ -130,17 +129,17 @@ impl Masters {
     }
 
     pub(super) fn is_mute(&self) -> bool {
-        self.nodes().links.values().any(Link::is_mute)
+        self.nodes().links.values().any(Batcher::is_mute)
     }
 
-    fn subscribe_at(self: &Arc<Self>, nodes: &Nodes, link: &Link) {
+    fn subscribe_at(self: &Arc<Self>, nodes: &Nodes, link: &Batcher) {
         let Some((channel, listener)) = &nodes.subscription else { return };
         let ear = Ear { cluster: Arc::downgrade(self), listener: listener.clone() };
         link.order(Order::Subscribe(channel.clone(), Arc::new(ear)));
     }
 
     /// Records that a node has redirected a slot to another node.
-    pub(super) fn give(&self, slot: u16, place: Place) {
+    pub(super) fn give(&self, slot: u16, place: HostPort) {
         self.look_soon();
         let mut owners = Owners::clone(&self.owners.borrow());
         if owners.owner(slot).is_none_or(|owner| owner.place != place) {
@@ -166,7 +165,7 @@ impl Masters {
     /// Asks all reachable nodes which node serves which slots; if none answers, asks the nodes of
     /// the URL.
     async fn look(self: &Arc<Self>) -> Result<()> {
-        let links: Vec<(Place, Link)> =
+        let links: Vec<(HostPort, Batcher)> =
             self.nodes().links.iter().map(|(place, link)| (place.clone(), link.clone())).collect();
         let asking = links.iter().map(|((host, _), link)| async move {
             let answer = link.command(&cluster_nodes(), LIMIT).await.ok()?;
@@ -177,7 +176,7 @@ impl Masters {
             true => discover(&self.seeds, &self.maker).await?,
             false => Owners::read(&answers, self.maker.tls())?,
         };
-        let needed = |place: &Place| owners.owners.iter().any(|owner| owner.place == *place);
+        let needed = |place: &HostPort| owners.owners.iter().any(|owner| owner.place == *place);
         self.nodes().links.retain(|place, _| needed(place));
         if !owners.is_as(&self.owners.borrow()) {
             tracing::info!(masters = %owners.places(), "the slots of the cluster have moved");
@@ -194,7 +193,7 @@ impl Masters {
     fn is_partial(&self) -> bool {
         let owners = self.owners.borrow().clone();
         let nodes = self.nodes();
-        let up = |place: &Place| nodes.links.get(place).is_some_and(Link::is_up);
+        let up = |place: &HostPort| nodes.links.get(place).is_some_and(Batcher::is_up);
         !owners.owners.iter().all(|owner| up(&owner.place))
     }
 }

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use leasehold_core::{Error, ErrorKind, Result};
 
 use super::slot::SLOTS;
-use super::{Place, shown};
 use crate::error::strange;
+use crate::source::{HostPort, shown};
 
 /// A node that serves slots, or may serve some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    pub(super) place: Place,
+    pub(super) place: HostPort,
     /// If two nodes claim a slot, the larger epoch wins.
     epoch: u64,
     /// The known replicas, available or not.
@@ -108,7 +108,7 @@ impl Owners {
 
     /// Assigns one slot to a node. Its number of replicas is not known yet, so the previous number
     /// is kept.
-    pub(super) fn give(&mut self, slot: u16, place: Place) {
+    pub(super) fn give(&mut self, slot: u16, place: HostPort) {
         let replicas = self.owner(slot).map_or(0, |owner| owner.replicas);
         let number = self.number(Owner { place, epoch: 0, replicas });
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
@@ -138,7 +138,7 @@ impl Owners {
     /// Returns whether both have the same masters, and each slot has the same master with as many
     /// replicas.
     pub(super) fn is_as(&self, other: &Self) -> bool {
-        let places = |all: &Self| -> HashSet<Place> {
+        let places = |all: &Self| -> HashSet<HostPort> {
             all.owners.iter().map(|owner| owner.place.clone()).collect()
         };
         let alike = |one: &Owner, other: &Owner| {
@@ -162,7 +162,7 @@ fn fields(line: &str) -> Vec<&str> {
 
 /// Parses `host:port@bus[,name[,key=value]...]`. A node that does not know its own address omits
 /// it.
-fn place(address: &str, asked: &str, by_name: bool) -> Result<Place> {
+fn place(address: &str, asked: &str, by_name: bool) -> Result<HostPort> {
     let mut parts = address.split(',');
     let at = parts.next().and_then(|at| at.split('@').next()).unwrap_or_default();
     let name = parts.next().filter(|name| by_name && !name.is_empty() && !name.contains('='));

@@ -3,16 +3,16 @@
 use leasehold_core::Error;
 use redis::RedisError;
 
-use super::Place;
 use crate::address::host_and_port;
+use crate::source::HostPort;
 
 /// Where to send the request instead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// Another node serves the slot. An empty host is the host of the node that answers.
-    Moved(u16, Place),
+    Moved(u16, HostPort),
     /// The slot is being moved, and this key was moved already, or does not exist yet.
-    Ask(Place),
+    Ask(HostPort),
     /// The keys of one lock are on two nodes while its slot is being moved, or the cluster is not
     /// complete: try again soon.
     Soon,

@@ -7,13 +7,13 @@ use leasehold_core::{Name, Result};
 use redis::{Cmd, Value};
 
 use super::cluster::{Cluster, Need};
-use super::sentinel::Sentinels;
+use crate::batcher::Batcher;
 use crate::error::strange;
 use crate::key::Keys;
-use crate::link::Link;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::script::Scripts;
+use crate::source::Sentinels;
 use crate::supervisor::{Listener, Order};
 
 const LIMIT: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
     /// One server, with the sentinels that name it, if any.
-    One(Link, Option<Arc<Sentinels>>),
+    One(Batcher, Option<Arc<Sentinels>>),
     Cluster(Cluster),
 }
 
@@ -73,11 +73,11 @@ impl Route {
             Self::Cluster(cluster) => {
                 let waits = request.ask().is_some_and(|ask| ask.wait);
                 let need = if waits { Need::Subscription } else { Need::Connection };
-                let command = crate::link::alone(cluster.scripts(), &request, keys);
+                let command = crate::batcher::alone(cluster.scripts(), &request, keys);
                 let slot = Cluster::slot(&keys.of(request.name()));
                 // In a box: the future is large, and a single server does not need it.
                 let running = Box::pin(cluster.run(slot, &command, None, request.limit, need));
-                crate::link::answered(&request, running.await?, keys)
+                crate::batcher::answered(&request, running.await?, keys)
             }
         }
     }
@@ -144,7 +144,7 @@ impl Route {
     }
 
     /// Returns all servers that keep locks.
-    pub(crate) fn all(&self) -> Result<Vec<Link>> {
+    pub(crate) fn all(&self) -> Result<Vec<Batcher>> {
         match self {
             Self::One(link, _) => Ok(vec![link.clone()]),
             Self::Cluster(cluster) => cluster.masters(),

@@ -1,10 +1,10 @@
 //! A real cluster of six nodes: slots that move under load, a master that crashes, and possible
 //! faults.
 
-use leasehold_conformance::kit::{Certificates, RedisCluster, RedisServer, Settings, wait};
 use leasehold_conformance::{says, until};
-use leasehold_core::backend::{Answer, State};
-use leasehold_core::{ErrorKind, Guard};
+use leasehold_core::backend::Answer;
+use leasehold_core::{ErrorKind, Guard, State};
+use leasehold_test_servers::{Certificates, RedisCluster, RedisServer, RedisSettings, wait};
 use tokio::sync::mpsc;
 
 use crate::crowd::Crowd;
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn six() -> RedisCluster {
-    RedisCluster::start(Settings::new()).unwrap()
+    RedisCluster::start(RedisSettings::new()).unwrap()
 }
 
 /// Returns the master that has a slot at the start.
@@ -174,7 +174,7 @@ async fn what_is_wrong_with_a_cluster_is_said() {
     let server = plain();
     let error = try_connect(&format!("redis+cluster://{}", server.address())).await.unwrap_err();
     says(&error, ErrorKind::Unsupported, &["not in cluster mode", "redis://"]);
-    let alone = RedisServer::start(Settings::new().cluster()).unwrap();
+    let alone = RedisServer::start(RedisSettings::new().cluster()).unwrap();
     let url = format!("redis+cluster://{}", alone.address());
     alone.admin(&["CLUSTER", "ADDSLOTSRANGE", "0", "9999"]).unwrap();
     let error = try_connect(&url).await.unwrap_err();
@@ -187,7 +187,7 @@ async fn what_is_wrong_with_a_cluster_is_said() {
     drop(alone);
     let error = try_connect(&format!("redis+cluster://127.0.0.1:{port}")).await.unwrap_err();
     says(&error, ErrorKind::Unavailable, &["is the server running?"]);
-    let mut cluster = RedisCluster::start(Settings::new()).unwrap();
+    let mut cluster = RedisCluster::start(RedisSettings::new()).unwrap();
     // One node that answers is enough, even a replica.
     cluster.nodes[0].kill();
     cluster.promoted(0).unwrap();
@@ -198,7 +198,7 @@ async fn what_is_wrong_with_a_cluster_is_said() {
 
 async fn a_password_and_tls_on_all_nodes() {
     let certificates = Certificates::make().unwrap();
-    let settings = Settings::new().tls(&certificates).tls_between();
+    let settings = RedisSettings::new().tls(&certificates).tls_between();
     let rights = format!("{} +cluster|nodes", crate::RIGHTS);
     let settings = settings.user("app", &rights).line("user default off");
     let cluster = RedisCluster::start(settings).unwrap();
@@ -259,7 +259,7 @@ async fn a_lock_at_a_node_that_nobody_listens_at_goes_to_one_alone() {
     let holder = connect(&cluster.url()).await.lock("a").ttl(secs(60)).acquire().await.unwrap();
     let mut guards = wait_for(&cluster.url(), 3).await;
     // No client knows the new node yet, and every node forwards its messages.
-    cluster.join(Settings::new()).unwrap();
+    cluster.join(RedisSettings::new()).unwrap();
     cluster.move_slot(slot, owner(slot), 6).unwrap();
     let mut token = holder.token();
     holder.release().await.unwrap();
@@ -277,7 +277,7 @@ async fn a_master_without_slots_is_listened_at() {
     let mut cluster = six();
     let holder = connect(&cluster.url()).await.lock("a").ttl(secs(60)).acquire().await.unwrap();
     let _waiting = wait_for(&cluster.url(), 1).await;
-    cluster.join(Settings::new()).unwrap();
+    cluster.join(RedisSettings::new()).unwrap();
     wait("it is listened at", || {
         let channels = cluster.nodes[6].admin(&["PUBSUB", "CHANNELS", "leasehold:c:*"]).unwrap();
         !channels.items().is_empty()

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use leasehold_conformance::kit::{Direction, Proxy, RedisServer, Settings};
 use leasehold_conformance::{reconnects, until};
-use leasehold_core::backend::State;
-use leasehold_core::{Client, ClientSettings, ErrorKind, StoreUrl};
+use leasehold_core::{Client, ClientSettings, ErrorKind, State, StoreUrl};
+use leasehold_test_servers::{Direction, Proxy, RedisServer, RedisSettings};
 
 use crate::{Test, connect, plain, secs, test, try_connect};
 
@@ -35,7 +34,7 @@ async fn no_server_is_said_at_once() {
 }
 
 async fn a_wrong_password_is_refused_and_not_shown() {
-    let server = RedisServer::start(Settings::new().password("right")).unwrap();
+    let server = RedisServer::start(RedisSettings::new().password("right")).unwrap();
     for (user, password) in [("default", "s3cret"), ("nobody", "s3cret")] {
         let error = try_connect(&server.url_as(user, password)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
@@ -49,7 +48,7 @@ async fn a_wrong_password_is_refused_and_not_shown() {
 
 async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
     let open = "on nopass ~leasehold:* &leasehold:* +@all";
-    let users = Settings::new().user("app", crate::RIGHTS).user("open", open);
+    let users = RedisSettings::new().user("app", crate::RIGHTS).user("open", open);
     let server = RedisServer::start(users).unwrap();
     let url = |user: &str| format!("redis://{user}@{}", server.address());
     let error = try_connect(&url("app")).await.unwrap_err();
@@ -62,7 +61,7 @@ async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
 }
 
 async fn a_password_file_is_read() {
-    let server = RedisServer::start(Settings::new().password("right")).unwrap();
+    let server = RedisServer::start(RedisSettings::new().password("right")).unwrap();
     let file = server.data().join("password");
     std::fs::write(&file, "right\n").unwrap();
     let url = format!("redis://{}?password-file={}", server.address(), file.display());
@@ -71,12 +70,12 @@ async fn a_password_file_is_read() {
 
 async fn a_user_without_rights_is_refused_and_told_which() {
     let rules = "on >pw ~leasehold:* &leasehold:* +@all -set -setrange";
-    let server = RedisServer::start(Settings::new().user("weak", rules)).unwrap();
+    let server = RedisServer::start(RedisSettings::new().user("weak", rules)).unwrap();
     let client = connect(&server.url_as("weak", "pw")).await;
     let error = client.lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     let rules = "on >pw ~leasehold:* resetchannels +@all";
-    let server = RedisServer::start(Settings::new().user("mute", rules)).unwrap();
+    let server = RedisServer::start(RedisSettings::new().user("mute", rules)).unwrap();
     let error = try_connect(&server.url_as("mute", "pw")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
 }

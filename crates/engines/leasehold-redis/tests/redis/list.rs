@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use leasehold_conformance::kit::{RedisServer, Value};
 use leasehold_core::clock::Clock;
+use leasehold_test_servers::{RedisServer, Value};
 
 use crate::{Test, connect, plain, test};
 

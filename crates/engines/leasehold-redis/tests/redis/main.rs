@@ -1,21 +1,20 @@
 //! Tests with a real Redis server when messages, processes, permissions and memory fail.
 
 // A failed set-up is a failed test.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod abandoned_waiters;
 mod batches;
 mod cluster;
 mod connection;
 mod crowd;
-mod dead;
-mod holes;
-mod late;
-mod lead;
-mod leaving;
+mod dead_waiters;
+mod late_requests;
 mod list;
 mod messages;
-mod mute;
 mod node;
+mod protocol_regressions;
+mod push_support;
 mod quorum;
 mod refused;
 mod replicas;
@@ -24,15 +23,16 @@ mod sentinel;
 mod server;
 mod side;
 mod soak;
+mod token_lead;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Needs, RedisServer, Settings};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{test, until};
 use leasehold_core::{Client, Error, StoreUrl};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 
 /// Counts what is in use, for tests that must leave nothing behind.
 #[global_allocator]
@@ -42,16 +42,16 @@ fn main() -> ExitCode {
     if let Some(role) = soak::Role::told() {
         return role.play();
     }
-    if let Some(store) = leaving::told() {
-        return leaving::play(&store);
+    if let Some(store) = abandoned_waiters::told() {
+        return abandoned_waiters::play(&store);
     }
     let groups = [
         ("messages", messages::TESTS),
         ("batches", batches::TESTS),
-        ("holes", holes::TESTS),
-        ("dead", dead::TESTS),
-        ("late", late::TESTS),
-        ("lead", lead::TESTS),
+        ("holes", protocol_regressions::TESTS),
+        ("dead", dead_waiters::TESTS),
+        ("late", late_requests::TESTS),
+        ("lead", token_lead::TESTS),
         ("list", list::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
@@ -63,11 +63,11 @@ fn main() -> ExitCode {
         ("quorum", quorum::refused::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
-        ("mute", mute::TESTS),
+        ("mute", push_support::TESTS),
         ("sentinel", sentinel::TESTS),
         ("cluster", cluster::TESTS),
         ("replicas", replicas::TESTS),
-        ("leaving", leaving::TESTS),
+        ("leaving", abandoned_waiters::TESTS),
         ("soak", soak::TESTS),
     ];
     let limit = Duration::from_secs(90) + soak::duration();
@@ -117,7 +117,7 @@ async fn everything_works(url: &str) {
     assert_eq!(listed[0], "all/02");
     assert_eq!(listed.len(), 1 + names.len());
     let forced = one.lock("all/1").force_release(next.token()).await.unwrap();
-    assert_eq!(forced, leasehold_core::backend::Forced::Ended);
+    assert_eq!(forced, leasehold_core::Forced::Ended);
     next.release().await.unwrap_err();
 }
 
@@ -129,7 +129,7 @@ fn calls(server: &RedisServer) -> u64 {
 }
 
 fn plain() -> RedisServer {
-    RedisServer::start(Settings::new()).unwrap()
+    RedisServer::start(RedisSettings::new()).unwrap()
 }
 
 fn secs(secs: u64) -> Duration {

@@ -1,10 +1,10 @@
 //! Replies lost, requests repeated and delayed, on the wire.
 
-use leasehold_conformance::kit::{Pattern, Proxy};
 use leasehold_conformance::{force_release_is_pushed, until};
-use leasehold_core::ErrorKind;
-use leasehold_core::backend::{Answer, Event, State, Term};
+use leasehold_core::backend::{Answer, Event, Term};
 use leasehold_core::clock::Clock;
+use leasehold_core::{ErrorKind, State};
+use leasehold_test_servers::{Pattern, Proxy};
 
 use crate::side::{Side, end, unheard};
 use crate::{Test, connect, ms, plain, secs, test};

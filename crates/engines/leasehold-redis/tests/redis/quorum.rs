@@ -8,12 +8,11 @@ pub(crate) mod refused;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
-use leasehold_core::backend::{Forced, State};
 use leasehold_core::clock::Clock;
-use leasehold_core::{Client, Error, ErrorKind, Guard, Lock, LossReason, StoreUrl};
+use leasehold_core::{Client, Error, ErrorKind, Forced, Guard, Lock, LossReason, State, StoreUrl};
 use leasehold_quorum::{Founding, Member, Members, QuorumBackend, QuorumNode, found, members};
+use leasehold_test_servers::{ClockShim, RedisServer, RedisSettings};
 
 use crate::{Test, ms, plain, secs, test};
 
@@ -202,7 +201,7 @@ async fn a_node_that_forgot_has_no_vote_until_its_leases_are_over() {
 
 async fn a_node_that_restarts_with_its_data_waits_too() {
     let mut servers: Vec<RedisServer> =
-        (0..3).map(|_| RedisServer::start(Settings::new().append_only()).unwrap()).collect();
+        (0..3).map(|_| RedisServer::start(RedisSettings::new().append_only()).unwrap()).collect();
     servers.truncate(3);
     let mut servers = Servers(servers);
     let url = servers.url("max-ttl=2s&node-limit=200ms");
@@ -281,8 +280,9 @@ async fn tokens_grow_after_one_server_starts_again_with_older_data() {
 async fn forget_keeps_the_record_of_a_lock_that_was_used_in_the_last_minute() {
     let shim = ClockShim::build().unwrap();
     shim.set_offset(0.0).unwrap();
-    let servers =
-        Servers((0..3).map(|_| RedisServer::start(shim.on(Settings::new())).unwrap()).collect());
+    let servers = Servers(
+        (0..3).map(|_| RedisServer::start(shim.on(RedisSettings::new())).unwrap()).collect(),
+    );
     let url = servers.url("max-ttl=2s&node-limit=5s");
     init(&url, Founding::Vouched).await;
     let client = connect(&url).await;

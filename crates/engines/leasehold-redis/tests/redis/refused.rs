@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use leasehold_conformance::kit::{Certificates, Proxy, RedisServer, Settings};
 use leasehold_conformance::{says, until};
 use leasehold_core::backend::{Backend, Origin};
 use leasehold_core::{Client, ErrorKind};
+use leasehold_test_servers::{Certificates, Proxy, RedisServer, RedisSettings};
 
 use crate::side::Side;
 use crate::{Test, connect, plain, secs, test, try_connect};
@@ -35,7 +35,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 async fn a_replica_is_refused() {
     let master = plain();
-    let replica = RedisServer::start(Settings::new().replica_of(&master)).unwrap();
+    let replica = RedisServer::start(RedisSettings::new().replica_of(&master)).unwrap();
     let error = try_connect(&replica.url()).await.unwrap_err();
     says(&error, ErrorKind::Refused, &["replica", "name its master", "redis+sentinel:"]);
 }
@@ -58,14 +58,14 @@ async fn a_demoted_server_is_left_for_the_one_that_its_name_leads_to() {
 }
 
 async fn a_node_of_a_cluster_is_refused() {
-    let node = RedisServer::start(Settings::new().cluster()).unwrap();
+    let node = RedisServer::start(RedisSettings::new().cluster()).unwrap();
     let error = try_connect(&node.url()).await.unwrap_err();
     says(&error, ErrorKind::Unsupported, &["cluster", "redis+cluster://HOST:PORT"]);
 }
 
 async fn a_sentinel_is_refused() {
     let master = plain();
-    let settings = Settings::new().sentinel("main", &master, 1);
+    let settings = RedisSettings::new().sentinel("main", &master, 1);
     let sentinel = RedisServer::start(settings).unwrap();
     let error = try_connect(&sentinel.url()).await.unwrap_err();
     says(&error, ErrorKind::Unsupported, &["Sentinel", "redis+sentinel://HOST:PORT/MASTER-NAME"]);
@@ -117,7 +117,7 @@ async fn a_database_that_is_not_there_is_refused() {
     let error = try_connect(&format!("{}/first", server.url())).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["database", "a number"]);
     let rules = format!("{} -select", crate::RIGHTS);
-    let server = RedisServer::start(Settings::new().user("app", &rules)).unwrap();
+    let server = RedisServer::start(RedisSettings::new().user("app", &rules)).unwrap();
     let url = format!("{}/1", server.url_as("app", "s3cret"));
     says(&try_connect(&url).await.unwrap_err(), ErrorKind::Refused, &["may not", "'select'"]);
 }
@@ -147,7 +147,7 @@ fn tls(server: &RedisServer, trusted: &Certificates) -> String {
 
 async fn an_expired_certificate_is_refused() {
     let expired = Certificates::make_expired().unwrap();
-    let settings = Settings::new().tls(&expired).tls_client_optional();
+    let settings = RedisSettings::new().tls(&expired).tls_client_optional();
     let server = RedisServer::start(settings).unwrap();
     let error = try_connect(&tls(&server, &expired)).await.unwrap_err();
     says(&error, ErrorKind::Refused, &["certificate has expired", "renew it"]);
@@ -155,7 +155,7 @@ async fn an_expired_certificate_is_refused() {
 
 async fn a_certificate_of_another_authority_is_refused() {
     let (right, wrong) = (Certificates::make().unwrap(), Certificates::make().unwrap());
-    let settings = Settings::new().tls(&right).tls_client_optional();
+    let settings = RedisSettings::new().tls(&right).tls_client_optional();
     let server = RedisServer::start(settings).unwrap();
     let error = try_connect(&tls(&server, &wrong)).await.unwrap_err();
     says(&error, ErrorKind::Refused, &["not trusted", "tls-ca"]);
@@ -174,7 +174,7 @@ async fn a_server_with_too_few_replicas_refuses() {
     says(&guard.release().await.unwrap_err(), ErrorKind::Refused, &["too few replicas"]);
     server.admin(&["CONFIG", "SET", "min-replicas-to-write", "0"]).unwrap();
     until("it is released", || async {
-        client.lock("a").status().await.unwrap().state == leasehold_core::backend::State::Free
+        client.lock("a").status().await.unwrap().state == leasehold_core::State::Free
     })
     .await
     .unwrap();
@@ -202,7 +202,7 @@ async fn a_server_that_cannot_save_refuses() {
 }
 
 async fn credentials_that_are_no_longer_right_are_named() {
-    let server = RedisServer::start(Settings::new().password("s3cret")).unwrap();
+    let server = RedisServer::start(RedisSettings::new().password("s3cret")).unwrap();
     let client = connect(&server.url()).await;
     server.admin(&["CONFIG", "SET", "requirepass", "another"]).unwrap();
     server.admin(&["CLIENT", "KILL", "TYPE", "normal"]).ok();
@@ -235,7 +235,7 @@ async fn used_up_tokens_are_said_and_nothing_is_changed() {
     }
     let before = server.admin(&["GET", "leasehold:{a}"]).unwrap();
     for tokens in [1, 16] {
-        let ask = leasehold_core::backend::Ask { tokens, ..side.ask(secs(30)) };
+        let ask = side.ask(secs(30)).with_tokens(tokens);
         let error = side.backend.acquire(ask).await.unwrap_err();
         says(&error, ErrorKind::Foreign, &["leasehold:{a}", "no token left"]);
         assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap(), before);
@@ -323,7 +323,7 @@ async fn what_does_not_fit_into_its_field_is_refused() {
 async fn who_releases_is_not_told_what_the_next_one_is_refused() {
     // It may not be in the queue of the server.
     let rules = "on >pw ~leasehold:* &leasehold:* +@all -zadd";
-    let server = RedisServer::start(Settings::new().user("weak", rules)).unwrap();
+    let server = RedisServer::start(RedisSettings::new().user("weak", rules)).unwrap();
     let (weak, other) = (connect(&server.url_as("weak", "pw")).await, connect(&server.url()).await);
     let held = weak.lock("a").ttl(secs(60)).acquire().await.unwrap();
     let wait = |client: &Client| {

@@ -1,11 +1,11 @@
 //! Grants that replicas must have: grants that a failover could lose are refused.
 
-use leasehold_conformance::kit::{
-    ClockShim, Direction, Proxy, RedisCluster, RedisSentinels, RedisServer, Settings,
-};
 use leasehold_conformance::until;
-use leasehold_core::backend::{Backend, Event, State};
-use leasehold_core::{ErrorKind, StoreUrl, Token};
+use leasehold_core::backend::{Backend, Event};
+use leasehold_core::{ErrorKind, State, StoreUrl, Token};
+use leasehold_test_servers::{
+    ClockShim, Direction, Proxy, RedisCluster, RedisSentinels, RedisServer, RedisSettings,
+};
 
 use crate::crowd::Crowd;
 use crate::side::{Side, end};
@@ -24,16 +24,16 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// A master, the proxy to it for its replica, and the replica.
 fn pair() -> (RedisServer, Proxy, RedisServer) {
-    pair_with(Settings::new())
+    pair_with(RedisSettings::new())
 }
 
-fn pair_with(settings: Settings) -> (RedisServer, Proxy, RedisServer) {
+fn pair_with(settings: RedisSettings) -> (RedisServer, Proxy, RedisServer) {
     let master = plain();
     let between = Proxy::opaque(&master).unwrap();
     let follow = format!("replicaof 127.0.0.1 {}", between.address().port());
     let replica = RedisServer::start(settings.line(follow)).unwrap();
     // Each notifies the other a little later.
-    leasehold_conformance::kit::wait("the replica follows", || {
+    leasehold_test_servers::wait("the replica follows", || {
         replica.info("master_link_status").is_ok_and(|link| link == "up")
             && master.info("slave0").is_ok_and(|link| link.contains("state=online"))
     })
@@ -83,7 +83,7 @@ async fn a_grant_that_a_failover_could_lose_is_refused() {
 /// behind.
 async fn tokens_over_a_failover(shim: &ClockShim, behind: f64, lost: bool) -> (Token, Token) {
     shim.set_offset(-behind).unwrap();
-    let (mut master, between, replica) = pair_with(shim.on(Settings::new()));
+    let (mut master, between, replica) = pair_with(shim.on(RedisSettings::new()));
     let token = async |server: &RedisServer| {
         let guard = connect(&server.url()).await.lock("a").acquire().await.unwrap();
         let token = guard.token();
@@ -183,7 +183,7 @@ async fn waiters_get_only_what_replicas_have() {
 }
 
 async fn a_failover_under_load_loses_no_grant() {
-    let mut all = RedisSentinels::start(Settings::new(), Settings::new()).unwrap();
+    let mut all = RedisSentinels::start(RedisSettings::new(), RedisSettings::new()).unwrap();
     let crowd = Crowd::start(&format!("{}?replicas=majority", all.url()), 20, &["a".into()]).await;
     crowd.go_on(50).await;
     crowd.stay().await;
@@ -197,7 +197,7 @@ async fn a_failover_under_load_loses_no_grant() {
 }
 
 async fn in_a_cluster_the_replicas_of_the_slot_count() {
-    let mut cluster = RedisCluster::start(Settings::new()).unwrap();
+    let mut cluster = RedisCluster::start(RedisSettings::new()).unwrap();
     let url = format!("{}?replicas=majority", cluster.url());
     everything_works(&url).await;
     let client = connect(&url).await;

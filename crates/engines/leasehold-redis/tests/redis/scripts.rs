@@ -6,9 +6,9 @@
 
 mod call;
 mod expected;
+mod messages;
 mod server;
 mod steps;
-mod words;
 
 // The scripts that the engine loads.
 #[allow(dead_code, reason = "the engine uses the rest")]

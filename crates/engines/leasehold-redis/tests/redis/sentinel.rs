@@ -1,10 +1,10 @@
 //! Three real sentinels: a master that crashes, one that comes back, and possible faults.
 
-use leasehold_conformance::kit::{
-    Certificates, Proxy, RedisSentinels, RedisServer, Settings, wait,
-};
 use leasehold_conformance::{reconnects, says, until};
 use leasehold_core::ErrorKind;
+use leasehold_test_servers::{
+    Certificates, Proxy, RedisSentinels, RedisServer, RedisSettings, wait,
+};
 
 use crate::crowd::Crowd;
 use crate::{Test, calls, connect, everything_works, plain, secs, test, try_connect};
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn three() -> RedisSentinels {
-    RedisSentinels::start(Settings::new(), Settings::new()).unwrap()
+    RedisSentinels::start(RedisSettings::new(), RedisSettings::new()).unwrap()
 }
 
 async fn a_killed_master_is_followed_by_fifty_clients() {
@@ -145,7 +145,7 @@ async fn a_client_that_asks_during_a_failover_follows_its_switch() {
 async fn sentinels_that_are_away_or_of_another_mind_are_outvoted() {
     let mut all = three();
     let stranger = plain();
-    let settings = Settings::new().sentinel(RedisSentinels::NAME, &stranger, 2);
+    let settings = RedisSettings::new().sentinel(RedisSentinels::NAME, &stranger, 2);
     let other = RedisServer::start(settings).unwrap();
     let more = |list: String| format!("redis+sentinel://{}/{}", list, RedisSentinels::NAME);
     let known = |n: usize| all.sentinels[n].address().to_string();
@@ -203,9 +203,9 @@ const WATCHER: &str = "on >w4tch resetchannels &+switch-master -@all +sentinel|m
 
 async fn passwords_and_tls_of_servers_and_sentinels() {
     let certificates = Certificates::make().unwrap();
-    let servers = Settings::new().tls(&certificates).tls_between().user("app", crate::RIGHTS);
+    let servers = RedisSettings::new().tls(&certificates).tls_between().user("app", crate::RIGHTS);
     let servers = servers.line("user default off");
-    let sentinels = Settings::new().tls(&certificates).tls_between().user("watcher", WATCHER);
+    let sentinels = RedisSettings::new().tls(&certificates).tls_between().user("watcher", WATCHER);
     let sentinels = sentinels.line("user default off");
     let all = RedisSentinels::start(servers, sentinels).unwrap();
     let tls = format!(

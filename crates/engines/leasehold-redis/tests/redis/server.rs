@@ -1,10 +1,9 @@
 //! Servers that lose data, refuse, are full, busy, loading, stopped, or have data of other
 //! programs.
 
-use leasehold_conformance::kit::{ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
-use leasehold_core::backend::{Forced, State};
-use leasehold_core::{ErrorKind, LossReason, StoreUrl};
+use leasehold_core::{ErrorKind, Forced, LossReason, State, StoreUrl};
+use leasehold_test_servers::{ClockShim, RedisServer, RedisSettings};
 
 use crate::{Test, connect, ms, plain, secs, test, try_connect};
 
@@ -135,7 +134,7 @@ async fn a_busy_server_is_waited_for() {
 }
 
 async fn a_restart_with_its_data_is_not_noticed() {
-    let settings = Settings::new().append_only().line("appendfsync always");
+    let settings = RedisSettings::new().append_only().line("appendfsync always");
     let mut server = RedisServer::start(settings).unwrap();
     let client = connect(&server.url()).await;
     let guard = client.lock("a").ttl(secs(10)).acquire().await.unwrap();
@@ -159,7 +158,7 @@ async fn a_restart_without_data_is_a_loss_and_tokens_grow() {
 }
 
 async fn a_lost_tail_of_the_append_only_file_is_a_loss_and_tokens_grow() {
-    let settings = Settings::new().append_only().line("appendfsync always");
+    let settings = RedisSettings::new().append_only().line("appendfsync always");
     let mut server = RedisServer::start(settings).unwrap();
     let client = connect(&server.url()).await;
     let kept = server.aof_bytes().unwrap();
@@ -176,7 +175,7 @@ async fn a_lost_tail_of_the_append_only_file_is_a_loss_and_tokens_grow() {
 
 async fn a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_apart() {
     let shim = ClockShim::build().unwrap();
-    let server = RedisServer::start(shim.on(Settings::new())).unwrap();
+    let server = RedisServer::start(shim.on(RedisSettings::new())).unwrap();
     let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
     let guard = one.lock("a").ttl(secs(6)).acquire().await.unwrap();
     shim.set_offset(40.0).unwrap();
@@ -189,7 +188,7 @@ async fn a_clock_that_jumps_past_the_ttl_lets_another_in_and_tokens_tell_them_ap
 
 async fn a_clock_that_goes_back_an_hour_is_seen_and_ended_by_force() {
     let shim = ClockShim::build().unwrap();
-    let server = RedisServer::start(shim.on(Settings::new())).unwrap();
+    let server = RedisServer::start(shim.on(RedisSettings::new())).unwrap();
     let client = connect(&server.url()).await;
     let guard = client.lock("a").ttl(secs(30)).acquire().await.unwrap();
     let token = guard.token();

@@ -1,17 +1,14 @@
 //! A backend without a client, so that a test decides what is asked and when.
-
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_conformance::until;
 use leasehold_core::backend::{
-    Answer, Ask, Backend, End, Ended, Event, EventSink, Grant, Mode, Origin, Renewal, Renewed,
-    State, Status, Verdict,
+    AcquireRequest, Answer, Backend, Ended, Event, EventSink, Events, Grant, Origin,
+    ReleaseRequest, Renewal, Renewed, Verdict,
 };
-use leasehold_core::{AttemptId, ClientId, Name, Result, StoreUrl};
+use leasehold_core::{AttemptId, ClientId, Name, Result, State, Status, StoreUrl};
 use leasehold_redis::RedisBackend;
-use tokio::sync::mpsc;
 
 static SIDES: AtomicU64 = AtomicU64::new(1);
 
@@ -19,7 +16,7 @@ static SIDES: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Side {
     pub(crate) backend: RedisBackend,
     pub(crate) client: ClientId,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: Events,
     sequence: u32,
 }
 
@@ -33,27 +30,21 @@ impl Side {
     }
 
     /// Builds a waiting acquire for lock `a` by a new attempt.
-    pub(crate) fn ask(&mut self, ttl: Duration) -> Ask {
+    pub(crate) fn ask(&mut self, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
-        Ask {
-            name: name(),
-            attempt,
-            mode: Mode::Exclusive,
-            ttl,
-            wait: true,
-            fair: true,
-            tokens: 16,
-            origin: Arc::new(Origin::new("host", 1, None)),
-        }
+        AcquireRequest::new(name(), attempt, ttl)
+            .with_wait(true)
+            .with_tokens(16)
+            .with_origin(Origin::new("host", 1, None))
     }
 
-    pub(crate) async fn acquire(&self, ask: &Ask) -> Answer {
+    pub(crate) async fn acquire(&self, ask: &AcquireRequest) -> Answer {
         self.backend.acquire(ask.clone()).await.unwrap()
     }
 
     /// Acquires, and is granted the lease.
-    pub(crate) async fn granted(&self, ask: &Ask) -> Grant {
+    pub(crate) async fn granted(&self, ask: &AcquireRequest) -> Grant {
         match self.acquire(ask).await {
             Answer::Granted(grant) => grant,
             other => panic!("{other:?}"),
@@ -61,24 +52,24 @@ impl Side {
     }
 
     /// Acquires, and is queued.
-    pub(crate) async fn queued(&self, ask: &Ask) -> Duration {
+    pub(crate) async fn queued(&self, ask: &AcquireRequest) -> Duration {
         match self.acquire(ask).await {
             Answer::Queued { ask_again, .. } => ask_again,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn release(&self, end: &End) -> Result<Ended> {
+    pub(crate) async fn release(&self, end: &ReleaseRequest) -> Result<Ended> {
         self.backend.release(end.clone()).await
     }
 
-    pub(crate) async fn verdict(&self, end: &End) -> Verdict {
+    pub(crate) async fn verdict(&self, end: &ReleaseRequest) -> Verdict {
         self.release(end).await.unwrap().verdict
     }
 
-    pub(crate) async fn renew(&self, ask: &Ask, grant: Grant) -> Result<Renewed> {
+    pub(crate) async fn renew(&self, ask: &AcquireRequest, grant: Grant) -> Result<Renewed> {
         let base = grant.tokens.base();
-        let lease = Renewal { name: ask.name.clone(), attempt: ask.attempt, base, ttl: ask.ttl };
+        let lease = Renewal::new(ask.name.clone(), ask.attempt, base, ask.ttl);
         self.backend.renew(&[lease]).await.pop().unwrap()
     }
 
@@ -114,13 +105,13 @@ pub(crate) fn name() -> Name {
 }
 
 /// Builds the end of an attempt without a known grant.
-pub(crate) fn unheard(ask: &Ask) -> End {
+pub(crate) fn unheard(ask: &AcquireRequest) -> ReleaseRequest {
     let (name, attempt) = (ask.name.clone(), ask.attempt);
-    End { name, attempt, base: None, last: None, suspect: false, keep: None, then: None }
+    ReleaseRequest::new(name, attempt)
 }
 
 /// Builds the end of a lease of which the first token was used.
-pub(crate) fn end(ask: &Ask, grant: Grant) -> End {
+pub(crate) fn end(ask: &AcquireRequest, grant: Grant) -> ReleaseRequest {
     let base = grant.tokens.base();
-    End { base: Some(base), last: Some(base), ..unheard(ask) }
+    unheard(ask).with_base(base).with_last(base)
 }

@@ -159,7 +159,7 @@ impl Dialect for sqlx::Postgres {
     const OR_RAISE: &'static str = OR_RAISE;
     const RESOURCE: &'static str = "TEXT";
     const SERIAL: &'static str = "BIGSERIAL PRIMARY KEY";
-    const NOW_US: &'static str = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
+    const NOW_US: &'static str = crate::dialect::POSTGRES_NOW_US;
     const BYTES: &'static str = "BYTEA";
     const ARRAYS: bool = true;
     // PostgreSQL shows it with a unit, like an interval.
@@ -196,7 +196,7 @@ impl Dialect for sqlx::MySql {
     const RESOURCE: &'static str = "VARBINARY(2048)";
     const SERIAL: &'static str = "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY";
     const INDEX_INSIDE: bool = true;
-    const NOW_US: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+    const NOW_US: &'static str = crate::dialect::MYSQL_NOW_US;
     const ID: &'static str = "VARBINARY(512)";
     const BYTES: &'static str = "LONGBLOB";
     // `INSERT IGNORE` would also truncate long values.
@@ -227,7 +227,7 @@ impl Dialect for sqlx::Sqlite {
     const OR_RAISE: &'static str = OR_RAISE;
     const RESOURCE: &'static str = "TEXT";
     const SERIAL: &'static str = "INTEGER PRIMARY KEY AUTOINCREMENT";
-    const NOW_US: &'static str = "(CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000)";
+    const NOW_US: &'static str = crate::dialect::SQLITE_NOW_US;
     const BYTES: &'static str = "BLOB";
     const PATIENCE: &'static str = "PRAGMA busy_timeout";
     const PATIENCE_MS: u64 = 1;

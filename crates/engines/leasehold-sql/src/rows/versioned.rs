@@ -46,6 +46,7 @@ pub struct Versioned {
 
 /// A row as it was read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Seen<E: Engine> {
     /// All of its columns.
     pub row: E::Row,

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_conformance::kit::{MariaDb, Needs, Postgres};
 use leasehold_conformance::runner;
 use leasehold_core::Result;
 use leasehold_sql::rows::{Engine, failure};
+use leasehold_test_servers::{MariaDb, Needs, Postgres};
 use libtest_mimic::Trial;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};

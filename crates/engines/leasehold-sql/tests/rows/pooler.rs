@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use leasehold_conformance::kit::{PgBouncer, Postgres};
 use leasehold_core::{Fenced, Token};
 use leasehold_sql::rows::{
     Change, FenceTable, RowFence, Tries, Updated, Versioned, Wait, for_update,
 };
+use leasehold_test_servers::{PgBouncer, Postgres};
 use sqlx::Row;
 use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;

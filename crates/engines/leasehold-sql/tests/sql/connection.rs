@@ -3,18 +3,20 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Direction, MariaDb, Postgres, Proxy};
 use leasehold_conformance::until;
-use leasehold_core::ErrorKind;
-use leasehold_core::backend::{Answer, Ask, Backend, End, Renewed, State, Verdict};
+use leasehold_core::backend::{Answer, Backend, Renewed, Verdict};
+use leasehold_core::{ErrorKind, Forced, State};
+use leasehold_test_servers::{Direction, MariaDb, Postgres, Proxy};
 
-use crate::side::{Side, end, unheard};
+use crate::side::{Side, end, name, unheard};
 use crate::tls::{mysql_is_used_over_tls, postgres_is_used_over_tls};
 use crate::{Test, connect, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_lost_reply_on_postgres_changes_nothing, Postgres),
     test!(a_lost_reply_on_mysql_changes_nothing, MySql),
+    test!(a_forced_release_without_a_reply_on_postgres_reports_the_end, Postgres),
+    test!(a_forced_release_without_a_reply_on_mysql_reports_the_end, MySql),
     test!(what_may_have_been_done_is_never_refused, Postgres),
     test!(a_request_that_arrives_late_on_postgres_does_nothing, Postgres),
     test!(a_request_that_arrives_late_on_mysql_does_nothing, MySql),
@@ -85,7 +87,7 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
         async move {
             let (name, attempt, ttl) = (ask.name, ask.attempt, secs(600));
             let base = grant.tokens.base();
-            let lease = leasehold_core::backend::Renewal { name, attempt, base, ttl };
+            let lease = leasehold_core::backend::Renewal::new(name, attempt, base, ttl);
             backend.renew(&[lease]).await.remove(0)
         }
     });
@@ -114,6 +116,71 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
         "a successor was touched"
     );
     assert!(other.tokens.base() > grant.tokens.base());
+}
+
+async fn a_forced_release_without_a_reply_on_postgres_reports_the_end() {
+    let server = Postgres::start(&[]).unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let waits = || server.sql(waits).unwrap().trim() == "1";
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    forced_without_a_reply::<sqlx::PgConnection>(&server.url(), &proxy, waits).await;
+}
+
+async fn a_forced_release_without_a_reply_on_mysql_reports_the_end() {
+    let server = MariaDb::start(&[]).unwrap();
+    let waits = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    let waits = || server.sql(waits).unwrap().trim() == "1";
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    forced_without_a_reply::<sqlx::MySqlConnection>(&server.url(), &proxy, waits).await;
+}
+
+/// A forced release is carried out, its reply is lost, and another client acquires the lock before
+/// the request is repeated: the answer is not that nothing was changed. The row is locked until the
+/// release has read it, so that its replies can be cut in time.
+async fn forced_without_a_reply<C>(url: &str, proxy: &Proxy, waits: impl Fn() -> bool)
+where
+    C: sqlx::Connection,
+    for<'c> &'c mut C: sqlx::Executor<'c>,
+{
+    use sqlx::Executor as _;
+    let far = Side::connect(&through(url, proxy), 1).await;
+    let mut near = Side::connect(url, 2).await;
+    let ask = near.ask(secs(60));
+    let token = near.granted(&ask).await.tokens.base();
+    let mut locker = C::connect(url).await.unwrap();
+    let lock = sqlx::raw_sql("BEGIN; SELECT 1 FROM leasehold_locks FOR UPDATE");
+    (&mut locker).execute(lock).await.unwrap();
+    let forcing = tokio::spawn({
+        let backend = far.backend.clone();
+        async move { backend.force_release(&name(), token).await }
+    });
+    until("the write waits for the row", || async { waits() }).await.unwrap();
+    proxy.cut(Direction::ServerToClient);
+    (&mut locker).execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    until("the lease has ended", || async { near.status().await.state == State::Free })
+        .await
+        .unwrap();
+    let next = near.ask(secs(60));
+    let other = near.granted(&next).await;
+    proxy.kill_connections();
+    proxy.heal();
+    assert_eq!(forcing.await.unwrap().unwrap(), Forced::Ended);
+    let renewed = near.renew(&next, other).await.unwrap();
+    assert_eq!(renewed, Renewed::Renewed, "a successor was touched");
+
+    // The lease ends by itself while the write waits: the forced release has not ended it.
+    (&mut locker)
+        .execute(sqlx::raw_sql("BEGIN; SELECT 1 FROM leasehold_locks FOR UPDATE"))
+        .await
+        .unwrap();
+    let forcing = tokio::spawn({
+        let backend = near.backend.clone();
+        async move { backend.force_release(&name(), other.tokens.base()).await }
+    });
+    until("the write waits for the row", || async { waits() }).await.unwrap();
+    let end = "UPDATE leasehold_locks SET state = 0, stamp = stamp + 1; COMMIT";
+    (&mut locker).execute(sqlx::raw_sql(end)).await.unwrap();
+    assert_eq!(forcing.await.unwrap().unwrap(), Forced::NotHeld);
 }
 
 /// Each time the reply to a release is lost, and the next request is refused: the same request
@@ -178,7 +245,7 @@ async fn late_requests(url: &str, proxy: &Proxy) {
     let (backend, ask) = (far.backend.clone(), first.clone());
     under_way.push(tokio::spawn(async move {
         let (name, attempt, ttl, base) = (ask.name, ask.attempt, ask.ttl, grant.tokens.base());
-        let lease = leasehold_core::backend::Renewal { name, attempt, base, ttl };
+        let lease = leasehold_core::backend::Renewal::new(name, attempt, base, ttl);
         backend.renew(&[lease]).await;
     }));
     let (backend, ending) = (far.backend.clone(), end(&first, grant));
@@ -192,7 +259,7 @@ async fn late_requests(url: &str, proxy: &Proxy) {
     // Another connection ends everything, and another client acquires the lock.
     assert_eq!(near.verdict(&end(&first, grant)).await, Verdict::Released);
     for ask in &asks {
-        near.verdict(&End { suspect: true, ..unheard(ask) }).await;
+        near.verdict(&unheard(ask).with_suspect(true)).await;
     }
     let next = near.ask(secs(60));
     let other = near.granted(&next).await;
@@ -320,7 +387,7 @@ async fn dropped_releases(url: &str, open: impl Fn() -> String) {
     for polls in 0..40 {
         let held = one.ask(secs(60));
         let grant = one.granted(&held).await;
-        let waits = Ask { wait: true, ..two.ask(secs(60)) };
+        let waits = two.ask(secs(60)).with_wait(true);
         two.queued(&waits).await;
         let mut release = one.backend.release(end(&held, grant));
         for _ in 0..polls {

@@ -1,9 +1,9 @@
 //! What clients cost the database while none of their tasks waits: no listening connection, no
 //! polling.
 
-use leasehold_conformance::kit::{MariaDb, Postgres, Proxy};
 use leasehold_conformance::until;
 use leasehold_core::Client;
+use leasehold_test_servers::{MariaDb, Postgres, Proxy};
 
 use crate::{Test, connect, ms, secs, test};
 
@@ -111,7 +111,7 @@ async fn asks_nothing(url: &str, asked: impl Fn() -> u64, renewals: u64) {
             })
         })
         .collect();
-    until("its tasks wait", || async { one.usage().lines == 1 }).await.unwrap();
+    until("its tasks wait", || async { one.usage().queues == 1 }).await.unwrap();
     held.release().await.unwrap();
     let next = two.lock("a").acquire_within(secs(20)).await.unwrap();
     busy.iter().for_each(tokio::task::JoinHandle::abort);

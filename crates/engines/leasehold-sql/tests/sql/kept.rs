@@ -1,7 +1,7 @@
 //! What the tables store: tokens beyond deleted rows, exact names, and no more than needed.
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::StoreUrl;
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::{Test, connect, test};
 

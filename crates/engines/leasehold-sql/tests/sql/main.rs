@@ -19,10 +19,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::Needs;
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::test;
 use leasehold_core::{Client, Error, StoreUrl};
+use leasehold_test_servers::Needs;
 
 /// No test takes longer.
 const LIMIT: Duration = Duration::from_secs(180);

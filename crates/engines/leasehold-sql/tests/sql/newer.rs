@@ -1,7 +1,7 @@
 //! Tables of a newer version are refused, and not changed.
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::{ErrorKind, StoreUrl};
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::refused::{refused, said, sqlite};
 use crate::{Test, connect, test};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::refused::sqlite;
 use crate::{Test, connect, secs, test};

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::{Error, ErrorKind, StoreUrl};
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::{Test, connect, secs, test, try_connect};
 

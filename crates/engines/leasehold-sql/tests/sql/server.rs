@@ -1,9 +1,9 @@
 //! The whole database: restarted, killed, behind a pooler, with its clock and transactions.
 
-use leasehold_conformance::kit::{MariaDb, PgBouncer, Postgres};
 use leasehold_conformance::until;
-use leasehold_core::backend::{Ask, Backend, Renewal, Renewed, State};
-use leasehold_core::{ErrorKind, Name};
+use leasehold_core::backend::{Backend, Renewal, Renewed};
+use leasehold_core::{ErrorKind, Name, State};
+use leasehold_test_servers::{MariaDb, PgBouncer, Postgres};
 
 use crate::side::Side;
 use crate::{Test, connect, ms, secs, test};
@@ -98,9 +98,10 @@ async fn locked_row(url: &str, lock: impl Fn() + Sync, end: impl Fn()) {
     let mut leases = Vec::new();
     for number in 0..5 {
         let name = Name::new(format!("lock {number}")).unwrap();
-        let ask = Ask { name, ..side.ask(secs(60)) };
+        let mut ask = side.ask(secs(60));
+        ask.name = name;
         let base = side.granted(&ask).await.tokens.base();
-        leases.push(Renewal { name: ask.name, attempt: ask.attempt, base, ttl: ask.ttl });
+        leases.push(Renewal::new(ask.name, ask.attempt, base, ask.ttl));
     }
     std::thread::scope(|scope| {
         let locker = scope.spawn(&lock);

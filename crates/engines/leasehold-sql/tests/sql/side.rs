@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    Answer, Ask, Backend, End, Event, EventSink, Grant, Mode, Origin, Renewal, Renewed, Status,
-    Verdict,
+    AcquireRequest, Answer, Backend, Event, EventSink, Events, Grant, Origin, ReleaseRequest,
+    Renewal, Renewed, Verdict,
 };
-use leasehold_core::{AttemptId, ClientId, Error, Name, StoreUrl};
+use leasehold_core::{AttemptId, ClientId, Error, Name, Status, StoreUrl};
 use leasehold_sql::SqlBackend;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 pub(crate) struct Side {
     pub(crate) backend: Arc<SqlBackend>,
-    pub(crate) events: UnboundedReceiver<Event>,
+    pub(crate) events: Events,
     client: ClientId,
     sequence: u32,
 }
@@ -31,41 +30,33 @@ impl Side {
         Self { backend: Arc::new(backend), events, client, sequence: 0 }
     }
 
-    pub(crate) fn ask(&mut self, ttl: Duration) -> Ask {
+    pub(crate) fn ask(&mut self, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
-        Ask {
-            name: name(),
-            attempt: AttemptId::new(self.client, self.sequence, 0),
-            mode: Mode::Exclusive,
-            ttl,
-            wait: false,
-            fair: true,
-            tokens: 1,
-            origin: Arc::new(Origin::new("host", 7, None)),
-        }
+        AcquireRequest::new(name(), AttemptId::new(self.client, self.sequence, 0), ttl)
+            .with_origin(Origin::new("host", 7, None))
     }
 
-    pub(crate) async fn granted(&self, ask: &Ask) -> Grant {
+    pub(crate) async fn granted(&self, ask: &AcquireRequest) -> Grant {
         match self.backend.acquire(ask.clone()).await.unwrap() {
             Answer::Granted(grant) => grant,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn queued(&self, ask: &Ask) -> Option<u64> {
+    pub(crate) async fn queued(&self, ask: &AcquireRequest) -> Option<u64> {
         match self.backend.acquire(ask.clone()).await.unwrap() {
             Answer::Queued { place, .. } => place,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn renew(&self, ask: &Ask, grant: Grant) -> Result<Renewed, Error> {
-        let Ask { name, attempt, ttl, .. } = ask.clone();
-        let lease = Renewal { name, attempt, base: grant.tokens.base(), ttl };
+    pub(crate) async fn renew(&self, ask: &AcquireRequest, grant: Grant) -> Result<Renewed, Error> {
+        let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+        let lease = Renewal::new(name, attempt, grant.tokens.base(), ttl);
         self.backend.renew(&[lease]).await.remove(0)
     }
 
-    pub(crate) async fn verdict(&self, end: &End) -> Verdict {
+    pub(crate) async fn verdict(&self, end: &ReleaseRequest) -> Verdict {
         self.backend.release(end.clone()).await.unwrap().verdict
     }
 
@@ -74,7 +65,7 @@ impl Side {
     }
 
     /// Waits until a push grants the lock to this attempt.
-    pub(crate) async fn pushed(&mut self, ask: &Ask) -> Grant {
+    pub(crate) async fn pushed(&mut self, ask: &AcquireRequest) -> Grant {
         loop {
             match self.events.recv().await.unwrap() {
                 Event::Granted { attempt, grant, .. } if attempt == ask.attempt => return grant,
@@ -85,19 +76,11 @@ impl Side {
 }
 
 /// Builds the end of an attempt without a known grant.
-pub(crate) fn unheard(ask: &Ask) -> End {
-    End {
-        name: ask.name.clone(),
-        attempt: ask.attempt,
-        base: None,
-        last: None,
-        suspect: false,
-        keep: None,
-        then: None,
-    }
+pub(crate) fn unheard(ask: &AcquireRequest) -> ReleaseRequest {
+    ReleaseRequest::new(ask.name.clone(), ask.attempt)
 }
 
-pub(crate) fn end(ask: &Ask, grant: Grant) -> End {
+pub(crate) fn end(ask: &AcquireRequest, grant: Grant) -> ReleaseRequest {
     let base = Some(grant.tokens.base());
-    End { base, last: base, ..unheard(ask) }
+    unheard(ask).with_base(base).with_last(base)
 }

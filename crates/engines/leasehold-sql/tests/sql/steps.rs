@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_core::backend::{
-    Answer, Ask, Backend, End, Ended, EventSink, Forced, Grant, Mode, Origin, Renewal, State,
+    AcquireRequest, Answer, Backend, Ended, EventSink, Grant, Origin, ReleaseRequest, Renewal,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{AttemptId, ClientId, Name, StoreUrl, Token};
+use leasehold_core::{AttemptId, ClientId, Forced, Name, State, StoreUrl, Token};
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::{Test, secs, test};
 
@@ -63,9 +63,9 @@ impl Dice {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask(usize, Ask),
-    Renew(usize, Ask),
-    End(usize, End),
+    Ask(usize, AcquireRequest),
+    Renew(usize, AcquireRequest),
+    End(usize, ReleaseRequest),
     Force(usize, AttemptId),
 }
 
@@ -110,20 +110,19 @@ async fn compare(url: &str) {
 
 fn steps(seed: u64, name: &Name) -> Vec<Step> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
-    let mut known: Vec<(usize, Ask)> = Vec::new();
+    let mut known: Vec<(usize, AcquireRequest)> = Vec::new();
     let mut sequence = seed as u32 * 1000;
     let mut fresh = |dice: &mut Dice, client: usize| {
         sequence += 1;
-        Ask {
-            name: name.clone(),
-            attempt: AttemptId::new(ClientId::from_bits(client as u64 + 1), sequence, 0),
-            mode: Mode::Exclusive,
-            ttl: secs(60),
-            wait: dice.throw(3) > 0,
-            fair: dice.throw(5) > 0,
-            tokens: [1, 1, 100][dice.throw(3) as usize],
-            origin: Arc::new(Origin::new("host", 1, None)),
-        }
+        AcquireRequest::new(
+            name.clone(),
+            AttemptId::new(ClientId::from_bits(client as u64 + 1), sequence, 0),
+            secs(60),
+        )
+        .with_wait(dice.throw(3) > 0)
+        .with_fair(dice.throw(5) > 0)
+        .with_tokens([1, 1, 100][dice.throw(3) as usize])
+        .with_origin(Origin::new("host", 1, None))
     };
     let mut steps = Vec::new();
     while steps.len() < STEPS {
@@ -149,8 +148,10 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
                 let keep = (dice.throw(8) == 0).then(|| secs(60));
                 let suspect = dice.throw(4) == 0;
                 let (name, attempt) = (ask.name, ask.attempt);
-                let then = then.map(Box::new);
-                let end = End { name, attempt, base: None, last: None, suspect, keep, then };
+                let end = ReleaseRequest::new(name, attempt)
+                    .with_suspect(suspect)
+                    .with_keep(keep)
+                    .with_then(then);
                 steps.push(Step::End(client, end));
             }
         }
@@ -173,14 +174,14 @@ impl Engine {
             }
             Step::Renew(client, ask) => {
                 let base = self.bases.get(&ask.attempt).copied().or(Token::new(1)).unwrap();
-                let Ask { name, attempt, ttl, .. } = ask.clone();
-                let lease = Renewal { name, attempt, base, ttl };
+                let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+                let lease = Renewal::new(name, attempt, base, ttl);
                 let answer = self.clients[*client].renew(&[lease]).await.remove(0).unwrap();
                 (*client, &ask.name, format!("{answer:?}"))
             }
             Step::End(client, end) => {
                 let base = self.bases.get(&end.attempt).copied();
-                let whole = End { base, last: base, ..end.clone() };
+                let whole = end.clone().with_base(base).with_last(base);
                 let Ended { verdict, then, .. } =
                     self.clients[*client].release(whole).await.unwrap();
                 let mut text = format!("{verdict:?}");

@@ -1,14 +1,14 @@
 //! TLS: the URL decides what happens, and a client sends nothing to an unverified server.
 
-use leasehold_conformance::kit::{Certificates, MariaDb, Postgres};
 use leasehold_core::ErrorKind;
+use leasehold_test_servers::{Certificates, MariaDb, Postgres};
 
 use crate::{connect, try_connect};
 
 pub(crate) async fn postgres_is_used_over_tls() {
     let right = Certificates::make().unwrap();
     let server = Postgres::start_tls(&[], &right).unwrap();
-    let place = Place::of(&server.url(), &right);
+    let place = ServerAddress::of(&server.url(), &right);
     place.is_checked(&Certificates::make().unwrap()).await;
     // A waiter is notified over TLS too, and both ends verify each other.
     let url = place.with(&place.known());
@@ -37,13 +37,13 @@ pub(crate) async fn postgres_is_used_over_tls() {
 
     let old = Certificates::make_expired().unwrap();
     let server = Postgres::start_tls(&[], &old).unwrap();
-    Place::of(&server.url(), &old).is_refused("tls=verify-ca", &old).await;
+    ServerAddress::of(&server.url(), &old).is_refused("tls=verify-ca", &old).await;
 }
 
 pub(crate) async fn mysql_is_used_over_tls() {
     let right = Certificates::make().unwrap();
     let server = MariaDb::start_tls(&[], &right).unwrap();
-    let place = Place::of(&server.url(), &right);
+    let place = ServerAddress::of(&server.url(), &right);
     place.is_checked(&Certificates::make().unwrap()).await;
     server.sql("ALTER USER leasehold@'%' REQUIRE X509").unwrap();
     let unknown = place.with(&authority("tls=verify", &right));
@@ -53,11 +53,11 @@ pub(crate) async fn mysql_is_used_over_tls() {
 
     let old = Certificates::make_expired().unwrap();
     let server = MariaDb::start_tls(&[], &old).unwrap();
-    Place::of(&server.url(), &old).is_refused("tls=verify-ca", &old).await;
+    ServerAddress::of(&server.url(), &old).is_refused("tls=verify-ca", &old).await;
 }
 
 /// A server that accepts no connection without TLS.
-struct Place<'a> {
+struct ServerAddress<'a> {
     /// Without options.
     url: String,
     certificates: &'a Certificates,
@@ -71,7 +71,7 @@ async fn works(url: &str) {
     connect(url).await.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
 
-impl<'a> Place<'a> {
+impl<'a> ServerAddress<'a> {
     fn of(url: &str, certificates: &'a Certificates) -> Self {
         let (url, _) = url.split_once('?').unwrap();
         Self { url: url.to_owned(), certificates }

@@ -1,10 +1,11 @@
 //! Waiting: notified at once if the server can notify, polled if it cannot; dead waiters do not
 //! block.
 
-use leasehold_conformance::kit::{MariaDb, Postgres};
 use leasehold_conformance::{Stopwatch, force_release_is_pushed, until};
-use leasehold_core::backend::{Answer, Ask, Backend, Event, Renewed, State};
+use leasehold_core::State;
+use leasehold_core::backend::{AcquireRequest, Answer, Backend, Event, Renewed};
 use leasehold_core::clock::Clock;
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::side::{Side, end, name, unheard};
 use crate::{Test, connect, ms, secs, test};
@@ -21,8 +22,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_hand_off_by_push_takes_three_round_trips, Postgres),
 ];
 
-fn waits(side: &mut Side) -> Ask {
-    Ask { wait: true, ..side.ask(secs(60)) }
+fn waits(side: &mut Side) -> AcquireRequest {
+    side.ask(secs(60)).with_wait(true)
 }
 
 async fn a_connection_that_listens_is_made_anew() {
@@ -76,7 +77,7 @@ async fn the_holder_is_told_that_somebody_waits_on_mysql() {
 
 async fn told(url: &str) {
     let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
-    let held = Ask { tokens: 100, wait: true, ..one.ask(secs(60)) };
+    let held = one.ask(secs(60)).with_tokens(100).with_wait(true);
     one.granted(&held).await;
     let ask = waits(&mut two);
     two.queued(&ask).await;
@@ -84,7 +85,7 @@ async fn told(url: &str) {
 }
 
 /// Waits until the holder is notified that a client waits.
-async fn wanted(side: &mut Side, held: &Ask) {
+async fn wanted(side: &mut Side, held: &AcquireRequest) {
     loop {
         match side.events.recv().await.unwrap() {
             Event::Wanted { attempt, name: lock } if attempt == held.attempt => {
@@ -136,7 +137,7 @@ const DEAD: u32 = 4;
 async fn a_client_behind_dead_waiters_waits_an_offer_for_each() {
     let server = Postgres::start(&[]).unwrap();
     let mut holder = Side::connect(&server.url(), 1).await;
-    let held = Ask { ttl: secs(600), ..holder.ask(secs(600)) };
+    let held = holder.ask(secs(600)).with_ttl(secs(600));
     let grant = holder.granted(&held).await;
     let mut dead = Side::connect(&server.url(), 2).await;
     for _ in 0..DEAD {
@@ -196,7 +197,7 @@ async fn a_hand_off_by_push_takes_three_round_trips() {
         (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
     let mut least = usize::MAX;
     for _ in 0..5 {
-        let held = Ask { tokens: 100, wait: true, ..one.ask(secs(60)) };
+        let held = one.ask(secs(60)).with_tokens(100).with_wait(true);
         let grant = one.granted(&held).await;
         let ask = waits(&mut two);
         two.queued(&ask).await;

@@ -1,8 +1,8 @@
 //! Ensembles whose servers go.
 
-use leasehold_conformance::kit::{ZooKeeperEnsemble, ZooKeeperSettings};
 use leasehold_conformance::until;
 use leasehold_core::{Deadline, ErrorKind, Token};
+use leasehold_test_servers::{ZooKeeperEnsemble, ZooKeeperSettings};
 
 use crate::{Test, connect, free, ms, secs, test, try_connect, waiting};
 

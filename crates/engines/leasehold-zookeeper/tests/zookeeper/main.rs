@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod ensemble;
+mod foreign_nodes;
 mod herd;
-mod lost;
-mod neighbours;
+mod lost_messages;
 mod refused;
 mod sessions;
 
@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Needs, ZooKeeperServer, ZooKeeperSettings};
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
-use leasehold_core::backend::{Ask, State};
-use leasehold_core::{Client, Error, ErrorKind, Name, StoreUrl};
+use leasehold_core::backend::AcquireRequest;
+use leasehold_core::{Client, Error, ErrorKind, Name, State, StoreUrl};
+use leasehold_test_servers::{Needs, ZooKeeperServer, ZooKeeperSettings};
 
 /// No test takes longer than this; one that does hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -30,8 +30,8 @@ fn main() -> ExitCode {
     let groups = [
         ("ensemble", ensemble::TESTS),
         ("herd", herd::TESTS),
-        ("lost", lost::TESTS),
-        ("neighbours", neighbours::TESTS),
+        ("lost", lost_messages::TESTS),
+        ("neighbours", foreign_nodes::TESTS),
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),
     ];
@@ -64,8 +64,8 @@ async fn raw(url: &str, client: u64) -> Raw {
 }
 
 /// An ask of a new attempt that waits for lock `a`.
-fn waits(raw: &mut Raw) -> Ask {
-    Ask { wait: true, ..raw.ask(&Name::new("a").unwrap(), secs(30)) }
+fn waits(raw: &mut Raw) -> AcquireRequest {
+    raw.ask(&Name::new("a").unwrap(), secs(30)).with_wait(true)
 }
 
 /// Waits until no client holds a lock or waits for it.

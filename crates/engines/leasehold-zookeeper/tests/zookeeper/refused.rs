@@ -1,7 +1,7 @@
 //! Credentials, rights, certificates and servers that are not there.
 
-use leasehold_conformance::kit::{Certificates, ZooKeeperServer, ZooKeeperSettings};
 use leasehold_core::ErrorKind;
+use leasehold_test_servers::{Certificates, ZooKeeperServer, ZooKeeperSettings};
 use zookeeper_client::{Acl, Acls, AuthId, Client as ZooKeeper, CreateMode, Permission};
 
 use crate::{Test, connect, plain, test, try_connect};

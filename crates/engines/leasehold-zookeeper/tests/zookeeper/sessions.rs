@@ -1,10 +1,9 @@
 //! Sessions that end: by a pause, by a cut, by an operator.
 
 use leasehold_conformance::holder::Process;
-use leasehold_conformance::kit::{Direction, Proxy};
 use leasehold_conformance::{reconnects, until};
-use leasehold_core::backend::State;
-use leasehold_core::{ErrorKind, LossReason};
+use leasehold_core::{ErrorKind, LossReason, State};
+use leasehold_test_servers::{Direction, Proxy};
 
 use crate::{Test, connect, free, plain, secs, test, waiting};
 

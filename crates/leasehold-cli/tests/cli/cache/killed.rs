@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Needs, Postgres, Proxy, RedisServer, Settings};
+use leasehold_test_servers::{Needs, Postgres, Proxy, RedisServer, RedisSettings};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::{Place, until};
+use crate::support::{WorkDir, until};
 
 /// Rows that come in at a time.
 const PAGE: usize = 20;
@@ -45,7 +45,7 @@ fn load(database: &Postgres, redis: &RedisServer, stop: &AtomicBool) -> usize {
 /// Entries that no process has invalidated.
 fn entries(redis: &RedisServer) -> usize {
     match redis.admin(&["KEYS", "{leasehold-cache:users:*}"]).unwrap() {
-        leasehold_conformance::kit::Value::Array(keys) => keys.len(),
+        leasehold_test_servers::Value::Array(keys) => keys.len(),
         other => panic!("{other:?}"),
     }
 }
@@ -55,7 +55,7 @@ fn rows(database: &Postgres) -> usize {
 }
 
 /// What a command has said last of this count.
-fn count(place: &Place, out: &str, of: &str) -> u64 {
+fn count(place: &WorkDir, out: &str, of: &str) -> u64 {
     let said = place.read(out);
     // The last line may not be written to its end yet.
     let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -67,7 +67,7 @@ fn count(place: &Place, out: &str, of: &str) -> u64 {
 /// as soon as it has done something, and started anew, `KILLS` times. After that they get `ease`, and
 /// must end their work.
 fn kill_under_load(
-    place: &Place,
+    place: &WorkDir,
     database: &Postgres,
     redis: &RedisServer,
     commands: &[(&[&str], &str)],
@@ -112,9 +112,9 @@ fn kill_under_load(
     }
 }
 
-fn start() -> (Place, Postgres, RedisServer, Proxy) {
-    let (place, database) = (Place::new(), Postgres::start(&[]).unwrap());
-    let redis = RedisServer::start(Settings::new()).unwrap();
+fn start() -> (WorkDir, Postgres, RedisServer, Proxy) {
+    let (place, database) = (WorkDir::new(), Postgres::start(&[]).unwrap());
+    let redis = RedisServer::start(RedisSettings::new()).unwrap();
     let done = place.run(&["cache", "init", "--database", &database.url()]);
     assert_eq!(done.code, 0, "{done:?}");
     let proxy = Proxy::start(redis.address()).unwrap();
@@ -138,7 +138,7 @@ fn relays_to_redis_that_are_killed_under_load_lose_no_row() {
 #[cfg(feature = "nats")]
 #[test]
 fn relays_and_receivers_of_a_stream_that_are_killed_under_load_lose_no_row() {
-    use leasehold_conformance::kit::{NatsServer, NatsSettings};
+    use leasehold_test_servers::{NatsServer, NatsSettings};
 
     if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() || Needs::Nats.is_skipped() {
         return;

@@ -1,21 +1,21 @@
 //! `leasehold cache` by way of a stream of NATS JetStream.
 
-use leasehold_conformance::kit::{
-    NatsServer, NatsSettings, Needs, Postgres, RedisServer, Settings,
+use leasehold_test_servers::{
+    NatsServer, NatsSettings, Needs, Postgres, RedisServer, RedisSettings,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{ENTRY, is_cached, row};
-use crate::support::{Place, until};
+use crate::support::{WorkDir, until};
 
 #[test]
 fn the_relay_delivers_by_way_of_a_stream() {
     if Needs::Postgres.is_skipped() || Needs::Redis.is_skipped() || Needs::Nats.is_skipped() {
         return;
     }
-    let (place, database) = (Place::new(), Postgres::start(&[]).unwrap());
-    let redis = RedisServer::start(Settings::new()).unwrap();
+    let (place, database) = (WorkDir::new(), Postgres::start(&[]).unwrap());
+    let redis = RedisServer::start(RedisSettings::new()).unwrap();
     let nats = NatsServer::start(NatsSettings::new().user("app", "secret")).unwrap();
     let (url, store, broker) = (database.url(), redis.url(), nats.url_as("app", "secret"));
     let both = ["cache", "init", "--database", &url, "--to", &broker];

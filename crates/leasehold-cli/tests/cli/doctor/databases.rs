@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use leasehold_conformance::kit::{ClockShim, MariaDb, Needs, PgBouncer, Postgres};
+use leasehold_test_servers::{ClockShim, MariaDb, Needs, PgBouncer, Postgres};
 
 use super::finds;
-use crate::support::{Done, Place};
+use crate::support::{Done, WorkDir};
 
 /// As a server for locks should be; the kit's own does not sync.
 const SOUND: &[&str] = &["fsync=on", "synchronous_commit=on"];
@@ -23,7 +23,7 @@ fn a_sound_postgres_is_0_and_one_that_may_forget_is_named() {
     let Some(server) = postgres(SOUND) else { return };
     finds(&server.url(), 0, &["note no-tables"]);
     finds(&format!("{}?create=no", server.url()), 2, &["problem no-tables"]);
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "--store", &server.url(), "a", "true"]).code, 0);
     finds(&server.url(), 0, &[]);
     // What stands with the role comes before what the server was started with.
@@ -55,7 +55,7 @@ fn a_pooler_in_transaction_mode_is_named_until_the_url_says_where_to_listen() {
 #[test]
 fn rights_on_the_tables_are_tried_and_nothing_is_changed() {
     let Some(server) = postgres(SOUND) else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "--store", &server.url(), "a", "true"]).code, 0);
     server.sql("CREATE ROLE poor LOGIN PASSWORD 's3cret'").unwrap();
     server.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO poor").unwrap();
@@ -72,7 +72,7 @@ fn mariadb_is_looked_at() {
         return;
     }
     let server = MariaDb::start(&["--innodb-flush-log-at-trx-commit=1"]).unwrap();
-    let place = Place::new();
+    let place = WorkDir::new();
     assert_eq!(place.run(&["run", "--store", &server.url(), "a", "true"]).code, 0);
     finds(&server.url(), 0, &[]);
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").unwrap();
@@ -85,7 +85,7 @@ fn mariadb_is_looked_at() {
 
 #[test]
 fn a_sqlite_file_is_looked_at_and_not_made() {
-    let place = Place::new();
+    let place = WorkDir::new();
     let file = place.path("locks.db");
     let url = format!("sqlite:{}", file.display());
     finds(&url, 0, &["note absent"]);
@@ -107,7 +107,7 @@ fn the_clock_of_a_database_is_compared_with_ours() {
     // The client under test may be off as well as the server.
     shim.set_offset(5.0).unwrap();
     let Some(server) = postgres(SOUND) else { return };
-    let place = Place::new();
+    let place = WorkDir::new();
     let mut command = place.leasehold(&["doctor", "--json", "--store", &server.url()]);
     let done = Done::new(command.envs(shim.env()).output().unwrap());
     assert_eq!(done.code, 1, "{done:?}");

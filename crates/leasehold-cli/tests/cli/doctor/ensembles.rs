@@ -1,8 +1,8 @@
 //! ZooKeeper and etcd.
 
 #[cfg(feature = "etcd")]
-use leasehold_conformance::kit::{EtcdServer, EtcdSettings, wait};
-use leasehold_conformance::kit::{Needs, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
+use leasehold_test_servers::{EtcdServer, EtcdSettings, wait};
+use leasehold_test_servers::{Needs, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 
 use super::finds;
 

@@ -1,6 +1,6 @@
 //! Redis behind sentinels, and as a cluster.
 
-use leasehold_conformance::kit::{Needs, RedisCluster, RedisSentinels, RedisServer, Settings};
+use leasehold_test_servers::{Needs, RedisCluster, RedisSentinels, RedisServer, RedisSettings};
 
 use crate::support::until;
 
@@ -12,7 +12,7 @@ fn sentinels_and_the_master_that_they_name_are_looked_at() {
         return;
     }
     let settings = sound().line("min-replicas-to-write 1");
-    let mut all = RedisSentinels::start(settings, Settings::new()).unwrap();
+    let mut all = RedisSentinels::start(settings, RedisSettings::new()).unwrap();
     until("the replicas follow", || doctor(&all.url()).0 == 0);
     finds(&all.url(), 0, &["note failover"]);
     let (code, found) = doctor(&format!("{}?replicas=majority", all.url()));

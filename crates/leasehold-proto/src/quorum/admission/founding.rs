@@ -65,35 +65,35 @@ impl Admission {
 
     /// Iterates over the nodes that did not answer the operator's first question.
     pub fn silent(&self) -> impl Iterator<Item = usize> + '_ {
-        let silent = |(_, seat): &(usize, &super::Seat)| seat.survey.is_none();
-        self.seats.iter().enumerate().filter(silent).map(|(node, _)| node)
+        let silent = |(_, member): &(usize, &super::MemberState)| member.survey.is_none();
+        self.members.iter().enumerate().filter(silent).map(|(node, _)| node)
     }
 
     /// Records the result of a task before nodes are admitted.
     pub(super) fn founding_reply(&mut self, now: Now, node: usize, reply: TaskReply, bits: u64) {
-        let Some(seat) = self.seats.get_mut(node) else { return };
+        let Some(member) = self.members.get_mut(node) else { return };
         match (self.phase, reply) {
-            (Phase::Surveys(_), TaskReply::Survey(survey)) => seat.survey = Some(survey),
+            (Phase::Surveys(_), TaskReply::Survey(survey)) => member.survey = Some(survey),
             (Phase::Surveys(_), TaskReply::Look(look)) => {
-                seat.survey = Some(Survey { look, voted: look.voted });
+                member.survey = Some(Survey { look, voted: look.voted });
             }
             (Phase::Surveys(_), _) => {}
             (Phase::Proposals, TaskReply::Marker(Some(marker))) if !marker.admitted => {
-                seat.vouched = Some(marker);
+                member.vouched = Some(marker);
             }
             (Phase::Check, TaskReply::Survey(survey))
-                if !survey.voted && survey.look.current() == seat.vouched => {}
+                if !survey.voted && survey.look.current() == member.vouched => {}
             _ => return self.stop(Halt::Changed(node)),
         }
-        if self.seats.iter().all(|seat| seat.waits.is_none()) {
+        if self.members.iter().all(|member| member.waits.is_none()) {
             self.next_phase(now, bits);
         }
     }
 
     /// Records that a node did not answer in time.
     pub(super) fn founding_silence(&mut self, now: Now, node: usize) {
-        if let Some(seat) = self.seats.get_mut(node) {
-            seat.waits = None;
+        if let Some(member) = self.members.get_mut(node) {
+            member.waits = None;
         }
         self.founding_reply(now, node, TaskReply::Unknown, 0);
     }
@@ -108,7 +108,7 @@ impl Admission {
             Phase::Check => {
                 self.phase = Phase::Usual;
                 let markers: Vec<Option<Marker>> =
-                    self.seats.iter().map(|seat| seat.vouched).collect();
+                    self.members.iter().map(|member| member.vouched).collect();
                 for (node, marker) in markers.into_iter().enumerate() {
                     if let Some(marker) = marker {
                         self.recover(now, node, marker);
@@ -121,12 +121,12 @@ impl Admission {
 
     /// Decides when all nodes have answered whether they ever voted, or have timed out.
     fn decide(&mut self, now: Now, founding: Founding, bits: u64) {
-        let nodes = self.seats.len();
+        let nodes = self.members.len();
         let surveys: Vec<(usize, Survey)> = self
-            .seats
+            .members
             .iter()
             .enumerate()
-            .filter_map(|(at, seat)| Some((at, seat.survey?)))
+            .filter_map(|(at, member)| Some((at, member.survey?)))
             .collect();
         for (at, (node, survey)) in surveys.iter().enumerate() {
             let same = |(_, other): &&(usize, Survey)| other.look.process == survey.look.process;
@@ -185,16 +185,16 @@ impl Admission {
     /// Records, for an operator, the longest ttl of a node that votes.
     pub(super) fn note_grants(&mut self, node: usize, marker: Marker) {
         if self.founding
-            && let Some(seat) = self.seats.get_mut(node)
+            && let Some(member) = self.members.get_mut(node)
         {
-            seat.grants = marker.admitted.then_some(marker.max_ttl);
+            member.grants = marker.admitted.then_some(marker.max_ttl);
         }
     }
 
     /// Returns, for an operator, the longest ttl that each node of a majority grants.
     pub(super) fn agreed(&self) -> Option<Duration> {
-        let grants = || self.seats.iter().filter_map(|seat| seat.grants);
-        let all = self.seats.len();
+        let grants = || self.members.iter().filter_map(|member| member.grants);
+        let all = self.members.len();
         grants().find(|max_ttl| grants().filter(|other| other == max_ttl).count() >= majority(all))
     }
 
@@ -207,7 +207,7 @@ impl Admission {
     /// wrote after the first answer of the same process.
     pub(super) fn replacement(&self, node: usize, marker: Marker) -> Option<Duration> {
         let wanted = if self.after_loss {
-            let look = self.seats.get(node)?.survey?.look;
+            let look = self.members.get(node)?.survey?.look;
             let is_later = look.process == marker.process && look.current().is_none();
             is_later.then_some(self.max_ttl)?
         } else {
@@ -218,8 +218,8 @@ impl Admission {
 
     /// Begins the wait of a node anew, and asks for its marker.
     pub(super) fn wait_anew(&mut self, now: Now, node: usize, marker: Marker) {
-        if let Some(seat) = self.seats.get_mut(node) {
-            seat.stage = Stage::Waiting(marker, now.steady_ns);
+        if let Some(member) = self.members.get_mut(node) {
+            member.stage = Stage::Waiting(marker, now.steady_ns);
         }
         self.look(now, node);
     }
@@ -227,12 +227,12 @@ impl Admission {
     fn stop(&mut self, halt: Halt) {
         self.phase = Phase::Halted(halt);
         self.tasks.clear();
-        for seat in &mut self.seats {
-            (seat.waits, seat.again, seat.stage) = (None, None, Stage::Unknown);
+        for member in &mut self.members {
+            (member.waits, member.again, member.stage) = (None, None, Stage::Unknown);
         }
     }
 
     pub(super) fn send_all(&mut self, now: Now, task: impl Fn(usize) -> Task) {
-        (0..self.seats.len()).for_each(|node| self.send(now, node, task(node)));
+        (0..self.members.len()).for_each(|node| self.send(now, node, task(node)));
     }
 }

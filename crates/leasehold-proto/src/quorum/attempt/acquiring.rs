@@ -15,25 +15,25 @@ impl Attempt {
         let seen = if self.seen > most { 0 } else { self.seen };
         // A single node makes up for its lost data with its own clock, so no client may push tokens
         // ahead of it.
-        let wall = if self.seats.len() == 1 { 0 } else { now.unix_us() };
+        let wall = if self.node_states.len() == 1 { 0 } else { now.unix_us() };
         let proposal = seen.max(wall).saturating_add(1).min(Token::MAX.get());
         let Some(proposal) = Token::new(proposal) else { return };
-        for node in 0..self.seats.len() {
+        for node in 0..self.node_states.len() {
             let op = Op::Acquire { attempt: self.terms.attempt, ttl: self.ttl, proposal };
             self.send(now, node, op, self.terms.limit);
         }
-        self.seats.iter_mut().for_each(|seat| seat.suspect = true);
+        self.node_states.iter_mut().for_each(|node_state| node_state.suspect = true);
         self.decide(now);
     }
 
     pub(super) fn acquire_reply(&mut self, now: Now, node: usize, reply: Reply) {
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        seat.settle(reply);
-        if matches!(reply, Reply::Refused(_)) && !seat.owns() {
-            seat.suspect = false;
+        let Some(node_state) = self.node_states.get_mut(node) else { return };
+        node_state.settle(reply);
+        if matches!(reply, Reply::Refused(_)) && !node_state.owns() {
+            node_state.suspect = false;
         }
         if let Reply::Granted(value) = reply {
-            seat.owns_from(0);
+            node_state.owns_from(0);
             if let Phase::Committing(token) = self.phase {
                 self.commit(now, node, value, token);
             }
@@ -45,11 +45,12 @@ impl Attempt {
     fn decide(&mut self, now: Now) {
         if self.phase == Phase::Asking {
             let mut values: Vec<Token> = self.granted().collect();
-            let open = self.count(|seat| seat.waits.is_some());
+            let open = self.count(|node_state| node_state.waits.is_some());
             if values.len() + open < self.majority() {
-                let busy = self.count(|seat| matches!(seat.vote, Vote::Busy(_)));
-                let in_time =
-                    self.count(|seat| seat.waits.is_some_and(|wait| !wait.due.has_passed(now)));
+                let busy = self.count(|node_state| matches!(node_state.vote, Vote::Busy(_)));
+                let in_time = self.count(|node_state| {
+                    node_state.waits.is_some_and(|wait| !wait.due.has_passed(now))
+                });
                 let reachable = values.len() + busy + in_time;
                 let why = if reachable < self.majority() { Why::Unavailable } else { Why::Busy };
                 return self.deny(now, why);
@@ -57,16 +58,19 @@ impl Attempt {
             values.sort_unstable();
             let Some(token) = values.get(self.majority() - 1).copied() else { return };
             self.phase = Phase::Committing(token);
-            for node in 0..self.seats.len() {
-                if let Some(Vote::Granted(value)) = self.seats.get(node).map(|seat| seat.vote) {
+            for node in 0..self.node_states.len() {
+                if let Some(Vote::Granted(value)) =
+                    self.node_states.get(node).map(|node_state| node_state.vote)
+                {
                     self.commit(now, node, value, token);
                 }
             }
         }
         let Phase::Committing(token) = self.phase else { return };
         let settled = |vote| vote == Vote::Committed || vote == Vote::Granted(token);
-        let at_token = self.count(|seat| seat.waits.is_none() && settled(seat.vote));
-        let open = self.count(|seat| seat.waits.is_some());
+        let at_token =
+            self.count(|node_state| node_state.waits.is_none() && settled(node_state.vote));
+        let open = self.count(|node_state| node_state.waits.is_some());
         if at_token >= self.majority() {
             self.hold(now, token);
         } else if at_token + open < self.majority() {
@@ -76,7 +80,7 @@ impl Attempt {
 
     /// Iterates over the granted values.
     fn granted(&self) -> impl Iterator<Item = Token> {
-        self.seats.iter().filter_map(|seat| match seat.vote {
+        self.node_states.iter().filter_map(|node_state| match node_state.vote {
             Vote::Granted(value) => Some(value),
             _ => None,
         })
@@ -97,7 +101,7 @@ impl Attempt {
         if until.has_passed(now) {
             return self.deny(now, Why::TooLate);
         }
-        let at_once = self.count(|seat| seat.vote == Vote::Committed) == 0;
+        let at_once = self.count(|node_state| node_state.vote == Vote::Committed) == 0;
         self.deadline = Some(until);
         self.phase = Phase::Held { token, renewing: false };
         self.events.push_back(Event::Held { token, until, at_once });
@@ -112,9 +116,10 @@ impl Attempt {
     }
 
     fn tally(&self) -> Tally {
-        let granted = self.count(|seat| seat.owns());
-        let busy = self.count(|seat| matches!(seat.vote, Vote::Busy(_)));
-        let refused = self.count(|seat| matches!(seat.vote, Vote::Refused(_) | Vote::Gone));
+        let granted = self.count(|node_state| node_state.owns());
+        let busy = self.count(|node_state| matches!(node_state.vote, Vote::Busy(_)));
+        let refused =
+            self.count(|node_state| matches!(node_state.vote, Vote::Refused(_) | Vote::Gone));
         let unknown = self.terms.nodes.saturating_sub(granted + busy + refused);
         Tally { granted, busy, refused, unknown }
     }
@@ -124,9 +129,11 @@ impl Attempt {
     fn free_in(&self, tally: Tally) -> Option<Duration> {
         let missing = self.majority().saturating_sub(tally.granted);
         let mut times: Vec<Duration> = self
-            .seats
+            .node_states
             .iter()
-            .filter_map(|seat| if let Vote::Busy(time) = seat.vote { Some(time) } else { None })
+            .filter_map(
+                |node_state| if let Vote::Busy(time) = node_state.vote { Some(time) } else { None },
+            )
             .collect();
         times.sort_unstable();
         times.get(missing.checked_sub(1)?).copied()

@@ -18,29 +18,31 @@ impl Attempt {
         self.ttl = ttl;
         self.over = self.over.max(Deadline::after(now, ttl));
         self.phase = Phase::Held { token, renewing: true };
-        for node in 0..self.seats.len() {
-            let Some(seat) = self.seats.get_mut(node) else { continue };
-            seat.vote = Vote::Silent;
-            seat.suspect = true;
-            let heal = !seat.owns();
+        for node in 0..self.node_states.len() {
+            let Some(node_state) = self.node_states.get_mut(node) else { continue };
+            node_state.vote = Vote::Silent;
+            node_state.suspect = true;
+            let heal = !node_state.owns();
             let op = Op::Renew { attempt: self.terms.attempt, ttl, token, heal };
             self.send(now, node, op, self.terms.limit);
         }
     }
 
     pub(super) fn renew_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
-        let Some(seat) = self.seats.get_mut(node) else { return };
-        seat.settle(reply);
+        let Some(node_state) = self.node_states.get_mut(node) else { return };
+        node_state.settle(reply);
         // `Granted`: to the acquire, from a node that was not needed for the majority.
         if let Reply::Granted(_) | Reply::Healed | Reply::Renewed = reply {
-            seat.owns_from(round);
+            node_state.owns_from(round);
         }
         if self.evidence() < self.majority() {
             return self.lose();
         }
         let Phase::Held { token, renewing: true } = self.phase else { return };
-        let counts = self.count(|seat| seat.vote == Vote::Renewed && seat.owns_before(self.first));
-        let open = self.count(|seat| seat.waits.is_some());
+        let counts = self.count(|node_state| {
+            node_state.vote == Vote::Renewed && node_state.owns_before(self.first)
+        });
+        let open = self.count(|node_state| node_state.waits.is_some());
         if counts >= self.majority() {
             if self.is_over(now) {
                 return self.lose();

@@ -13,6 +13,7 @@ use crate::{AttemptId, Error, ErrorKind, Result};
 /// The result of [`RedisFence::set_if_owner`].
 #[must_use = "a refused write must stop the work"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Owned {
     /// The value was written.
     Written,

@@ -6,7 +6,7 @@ use etcd_client::{
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// Longer than is measured, so that nothing has to be kept alive.
 const TTL_S: i64 = 600;
@@ -19,7 +19,7 @@ pub(super) struct Keys {
 impl Engine for Keys {
     type Taker = Key;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         let server = place.url.strip_prefix("etcd://").ok_or("an etcd: URL is needed")?;
         let mut client = Client::connect([server], None).await?;
         let lease = client.lease_grant(TTL_S, None).await?.id();

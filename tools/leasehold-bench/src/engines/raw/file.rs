@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 pub(super) struct Files(PathBuf);
 
 impl Engine for Files {
     type Taker = Path;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         let path = place.url.strip_prefix("file:").ok_or("a file: URL is needed")?;
         let folder = PathBuf::from(format!("{path}-raw"));
         std::fs::create_dir_all(&folder)?;

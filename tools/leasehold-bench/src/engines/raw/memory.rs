@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 type Locks = std::sync::Mutex<HashMap<String, Arc<Mutex<()>>>>;
 
@@ -19,7 +19,7 @@ pub(super) struct Memory;
 impl Engine for Memory {
     type Taker = Name;
 
-    async fn open(_: &Place) -> Result<Self> {
+    async fn open(_: &StoreAddress) -> Result<Self> {
         Ok(Self)
     }
 

@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then
     return redis.call('DEL', KEYS[1]) else return 0 end";
@@ -26,7 +26,7 @@ pub(super) struct Keys {
 impl Engine for Keys {
     type Taker = Key;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         let mut servers = Vec::new();
         for url in place.urls().split_whitespace() {
             servers.push(crate::multiplexed(url).await?);

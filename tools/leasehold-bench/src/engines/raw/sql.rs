@@ -8,7 +8,7 @@ use sqlx::any::AnyPoolOptions;
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 /// Who has to wait asks again after this.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ pub(super) struct Rows {
 impl Engine for Rows {
     type Taker = Row;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let scheme = place.url.split(':').next().unwrap_or_default();
         let (words, time, connections) = match scheme {

@@ -5,14 +5,14 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use crate::Result;
 use crate::engines::load::{Engine, Taker};
-use crate::store::Place;
+use crate::store::StoreAddress;
 
 pub(super) struct Nodes(Client);
 
 impl Engine for Nodes {
     type Taker = Node;
 
-    async fn open(place: &Place) -> Result<Self> {
+    async fn open(place: &StoreAddress) -> Result<Self> {
         let servers = place.url.strip_prefix("zookeeper://").ok_or("a zookeeper: URL is needed")?;
         Ok(Self(Client::connect(servers).await?))
     }

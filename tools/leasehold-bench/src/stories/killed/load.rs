@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use leasehold_cache::Cache;
-use leasehold_conformance::kit::{RedisServer, Settings};
+use leasehold_test_servers::{RedisServer, RedisSettings};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -145,7 +145,7 @@ pub(super) fn sample(
     rate: usize,
     times: Times,
 ) -> Result<TimeLine> {
-    let server = RedisServer::start(Settings::new())?;
+    let server = RedisServer::start(RedisSettings::new())?;
     runtime.run(measure(server, side, rate, times))
 }
 

@@ -3,9 +3,10 @@
 use leasehold_proto::quorum::{Event, Refusal, Reply};
 use leasehold_proto::{Deadline, LossReason, Now, Step, Token, drift};
 
+use super::acquiring::Acquiring;
 use super::{Client, Phase, Said, behind, belief};
 use crate::simulator::world::Parcel;
-use crate::simulator::{Belief, Bug, MS, Plan, Rng, SECOND, Waiting};
+use crate::simulator::{Belief, Bug, Plan, Rng, SECOND};
 
 impl Client {
     /// Takes what has arrived.
@@ -21,10 +22,7 @@ impl Client {
         let slow = self.machine_now(time);
         match parcel {
             Parcel::Written => self.written(time, rng, said),
-            Parcel::Free => match &mut self.phase {
-                Phase::Wants { again, .. } if self.lease.is_none() => *again = Some(time),
-                _ => self.told = true,
-            },
+            Parcel::Free => self.acquiring.iter_mut().for_each(Acquiring::handle_freed),
             Parcel::Done(node, serial, reply) => {
                 let bits = rng.bits();
                 if let Some(admission) = &mut self.admission {
@@ -89,40 +87,15 @@ impl Client {
         };
         let timed = belief(plan) == Belief::Deadline;
         match (event, &mut self.lease, self.phase) {
-            (Event::Held { token, until, .. }, Some(lease), Phase::Wants { .. }) => {
-                if lease.handle_granted(now, timed.then(|| bound(until)), false, jitter).is_err() {
-                    return self.finish(time, rng, said);
-                }
+            (Event::Held { token, until, .. }, _, Phase::Wants) => {
                 if plan.bug == Some(Bug::SetThenExpire) {
                     attempt.renew(now, plan.ttl);
                 }
-                self.backoff.reset();
-                let attempt = attempt.id();
-                let until = time + rng.between(self.behaviour.hold.0, self.behaviour.hold.1);
-                self.phase = Phase::Works { until, token: token.get(), read: [0; 2] };
-                said.push(Said::Held { attempt, token });
+                let until = timed.then(|| bound(until));
+                self.handle_held(plan, time, (token, until), (bits, jitter), rng, said);
             }
-            (Event::Denied(denied), _, Phase::Wants { since, .. }) => {
-                self.lease = None;
-                let mut pause = self.backoff.next(bits).as_nanos() as u64 + MS;
-                self.force = false;
-                if plan.bug == Some(Bug::TimestampInTheValue)
-                    && let Some(free_in) = denied.free_in
-                {
-                    // By the time in the value it is over: it is replaced.
-                    pause = free_in.as_nanos() as u64 + rng.below(2 * MS);
-                    self.force = true;
-                }
-                match (plan.waiting, denied.free_in) {
-                    (Waiting::Asks, _) | (_, None) => {}
-                    _ if std::mem::take(&mut self.told) => pause = 0,
-                    (_, Some(free_in)) => pause = free_in.as_nanos() as u64 + MS,
-                }
-                self.phase = Phase::Wants { since, again: Some(time + pause) };
-                said.push(Said::Denied);
-                if plan.waiting == Waiting::Listens {
-                    said.push(Said::Listens);
-                }
+            (Event::Denied(denied), _, Phase::Wants) => {
+                self.handle_denied(plan, time, &denied, bits, rng, said);
             }
             (Event::Renewed { until }, Some(lease), _) => {
                 // Both count from when the renewal was sent, but for a planted bug.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_conformance::kit::Value as Bytes;
 use leasehold_proto::quorum::{Marker, Node, Op, ProcessId, Refusal, Reply};
 use leasehold_proto::{AttemptId, ClientId, Now, Token};
+use leasehold_test_servers::Value as Bytes;
 
 use super::server::{Server, Which, key};
 use super::steps::{LOCKS, Step, Task, Value, What};

@@ -1,7 +1,7 @@
 //! A server whose node scripts use a clock that the test sets.
 
-use leasehold_conformance::kit::{Admin, RedisServer, Value};
 use leasehold_proto::quorum::ProcessId;
+use leasehold_test_servers::{Admin, RedisServer, Value};
 
 use crate::plain;
 use crate::scripts::code::{NodeScripts, Script};

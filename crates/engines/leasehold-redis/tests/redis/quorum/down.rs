@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Proxy, RedisServer};
 use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
 use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
 use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, Name};
 use leasehold_quorum::{Founding, Step};
+use leasehold_test_servers::{Proxy, RedisServer};
 use tokio::task::JoinSet;
 
 use super::{Servers, connect, init, nodes};
@@ -127,7 +127,7 @@ async fn a_call_under_way_ends_when_its_server_is_killed() {
     servers.0[0].stop().unwrap();
     let op = Op::Release { attempt: AttemptId::new(ClientId::from_bits(1), 1, 0) };
     let (name, origin) = (Name::new("a").unwrap(), Arc::new(Origin::new("", 0, None)));
-    let step = Step { name, op, wait: false, origin };
+    let step = Step::new(name, op, origin);
     let mut asking = pin!(node.steps(look.process, vec![step], secs(3600)));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await.is_pending());
     servers.0[0].kill();

@@ -3,13 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use leasehold_conformance::kit::{Busy, Certificates, ClockShim, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
 use leasehold_core::{AttemptId, ClientId, Guard, Lock, Name};
 use leasehold_quorum::{Founding, Step};
+use leasehold_test_servers::{Busy, Certificates, ClockShim, RedisServer, RedisSettings};
 
 use super::{Servers, connect, init, nodes, try_connect, votes};
 use crate::{Test, ms, secs, test};
@@ -31,7 +31,7 @@ async fn held(lock: &Lock) -> Guard {
 async fn tokens_of_one_server_with_admission_rest_on_its_own_clock() {
     let shim = ClockShim::build().unwrap();
     shim.set_offset(-1800.0).unwrap();
-    let mut server = RedisServer::start(shim.on(Settings::new())).unwrap();
+    let mut server = RedisServer::start(shim.on(RedisSettings::new())).unwrap();
     let url = format!("{}?admission=strict&max-ttl=1s&node-limit=200ms", server.url());
     let before = Clock::system().now().unix_us();
     let lock = connect(&url).await.lock("a").ttl(ms(900));
@@ -51,7 +51,7 @@ async fn tokens_of_one_server_with_admission_rest_on_its_own_clock() {
 /// Three nodes, each with its own wall clock.
 async fn with_clocks() -> (Vec<ClockShim>, Servers, String) {
     let shims: Vec<ClockShim> = (0..3).map(|_| ClockShim::build().unwrap()).collect();
-    let start = |shim: &ClockShim| RedisServer::start(shim.on(Settings::new())).unwrap();
+    let start = |shim: &ClockShim| RedisServer::start(shim.on(RedisSettings::new())).unwrap();
     let servers = Servers(shims.iter().map(start).collect());
     let url = servers.url("max-ttl=20s&node-limit=500ms");
     init(&url, Founding::Vouched).await;
@@ -102,7 +102,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
                 let op = Op::Release { attempt };
                 let origin = Arc::new(Origin::new("", 0, None));
                 let name = Name::new("a").unwrap();
-                node.steps(look.process, vec![Step { name, op, wait: false, origin }], limit)
+                node.steps(look.process, vec![Step::new(name, op, origin)], limit)
             };
             assert_eq!(steps(secs(20)).await, [Reply::NotHeld]);
             servers.0[0].stop().unwrap();
@@ -164,7 +164,7 @@ async fn nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes()
         +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
         +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select +getrange +info +zcard \
         +zpopmin";
-    let settings = Settings::new().tls(&certificates).user("app", rights);
+    let settings = RedisSettings::new().tls(&certificates).user("app", rights);
     let servers: Vec<RedisServer> =
         (0..3).map(|_| RedisServer::start(settings.clone()).unwrap()).collect();
     let places: Vec<String> = servers

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Pattern, Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind};
 use leasehold_quorum::{Founding, Members, found, found_exactly, members};
+use leasehold_test_servers::{Pattern, Proxy, RedisServer, RedisSettings};
 
 use super::{Servers, comes_back, connect, nodes};
 use crate::{Test, ms, secs, test};
@@ -108,7 +108,7 @@ async fn a_refused_init_changes_no_node() {
 }
 
 async fn init_is_refused_for_nodes_that_voted_before() {
-    let durable = || RedisServer::start(Settings::new().append_only()).unwrap();
+    let durable = || RedisServer::start(RedisSettings::new().append_only()).unwrap();
     let mut servers = Servers((0..3).map(|_| durable()).collect());
     let url = servers.url(OPTIONS);
     try_init(&url, Founding::Vouched).await.unwrap();

@@ -1,9 +1,9 @@
 //! Lists of nodes that are not a quorum: refused at connect, with the node and what to do.
 
-use leasehold_conformance::kit::{Proxy, RedisServer, Settings};
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind};
+use leasehold_test_servers::{Proxy, RedisServer, RedisSettings};
 
 use super::{Servers, connect, try_connect};
 use crate::{Test, secs, test};
@@ -56,14 +56,18 @@ async fn one_node_that_cannot_take_part_is_refused_with_what_to_do() {
     let first = &servers.0[0];
     for (settings, kind, what_to_do) in [
         (
-            Settings::new().max_memory(1 << 30, "allkeys-lru"),
+            RedisSettings::new().max_memory(1 << 30, "allkeys-lru"),
             ErrorKind::Refused,
             "set maxmemory-policy noeviction",
         ),
-        (Settings::new().replica_of(first), ErrorKind::Refused, "name its master"),
-        (Settings::new().cluster(), ErrorKind::Unsupported, "cluster-enabled"),
-        (Settings::new().sentinel("main", first, 1), ErrorKind::Unsupported, "Sentinel"),
-        (Settings::new().password("s3cret"), ErrorKind::Refused, "the server requires a password"),
+        (RedisSettings::new().replica_of(first), ErrorKind::Refused, "name its master"),
+        (RedisSettings::new().cluster(), ErrorKind::Unsupported, "cluster-enabled"),
+        (RedisSettings::new().sentinel("main", first, 1), ErrorKind::Unsupported, "Sentinel"),
+        (
+            RedisSettings::new().password("s3cret"),
+            ErrorKind::Refused,
+            "the server requires a password",
+        ),
     ] {
         let server = RedisServer::start(settings).unwrap();
         let place = server.address().to_string();
@@ -120,7 +124,7 @@ async fn a_node_that_evicts_is_not_admitted_after_its_wait() {
 
 async fn one_node_with_other_credentials_is_named_and_they_are_not() {
     let (servers, _) = Servers::founded(3).await;
-    let locked = RedisServer::start(Settings::new().password("s3cret")).unwrap();
+    let locked = RedisServer::start(RedisSettings::new().password("s3cret")).unwrap();
     let place = locked.address().to_string();
     for secret in ["default:wr0ng", "nobody:wr0ng"] {
         let url = with_last(&servers, &format!("{secret}@{place}"));

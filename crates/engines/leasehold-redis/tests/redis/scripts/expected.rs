@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_conformance::kit::Value;
-use leasehold_proto::handoff::{Ask, End, Push, Record, Renewed, State};
+use leasehold_proto::handoff::{AcquireRequest, Push, Record, ReleaseRequest, Renewed, State};
 use leasehold_proto::{AttemptId, Now, Token};
 use leasehold_sim::script::{CLIENTS, Op, Replay, Request, Said};
+use leasehold_test_servers::Value;
 
+use super::messages;
 use super::server::{Server, Stored, key};
 use super::steps::{FOREIGN, LOCKS, Step};
-use super::words;
 
 /// The expected state of one lock.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Expected {
                 Op::Forget(part) if *lock != FOREIGN => {
                     self.locks[*lock].record.forget(part);
                     self.locks[*lock].line_forgotten |=
-                        part == leasehold_proto::handoff::Part::Line;
+                        part == leasehold_proto::handoff::Part::Queue;
                     server.forget(*lock, part);
                 }
                 _ => {}
@@ -118,7 +118,7 @@ impl Expected {
         let answers: Vec<String> = answers
             .into_iter()
             .zip(requests)
-            .map(|(answer, (_, request))| words::in_full(answer, request))
+            .map(|(answer, (_, request))| messages::in_full(answer, request))
             .collect();
         // A record whose queue was deleted still claims that a client waits.
         let forgotten = self.locks.iter().any(|lock| lock.line_forgotten);
@@ -174,23 +174,24 @@ impl Expected {
         let wanted = record.waiters().len() > 0;
         attempts.extend(attempts_of(request));
         replay.heard(request, said, &pushes);
-        let words =
-            |(attempt, push): &(AttemptId, Push)| words::push(*attempt, *push, *now_us, &key(lock));
+        let words = |(attempt, push): &(AttemptId, Push)| {
+            messages::push(*attempt, *push, *now_us, &key(lock))
+        };
         pushed.extend(pushes.iter().map(words));
         match said {
-            Said::Acquired(answer) => words::answer(answer, *now_us, wanted),
+            Said::Acquired(answer) => messages::answer(answer, *now_us, wanted),
             Said::Renewed(Renewed::Lost) => "L".to_owned(),
             Said::Renewed(Renewed::Renewed { .. }) => "R".to_owned(),
-            Said::Released(verdict) => words::verdict(verdict),
+            Said::Released(verdict) => messages::verdict(verdict),
             Said::Rotated(verdict, answer) => {
-                words::verdict(verdict) + &words::answer(answer, *now_us, wanted)
+                messages::verdict(verdict) + &messages::answer(answer, *now_us, wanted)
             }
-            Said::Forced(forced) => words::forced(forced),
+            Said::Forced(forced) => messages::forced(forced),
         }
     }
 
     fn carry_out_foreign(&self, request: &Request) -> String {
-        let verdict = |end: &End| if end.base.is_some() { "L" } else { "G" }.to_owned();
+        let verdict = |end: &ReleaseRequest| if end.base.is_some() { "L" } else { "G" }.to_owned();
         let strange = self.strange_answer.to_owned();
         match request {
             Request::Acquire(_) | Request::Force(_) => strange,
@@ -212,9 +213,9 @@ fn call(
     let arguments = match requests[0].1 {
         // Two arguments for each.
         Request::Rotate(..) => {
-            all.iter().flat_map(|request| words::arguments(&[*request], true)).collect()
+            all.iter().flat_map(|request| messages::arguments(&[*request], true)).collect()
         }
-        _ => words::arguments(&all, short),
+        _ => messages::arguments(&all, short),
     };
     let hash = match requests[0].1 {
         Request::Acquire(_) => &server.acquire,
@@ -230,7 +231,8 @@ impl Lock {
     /// `buried`: a tombstone was added last, and expired tombstones must have been removed.
     fn compare(&self, now_us: u64, stored: &Stored, buried: bool) -> Result<(), String> {
         let now = at(now_us);
-        let line: Vec<String> = self.record.waiters().map(|w| words::member(w.attempt)).collect();
+        let line: Vec<String> =
+            self.record.waiters().map(|w| messages::member(w.attempt)).collect();
         let queue: Vec<String> = stored.queue.iter().step_by(2).cloned().collect();
         same("line", &line, &queue)?;
         let number = |text: &String| text.parse::<f64>().unwrap_or_default() as u64;
@@ -246,7 +248,7 @@ impl Lock {
         let Some(record) = &stored.record else {
             return same("owner", &None, &self.record.owner().map(|(owner, ())| owner));
         };
-        let fields = words::Fields::read(record)?;
+        let fields = messages::Fields::read(record)?;
         if (!queue.is_empty() && !fields.waits)
             || (queue.is_empty() && fields.waits && !self.line_forgotten)
         {
@@ -279,7 +281,7 @@ impl Lock {
         same("base", &self.record.base().map_or(0, Token::get), &fields.base)?;
         same("top", &self.record.top().map_or(0, Token::get), &fields.top)?;
         same("remaining", &remaining, &if held { fields.ends - now_us } else { 0 })?;
-        same("tail", &words::tail(owner), &fields.tail)
+        same("tail", &messages::tail(owner), &fields.tail)
     }
 }
 
@@ -289,7 +291,9 @@ fn buries(request: &Request) -> bool {
 
 fn attempts_of(request: &Request) -> Vec<AttemptId> {
     match request {
-        Request::Acquire(Ask { attempt, .. }) | Request::Renew(attempt, ..) => vec![*attempt],
+        Request::Acquire(AcquireRequest { attempt, .. }) | Request::Renew(attempt, ..) => {
+            vec![*attempt]
+        }
         Request::Release(end) => vec![end.attempt],
         Request::Rotate(end, ask) => vec![end.attempt, ask.attempt],
         Request::Force(_) => vec![],

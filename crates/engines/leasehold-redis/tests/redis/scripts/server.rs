@@ -1,8 +1,8 @@
 //! A server whose scripts use a clock that the test sets.
 
-use leasehold_conformance::kit::{Admin, RedisServer, Value};
 use leasehold_proto::handoff::Part;
 use leasehold_sim::script::CLIENTS;
+use leasehold_test_servers::{Admin, RedisServer, Value};
 
 use super::code::{Script, Scripts};
 use super::steps::{FOREIGN, LOCKS};
@@ -121,7 +121,7 @@ impl Server {
     pub(super) fn forget(&mut self, lock: usize, part: Part) {
         let end = match part {
             Part::Lease => "",
-            Part::Line => ":q",
+            Part::Queue => ":q",
             Part::Tombstones => ":t",
         };
         self.admin.call(&["DEL", &format!("{}{end}", key(lock))]).unwrap();

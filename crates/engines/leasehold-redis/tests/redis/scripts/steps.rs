@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_proto::handoff::Ask;
+use leasehold_proto::handoff::AcquireRequest;
 use leasehold_proto::{AttemptId, ClientId};
 use leasehold_sim::Dice;
-use leasehold_sim::script::{Ending, Op, Script, Which, terms};
+use leasehold_sim::script::{Op, ReleaseStep, Script, Which, terms};
 
 /// No ttl and no offer is a multiple of it.
 pub(super) const UNIT: Duration = Duration::from_millis(700);
@@ -70,7 +70,7 @@ fn in_short(seed: u64, length: usize) -> Vec<Step> {
         }
         for (lock, attempt) in holders.iter().copied() {
             let (ttl, tokens) = terms(attempt, UNIT);
-            let ask = Ask { attempt, ttl, wait, fair: true, tokens, tag: () };
+            let ask = AcquireRequest { attempt, ttl, wait, fair: true, tokens, tag: () };
             steps.push(Step { lock, op: Op::Acquire(ask), joined: lock > 0 });
         }
         let between = dice.one_in(3).then(|| others.next()).flatten();
@@ -78,7 +78,8 @@ fn in_short(seed: u64, length: usize) -> Vec<Step> {
         let used = dice.one_in(4).then_some(0);
         for (lock, attempt) in holders {
             let used = Some(used.unwrap_or(terms(attempt, UNIT).1 - 1));
-            let ending = Ending { attempt, which: Which::Last, used, suspect: false, keep: None };
+            let ending =
+                ReleaseStep { attempt, which: Which::Last, used, suspect: false, keep: None };
             steps.push(Step { lock, op: Op::Release(ending), joined: lock > 0 });
         }
     }

@@ -7,7 +7,6 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::kit;
 use leasehold_core::{Client, ErrorKind, Lock, Usage};
 use tokio::task::JoinSet;
 
@@ -30,12 +29,15 @@ pub(crate) struct Role {
 
 impl Role {
     /// Starts a process of this program for that role.
-    pub(crate) fn start(&self) -> std::io::Result<kit::Process> {
+    pub(crate) fn start(&self) -> std::io::Result<leasehold_test_servers::Process> {
         let (judge, log) = (self.judge.display(), self.log.display());
         let role = format!("{}\n{}\n{judge}\n{log}", self.url, self.number);
-        kit::Process::start(&std::env::current_exe()?, |command: &mut Command| {
-            command.env(ROLE, role);
-        })
+        leasehold_test_servers::Process::start(
+            &std::env::current_exe()?,
+            |command: &mut Command| {
+                command.env(ROLE, role);
+            },
+        )
     }
 
     /// The role that this process was started for.

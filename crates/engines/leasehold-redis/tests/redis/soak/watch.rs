@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_conformance::kit::{Admin, RedisServer};
+use leasehold_test_servers::{Admin, RedisServer};
 
 use super::{NAME, TTL, now_us};
 

@@ -1,0 +1,171 @@
+//! The state that the operations of a client share, and the calls that several of them need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Client, Txn, TxnResponse};
+use leasehold_core::backend::AcquireRequest;
+use leasehold_core::clock::Clock;
+use leasehold_core::{AttemptId, Result};
+use tokio::runtime::Handle;
+
+use crate::attempts::Attempts;
+use crate::error::{Cause, strange};
+use crate::key::Keys;
+use crate::lease::{Lease, Pool, seconds};
+use crate::lease_keeper::Keeper;
+use crate::members::{Called, Failed, Members};
+use crate::watcher::Watcher;
+
+/// The longest time that one call may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+/// The shortest limit for a call, whatever the ttl: a cluster that writes to disks is not faster.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// The state that all operations share. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    pub(crate) members: Members,
+    pub(crate) keeper: Keeper,
+    pub(crate) watcher: Watcher,
+    pub(crate) attempts: Attempts,
+    pub(crate) pool: Pool,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) clock: Clock,
+    runtime: Handle,
+}
+
+/// Returns how long a call for a lease of this ttl may take.
+pub(crate) fn limit(ttl: Duration) -> Duration {
+    (ttl / 3).clamp(LEAST, LIMIT)
+}
+
+impl Engine {
+    /// Starts the tasks of the streams in this runtime.
+    pub(crate) fn start(members: Members, prefix: &str, clock: Clock, runtime: Handle) -> Self {
+        let attempts = Attempts::new(clock.clone());
+        Self {
+            keeper: Keeper::start(&members, &clock),
+            watcher: Watcher::start(members.clone(), attempts.clone(), clock.clone()),
+            pool: Pool::new(clock.clone()),
+            keys: Arc::new(Keys::new(prefix)),
+            members,
+            attempts,
+            clock,
+            runtime,
+        }
+    }
+
+    /// Executes a transaction, and sends it again if no member answered.
+    pub(crate) async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, Failed> {
+        self.txn_called(limit, txn).await.map(|called| called.value)
+    }
+
+    /// Executes a transaction as [`txn`](Self::txn) does, and returns whether it was sent again.
+    pub(crate) async fn txn_called(
+        &self,
+        limit: Duration,
+        txn: Txn,
+    ) -> Result<Called<TxnResponse>, Failed> {
+        let send = |client: Client| {
+            let txn = txn.clone();
+            async move { client.kv_client().txn(txn).await }
+        };
+        self.members.call(limit, send).await
+    }
+
+    /// Returns the lease of an attempt, and whether it was granted by this call; `None` if the attempt
+    /// has been released.
+    pub(crate) async fn lease(
+        &self,
+        ask: &AcquireRequest,
+        limit: Duration,
+    ) -> Result<Option<(Lease, bool)>> {
+        let asked = seconds(ask.ttl);
+        let known = self.attempts.change(ask.attempt, |live| {
+            if live.lease.is_none()
+                && let Some((lease, alive)) = self.pool.take(asked)
+            {
+                (live.lease, live.alive) = (Some(lease), alive);
+            }
+            live.lease
+        });
+        match known {
+            None => return Ok(None),
+            Some(Some(lease)) => return Ok(Some((lease, false))),
+            Some(None) => {}
+        }
+        let sent = self.clock.now();
+        let lease = self.grant(ask.ttl, limit).await?;
+        if lease.time() > ask.ttl {
+            let (ttl, lasts) = (ask.ttl, lease.time());
+            tracing::debug!(
+                ?ttl,
+                ?lasts,
+                "after a crash of the holder, its lease lasts longer than the ttl"
+            );
+        }
+        let taken = self.attempts.change(ask.attempt, |live| match live.lease {
+            // Two requests of the same attempt ran at once.
+            Some(other) => (other, false),
+            None => {
+                (live.lease, live.alive) = (Some(lease), sent);
+                (lease, true)
+            }
+        });
+        if taken.is_none_or(|(taken, _)| taken != lease) && !self.pool.put(asked, lease, sent) {
+            self.revoke_later(vec![lease]);
+        }
+        Ok(taken)
+    }
+
+    /// Grants a lease that lasts at least `ttl`.
+    pub(crate) async fn grant(&self, ttl: Duration, limit: Duration) -> Result<Lease> {
+        let asked = seconds(ttl);
+        let grant = |client: Client| async move { client.lease_client().grant(asked, None).await };
+        let granted = self.members.call(limit, grant).await?.value;
+        let lease = Lease { id: granted.id(), secs: granted.ttl() };
+        match lease.time() < ttl {
+            true => {
+                Err(strange(format!("granted a lease of {} s instead of {asked} s", lease.secs)))
+            }
+            false => Ok(lease),
+        }
+    }
+
+    /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
+    /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
+    pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
+        let Some(live) = self.attempts.forget(attempt) else { return };
+        let Some(lease) = live.lease else { return };
+        if live.resent || !clean || !self.pool.put(live.asked, lease, live.alive) {
+            self.revoke_later(vec![lease]);
+        }
+    }
+
+    /// Revokes leases in the background. No lock depends on them, and they would expire anyway.
+    pub(crate) fn revoke_later(&self, leases: Vec<Lease>) {
+        if leases.is_empty() {
+            return;
+        }
+        let engine = self.clone();
+        self.runtime.spawn(async move {
+            for lease in leases {
+                if let Err(error) = engine.revoke(lease.id, LIMIT).await {
+                    tracing::debug!(%error, "cannot revoke a lease; it will expire");
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Revokes a lease; an expired lease is not an error.
+    pub(crate) async fn revoke(&self, lease: i64, limit: Duration) -> Result<()> {
+        let revoke = |client: Client| async move { client.lease_client().revoke(lease).await };
+        match self.members.call(limit, revoke).await {
+            Ok(_) => Ok(()),
+            Err(failed) if failed.cause == Cause::NoLease => Ok(()),
+            Err(failed) => Err(failed.error),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Transactions that several operations send, and how their replies are read.
+
+use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use leasehold_core::{Error, ErrorKind, Result, Token};
+
+/// Returns the transaction that deletes a key if its create revision is still this one.
+pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
+    let created = i64::try_from(created).unwrap_or(i64::MAX);
+    Txn::new()
+        .when([Compare::create_revision(key, CompareOp::Equal, created)])
+        .and_then([TxnOp::delete(key, None)])
+}
+
+/// Returns the token of a revision.
+pub(crate) fn token(revision: i64) -> Result<Token> {
+    let token = u64::try_from(revision).ok().and_then(Token::new);
+    token.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Foreign,
+            format!("the server's revision {revision} is too large for a token: the largest token is 2^53-1"),
+        )
+    })
+}
+
+pub(crate) fn revision(answer: &TxnResponse) -> i64 {
+    answer.header().map_or(0, |header| header.revision())
+}
+
+pub(crate) fn term(answer: &TxnResponse) -> u64 {
+    answer.header().map_or(0, |header| header.raft_term())
+}
+
+/// Returns the create revision of a found key.
+pub(crate) fn created_at(answer: &TxnResponse, op: usize, place: usize) -> Option<i64> {
+    key_at(answer, op, place).map(|(_, created)| created)
+}
+
+/// Returns the key that an operation found, and its create revision.
+pub(crate) fn key_at(answer: &TxnResponse, op: usize, place: usize) -> Option<(Vec<u8>, i64)> {
+    let kv = kv_at(answer, op, place)?;
+    Some((kv.key().to_vec(), kv.create_revision()))
+}
+
+pub(crate) fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<KeyValue> {
+    match answer.op_responses().get(op)? {
+        TxnOpResponse::Get(found) => found.kvs().get(place).cloned(),
+        _ => None,
+    }
+}
+
+pub(crate) fn count(answer: &TxnResponse, op: usize) -> Option<u64> {
+    match answer.op_responses().get(op)? {
+        TxnOpResponse::Get(found) => u64::try_from(found.count()).ok(),
+        _ => None,
+    }
+}

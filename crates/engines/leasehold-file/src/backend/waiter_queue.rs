@@ -1,0 +1,324 @@
+//! The queue of one lock's waiters: a file for each waiter, named in the order of arrival.
+//!
+//! A waiter locks its file before the file becomes visible. So a visible file without a lock belongs
+//! to a dead process, and any process may remove it. Its name contains the attempt, so it is never
+//! used again. Each waiter watches only the one before it.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_core::{AttemptId, Holder, Now, Result, Waiter};
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::directory::read_small;
+use super::lock_file::{LockFile, Seen, is_absent, look};
+use super::os_error::failed;
+
+/// The number of tries to join the queue while other processes remove files.
+const TRIES: usize = 16;
+
+/// The maximum number of files of dead processes that one call removes; the next call removes more.
+const DEAD: usize = 64;
+
+/// One lock's queue, for one call.
+#[derive(Debug)]
+pub(crate) struct WaiterQueue<'a> {
+    path: &'a Path,
+    /// The number of files of dead processes that this call has found.
+    dead: Cell<usize>,
+}
+
+/// A place in the queue. Dropping it leaves the queue.
+#[derive(Debug)]
+pub(crate) struct QueuePlace {
+    path: PathBuf,
+    _file: LockFile,
+}
+
+/// The waiters before a place.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// Their number. It may include dead waiters, which only the waiters directly behind them detect.
+    pub(crate) count: u64,
+    /// The file of the nearest live waiter.
+    pub(crate) nearest: Option<PathBuf>,
+}
+
+/// The content of a waiter's file, for people.
+#[derive(Serialize, Deserialize)]
+struct WaiterRecord {
+    attempt: String,
+    host: String,
+    pid: u32,
+    since_unix_ms: u64,
+    metadata: Option<String>,
+}
+
+impl<'a> WaiterQueue<'a> {
+    /// Returns the queue in this directory, for one call.
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Self { path, dead: Cell::new(0) }
+    }
+
+    /// Joins the end of the queue.
+    pub(crate) fn join(&self, holder: &Holder, now: Now) -> Result<QueuePlace> {
+        let card = WaiterRecord {
+            attempt: holder.attempt.to_string(),
+            host: holder.host.clone(),
+            pid: holder.pid,
+            since_unix_ms: now.unix_ms(),
+            metadata: holder.metadata.clone(),
+        };
+        let joining = |error| failed("wait in", self.path, error);
+        let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
+        for _ in 0..TRIES {
+            match self.try_join(holder.attempt, &card, now) {
+                // Another process removed the empty directory, or took our draft for that of a dead
+                // process.
+                Err(error) if is_absent(&error) => {}
+                joined => return joined.map_err(joining),
+            }
+        }
+        Err(joining(io::Error::other("other processes remove it repeatedly")))
+    }
+
+    fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<QueuePlace> {
+        match DirBuilder::new().mode(0o700).create(self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // Behind the existing waiters, even if the clock was set back.
+        let last = self.files()?.pop().and_then(|last| stamp(&last));
+        let stamp = now.wall_ns.max(last.map_or(0, |last| last.saturating_add(1)));
+        let file = format!("{stamp:020}-{}-{attempt}", std::process::id());
+        let (draft, path) = (self.path.join(format!(".{file}")), self.path.join(file));
+        let made = LockFile::create(&draft, card).and_then(|file| {
+            fs::rename(&draft, &path)?;
+            Ok(file)
+        });
+        if made.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        Ok(QueuePlace { path, _file: made? })
+    }
+
+    /// Returns true if no live process waits. Dead places beyond this call's limit may remain.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        let files = self.listed()?;
+        if files.is_empty() {
+            return Ok(true);
+        }
+        let empty = self.nearest(&mut files.into_iter())?.is_none();
+        if empty {
+            // All places were dead; this fails if a waiter has joined since.
+            let _ = fs::remove_dir(self.path);
+        }
+        Ok(empty)
+    }
+
+    /// Returns true if this call has left files of dead processes to the next one.
+    pub(crate) fn leaves_dead(&self) -> bool {
+        self.dead.get() > DEAD
+    }
+
+    /// Returns the waiters before `place`; `None` if its file was removed.
+    pub(crate) fn ahead(&self, place: &QueuePlace) -> Result<Option<Ahead>> {
+        let mut files = self.listed()?;
+        let Some(at) =
+            files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
+        else {
+            return Ok(None);
+        };
+        files.truncate(at);
+        let mut backwards = files.into_iter().rev();
+        let nearest = self.nearest(&mut backwards)?;
+        let count = backwards.len() as u64 + u64::from(nearest.is_some());
+        Ok(Some(Ahead { count, nearest }))
+    }
+
+    /// Returns the waiters in the order of the queue.
+    pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
+        let mut waiters = Vec::new();
+        for file in self.listed()? {
+            let path = self.path.join(file);
+            let alive = matches!(look(&path), Ok(Seen::Held(_)));
+            let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
+            waiters.extend(card.filter(|_| alive).and_then(WaiterRecord::waiter));
+        }
+        Ok(waiters)
+    }
+
+    /// Returns the first live waiter of these. Removes the dead ones before it, up to the limit of one
+    /// call.
+    fn nearest(&self, files: &mut impl Iterator<Item = String>) -> Result<Option<PathBuf>> {
+        for file in files {
+            let path = self.path.join(file);
+            match look(&path).map_err(|error| failed("check", &path, error))? {
+                Seen::Held(_) => return Ok(Some(path)),
+                Seen::Free if self.may_remove() => remove(&path)?,
+                Seen::Free => {}
+                Seen::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts a file of a dead process; returns true if this call may remove it.
+    fn may_remove(&self) -> bool {
+        self.dead.set(self.dead.get().saturating_add(1));
+        !self.leaves_dead()
+    }
+
+    fn listed(&self) -> Result<Vec<String>> {
+        match self.files() {
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
+            files => files.map_err(|error| failed("read the directory", self.path, error)),
+        }
+    }
+
+    /// Returns the files in the queue, in order.
+    fn files(&self) -> io::Result<Vec<String>> {
+        if self.path.symlink_metadata()?.is_symlink() {
+            // The files that are removed below must belong to this queue.
+            return Err(Errno::ELOOP.into());
+        }
+        let mut files = Vec::new();
+        for entry in fs::read_dir(self.path)? {
+            let Ok(file) = entry?.file_name().into_string() else { continue };
+            if stamp(&file).is_some() {
+                files.push(file);
+            } else if !self.leaves_dead() && file.strip_prefix('.').and_then(stamp).is_some() {
+                // A draft. If its writer is alive but has not locked it yet, the writer creates
+                // another one.
+                let path = self.path.join(file);
+                if matches!(look(&path), Ok(Seen::Free)) && self.may_remove() {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+}
+
+impl QueuePlace {
+    /// Returns the file, which the next waiter watches.
+    #[cfg(test)]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // This succeeds only for the last waiter; the next one creates the directory again.
+        let _ = self.path.parent().map(fs::remove_dir);
+    }
+}
+
+impl WaiterRecord {
+    fn waiter(self) -> Option<Waiter> {
+        let attempt = AttemptId::parse(&self.attempt)?;
+        let holder = Holder::new(attempt, self.host, self.pid, self.metadata);
+        Some(Waiter::new(holder, self.since_unix_ms))
+    }
+}
+
+/// Returns the time of arrival at the beginning of a file's name; `None` for other files.
+fn stamp(file: &str) -> Option<u64> {
+    let (stamp, _) = file.split_once('-')?;
+    (stamp.len() == 20).then(|| stamp.parse().ok())?
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if !is_absent(&error) => Err(failed("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::proto::ClientId;
+
+    use super::*;
+
+    fn holder(sequence: u32) -> Holder {
+        let attempt = AttemptId::new(ClientId::from_bits(1), sequence, 0);
+        Holder::new(attempt, "here".into(), 7, None)
+    }
+
+    #[test]
+    fn the_line_keeps_the_order_of_arrival_even_if_the_clock_goes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wait");
+        let line = WaiterQueue::new(&path);
+        assert!(line.is_empty().unwrap());
+        let places: Vec<QueuePlace> = (0..5)
+            .map(|at| line.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
+            .collect::<Result<_>>()
+            .unwrap();
+        assert!(!line.is_empty().unwrap());
+        let order: Vec<_> = line.waiters().unwrap().into_iter().map(|w| w.holder).collect();
+        assert_eq!(order, (0..5).map(holder).collect::<Vec<_>>());
+        for (at, place) in places.iter().enumerate() {
+            let ahead = line.ahead(place).unwrap().unwrap();
+            assert_eq!(ahead.count, at as u64);
+            assert_eq!(ahead.nearest.as_deref(), at.checked_sub(1).map(|at| places[at].path()));
+        }
+        drop(places);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_line_that_leads_elsewhere_is_refused_and_nothing_is_removed_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("a.wait"), dir.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        for file in [".profile", "00000000000000000009-7-x", ".00000000000000000009-7-y"] {
+            fs::write(elsewhere.join(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let line = WaiterQueue::new(&path);
+        for error in [
+            line.is_empty().unwrap_err(),
+            line.waiters().unwrap_err(),
+            line.join(&holder(1), Now::default()).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("symbolic link"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 3);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(".profile"), "").unwrap();
+        line.waiters().unwrap();
+        assert!(path.join(".profile").exists());
+    }
+
+    #[test]
+    fn the_dead_and_their_drafts_are_removed_by_whoever_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wait");
+        let line = WaiterQueue::new(&path);
+        let first = line.join(&holder(1), Now::default()).unwrap();
+        for dead in ["00000000000000000009-7-x", ".00000000000000000009-7-y"] {
+            fs::write(path.join(dead), "").unwrap();
+        }
+        let last = line.join(&holder(2), Now { steady_ns: 0, wall_ns: 100 }).unwrap();
+        let ahead = line.ahead(&last).unwrap().unwrap();
+        assert_eq!((ahead.count, ahead.nearest.as_deref()), (1, Some(first.path())));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
+        fs::remove_file(last.path()).unwrap();
+        assert!(line.ahead(&last).unwrap().is_none(), "its own file is gone");
+        drop((first, last));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("00000000000000000009-7-x"), "").unwrap();
+        assert!(line.is_empty().unwrap() && !path.exists());
+    }
+}

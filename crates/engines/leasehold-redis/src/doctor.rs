@@ -1,0 +1,110 @@
+//! Examines what can hurt locks on Redis: one server, a server that sentinels watch, a cluster, or
+//! the nodes of a quorum.
+
+mod access;
+mod cluster;
+mod health;
+mod permissions;
+mod probe;
+mod quorum;
+mod sentinel;
+
+use leasehold_core::doctor::Examined;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use redis::Client;
+
+use crate::key::Keys;
+use crate::quorum::parse;
+use crate::source::Source;
+use crate::topology::{Store, What};
+use probe::{Found, Probe};
+
+/// The role of a server, which decides what matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It keeps the locks alone.
+    Single,
+    /// The master that sentinels name.
+    Watched,
+    /// A master of a cluster.
+    Cluster,
+    /// One node of a quorum, which cannot vote after it may have lost leases.
+    Node,
+}
+
+/// Examines the servers that a URL names, as far as its user may. It locks nothing and changes no
+/// key: it tries rights to write on a key that does not exist.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if no server
+/// answers.
+pub async fn examine(mut url: StoreUrl) -> Result<Examined> {
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: examine inside a runtime",
+        ));
+    }
+    if let Some((addresses, _, limit)) = parse(&mut url)? {
+        return quorum::examine(&addresses, limit).await;
+    }
+    let Store { what, prefix, place, replicas } = Store::parse(url)?;
+    match what {
+        What::One(Source::Watched(sentinels)) => {
+            sentinel::examine(&sentinels, &place, &prefix, replicas.is_some()).await
+        }
+        What::One(source) => {
+            let client = source.client().await?;
+            Ok(examine_server(&client, &place, &prefix, Part::Single).await?.examined)
+        }
+        What::Cluster(seeds) => cluster::examine(&seeds, replicas.is_some()).await,
+    }
+}
+
+/// Examines one server.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if it does not answer; a refusal is a finding.
+async fn examine_server(client: &Client, place: &str, prefix: &str, part: Part) -> Result<Found> {
+    let mut probe = match Probe::reach(client, place).await {
+        Ok(probe) => probe,
+        Err(error) => return refused(place, error),
+    };
+    probe.look_at_kind(part).await;
+    probe.measure().await;
+    health::look(&mut probe, part).await;
+    permissions::look(&mut probe, &Keys::new(prefix), part).await;
+    access::look(&mut probe, client).await;
+    Ok(probe.into_found())
+}
+
+/// Turns a refusal into a finding; a server that does not answer is an error.
+fn refused(place: &str, error: Error) -> Result<Found> {
+    if error.kind() == ErrorKind::Unavailable {
+        return Err(error);
+    }
+    let mut examined = Examined::at(place);
+    examined.refused(&error);
+    Ok(Found { examined, ..Found::default() })
+}
+
+/// Adds the cost of a failover, if one can happen.
+fn failover(examined: &mut Examined, acknowledged: bool) {
+    let why = "replication is asynchronous: a promoted replica may not have received the last \
+               grants, and then grants the lock to a second holder";
+    match acknowledged {
+        false => examined.note(
+            "failover",
+            "a grant counts before any replica has it",
+            why,
+            "add replicas=majority to the URL, and fence the resource",
+        ),
+        true => examined.note(
+            "failover",
+            "a grant counts when replicas have acknowledged it",
+            "a failover loses fewer grants, but may lose some: the promoted replica need not be \
+             one of these replicas",
+            "fence the resource",
+        ),
+    }
+}

@@ -1,0 +1,79 @@
+//! How a client finds its server: by address, by asking sentinels, or as the owner of a slot.
+
+mod cluster;
+mod discover;
+mod masters;
+mod nodes;
+mod once;
+mod redirect;
+mod route;
+mod slot;
+
+use std::sync::Arc;
+
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use redis::Client;
+
+use crate::address::Address;
+use crate::replica_policy::Policy;
+use crate::source::{Seeds, Source, Watched, sentinel};
+pub(crate) use cluster::Cluster;
+pub(crate) use discover::seen;
+pub(crate) use route::Route;
+
+/// The additional options of a URL.
+const OPTIONS: &[&str] = &["replicas"];
+
+/// What a URL names.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) what: What,
+    pub(crate) replicas: Option<Policy>,
+    pub(crate) prefix: String,
+    pub(crate) place: String,
+}
+
+/// One server at a time, or the nodes of a cluster.
+#[derive(Debug)]
+pub(crate) enum What {
+    One(Source),
+    Cluster(Seeds),
+}
+
+impl Store {
+    pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
+        let replicas = Policy::take(&mut url)?;
+        match url.scheme() {
+            "redis+sentinel" | "rediss+sentinel" => {
+                let Watched { sentinels, prefix, place } = sentinel::parse(url, OPTIONS)?;
+                let what = What::One(Source::Watched(Arc::new(sentinels)));
+                Ok(Self { what, replicas, prefix, place })
+            }
+            "redis+cluster" | "rediss+cluster" => {
+                let seeds = Seeds::parse(url, 6379, OPTIONS)?;
+                if let Some(db) = seeds.rest.as_ref().or(seeds.db.as_ref()) {
+                    let what = format!("store URL: database {db:?}; a cluster has only one");
+                    return Err(Error::new(ErrorKind::Invalid, what));
+                }
+                let (prefix, place) = (seeds.prefix.clone(), seeds.place.clone());
+                Ok(Self { what: What::Cluster(seeds), replicas, prefix, place })
+            }
+            _ => {
+                let Address { client, prefix, place } =
+                    Address::parse_with(url, &["admission", "replicas"])?;
+                let what = What::One(Source::Server(client));
+                Ok(Self { what, replicas, prefix, place })
+            }
+        }
+    }
+}
+
+impl What {
+    /// Returns clients of all servers that keep locks now.
+    pub(crate) async fn clients(&self) -> Result<Vec<Client>> {
+        match self {
+            Self::One(source) => Ok(vec![source.client().await?]),
+            Self::Cluster(seeds) => discover::clients(seeds).await,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Servers that cannot push, or proxies in front of them: waiters ask again, and status shows that.
+
+use leasehold_conformance::until;
+use leasehold_core::ErrorKind;
+use leasehold_test_servers::{RedisServer, RedisSettings};
+
+use crate::{Test, calls, connect, everything_works, plain, secs, test, try_connect};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(without_the_right_to_subscribe_waiters_ask_again),
+    test!(without_resp3_waiters_ask_again),
+    test!(without_resp3_what_a_server_is_stays_known),
+    test!(a_right_that_is_taken_away_later_stops_nobody),
+    test!(without_the_right_to_see_who_listens_locks_are_handed_on),
+];
+
+/// Two clients acquire the lock in turn, and no client is in the queue of the server.
+async fn waiters_ask_again(server: &RedisServer, url: &str) {
+    let (one, two) = (connect(url).await, connect(url).await);
+    assert!(!one.capability().push && !one.capability().ordered);
+    let mut token = None;
+    for _ in 0..3 {
+        let held = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
+        assert!(Some(held.token()) > token);
+        let lock = two.lock("a").ttl(secs(60));
+        let before = calls(server);
+        let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+        until("it has asked, and again", || async { calls(server) > before + 1 }).await.unwrap();
+        assert_eq!(server.admin(&["EXISTS", "leasehold:{a}:q"]).unwrap().integer(), Some(0));
+        held.release().await.unwrap();
+        let next = waiting.await.unwrap().unwrap();
+        token = Some(next.token());
+        next.release().await.unwrap();
+    }
+    // A process hands the lock on in memory, and exchanges a lock that no other client wants.
+    let both = (0..20).map(|_| {
+        let lock = one.lock("b");
+        tokio::spawn(async move { lock.acquire_within(secs(30)).await.unwrap().release().await })
+    });
+    for task in both.collect::<Vec<_>>() {
+        task.await.unwrap().unwrap();
+    }
+}
+
+async fn without_the_right_to_subscribe_waiters_ask_again() {
+    let settings = RedisSettings::new().user("app", &format!("{} -subscribe", crate::RIGHTS));
+    let server = RedisServer::start(settings).unwrap();
+    waiters_ask_again(&server, &server.url_as("app", "s3cret")).await;
+    assert!(connect(&server.url()).await.capability().push);
+}
+
+async fn without_resp3_waiters_ask_again() {
+    let server =
+        RedisServer::start(RedisSettings::new().line("rename-command HELLO \"\"")).unwrap();
+    waiters_ask_again(&server, &server.url()).await;
+    let client = connect(&server.url()).await;
+    server.admin(&["CLIENT", "KILL", "TYPE", "normal"]).ok();
+    client.lock("a").acquire_within(secs(30)).await.unwrap().release().await.unwrap();
+    until("the new connection is good", || async { client.lock("a").status().await.is_ok() })
+        .await
+        .unwrap();
+}
+
+async fn without_resp3_what_a_server_is_stays_known() {
+    let master = plain();
+    let settings = RedisSettings::new().line("rename-command HELLO \"\"");
+    let replica = RedisServer::start(settings.clone().replica_of(&master)).unwrap();
+    let error = try_connect(&replica.url()).await.unwrap_err();
+    assert!(error.to_string().contains("replica"), "{error}");
+    let node = RedisServer::start(settings.cluster()).unwrap();
+    let error = try_connect(&node.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
+
+async fn a_right_that_is_taken_away_later_stops_nobody() {
+    let server = RedisServer::start(RedisSettings::new().user("app", crate::RIGHTS)).unwrap();
+    let url = server.url_as("app", "s3cret");
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    one.lock("a").acquire().await.unwrap().release().await.unwrap();
+    server.admin(&["ACL", "SETUSER", "app", "-subscribe"]).unwrap();
+    server.admin(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    let held = one.lock("a").ttl(secs(60)).acquire_within(secs(30)).await.unwrap();
+    let lock = two.lock("a").ttl(secs(60));
+    let before = calls(&server);
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    until("it has asked", || async { calls(&server) > before }).await.unwrap();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn without_the_right_to_see_who_listens_locks_are_handed_on() {
+    let rights = format!("{} -pubsub|numsub", crate::RIGHTS);
+    let server = RedisServer::start(RedisSettings::new().user("app", &rights)).unwrap();
+    let url = server.url_as("app", "s3cret");
+    everything_works(&url).await;
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let held = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
+    let lock = two.lock("a").ttl(secs(60));
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
+    let line = || server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap().integer();
+    until("it stands in line", || async { line() == Some(1) }).await.unwrap();
+    // A dead waiter is ahead of it.
+    let gone = format!("{:032x}{:08}{:08}0000", 7, 60_000, 1);
+    server.admin(&["ZADD", "leasehold:{a}:q", "1", &gone]).unwrap();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}

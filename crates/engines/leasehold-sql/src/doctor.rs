@@ -1,0 +1,70 @@
+//! Checks for what can harm locks in a database.
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod encryption;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod probe;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod tables;
+
+use leasehold_core::doctor::Examined;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+
+use crate::address::{Address, Target};
+use probe::Probe;
+
+/// Checks the database of a URL, as far as the user's permissions allow. Acquires no lock and
+/// changes nothing: it tests the permission to write with statements that match no row.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the
+/// database does not answer.
+pub async fn examine(url: StoreUrl) -> Result<Examined> {
+    let address = Address::parse(url)?;
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no tokio runtime is running here: examine inside a runtime",
+        ));
+    }
+    #[cfg(feature = "sqlite")]
+    #[allow(irrefutable_let_patterns, reason = "there may be one engine only")]
+    if let Target::Sqlite(options) = &address.target {
+        return sqlite::examine(&address, options).await;
+    }
+    let mut probe = match Probe::reach(&address.target, &address).await {
+        Ok(probe) => probe,
+        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+        Err(error) => {
+            let mut examined = Examined::at(&address.place);
+            examined.refused(&error);
+            return Ok(examined);
+        }
+    };
+    look(&mut probe, &address).await;
+    Ok(probe.examined)
+}
+
+async fn look(probe: &mut Probe, address: &Address) {
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    encryption::look(&mut probe.examined, &address.target, cfg!(feature = "tls"));
+    probe.measure().await;
+    match &address.target {
+        #[cfg(feature = "postgres")]
+        Target::Postgres(options) => postgres::look(probe, address, options).await,
+        #[cfg(feature = "mysql")]
+        Target::MySql(_) => mysql::look(probe, address).await,
+        #[cfg(feature = "sqlite")]
+        Target::Sqlite(_) => {}
+    }
+    tables::look(probe, address).await;
+}
+
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[path = "doctor_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests;

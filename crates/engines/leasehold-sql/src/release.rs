@@ -1,0 +1,114 @@
+//! Ends an attempt: one statement for a lease without waiters, otherwise a step of the record.
+
+use leasehold_core::backend::{Answer, Ended, ReleaseRequest, Verdict};
+use leasehold_core::proto::handoff;
+use leasehold_core::{Deadline, Error, ErrorKind, Forced, Name, Result, Token};
+
+use crate::acquire::{answered, question};
+use crate::notifications::Notifications;
+use crate::record::{Record, Tag};
+use crate::routines::Free;
+use crate::store::{Done, Store, Ways};
+use crate::tables::Tables;
+
+impl Store {
+    /// Ends an attempt, and acquires for another one if requested. Returns the results, and which
+    /// other clients they concern. If clients are known to wait, it uses a step.
+    pub(crate) async fn end(
+        &self,
+        end: &ReleaseRequest,
+        waited_for: bool,
+        until: Deadline,
+    ) -> Result<(Ended, Notifications)> {
+        if end.then.as_ref().is_some_and(|ask| ask.name != end.name) {
+            let message = "a lock can only be exchanged for the same lock";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut open = false;
+        if !waited_for && self.let_go(end, until, &mut open).await? {
+            return Ok((Ended::new(Verdict::Released, None), Notifications::default()));
+        }
+        let ending = end.for_record();
+        let mut attempts = vec![end.attempt];
+        attempts.extend(end.then.as_ref().map(|ask| ask.attempt));
+        let act =
+            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
+                let now = before.now;
+                match &end.then {
+                    Some(ask) => {
+                        let next = question(ask, now.unix_us());
+                        let (verdict, answer) = machine.rotate(now, &ending, &next, reach);
+                        (verdict, Some(answer))
+                    }
+                    None => (machine.release(now, &ending, reach), None),
+                }
+            };
+        let Done { answer: (verdict, then), record, told, .. } =
+            self.step(&end.name, &attempts, until, open, act).await?;
+        let then: Option<Answer> = match (then, &end.then) {
+            (Some(answer), Some(ask)) => Some(answered(answer, ask, &record)?),
+            _ => None,
+        };
+        Ok((Ended::new(verdict.into(), then), told))
+    }
+
+    /// Releases a live lease without waiters. Returns false if a step is needed, or if a request
+    /// that is `open` may have done it.
+    pub(crate) async fn let_go(
+        &self,
+        end: &ReleaseRequest,
+        until: Deadline,
+        open: &mut bool,
+    ) -> Result<bool> {
+        let (Some(base), false, None, None) = (end.base, end.suspect, end.keep, &end.then) else {
+            return Ok(false);
+        };
+        let Tables { dialect, locks, .. } = &self.tables;
+        let free = Free {
+            name: &dialect.bytes(end.name.as_str().as_bytes()),
+            stamp: self.stamp(),
+            attempt: &dialect.bytes(&end.attempt.to_bytes()),
+            base: base.get(),
+            last: end.last.map(|last| last.get().max(base.get())),
+        };
+        let Free { name, stamp, attempt, base, last } = free;
+        let top = last.map_or_else(|| "top".to_owned(), |last| last.to_string());
+        let clock = dialect.now();
+        let packet = |statement| dialect.plain(&[statement]);
+        let ways = Ways {
+            routine: self.tables.call_free(&free).map(packet),
+            plain: packet(format!(
+                "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
+                 WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
+                 AND until_us > {clock} AND line = 0"
+            )),
+        };
+        let replies = self.run_either(&ways, until, open).await?;
+        let Some(reply) = replies.first() else { return Ok(false) };
+        match reply.rows.first().and_then(|row| row.first()) {
+            Some(done) => Ok(done.number()? == 1),
+            None => Ok(reply.affected == 1),
+        }
+    }
+
+    /// Ends the lease that a token belongs to, if it is the current lease.
+    pub(crate) async fn force(
+        &self,
+        name: &Name,
+        token: Token,
+        until: Deadline,
+    ) -> Result<(Forced, Notifications)> {
+        // A round whose reply was lost may have ended the lease; the next round then finds another
+        // lease, or none.
+        let mut was_current = false;
+        let act =
+            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
+                let forced = machine.force_release(before.now, token, reach);
+                was_current |= forced == handoff::Forced::Ended;
+                forced
+            };
+        let done = self.step(name, &[], until, false, act).await?;
+        let ended = done.repeated && was_current;
+        Ok((if ended { Forced::Ended } else { done.answer.into() }, done.told))
+    }
+}

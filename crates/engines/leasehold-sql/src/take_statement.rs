@@ -1,0 +1,153 @@
+//! The single statement that takes a free lock without waiters, and returns its token.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
+use leasehold_core::proto::handoff::{State, TOKEN_LEAD};
+use leasehold_core::{Result, Token, TokenBlock};
+
+use crate::connection::{Reply, Value};
+use crate::dialect::{Dialect, Packet};
+use crate::error::strange;
+use crate::record::{self, Record, us};
+use crate::routines::Take;
+use crate::store::Ways;
+use crate::stored_origin::stored_origin;
+use crate::tables::Tables;
+
+/// Takes a lock that has no row yet, or whose row is free, without waiters, and without relation to
+/// this attempt. An attempt that does not wait also reads the row.
+pub(crate) fn take(tables: &Tables, ask: &AcquireRequest, stamp: i64) -> Ways {
+    let dialect = tables.dialect;
+    let (ttl_us, more) = (us(ask.ttl), u64::from(block(ask)) - 1);
+    let take = Take {
+        name: &dialect.bytes(ask.name.as_str().as_bytes()),
+        stamp,
+        attempt: &dialect.bytes(&ask.attempt.to_bytes()),
+        person: &dialect.bytes(stored_origin(&ask.origin).as_bytes()),
+        ttl_us,
+        more,
+        most: Token::MAX.get() - more,
+    };
+    let packet = |taking: String| {
+        let mut statements = vec![taking];
+        if !ask.wait {
+            statements.push(record::ask_row(tables, &ask.name));
+        }
+        // A repetition could take the lock again for an attempt that has ended since.
+        Packet { once: true, ..dialect.plain(&statements) }
+    };
+    Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
+}
+
+/// Returns how many tokens one statement takes at most.
+fn block(ask: &AcquireRequest) -> u32 {
+    ask.tokens.clamp(1, TOKEN_LEAD)
+}
+
+/// Changes the row if it is free, and inserts it if there is none (except on PostgreSQL). In both
+/// cases it then has the stamp.
+fn upsert(tables: &Tables, take: &Take<'_>) -> String {
+    let Tables { dialect, locks, .. } = tables;
+    let Take { name, stamp, attempt, person, ttl_us, more, most } = *take;
+    let (clock, greatest) = (dialect.now(), dialect.greatest());
+    // The existing row; the values of the new row are shorter to name, and computed already.
+    let (l, new) = (dialect.old_row(locks), |column: &str| dialect.new_value(column));
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    let insert = format!(
+        "INSERT INTO {locks}{called} (name, stamp, lost, base, top, state, attempt, person, until_us, \
+         since_us, confirmed, line, ended_us, ticket) VALUES ({name}, {stamp}, {clock} - 1, {told}, \
+         {clock} + {more}, 1, {attempt}, {person}, {clock} + {ttl_us}, {clock}, 1, 0, 0, 0)",
+        called = dialect.called(l),
+        told = dialect.told(clock)
+    );
+    let (now, asking) = (new("since_us"), new("attempt"));
+    // If a whole block would reach too far beyond the clock, the record shortens it.
+    let room = match more {
+        0 => String::new(),
+        _ => format!(" AND {l}.top < {now} + {}", u64::from(TOKEN_LEAD) - 1 - more),
+    };
+    let free = format!(
+        "({l}.state = 0 OR {l}.until_us <= {now}) AND {l}.line = 0 AND {l}.ended_us <= {now} \
+         AND {l}.attempt <> {asking} AND {l}.top < {most} AND {now} < {most}{room}"
+    );
+    // In this order each value uses the old row, also on MySQL, which assigns one column after
+    // the other.
+    let lost = format!("CASE WHEN {l}.state = 1 THEN {l}.base ELSE {l}.lost END");
+    let base = format!("{greatest}({l}.top + 1, {now})");
+    let mut changes =
+        vec![("lost", lost), ("base", dialect.told(&base)), ("top", format!("{base} + {more}"))];
+    for column in ["state", "attempt", "person", "until_us", "since_us", "confirmed"] {
+        changes.push((column, new(column)));
+    }
+    let set = |change: &dyn Fn(&str, &str) -> String| -> String {
+        let each: Vec<String> =
+            changes.iter().map(|(column, value)| change(column, value)).collect();
+        each.join(", ")
+    };
+    match dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::MySql => {
+            // MySQL has no condition for the whole update: the unique stamp replaces it.
+            let none = dialect.told("0");
+            let set = set(&|column, value| {
+                format!("{column} = CASE WHEN stamp = {stamp} THEN {value} ELSE {column} END")
+            });
+            format!(
+                "{insert} ON DUPLICATE KEY UPDATE \
+                 stamp = CASE WHEN {free} THEN {stamp} ELSE stamp + {none} END, {set}"
+            )
+        }
+        // This replaces the function. It does not insert a missing row: an insert would write to
+        // the log also if the row exists and is not free.
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => {
+            let set = set(&|column, value| format!("{column} = {value}"));
+            format!(
+                "UPDATE {locks} AS l SET stamp = {stamp}, {set} FROM (SELECT {clock} AS since_us, \
+                 {clock} + {ttl_us} AS until_us, {attempt} AS attempt, {person} AS person, 1 AS state, \
+                 1 AS confirmed) AS excluded WHERE l.name = {name} AND {free} RETURNING l.base"
+            )
+        }
+        #[cfg(feature = "sqlite")]
+        Dialect::Sqlite => {
+            let set = set(&|column, value| format!("{column} = {value}"));
+            format!(
+                "{insert} ON CONFLICT (name) DO UPDATE SET stamp = {stamp}, {set} WHERE {free} \
+                 RETURNING base"
+            )
+        }
+    }
+}
+
+/// Returns the answer, if that statement was enough.
+pub(crate) fn taken(replies: &[Reply], ask: &AcquireRequest) -> Result<Option<Answer>> {
+    let (reply, rest) = replies.split_first().ok_or_else(|| strange("replies are missing"))?;
+    let told = match reply.rows.first().and_then(|row| row.first()) {
+        Some(Value::Null) => 0,
+        Some(base) => base.unsigned()?,
+        None => reply.id,
+    };
+    if told > 0 {
+        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(ask)));
+        let tokens = tokens.ok_or_else(|| strange("no token"))?;
+        return Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))));
+    }
+    let Some(row) = rest.first() else { return Ok(None) };
+    let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
+    let record = Record::of_row(row)?;
+    let parts = &record.parts;
+    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == ask.attempt);
+    let alive = parts.state != State::Free && parts.until_ns > record.now.steady_ns;
+    let remembers = record.ended_us > record.now.unix_us();
+    if !alive || remembers || ours {
+        return Ok(None);
+    }
+    let remaining = parts.until_ns - record.now.steady_ns;
+    Ok(Some(Answer::Busy { ask_again: Some(Duration::from_nanos(remaining)) }))
+}
+
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[path = "take_statement_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests;

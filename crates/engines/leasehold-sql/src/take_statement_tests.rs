@@ -1,0 +1,271 @@
+//! Tests of the statement that takes a lock, and what stops it, on each engine.
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_core::backend::{AcquireRequest, Answer, Origin, ReleaseRequest, Verdict};
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::handoff::TOKEN_LEAD;
+use leasehold_core::{AttemptId, ClientId, Name, StoreUrl};
+use leasehold_test_servers::{MariaDb, Needs, Postgres};
+
+use crate::address::Address;
+use crate::pool::Lane;
+use crate::record::{self, Record};
+use crate::store::Store;
+use crate::tables::Tables;
+use crate::take_statement::{take, taken};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn ask(name: &str, attempt: u32, tokens: u32) -> AcquireRequest {
+    let attempt = AttemptId::new(ClientId::from_bits(1), attempt, 7);
+    AcquireRequest::new(Name::new(name).unwrap(), attempt, Duration::from_secs(30))
+        .with_wait(true)
+        .with_tokens(tokens)
+        .with_origin(Origin::new("host", 1, None))
+}
+
+fn end(ask: &AcquireRequest, answer: &Answer) -> ReleaseRequest {
+    let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
+    ReleaseRequest::new(ask.name.clone(), ask.attempt).with_base(grant.tokens.base())
+}
+
+async fn store_at(url: &str) -> Store {
+    let address = Address::parse(StoreUrl::parse(url).unwrap()).unwrap();
+    let store = Store::new(&address, Clock::system());
+    store.prepare().await.unwrap();
+    store
+}
+
+/// Runs a test on SQLite, PostgreSQL and MariaDB.
+async fn on_each(mut test: impl AsyncFnMut(Store)) {
+    let place = tempfile::tempdir().unwrap();
+    test(store_at(&format!("sqlite:{}", place.path().join("locks.db").display())).await).await;
+    if !Needs::Postgres.is_skipped() {
+        let server = Postgres::start(&[]).unwrap();
+        test(store_at(&server.url()).await).await;
+        // Without the functions, in other tables.
+        let without = store_at(&format!("{}?prefix=plain", server.url())).await;
+        without.no_routines_until.store(u64::MAX, Ordering::Relaxed);
+        test(without).await;
+    }
+    if !Needs::MySql.is_skipped() {
+        let server = MariaDb::start(&["--sql-mode=SIMULTANEOUS_ASSIGNMENT"]).unwrap();
+        test(store_at(&server.url()).await).await;
+    }
+}
+
+#[tokio::test]
+async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        let mut token = 0;
+        // New, then free: with the requested tokens, above the earlier ones.
+        for tokens in [3, 1, 2] {
+            let ask = ask("a", tokens, tokens);
+            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
+            let block = grant.tokens;
+            assert_eq!(block.top().get() - block.base().get() + 1, u64::from(tokens));
+            assert!(block.base().get() > token);
+            token = block.top().get();
+            let (ended, _) = store.end(&end(&ask, &answer), false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Released);
+        }
+        // Held: an attempt that does not wait gets the time left, and the holder keeps it.
+        let holder = ask("a", 9, 1);
+        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let other = ask("a", 10, 1).with_wait(false);
+        let (busy, _) = store.ask(&other, false, until).await.unwrap();
+        assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
+        // Another statement that finds it free did not check the whole row.
+        let packet = take(&store.tables, &ask("a", 13, 1), store.stamp());
+        let replies = store.run_either(&packet, until, &mut false).await.unwrap();
+        assert_eq!(taken(&replies, &ask("a", 13, 1)).unwrap(), None);
+        let status = store.status(&holder.name, until).await.unwrap();
+        assert_eq!(status.token, end(&holder, &held).base, "{status:?}");
+        // The same attempt again: the same lease.
+        let (again, _) = store.ask(&holder, false, until).await.unwrap();
+        assert_eq!(again, held);
+        // Expired: its ttl has ended.
+        let short = ask("b", 11, 1).with_ttl(Duration::from_millis(20));
+        let (first, _) = store.ask(&short, false, until).await.unwrap();
+        let (mut next, asking) = (Answer::Ended, ask("b", 12, 1));
+        while !matches!(next, Answer::Granted(_)) {
+            assert!(!store.is_over(until), "{next:?}");
+            next = store.ask(&asking.clone().with_wait(false), false, until).await.unwrap().0;
+        }
+        assert!(end(&asking, &next).base > end(&short, &first).base);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_has_lost_once_stops_those_who_need_one_statement() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        let quick = ask("a", 1, 1);
+        let (held, _) = store.ask(&quick, false, until).await.unwrap();
+        let late = ask("a", 2, 1);
+        let question = record::ask(&store.tables, &late.name, &[late.attempt], true);
+        let replies = store.run(Lane::Usual, &question, until).await.unwrap();
+        let read = Record::read(&replies).unwrap().unwrap();
+        assert!(read.line, "the row is not marked as having waiters");
+        // The holder's release and another acquire now take a step each, and unmark the row.
+        let mut open = false;
+        assert!(!store.let_go(&end(&quick, &held), until, &mut open).await.unwrap());
+        let (ended, _) = store.end(&end(&quick, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+        let replies = {
+            let question = record::ask(&store.tables, &late.name, &[], false);
+            store.run(Lane::Usual, &question, until).await.unwrap()
+        };
+        assert!(!Record::read(&replies).unwrap().unwrap().line, "no client waits");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_the_functions_of_the_database_the_statements_do_it() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let server = Postgres::start(&[]).unwrap();
+    let with = store_at(&server.url()).await;
+    let until = with.within(LIMIT);
+    let mut attempts = 0..;
+    let mut pair = async |store: &Store| {
+        let ask = ask("a", attempts.next().unwrap(), 1);
+        let (held, _) = store.ask(&ask, false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&ask, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+    };
+    pair(&with).await;
+    let drop_all = || {
+        for routine in with.tables.routines() {
+            let (head, _) = routine.split_once('(').unwrap();
+            let name = head.strip_prefix("CREATE OR REPLACE FUNCTION ").unwrap();
+            server.sql(&format!("DROP FUNCTION {name}")).unwrap();
+        }
+    };
+    // A user with the right creates them, and uses them.
+    drop_all();
+    pair(&with).await;
+    assert!(with.uses_routines());
+    // A user without the right works without them.
+    drop_all();
+    let without = store_at(&format!("{}?create=no", server.url())).await;
+    pair(&without).await;
+    assert!(!without.uses_routines());
+    pair(&without).await;
+    crate::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
+    let again = store_at(&format!("{}?create=no", server.url())).await;
+    pair(&again).await;
+    assert!(again.uses_routines(), "init has not created them again");
+}
+
+#[tokio::test]
+async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
+    on_each(async |store| {
+        let until = store.within(LIMIT);
+        for round in 0..50 {
+            let ask = ask("a", round, TOKEN_LEAD);
+            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
+            let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
+            let clock_us = Clock::system().now().unix_us();
+            let bound = clock_us + u64::from(TOKEN_LEAD);
+            assert!(top <= bound.max(base), "round {round}: {} us ahead", top - clock_us);
+            // The end names no used token, so the whole block stays reserved.
+            store.end(&end(&ask, &answer), false, until).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_the_rest() {
+    const DEAD: u64 = 5000;
+    const PER_STEP: u64 = 64;
+    on_each(async |store| {
+        let until = store.within(6 * LIMIT);
+        let Tables { dialect, locks, waiters, .. } = &store.tables;
+        let rows = async || {
+            let count = dialect.plain(&[format!("SELECT COUNT(*) FROM {waiters}")]);
+            let replies = store.run(Lane::Usual, &count, until).await.unwrap();
+            replies[0].rows[0][0].unsigned().unwrap()
+        };
+        let holder = ask("a", 1, 1).with_ttl(20 * LIMIT);
+        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let dead = |ticket: u64| AttemptId::new(ClientId::from_bits(2), ticket as u32, 7);
+        let name = dialect.bytes(b"a");
+        let values: Vec<String> = (1..=DEAD)
+            .map(|ticket| {
+                let attempt = dialect.bytes(&dead(ticket).to_bytes());
+                format!("({attempt}, {name}, {ticket}, 2, 1, 30000000, 1, {name}, 1, 1)")
+            })
+            .collect();
+        let columns =
+            "attempt, name, ticket, client, holder, ttl_us, tokens, person, asked_us, seen_us";
+        let values = values.join(", ");
+        let fill = dialect.atomic(&[
+            format!("INSERT INTO {waiters} ({columns}) VALUES {values}"),
+            format!("UPDATE {locks} SET ticket = {DEAD}, line = 1 WHERE name = {name}"),
+        ]);
+        store.run(Lane::Usual, &fill, until).await.unwrap();
+        // The live waiter is behind all dead ones, and therefore first.
+        let live = ask("a", 2, 1);
+        let (queued, _) = store.ask(&live, false, until).await.unwrap();
+        assert!(matches!(queued, Answer::Queued { place: Some(0), .. }), "{queued:?}");
+        let mut left = rows().await;
+        assert!((DEAD + 1 - PER_STEP..=DEAD).contains(&left), "{left} of {DEAD} are left");
+        // A waiter that counted as dead asks again while its row still exists.
+        let late = AcquireRequest::new(Name::new("a").unwrap(), dead(DEAD), LIMIT).with_wait(true);
+        let (queued, _) = store.ask(&late, false, until).await.unwrap();
+        assert!(matches!(queued, Answer::Queued { place: Some(1), .. }), "{queued:?}");
+        let (ended, _) = store.end(&end(&holder, &held), false, until).await.unwrap();
+        assert_eq!(ended.verdict, Verdict::Released);
+        for next in [live, late] {
+            let (answer, _) = store.ask(&next, false, until).await.unwrap();
+            let (ended, _) = store.end(&end(&next, &answer), false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Released);
+        }
+        let mut others = 3..;
+        let mut now = rows().await;
+        while now > 0 {
+            left = now;
+            let other = ask("a", others.next().unwrap(), 1);
+            let (answer, _) = store.ask(&other, false, until).await.unwrap();
+            store.end(&end(&other, &answer), false, until).await.unwrap();
+            now = rows().await;
+            assert!((1..=2 * PER_STEP).contains(&(left - now)), "{now} of {left} after two steps");
+        }
+        // Nothing is left to remove: single statements take and free the lock again.
+        let other = ask("a", 0, 1);
+        let (answer, _) = store.ask(&other, false, until).await.unwrap();
+        assert!(store.let_go(&end(&other, &answer), until, &mut false).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_release_is_not_told_released_once_the_row_was_removed() {
+    on_each(async |store| {
+        let until = store.within(3 * LIMIT);
+        // The plain statement first, then the function, if there is one.
+        for (name, no_routines_until) in [("a", u64::MAX), ("b", 0)] {
+            store.no_routines_until.store(no_routines_until, Ordering::Relaxed);
+            let first = ask(name, 1, 1).with_ttl(Duration::from_millis(100));
+            let (answer, _) = store.ask(&first, false, until).await.unwrap();
+            let late = end(&first, &answer);
+            while store.forget(name).await.unwrap() == 0 {
+                assert!(!store.is_over(until), "the lease does not end");
+            }
+            let (answer, _) = store.ask(&ask(name, 2, 1), false, until).await.unwrap();
+            assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
+            let (ended, _) = store.end(&late, false, until).await.unwrap();
+            assert_eq!(ended.verdict, Verdict::Unknown, "{name}: the lease was lost");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,430 @@
+//! The state of each attempt of this process. Acquire and release synchronize only here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use leasehold_core::backend::{EndedAttempts, ReleaseRequest, Verdict};
+use leasehold_core::{AttemptId, Deadline, Name, Now, Token};
+use tokio::task::AbortHandle;
+
+/// How many more times to search for the node of a creation that got no answer.
+const SEARCHES: u32 = 3;
+
+/// All attempts of a backend.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    known: HashMap<AttemptId, Entry>,
+    /// When each lease expires without renewal.
+    ends: BTreeSet<(u64, AttemptId)>,
+    /// The attempts whose nodes must still be removed at the server, and since when.
+    left: BTreeMap<AttemptId, Now>,
+    /// The attempts of which a creation may still arrive at the server.
+    late: BTreeMap<AttemptId, Late>,
+    over: EndedAttempts,
+    /// The number of the last watch.
+    watches: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: Name,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The attempt asks or waits.
+    Open(Open),
+    Held(Lease),
+    /// The attempt has ended; what it may have left at the server.
+    Over(Verdict, Option<Left>),
+}
+
+/// An attempt that is not known to hold its lock.
+#[derive(Debug, Default)]
+struct Open {
+    seat: Option<Seated>,
+    /// A creation was sent and has not been answered.
+    unanswered: bool,
+    /// The watch on the predecessor's node.
+    watch: Option<Watch>,
+}
+
+/// The task that waits for a watch to fire; it is aborted when no attempt needs it.
+#[derive(Debug)]
+struct Watch(u64, AbortHandle);
+
+/// An attempt's node.
+#[derive(Clone, Debug)]
+pub(crate) struct Seated {
+    /// Its whole path.
+    pub(crate) path: String,
+    /// The transaction that created it.
+    pub(crate) czxid: i64,
+    /// The session that it belongs to.
+    pub(crate) session: u64,
+}
+
+/// A lock that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) seat: Seated,
+    pub(crate) token: Token,
+    /// Until when the holder may consider the lease valid.
+    pub(crate) until: Deadline,
+    /// When the lease expires without renewal.
+    pub(crate) ends: Deadline,
+}
+
+/// What an ended attempt may have left at the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) path: Option<String>,
+    /// Also search for nodes with the attempt's id.
+    pub(crate) search: bool,
+    /// A removal was sent and has not been answered.
+    pub(crate) tried: bool,
+}
+
+/// A creation without an answer whose node was not found.
+#[derive(Debug)]
+struct Late {
+    name: Name,
+    /// The time of the last search.
+    since: Now,
+    searches: u32,
+}
+
+/// The state that an acquire finds.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// The attempt is new.
+    New,
+    /// The attempt may have an unknown node.
+    Search,
+    /// The attempt has a node.
+    Seated(Seated),
+    /// The attempt waits, and its watch will notify it.
+    Watching,
+    Held(Lease),
+    Ended,
+}
+
+impl Attempts {
+    /// Records that an acquire of an attempt begins in this session.
+    pub(crate) fn begin(&mut self, attempt: AttemptId, name: &Name, session: u64) -> Begun {
+        let new = || Entry { name: name.clone(), state: State::Open(Open::default()) };
+        match &mut self.known.entry(attempt).or_insert_with(new).state {
+            State::Over(..) => Begun::Ended,
+            // The session has ended, but the loss of its leases has not been reported yet.
+            State::Held(lease) if lease.seat.session != session => Begun::Ended,
+            State::Held(lease) => Begun::Held(lease.clone()),
+            State::Open(open) => {
+                if open.seat.as_ref().is_some_and(|seat| seat.session != session) {
+                    // The session has ended here; the server may notice that later.
+                    *open = Open { unanswered: true, ..Open::default() };
+                }
+                match &open.seat {
+                    Some(_) if open.watch.is_some() => Begun::Watching,
+                    Some(seat) => Begun::Seated(seat.clone()),
+                    None if open.unanswered => Begun::Search,
+                    None => Begun::New,
+                }
+            }
+        }
+    }
+
+    /// Runs `send`, which creates the attempt's node, unless the attempt has ended meanwhile.
+    pub(crate) fn create<T>(&mut self, attempt: AttemptId, send: impl FnOnce() -> T) -> Option<T> {
+        self.open(attempt)?.unanswered = true;
+        Some(send())
+    }
+
+    /// Records that the attempt has no node and no creation in flight.
+    pub(crate) fn unseat(&mut self, attempt: AttemptId) {
+        if let Some(open) = self.open(attempt) {
+            *open = Open::default();
+        }
+    }
+
+    /// Records that the node of a creation without an answer was not found. The attempt creates
+    /// another node, and the first creation may still arrive: a server may still read the rest of
+    /// the old connection after the session has moved to a new one.
+    pub(crate) fn repeat(&mut self, now: Now, attempt: AttemptId) {
+        self.unseat(attempt);
+        self.expect_late(now, attempt);
+    }
+
+    fn expect_late(&mut self, now: Now, attempt: AttemptId) {
+        let Some(entry) = self.known.get(&attempt) else { return };
+        let late = Late { name: entry.name.clone(), since: now, searches: 0 };
+        self.late.insert(attempt, late);
+    }
+
+    /// Sets the attempt's node; false if the attempt has ended meanwhile, and its node will be removed.
+    pub(crate) fn seat(&mut self, attempt: AttemptId, seat: Seated) -> bool {
+        let Some(open) = self.open(attempt) else { return false };
+        *open = Open { seat: Some(seat), ..Open::default() };
+        true
+    }
+
+    /// Removes an attempt that ended without a lease.
+    pub(crate) fn forget(&mut self, attempt: AttemptId) {
+        if self.open(attempt).is_some() {
+            self.known.remove(&attempt);
+        }
+    }
+
+    /// Sets the watch on the node before an attempt's. False if the attempt has ended meanwhile.
+    pub(crate) fn arm(
+        &mut self,
+        attempt: AttemptId,
+        start: impl FnOnce(u64) -> AbortHandle,
+    ) -> bool {
+        let number = self.watches + 1;
+        let Some(open) = self.open(attempt) else { return false };
+        open.watch = Some(Watch(number, start(number)));
+        self.watches = number;
+        true
+    }
+
+    /// Handles a fired watch; the attempt must be notified if it was its latest one.
+    pub(crate) fn fire(&mut self, attempt: AttemptId, number: u64) -> Option<Name> {
+        let open = self.open(attempt)?;
+        open.watch.take_if(|watch| watch.0 == number)?;
+        self.known.get(&attempt).map(|entry| entry.name.clone())
+    }
+
+    /// Removes all watches, so that every waiter reads the queue again.
+    pub(crate) fn disarm_all(&mut self) {
+        for entry in self.known.values_mut() {
+            if let State::Open(open) = &mut entry.state {
+                open.watch = None;
+            }
+        }
+    }
+
+    /// Records that the attempt holds its lock; false if it has ended meanwhile.
+    pub(crate) fn hold(&mut self, attempt: AttemptId, lease: Lease) -> bool {
+        let Some(entry) = self.known.get_mut(&attempt) else { return false };
+        if !matches!(entry.state, State::Open(_)) {
+            return matches!(entry.state, State::Held(_));
+        }
+        self.ends.insert((lease.ends.steady_ns(), attempt));
+        entry.state = State::Held(lease);
+        true
+    }
+
+    /// Returns the lease of an attempt with this token, of any session.
+    pub(crate) fn lease(&self, attempt: AttemptId, token: Token) -> Option<&Lease> {
+        match &self.known.get(&attempt)?.state {
+            State::Held(lease) if lease.token == token => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// Extends a lease; false if it has ended.
+    pub(crate) fn renew(&mut self, attempt: AttemptId, until: Deadline, ends: Deadline) -> bool {
+        let Some(Entry { state: State::Held(lease), .. }) = self.known.get_mut(&attempt) else {
+            return false;
+        };
+        self.ends.remove(&(lease.ends.steady_ns(), attempt));
+        lease.until = lease.until.max(until);
+        lease.ends = lease.ends.max(ends);
+        self.ends.insert((lease.ends.steady_ns(), attempt));
+        true
+    }
+
+    /// Marks a held lease as lost: its node must be removed if it still exists.
+    pub(crate) fn lose(&mut self, now: Now, attempt: AttemptId) -> bool {
+        let held = self.known.get(&attempt).is_some_and(|e| matches!(e.state, State::Held(_)));
+        if held {
+            self.close(now, attempt, Verdict::Lost);
+        }
+        held
+    }
+
+    /// Marks the leases of an ended session as lost; returns their attempts.
+    pub(crate) fn lose_session(&mut self, now: Now, session: u64) -> Vec<AttemptId> {
+        let held = self.known.iter().filter_map(|(attempt, entry)| match &entry.state {
+            State::Held(lease) if lease.seat.session == session => Some(*attempt),
+            _ => None,
+        });
+        let lost: Vec<AttemptId> = held.collect();
+        lost.into_iter().filter(|attempt| self.lose(now, *attempt)).collect()
+    }
+
+    /// Ends an attempt; returns the verdict, and whether nodes must still be removed.
+    pub(crate) fn end(&mut self, now: Now, end: &ReleaseRequest) -> (Verdict, bool) {
+        let unknown = || Entry { name: end.name.clone(), state: State::Open(Open::default()) };
+        if !self.known.contains_key(&end.attempt) && end.base.is_some() {
+            return (Verdict::Unknown, false);
+        }
+        match &self.known.entry(end.attempt).or_insert_with(unknown).state {
+            State::Over(verdict, left) => (*verdict, left.is_some()),
+            State::Open(_) => self.close(now, end.attempt, Verdict::Gone),
+            // The lease has expired, but the janitor has not run yet.
+            State::Held(lease) if lease.ends.has_passed(now) => {
+                self.close(now, end.attempt, Verdict::Lost)
+            }
+            State::Held(_) => self.close(now, end.attempt, Verdict::Released),
+        }
+    }
+
+    fn close(&mut self, now: Now, attempt: AttemptId, verdict: Verdict) -> (Verdict, bool) {
+        let Some(entry) = self.known.get_mut(&attempt) else { return (verdict, false) };
+        let mut unanswered = false;
+        let left = match &entry.state {
+            State::Open(open) => {
+                let path = open.seat.as_ref().map(|seat| seat.path.clone());
+                let search = open.unanswered;
+                unanswered = search;
+                (path.is_some() || search).then_some(Left { path, search, tried: false })
+            }
+            State::Held(lease) => {
+                self.ends.remove(&(lease.ends.steady_ns(), attempt));
+                Some(Left { path: Some(lease.seat.path.clone()), search: false, tried: false })
+            }
+            State::Over(..) => return (verdict, false),
+        };
+        let clear = left.is_some();
+        entry.state = State::Over(verdict, left);
+        if clear {
+            self.left.insert(attempt, now);
+        }
+        if unanswered {
+            self.expect_late(now, attempt);
+        }
+        self.over.push(now, attempt);
+        self.sweep(now);
+        (verdict, clear)
+    }
+
+    /// Returns what an ended attempt has left, and records that its removal is sent now.
+    pub(crate) fn clear(&mut self, attempt: AttemptId) -> Option<(Name, Left)> {
+        let entry = self.known.get_mut(&attempt)?;
+        let State::Over(_, Some(left)) = &mut entry.state else { return None };
+        let before = left.clone();
+        left.tried = true;
+        Some((entry.name.clone(), before))
+    }
+
+    /// Records that nothing is left of an ended attempt. If a release found no node, its lease was
+    /// already lost.
+    pub(crate) fn cleared(&mut self, attempt: AttemptId, found: bool, tried: bool) -> Verdict {
+        self.left.remove(&attempt);
+        let Some(Entry { state: State::Over(verdict, left), .. }) = self.known.get_mut(&attempt)
+        else {
+            return Verdict::Unknown;
+        };
+        if left.take().is_some() && *verdict == Verdict::Released && !found {
+            *verdict = if tried { Verdict::Unknown } else { Verdict::Lost };
+        }
+        *verdict
+    }
+
+    /// Returns the expired leases.
+    pub(crate) fn due(&self, now: Now) -> Vec<AttemptId> {
+        let due = self.ends.iter().take_while(|(ends, _)| *ends <= now.steady_ns);
+        due.map(|(_, attempt)| *attempt).collect()
+    }
+
+    /// Returns when the next lease expires, by the steady clock.
+    pub(crate) fn next_end(&self) -> Option<u64> {
+        self.ends.first().map(|(ends, _)| *ends)
+    }
+
+    /// Returns the attempts with removals older than `age`, and restarts their age.
+    pub(crate) fn left_behind(&mut self, now: Now, age: Duration) -> Vec<AttemptId> {
+        let age = age.as_nanos() as u64;
+        let old = |since: &Now| now.steady_ns.saturating_sub(since.steady_ns) >= age;
+        let behind = self.left.iter_mut().filter(|(_, since)| old(since));
+        behind
+            .map(|(attempt, since)| {
+                *since = now;
+                *attempt
+            })
+            .collect()
+    }
+
+    /// Returns true if nodes must be removed or searched for.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty() || !self.late.is_empty()
+    }
+
+    /// Returns, by lock, the attempts whose last search for late nodes is older than `age`, and
+    /// restarts their age.
+    pub(crate) fn late(&mut self, now: Now, age: Duration) -> HashMap<Name, Vec<AttemptId>> {
+        let age = age.as_nanos() as u64;
+        let old = |late: &Late| now.steady_ns.saturating_sub(late.since.steady_ns) >= age;
+        let mut due: HashMap<Name, Vec<AttemptId>> = HashMap::new();
+        for (attempt, late) in self.late.iter_mut().filter(|(_, late)| old(late)) {
+            late.since = now;
+            due.entry(late.name.clone()).or_default().push(*attempt);
+        }
+        due
+    }
+
+    /// Returns which of an attempt's `nodes` to remove: all except the one that the attempt uses.
+    /// `None` if that one is not known yet: an attempt without a node may still find any of them.
+    pub(crate) fn superfluous(
+        &self,
+        attempt: AttemptId,
+        nodes: Vec<String>,
+    ) -> Option<Vec<String>> {
+        let own = match self.known.get(&attempt).map(|entry| &entry.state) {
+            Some(State::Open(open)) => Some(&open.seat.as_ref()?.path),
+            Some(State::Held(lease)) => Some(&lease.seat.path),
+            Some(State::Over(..)) | None => None,
+        };
+        Some(nodes.into_iter().filter(|node| Some(node) != own).collect())
+    }
+
+    /// Counts a search for late nodes after which none is left.
+    pub(crate) fn searched(&mut self, attempt: AttemptId) {
+        if let Some(late) = self.late.get_mut(&attempt) {
+            late.searches += 1;
+            if late.searches == SEARCHES {
+                self.late.remove(&attempt);
+            }
+        }
+    }
+
+    /// Ends the search for late nodes of an attempt.
+    pub(crate) fn stop_search(&mut self, attempt: AttemptId) {
+        self.late.remove(&attempt);
+    }
+
+    /// Returns true if a creation of the attempt may still arrive.
+    pub(crate) fn expects_late(&self, attempt: AttemptId) -> bool {
+        self.late.contains_key(&attempt)
+    }
+
+    fn open(&mut self, attempt: AttemptId) -> Option<&mut Open> {
+        match &mut self.known.get_mut(&attempt)?.state {
+            State::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Forgets attempts that ended long ago, except those with nodes left at the server.
+    fn sweep(&mut self, now: Now) {
+        while let Some(attempt) = self.over.pop_due(now) {
+            if self.left.contains_key(&attempt) {
+                self.over.push(now, attempt);
+                break;
+            }
+            self.known.remove(&attempt);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.1.abort();
+    }
+}
+
+#[cfg(test)]
+#[path = "attempts_tests.rs"]
+mod tests;

@@ -1,0 +1,47 @@
+//! How a cache is invalidated: the keys of an entry, the script that every writer calls, and the messages to other
+//! processes. A cache uses it, and so does a relay in its stead.
+
+mod lag_holds;
+mod listen;
+mod recent;
+mod write_script;
+
+use std::time::Duration;
+
+use redis::ScriptInvocation;
+
+pub use lag_holds::{LOST_HOLD, LagHolds, end_holds_when_over};
+pub use listen::{Listener, listen, try_to_listen};
+pub use recent::RecentWrites;
+pub use write_script::{Step, WriteScript};
+
+/// How many keys are sent at a time.
+pub const PAGE: usize = 256;
+/// The pauses between two tries: the first and the longest.
+pub const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Adds the keys that belong to `key` in the cache with this stem, in the order of the scripts: the entry, its fill lease,
+/// and if `holds` is true, the writes under way.
+pub fn add_keys(call: &mut ScriptInvocation<'_>, stem: &str, key: &str, holds: bool) {
+    let entry = entry_key(stem, key);
+    let (lease, writes) = (format!("{entry}:l"), format!("{entry}:h"));
+    call.key(entry).key(lease);
+    if holds {
+        call.key(writes);
+    }
+}
+
+/// Returns the key of the entry of `key` in the cache with this stem (`prefix:name`).
+pub fn entry_key(stem: &str, key: &str) -> String {
+    format!("{{{stem}:{key}}}")
+}
+
+/// Returns the channel of invalidations and fills of the cache with this stem.
+pub fn channel(stem: &str) -> String {
+    format!("{stem}:changes")
+}
+
+/// Returns a duration in whole milliseconds, as scripts take it.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

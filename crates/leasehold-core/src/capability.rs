@@ -1,0 +1,70 @@
+//! What an engine supports.
+
+use std::time::Duration;
+
+/// What an engine supports; the conformance suite chooses its cases by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capability {
+    /// The name of the engine, as in its URL scheme.
+    pub engine: &'static str,
+    /// What ends a lease: its ttl, or its session (process, connection).
+    pub lease: LeaseKind,
+    /// The engine keeps a queue of waiters: first come, first served.
+    pub ordered: bool,
+    /// The engine notifies waiters when their turn has come, or when to ask again.
+    pub push: bool,
+    /// One grant can reserve many consecutive tokens.
+    pub token_blocks: bool,
+    /// `release` with `then` releases and acquires in one step.
+    pub rotate: bool,
+    /// `release` with `keep` keeps the lock taken for a while after its holder released it.
+    pub keep: bool,
+    /// The engine supports `Mode::Shared`.
+    pub shared: bool,
+    /// The engine supports `list`.
+    pub list: bool,
+    /// The engine supports `force_release`.
+    pub force_release: bool,
+    /// A request that is not `fair` may take a free lock before the attempts that wait. If the
+    /// engine hands the lock to the next waiter at once, no request can.
+    pub unfair: bool,
+    /// The longest time that a grant or renewal can promise. A longer ttl is shortened to it.
+    /// `None` if there is no limit.
+    pub longest_ttl: Option<Duration>,
+    /// Every call ends within this time in all cases, so callers with a longer timeout need no
+    /// timer. `None` if that is not certain.
+    pub answers_within: Option<Duration>,
+}
+
+impl Capability {
+    /// Describes an engine with exclusive leases of this kind and nothing else. Set the other
+    /// fields afterwards.
+    pub const fn new(engine: &'static str, lease: LeaseKind) -> Self {
+        Self {
+            engine,
+            lease,
+            ordered: false,
+            push: false,
+            token_blocks: false,
+            rotate: false,
+            keep: false,
+            shared: false,
+            list: false,
+            force_release: false,
+            unfair: false,
+            longest_ttl: None,
+            answers_within: None,
+        }
+    }
+}
+
+/// What ends a lease that its holder does not release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseKind {
+    /// Time: the client must renew it before its ttl ends.
+    Ttl,
+    /// The end of the holder's process or connection. A paused holder keeps the lock.
+    Session,
+}

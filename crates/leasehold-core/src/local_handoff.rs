@@ -1,0 +1,130 @@
+//! What happens to a lease or an attempt when its task releases or leaves it: the next local waiter
+//! takes it over with a fresh token, or it goes back to the engine. The decisions are those of
+//! [`leasehold_proto::client`]; this file keeps the local queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_proto::client::{
+    Leave, PendingAttempt, Release, Silence, Sound, decide_leave, decide_release,
+};
+use leasehold_proto::{Deadline, Now};
+
+use crate::backend::{AcquireRequest, ReleaseRequest};
+use crate::engine_request::ask;
+use crate::hold::Hold;
+use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Wish};
+use crate::pending_release::PendingRelease;
+use crate::shared::Shared;
+use crate::{Error, Name};
+
+/// What a task that releases a lease must still do.
+#[derive(Debug)]
+pub(crate) enum Onward {
+    /// Nothing: the next local waiter has it.
+    Passed,
+    /// End it at the engine, and in the same step ask for the next local waiter, if there is one.
+    End(Option<Box<AcquireRequest>>),
+}
+
+/// Releases a lease whose end the caller has claimed. A lease that must stay taken for a while is
+/// not handed to a local waiter.
+pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
+    if !shared.passes {
+        return Onward::End(None); // The next local waiter has asked itself.
+    }
+    let next = shared.queues.next(&hold.name, Some(hold.attempt), |wish, wanted_ns| {
+        let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
+        let (lease, waited) = (hold.lease(), Duration::from_nanos(waited));
+        let next = wish.successor();
+        match decide_release(&lease, &hold.tokens, keep, &next, waited, now, Sound) {
+            Release::End => (Handover::Ask(None), Onward::End(None)),
+            Release::PassOn => (Handover::Lease(hold.clone()), Onward::Passed),
+            Release::Exchange => {
+                let (turn, ask) = request_for(shared, &hold.name, wish, now, None);
+                (turn, Onward::End(Some(ask)))
+            }
+        }
+    });
+    next.unwrap_or(Onward::End(None))
+}
+
+/// Builds the request that the releasing task sends for the next local waiter. That waiter waits
+/// for the answer, and asks itself if no answer has arrived after half of its timeout.
+fn request_for(
+    shared: &Shared,
+    name: &Name,
+    wish: &Wish,
+    now: Now,
+    silence: Option<Silence<Error>>,
+) -> (Handover, Box<AcquireRequest>) {
+    let ask = ask(name, wish, shared.new_attempt(), true, true);
+    let ask_at = Deadline::after(now, shared.patience / 2);
+    let engine_request = EngineRequest {
+        ask: ask.clone(),
+        pending: PendingAttempt::in_exchange(ask.attempt, ask_at, Sound),
+        silence: Some(silence.unwrap_or(Silence { since: now, error: None })),
+    };
+    (Handover::Attempt(Box::new(engine_request)), Box::new(ask))
+}
+
+/// Hands a lease on whose new holder left just then. Returns what must be ended.
+pub(crate) fn go_on(shared: &Shared, hold: &Arc<Hold>) -> Option<PendingRelease> {
+    match let_go(shared, hold, false, shared.clock.now()) {
+        Onward::Passed => None,
+        Onward::End(then) => end(shared, hold, then),
+    }
+}
+
+/// Takes a lease out of the books that has no holder any more. Returns what must be ended.
+pub(crate) fn end(
+    shared: &Shared,
+    hold: &Hold,
+    then: Option<Box<AcquireRequest>>,
+) -> Option<PendingRelease> {
+    shared.forget(hold);
+    Some(PendingRelease::of_hold(hold, ReleaseRequest { then, ..hold.end(None) }))
+}
+
+/// Removes an asking task from the front. The next local waiter continues its attempt and keeps its
+/// place in the engine's queue, or asks with its own. Returns what must be ended.
+pub(crate) fn leave_front(
+    shared: &Shared,
+    name: &Name,
+    waiter: &LocalWaiter,
+    engine_request: Option<EngineRequest>,
+) -> Option<PendingRelease> {
+    let attempt = engine_request.as_ref().map(|engine_request| engine_request.ask.attempt);
+    let silence = engine_request.as_ref().and_then(|engine_request| engine_request.silence.clone());
+    let mut left = engine_request;
+    let then = shared.queues.next(name, attempt, |wish, _| {
+        let fits = wish.is_served_by(&waiter.wish);
+        let leave = |left: &EngineRequest| decide_leave(&left.pending, fits, shared.passes);
+        match left.as_ref().map_or(Leave::Ask, leave) {
+            Leave::Inherit => {
+                let had_mail = !waiter.inbox().mail.is_empty();
+                let inherit = |left: EngineRequest| {
+                    let pending = left.pending.inherit(had_mail);
+                    Handover::Attempt(Box::new(EngineRequest { pending, ..left }))
+                };
+                (left.take().map_or(Handover::Ask(silence), inherit), None)
+            }
+            Leave::Exchange => {
+                let (turn, ask) = request_for(shared, name, wish, shared.clock.now(), silence);
+                (turn, Some(ask))
+            }
+            Leave::End | Leave::Ask => (Handover::Ask(silence), None),
+        }
+    });
+    give_up(&left?, then.flatten())
+}
+
+/// Returns the end of an attempt that never became a hold; `None` if the engine cannot know it.
+pub(crate) fn give_up(
+    engine_request: &EngineRequest,
+    then: Option<Box<AcquireRequest>>,
+) -> Option<PendingRelease> {
+    let AcquireRequest { name, ttl, .. } = &engine_request.ask;
+    let end = ReleaseRequest::of_machine(name.clone(), engine_request.pending.end()?);
+    Some(PendingRelease::new(ReleaseRequest { then, ..end }, *ttl))
+}

@@ -1,0 +1,117 @@
+//! Builds a new filter beside the one in use.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold_cache_redis::ServerRun;
+
+use super::Redis;
+use super::generation::{Generation, Header};
+use super::shape::Hashed;
+use crate::{Error, ErrorKind, Result};
+
+/// A filter that is being built; see [`Redis::rebuild`].
+///
+/// If it is dropped before [`swap`](Self::swap), the rebuild is given up, and the old filter stays
+/// in use.
+#[derive(Debug)]
+pub struct Rebuild {
+    filter: Redis,
+    /// What it shall replace.
+    seen: Option<Header>,
+    next: Generation,
+    /// That the server was in when it was begun; in another it lacks what was lost.
+    run: ServerRun,
+    added: AtomicU64,
+    items: u64,
+    over: bool,
+}
+
+impl Rebuild {
+    pub(super) fn new(
+        filter: Redis,
+        seen: Option<Header>,
+        next: Generation,
+        items: u64,
+        run: ServerRun,
+    ) -> Self {
+        Self { filter, seen, next, run, added: AtomicU64::new(0), items, over: false }
+    }
+
+    /// Adds items to the new filter; many items per call are faster. Several tasks may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the items may be added
+    /// again; or the partial rebuild was lost.
+    pub async fn add_many(&self, items: &[impl AsRef<[u8]>]) -> Result<()> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let hashed: Vec<Hashed> = items.iter().map(|item| Hashed::of(item.as_ref())).collect();
+        let store = &self.filter.inner().store;
+        let stamps = store.add(&self.next, &hashed).await?;
+        if stamps.all(&self.next).is_none() {
+            store.discard(&self.next).await?;
+            return Err(gone());
+        }
+        if stamps.1 != self.run {
+            return Err(gone());
+        }
+        store.touch(&self.next).await?;
+        self.added.fetch_add(items.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns how many items were added, and for how many items the filter is made.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.added.load(Ordering::Relaxed), self.items)
+    }
+
+    /// Replaces the old filter by the new one, for all processes at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the swap may have happened;
+    /// or the partial rebuild was lost, as after every restart of Redis, and the old filter stays
+    /// in use.
+    pub async fn swap(mut self) -> Result<()> {
+        let inner = self.filter.inner();
+        if inner.store.link.server_run().await? != self.run {
+            return Err(gone());
+        }
+        let swapped = inner.store.swap(self.seen.as_ref(), &self.next, self.run).await?;
+        *inner.known() = None;
+        self.over = swapped;
+        if swapped { Ok(()) } else { Err(gone()) }
+    }
+
+    async fn give_up(filter: Redis, seen: Option<Header>, next: Generation) -> Result<()> {
+        let store = &filter.inner().store;
+        // After a swap whose answer was lost, it is what all use.
+        if store.header().await?.is_some_and(|header| header.current.as_ref() == Some(&next)) {
+            return Ok(());
+        }
+        store.remove(&next).await?;
+        let current = seen.and_then(|header| header.current);
+        store.give_up(&Header { current, next: Some(next), run: String::new() }).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Rebuild {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let given_up = Self::give_up(self.filter.clone(), self.seen.take(), self.next.clone());
+            runtime.spawn(async move {
+                if let Err(error) = given_up.await {
+                    tracing::debug!(%error, "a filter in the making is left to pass away");
+                }
+            });
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Unavailable, "what was built of the filter is gone: begin again")
+}

@@ -1,0 +1,36 @@
+//! Counts the rows that were saved, and how known rows were found.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a [`SaveOnce`](crate::SaveOnce) has done since it was opened, in rows.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct SaveStats { $($(#[$doc])* pub $name: u64,)* }
+
+        #[derive(Debug, Default)]
+        pub(super) struct Counters { $(pub(super) $name: AtomicU64,)* }
+
+        impl Counters {
+            pub(super) fn stats(&self) -> SaveStats {
+                SaveStats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Rows that callers asked to save.
+    asked,
+    /// Rows whose key this process knew.
+    local,
+    /// Rows whose key had a mark in Redis.
+    marked,
+    /// Rows that were sent to the database.
+    attempts,
+    /// Statements that sent these rows.
+    batches,
+    /// Rows that the database refused.
+    failed,
+}

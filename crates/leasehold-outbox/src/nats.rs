@@ -1,0 +1,17 @@
+//! By way of NATS JetStream: the relay puts changes into a stream, and receivers apply them.
+
+mod connection;
+mod message;
+mod publish;
+mod pull;
+mod receiver;
+mod settings;
+mod stats;
+mod stream;
+mod url;
+
+pub use publish::NatsTransport;
+pub use receiver::Receiver;
+pub use settings::ReceiverBuilder;
+pub use stats::ReceiverStats;
+pub(crate) use url::is_nats;

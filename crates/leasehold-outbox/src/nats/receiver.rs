@@ -1,0 +1,255 @@
+//! The receiver: takes messages, applies their changes, and acknowledges them after that.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_nats::jetstream::{AckKind, Message};
+use leasehold_cache_redis::LOG_TARGET;
+use leasehold_core::clock::Clock;
+use leasehold_core::proto::Deadline;
+
+use super::connection::LIMIT;
+use super::message;
+use super::pull::Pull;
+use super::settings::{ReceiverBuilder, Settings};
+use super::stats::{Counters, ReceiverStats};
+use crate::Result;
+use crate::limits::{GRACE, PAUSES};
+use crate::merge::{Merged, merge};
+use crate::refusal::{again, reasons, shortened};
+use crate::transport::{Change, Transport};
+
+/// How long it waits for a message before it looks anew.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Applies to a cache the changes that relays have put into a stream of NATS JetStream.
+///
+/// Any number of receivers may run at once, in one process or in several. Receivers with the same
+/// `durable` in their URL share the work. Each other `durable` receives every change too, such as
+/// one for each Redis server.
+///
+/// Each change is applied at least once. While the cache's server cannot be reached, the messages of a
+/// batch are held, and the others wait in the stream, for as long as it keeps them.
+///
+/// The receiver records in `metrics`: gauges `leasehold_cache_receiver_oldest_seconds` and
+/// `leasehold_cache_receiver_waiting`, counters `leasehold_cache_receiver_applied_total`,
+/// `_refused_total`, `_given_up_total` and `_failures_total`.
+pub struct Receiver {
+    pull: Pull,
+    transport: Arc<dyn Transport>,
+    settings: Settings,
+    counters: Counters,
+    clock: Clock,
+}
+
+/// A message, and the change in it or why there is none.
+struct Received {
+    message: Message,
+    change: Result<Change, String>,
+}
+
+impl Receiver {
+    /// Returns the settings for a receiver of the stream of `url`, which has the form of
+    /// [`NatsTransport`](super::NatsTransport).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
+    /// outside a tokio runtime.
+    pub fn builder(url: &str) -> Result<ReceiverBuilder> {
+        ReceiverBuilder::new(url)
+    }
+
+    pub(super) fn new(
+        pull: Pull,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+        clock: Clock,
+    ) -> Self {
+        Self { pull, transport, settings, counters: Counters::default(), clock }
+    }
+
+    /// Returns what the receiver has done so far.
+    pub fn stats(&self) -> ReceiverStats {
+        self.counters.stats()
+    }
+
+    /// Applies changes until `stop` is ready; then it finishes its current batch, for 5 seconds at
+    /// most, and gives back what it could not apply. After a failure it tries again without limit,
+    /// with pauses that grow to 5 seconds.
+    pub async fn run(&self, stop: impl Future<Output = ()>) {
+        let (mut stop, mut pause, mut held) = (pin!(stop), PAUSES.0, Vec::new());
+        loop {
+            let done = if held.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = &mut stop => return,
+                    taken = self.take(WAIT) => taken.map(|taken| held = taken),
+                }
+            } else {
+                let done = {
+                    let mut apply = pin!(self.apply(&held));
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => {
+                            let until = Deadline::after(self.clock.now(), GRACE);
+                            if !matches!(self.clock.within(Some(until), apply).await, Some(Ok(()))) {
+                                give_back(&held).await;
+                            }
+                            return;
+                        }
+                        done = &mut apply => done,
+                    }
+                };
+                done.map(|()| held.clear())
+            };
+            let Err(error) = done else {
+                pause = PAUSES.0;
+                self.counters.well();
+                continue;
+            };
+            if self.counters.failed(error.to_string()) {
+                tracing::warn!(target: LOG_TARGET, %error, "the receiver cannot apply, and goes on trying");
+            }
+            tokio::select! {
+                () = &mut stop => return give_back(&held).await,
+                () = self.clock.sleep(pause.min(self.settings.claim / 4)) => {}
+            }
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Applies the changes that are in the stream now, and returns the number of messages.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if NATS or the server of the cache
+    /// cannot be reached, [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a consumer with
+    /// unsuitable settings. Messages that were not applied stay in the stream.
+    pub async fn once(&self) -> Result<u64> {
+        let mut all = 0;
+        loop {
+            let taken = self.noted(self.take(Duration::ZERO).await)?;
+            if taken.is_empty() {
+                self.counters.well();
+                return Ok(all);
+            }
+            let applied = self.apply(&taken).await;
+            if applied.is_err() {
+                give_back(&taken).await;
+            }
+            self.noted(applied)?;
+            all += taken.len() as u64;
+        }
+    }
+
+    fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        done.inspect_err(|error| {
+            self.counters.failed(error.to_string());
+        })
+    }
+
+    async fn take(&self, wait: Duration) -> Result<Vec<Received>> {
+        let Settings { batch, claim, .. } = self.settings;
+        let messages = self.pull.take(batch, wait, claim).await?;
+        let received = messages.into_iter().map(|message| {
+            let change = message::read(&message.payload);
+            Received { message, change }
+        });
+        let received: Vec<Received> = received.collect();
+        let behind = received.last().and_then(|received| received.message.info().ok());
+        self.counters.behind(behind.map_or(0, |info| info.pending));
+        Ok(received)
+    }
+
+    /// Acknowledges what was applied, and refuses what was not taken; an error when nothing was.
+    async fn apply(&self, held: &[Received]) -> Result<()> {
+        self.counters.oldest(self.oldest(held));
+        let good = held.iter().filter_map(|received| received.change.as_ref().ok());
+        let Merged { changes, places } = merge(good);
+        let delivered = match changes.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.transport.deliver(&changes).await,
+        };
+        let refused = match delivered.and_then(|refused| reasons(refused, changes.len())) {
+            Ok(refused) => refused,
+            Err(error) => {
+                // They stay with this one, which goes on trying.
+                tell(held, &vec![AckKind::Progress; held.len()]).await;
+                return Err(error);
+            }
+        };
+        let mut places = places.into_iter();
+        let verdicts: Vec<AckKind> = held
+            .iter()
+            .map(|received| match &received.change {
+                Err(problem) => self.given_up(received, problem),
+                Ok(_) => match places.next().and_then(|place| refused.get(&place)) {
+                    None => AckKind::Ack,
+                    Some(reason) => self.refused(received, reason),
+                },
+            })
+            .collect();
+        tell(held, &verdicts).await;
+        let count = |so: fn(&AckKind) -> bool| verdicts.iter().filter(|kind| so(kind)).count();
+        let applied = count(|kind| matches!(kind, AckKind::Ack));
+        let given_up = count(|kind| matches!(kind, AckKind::Term));
+        self.counters.batch(applied, held.len() - applied, given_up);
+        self.counters.oldest(Duration::ZERO);
+        Ok(())
+    }
+
+    fn refused(&self, received: &Received, reason: &str) -> AckKind {
+        let before = received.message.info().map_or(1, |info| info.delivered) - 1;
+        match again(before, self.settings.tries) {
+            Some(pause) => AckKind::Nak(Some(pause)),
+            None => self.given_up(received, reason),
+        }
+    }
+
+    fn given_up(&self, received: &Received, reason: &str) -> AckKind {
+        let sequence = received.message.info().map_or(0, |info| info.stream_sequence);
+        let reason = shortened(reason);
+        tracing::warn!(target: LOG_TARGET, sequence, reason, "a message of the stream is given up");
+        AckKind::Term
+    }
+
+    /// How long ago the oldest of these was put into the stream.
+    fn oldest(&self, held: &[Received]) -> Duration {
+        let now = Duration::from_millis(self.clock.now().unix_ms());
+        let age = |received: &Received| {
+            let sent: SystemTime = received.message.info().ok()?.published.into();
+            Some(now.saturating_sub(sent.duration_since(UNIX_EPOCH).ok()?))
+        };
+        held.iter().filter_map(age).max().unwrap_or_default()
+    }
+}
+
+/// Others may have these at once.
+async fn give_back(held: &[Received]) {
+    tell(held, &vec![AckKind::Nak(None); held.len()]).await;
+}
+
+/// A lost acknowledgement does no harm: the stream delivers the message again.
+async fn tell(held: &[Received], what: &[AckKind]) {
+    let Some(first) = held.first() else { return };
+    let said = async {
+        for (Received { message, .. }, what) in held.iter().zip(what) {
+            if let Err(error) = message.ack_with(*what).await {
+                return tracing::debug!(%error, "the stream was not told of its messages");
+            }
+        }
+        if let Err(error) = first.message.context.client().flush().await {
+            tracing::debug!(%error, "the stream was not told of its messages");
+        }
+    };
+    if tokio::time::timeout(LIMIT, said).await.is_err() {
+        tracing::debug!("the stream was not told of its messages in time");
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

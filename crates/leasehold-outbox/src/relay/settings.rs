@@ -1,0 +1,117 @@
+//! Checks the settings of a relay before they are used.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::rows::Engine;
+use leasehold_core::clock::Clock;
+use sqlx::Pool;
+
+use super::Relay;
+use crate::Result;
+use crate::limits::in_range;
+use crate::redis_transport::RedisTransport;
+use crate::rows::{Rows, Table};
+use crate::table::Outbox;
+use crate::transport::Transport;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Configures a [`Relay`].
+#[derive(Clone)]
+pub struct RelayBuilder {
+    rows: Arc<dyn Rows>,
+    settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) batch: usize,
+    pub(super) poll: Duration,
+    pub(super) claim: Duration,
+    pub(super) tries: u32,
+}
+
+impl RelayBuilder {
+    pub(super) fn new<E: Engine>(outbox: &Outbox, pool: &Pool<E>) -> Self {
+        let rows = Arc::new(Table { outbox: outbox.clone(), pool: pool.clone() });
+        let settings =
+            Settings { batch: 256, poll: 200 * MS, claim: Duration::from_secs(30), tries: 10 };
+        Self { rows, settings }
+    }
+
+    /// Sets how many rows are taken at a time, 1 to 1,000. Default 256.
+    #[must_use]
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.settings.batch = batch;
+        self
+    }
+
+    /// Sets how often the relay looks for rows while there are none, 10 ms to a minute. Default 200
+    /// ms. On PostgreSQL a commit also wakes it.
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.settings.poll = poll;
+        self
+    }
+
+    /// Sets for how long no other relay gets the rows of a batch: if a relay dies during a batch,
+    /// another relay waits for this time. 1 s to an hour, default 30 seconds.
+    #[must_use]
+    pub fn claim(mut self, claim: Duration) -> Self {
+        self.settings.claim = claim;
+        self
+    }
+
+    /// Sets how often a row may be refused before it is parked, 1 to 1,000. Default 10: after a
+    /// second, two, four, and so on, 8 minutes in all. A server that is down refuses no row.
+    #[must_use]
+    pub fn tries(mut self, tries: u32) -> Self {
+        self.settings.tries = tries;
+        self
+    }
+
+    /// Opens a relay to the Redis server of `url`, as `Builder::open` of a cache takes
+    /// it; with the feature `nats` also to the stream of a `nats://` URL, as `NatsTransport::open`
+    /// does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or
+    /// outside a tokio runtime.
+    pub fn open(self, url: &str) -> Result<Relay> {
+        self.settings.check()?;
+        #[cfg(feature = "nats")]
+        if crate::nats::is_nats(url) {
+            let transport = crate::nats::NatsTransport::open(url)?;
+            return self.to(transport);
+        }
+        let transport = RedisTransport::open(url)?;
+        self.to(transport)
+    }
+
+    /// Creates a relay that delivers to another transport.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.
+    pub fn to(self, transport: impl Transport) -> Result<Relay> {
+        self.settings.check()?;
+        Ok(Relay::new(self.rows, Arc::new(transport), self.settings, Clock::system()))
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        let second = 1_000 * MS;
+        in_range("batch", self.batch, 1..=1_000)?;
+        in_range("tries", self.tries, 1..=1_000)?;
+        in_range("poll", self.poll, 10 * MS..=60 * second)?;
+        in_range("claim", self.claim, second..=3_600 * second)
+    }
+}
+
+impl fmt::Debug for RelayBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}

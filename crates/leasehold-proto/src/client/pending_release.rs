@@ -1,0 +1,147 @@
+//! An end that is sent until the engine has answered it.
+
+use super::Rules;
+use super::rules::Bug;
+use crate::handoff::ReleaseRequest;
+use crate::{AttemptId, Token};
+
+/// An attempt that is being ended. With `then`, the same request asks for an attempt of another
+/// task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PendingRelease<T> {
+    then: Option<T>,
+    /// It was sent before, without an answer.
+    again: bool,
+}
+
+/// What the driver does after the result of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRelease<T> {
+    /// The attempt has ended.
+    Done {
+        /// The attempt that gets the second half of the answer.
+        forward_to: Option<T>,
+        /// The request was sent more than once: another copy may arrive later.
+        again: bool,
+    },
+    /// The engine refused the exchange: `forward_to` gets the refusal, and the end is sent alone at
+    /// once.
+    Alone {
+        /// The attempt that gets the refusal.
+        forward_to: T,
+        /// The request was sent more than once: another copy may arrive later.
+        again: bool,
+    },
+    /// The engine refuses, and will refuse again.
+    Stop,
+    /// It is sent again later.
+    Repeat,
+}
+
+/// The result of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseResult {
+    /// The engine has carried it out.
+    Answered,
+    /// The engine has refused it. `for_good`: it will refuse it again.
+    Refused {
+        /// Repeating it has no effect.
+        for_good: bool,
+    },
+    /// No answer has arrived.
+    Unanswered,
+}
+
+impl<T: Clone> PendingRelease<T> {
+    /// Begins to end an attempt, and to ask for `then`.
+    pub fn new(then: Option<T>) -> Self {
+        Self { then, again: false }
+    }
+
+    /// Returns what the next request asks for besides the end.
+    pub fn then(&self) -> Option<&T> {
+        self.then.as_ref()
+    }
+
+    /// Records that the driver was dropped after it had sent a request, before the result arrived.
+    pub fn handle_dropped(&mut self) {
+        self.again = true;
+    }
+
+    /// Handles the result of the request that was sent last. Both attempts of an exchange get their
+    /// own answer: if the exchange is refused, the end is sent alone.
+    pub fn handle_result(&mut self, result: ReleaseResult, rules: impl Rules) -> AfterRelease<T> {
+        match (result, self.then.take()) {
+            (ReleaseResult::Answered, forward_to) => {
+                AfterRelease::Done { forward_to, again: self.again }
+            }
+            (ReleaseResult::Refused { .. }, Some(forward_to))
+                if rules.breaks(Bug::RefusedExchangeEndsNothing) =>
+            {
+                AfterRelease::Done { forward_to: Some(forward_to), again: self.again }
+            }
+            (ReleaseResult::Refused { .. }, Some(forward_to)) => {
+                AfterRelease::Alone { forward_to, again: self.again }
+            }
+            (ReleaseResult::Refused { for_good: true }, None) => AfterRelease::Stop,
+            (ReleaseResult::Unanswered, _) if rules.breaks(Bug::EndIsSentOnce) => {
+                AfterRelease::Stop
+            }
+            (ReleaseResult::Unanswered | ReleaseResult::Refused { .. }, then) => {
+                (self.then, self.again) = (then, true);
+                AfterRelease::Repeat
+            }
+        }
+    }
+}
+
+/// Returns how to end an attempt whose lease was pushed to this client, though no task waits for it
+/// any more.
+pub fn unwanted(attempt: AttemptId, base: Token) -> ReleaseRequest {
+    ReleaseRequest { attempt, base: Some(base), last: None, suspect: false, keep: None }
+}
+
+/// Returns how to end an attempt that the engine has, though no task of this client knows it: a
+/// request that was repeated on the way has revived it.
+pub fn stray(attempt: AttemptId) -> ReleaseRequest {
+    ReleaseRequest { attempt, base: None, last: None, suspect: true, keep: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sound;
+    use super::*;
+
+    #[test]
+    fn an_exchange_without_an_answer_is_repeated_and_says_so() {
+        let mut ending = PendingRelease::new(Some(7));
+        assert_eq!(ending.handle_result(ReleaseResult::Unanswered, Sound), AfterRelease::Repeat);
+        assert_eq!(ending.then(), Some(&7));
+        let done = AfterRelease::Done { forward_to: Some(7), again: true };
+        assert_eq!(ending.handle_result(ReleaseResult::Answered, Sound), done);
+    }
+
+    #[test]
+    fn after_a_refused_exchange_the_end_is_sent_alone() {
+        for again in [false, true] {
+            let mut ending = PendingRelease::new(Some(7));
+            if again {
+                ending.handle_result(ReleaseResult::Unanswered, Sound);
+            }
+            let refused = ReleaseResult::Refused { for_good: true };
+            let alone = AfterRelease::Alone { forward_to: 7, again };
+            assert_eq!(ending.handle_result(refused, Sound), alone);
+            assert_eq!(ending.then(), None);
+            assert_eq!(ending.handle_result(refused, Sound), AfterRelease::Stop);
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_passes_is_not_the_end() {
+        let mut ending = PendingRelease::<u8>::new(None);
+        let refused = ReleaseResult::Refused { for_good: false };
+        assert_eq!(ending.handle_result(refused, Sound), AfterRelease::Repeat);
+        let done = AfterRelease::Done { forward_to: None, again: true };
+        assert_eq!(ending.handle_result(ReleaseResult::Answered, Sound), done);
+    }
+}

@@ -1,0 +1,111 @@
+//! Acquires and renews the lease.
+
+use core::time::Duration;
+
+use super::messages::{AcquireRequest, Answer, Renewed, State};
+use super::queue::Spare;
+use super::{Reach, Record, after};
+use crate::{AttemptId, Now, Token, TokenBlock};
+
+impl<T: Clone, const CAP: usize> Record<T, CAP> {
+    /// Grants the lease, or adds the attempt to the queue. A repeated request returns the same
+    /// lease.
+    ///
+    /// If more dead waiters precede the attempt than one step removes, the answer contains zero as
+    /// the remaining time. The caller then asks again at once.
+    pub fn acquire(&mut self, now: Now, ask: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
+        self.acquire_within(now, ask, &mut Spare::new(CAP), reach)
+    }
+
+    pub(super) fn acquire_within(
+        &mut self,
+        now: Now,
+        ask: &AcquireRequest<T>,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) -> Answer {
+        if self.is_refused(now, ask.attempt) {
+            return Answer::Ended;
+        }
+        if self.is_alive(now) {
+            return self.acquire_taken(now, ask, reach);
+        }
+        let late_offer = self.state == State::Held && self.is_owner(ask.attempt) && !self.confirmed;
+        self.lose();
+        let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
+        if late_offer || first || !ask.fair {
+            return self.grant_now(now, ask, spare, reach);
+        }
+        if ask.wait {
+            self.enqueue(ask);
+        }
+        let more = self.hand_on(now, ask.wait.then_some(ask.attempt), spare, reach);
+        match self.state {
+            State::Free if !more => self.grant_now(now, ask, spare, reach),
+            State::Free if ask.wait => self.queued(now, ask.attempt),
+            State::Free => Answer::Busy(Duration::ZERO),
+            _ if self.is_owner(ask.attempt) => self.granted(),
+            _ if ask.wait => self.queued(now, ask.attempt),
+            _ => Answer::Busy(self.remaining(now)),
+        }
+    }
+
+    /// Extends the lease to `ttl` from now, if this attempt still holds it. A renewal confirms an
+    /// offer.
+    pub fn renew(&mut self, now: Now, attempt: AttemptId, base: Token, ttl: Duration) -> Renewed {
+        let held = self.state == State::Held && self.is_alive(now);
+        if !held || !self.is_owner(attempt) || self.base != base.get() {
+            return Renewed::Lost;
+        }
+        self.extend(now, ttl);
+        Renewed::Renewed { remaining: self.remaining(now), waiters: self.queue.len() }
+    }
+
+    fn acquire_taken(&mut self, now: Now, ask: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
+        if self.is_owner(ask.attempt) {
+            // The owner has released a kept lock; its earlier requests arrive too late.
+            if self.state == State::Kept {
+                return Answer::Ended;
+            }
+            self.extend(now, ask.ttl);
+            return self.granted();
+        }
+        if !ask.wait {
+            return Answer::Busy(self.remaining(now));
+        }
+        if self.enqueue(ask) {
+            self.say_wanted(reach);
+        }
+        self.queued(now, ask.attempt)
+    }
+
+    fn extend(&mut self, now: Now, ttl: Duration) {
+        self.confirmed = true;
+        self.until_ns = self.until_ns.max(after(now, ttl));
+    }
+
+    fn grant_now(
+        &mut self,
+        now: Now,
+        ask: &AcquireRequest<T>,
+        spare: &mut Spare,
+        reach: Reach<'_>,
+    ) -> Answer {
+        let Some(tokens) = self.next_tokens(now, ask.tokens) else { return Answer::UsedUp };
+        self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
+        self.say_next(now, Some(ask.attempt), spare, reach);
+        Answer::Granted(tokens)
+    }
+
+    fn granted(&self) -> Answer {
+        let count = u32::try_from(self.top.saturating_sub(self.base)).unwrap_or(u32::MAX);
+        Token::new(self.base)
+            .and_then(|base| TokenBlock::new(base, count.saturating_add(1)))
+            .map_or(Answer::UsedUp, Answer::Granted)
+    }
+
+    fn queued(&self, now: Now, attempt: AttemptId) -> Answer {
+        let place = self.queue.iter().take_while(|waiter| waiter.attempt != attempt).count();
+        Answer::Queued { place, base: self.base(), remaining: self.remaining(now) }
+    }
+}

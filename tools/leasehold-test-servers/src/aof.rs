@@ -1,0 +1,40 @@
+//! The append-only file of a server, and the loss of its tail.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+
+use crate::RedisServer;
+
+impl RedisServer {
+    /// Size of the append-only file in bytes: the part that commands are appended to.
+    ///
+    /// # Errors
+    /// Without `append_only`.
+    pub fn aof_bytes(&self) -> io::Result<u64> {
+        Ok(fs::metadata(self.aof()?)?.len())
+    }
+
+    /// Cuts `bytes` off the end of the append-only file of a killed server, as a machine does
+    /// that loses its power before they are written.
+    ///
+    /// # Errors
+    /// When it is running; without `append_only`.
+    pub fn truncate_aof(&self, bytes: u64) -> io::Result<()> {
+        if self.pid() != 0 {
+            return Err(io::Error::other("kill the server before its file is cut"));
+        }
+        let file = OpenOptions::new().write(true).open(self.aof()?)?;
+        let length = file.metadata()?.len();
+        file.set_len(length.saturating_sub(bytes))
+    }
+
+    /// The file that commands are appended to: since Redis 7 the manifest's last one of type `i`.
+    fn aof(&self) -> io::Result<PathBuf> {
+        let directory = self.data().join("appendonlydir");
+        let manifest = fs::read_to_string(directory.join("appendonly.aof.manifest"))?;
+        let last = manifest.lines().rfind(|line| line.ends_with(" type i"));
+        let name = last.and_then(|line| line.split(' ').nth(1));
+        name.map(|name| directory.join(name)).ok_or_else(|| io::Error::other("no file is open"))
+    }
+}

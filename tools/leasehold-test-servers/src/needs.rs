@@ -1,0 +1,86 @@
+//! What a test needs on this machine beside itself.
+
+use crate::{
+    Certificates, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
+    ZooKeeperServer, required,
+};
+
+/// A server or program that has to be installed for a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing that the system does not have.
+    Nothing,
+    /// `redis-server` or `valkey-server`.
+    Redis,
+    /// `openssl`, which makes certificates.
+    OpenSsl,
+    /// `etcd`.
+    Etcd,
+    /// ZooKeeper and Java.
+    ZooKeeper,
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    MySql,
+    /// PostgreSQL, and `openssl`.
+    PostgresTls,
+    /// MariaDB, and `openssl`.
+    MySqlTls,
+    /// `pgbouncer`, and PostgreSQL behind it.
+    Pooler,
+    /// `nats-server`.
+    Nats,
+}
+
+impl Needs {
+    /// Whether tests that need it are left out here: it is not installed, and `LEASEHOLD_REQUIRE`
+    /// does not name it ([`required`]); or it is a server, and `LEASEHOLD_SERVERS` is `none`, as
+    /// `cargo xtask test --quick` sets it.
+    pub fn is_missing(self) -> bool {
+        let is_server = !matches!(self, Self::Nothing | Self::OpenSsl);
+        if is_server && std::env::var("LEASEHOLD_SERVERS").is_ok_and(|servers| servers == "none") {
+            return true;
+        }
+        let is_present = match self {
+            Self::Nothing => true,
+            Self::Redis => RedisServer::is_present(),
+            Self::OpenSsl => Certificates::is_present(),
+            Self::Etcd => EtcdServer::is_present(),
+            Self::ZooKeeper => ZooKeeperServer::is_present(),
+            Self::Postgres => Postgres::is_present(),
+            Self::MySql => MariaDb::is_present(),
+            Self::PostgresTls => return Self::OpenSsl.is_missing() || Self::Postgres.is_missing(),
+            Self::MySqlTls => return Self::OpenSsl.is_missing() || Self::MySql.is_missing(),
+            Self::Pooler => PgBouncer::is_present(),
+            Self::Nats => NatsServer::is_present(),
+        };
+        !is_present && !required(self.name())
+    }
+
+    /// As [`is_missing`](Self::is_missing), and says so: for tests that cannot be ignored any more
+    /// when they ask, and return.
+    pub fn is_skipped(self) -> bool {
+        let is_missing = self.is_missing();
+        if is_missing {
+            eprintln!("SKIPPED: {} is not installed, or not wanted", self.name());
+        }
+        is_missing
+    }
+
+    /// What `LEASEHOLD_REQUIRE` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Redis => "redis",
+            Self::OpenSsl => "openssl",
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "zookeeper",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+            Self::PostgresTls => "postgres or openssl",
+            Self::MySqlTls => "mysql or openssl",
+            Self::Pooler => "pgbouncer",
+            Self::Nats => "nats",
+        }
+    }
+}

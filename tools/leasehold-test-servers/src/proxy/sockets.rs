@@ -1,0 +1,98 @@
+//! TCP and unix sockets behind one face; a socket that is dropped resets its connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::ports;
+
+/// Where a server, or the proxy itself, is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By TCP.
+    Tcp(SocketAddr),
+    /// By a unix socket.
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl From<PathBuf> for Target {
+    fn from(path: PathBuf) -> Self {
+        Self::Unix(path)
+    }
+}
+
+pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Tries to listen: another process may take a free port first.
+const TRIES: usize = 20;
+
+/// Takes a free port, for now without a runtime.
+pub(super) fn bind_any() -> io::Result<(SocketAddr, std::net::TcpListener)> {
+    let mut outcome = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..TRIES {
+        outcome = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports::free()));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let listener = outcome?;
+    listener.set_nonblocking(true)?;
+    Ok((listener.local_addr()?, listener))
+}
+
+impl Listener {
+    pub(super) async fn bind(at: &Target) -> io::Result<Self> {
+        Ok(match at {
+            Target::Tcp(address) => Self::Tcp(TcpListener::bind(address).await?),
+            Target::Unix(path) => {
+                std::fs::remove_file(path).ok();
+                Self::Unix(UnixListener::bind(path)?)
+            }
+        })
+    }
+
+    /// A client, and the address that it connects from.
+    pub(super) async fn accept(&self) -> io::Result<(Option<IpAddr>, (Reader, Writer))> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((Some(from.ip()), tcp(stream)?))
+            }
+            Self::Unix(listener) => Ok((None, halves(listener.accept().await?.0))),
+        }
+    }
+}
+
+pub(super) async fn connect(to: &Target) -> io::Result<(Reader, Writer)> {
+    match to {
+        Target::Tcp(address) => tcp(TcpStream::connect(address).await?),
+        Target::Unix(path) => Ok(halves(UnixStream::connect(path).await?)),
+    }
+}
+
+fn tcp(stream: TcpStream) -> io::Result<(Reader, Writer)> {
+    stream.set_nodelay(true)?;
+    stream.set_zero_linger()?;
+    Ok(halves(stream))
+}
+
+/// Not the streams' own halves: those send an end of file when they are dropped.
+fn halves(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> (Reader, Writer) {
+    let (reader, writer) = tokio::io::split(stream);
+    (Box::new(reader), Box::new(writer))
+}
