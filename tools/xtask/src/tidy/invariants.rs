@@ -1,11 +1,11 @@
-//! Every invariant in ARCHITECTURE.md names the check that holds it, and the check exists.
+//! Every invariant in docs/invariants.md names the check that holds it, and the check exists.
 
 use super::Violation;
 use super::code::lines_with;
 use super::markdown::{spans, split};
 use super::tree::Tree;
 
-const FILE: &str = "ARCHITECTURE.md";
+const FILE: &str = "docs/invariants.md";
 const FORM: &str = "write `N. **Title.** Text. Checked by: `path::test_name`, `cargo xtask tidy`.`";
 
 /// A numbered item under a heading with "invariant" in it.
@@ -18,7 +18,7 @@ struct Invariant {
 /// Checks the form of the list and that each named check is there.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let Some(text) = tree.files.get(FILE) else {
-        return vec![Violation::of(FILE, "is missing", "write the map and the invariants")];
+        return vec![Violation::of(FILE, "is missing", "write the list of invariants")];
     };
     let invariants = invariants(text);
     let mut found = Vec::new();
