@@ -147,13 +147,20 @@ fn every_shell_gets_completions() {
     }
 }
 
-/// Every row of docs/command.md names a test, and none that does not exist.
+/// Returns the tests that a document names, in order.
+fn tests_named_in(document: &str) -> Vec<&str> {
+    document.split('`').filter(|word| word.contains("::")).collect()
+}
+
+/// Every row of docs/command.md names a test, and none that does not exist. The Chinese page names
+/// the same tests.
 #[test]
 fn the_document_names_the_tests_that_there_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = fs::read_to_string(root.join("../../docs/command.md")).unwrap();
+    let read = |page: &str| fs::read_to_string(root.join("../../docs").join(page)).unwrap();
+    let document = read("command.md");
     let mut named = 0;
-    for reference in document.split('`').filter(|word| word.contains("::")) {
+    for reference in tests_named_in(&document) {
         let (module, test) = reference.rsplit_once("::").unwrap();
         let file = format!("tests/cli/{}.rs", module.replace("::", "/"));
         let Ok(source) = fs::read_to_string(root.join(file)) else {
@@ -166,5 +173,6 @@ fn the_document_names_the_tests_that_there_are() {
         assert!(source.contains(&written), "no test {reference}");
         named += 1;
     }
-    assert!(named > 60, "{named}");
+    assert!(named > 160, "{named}");
+    assert_eq!(tests_named_in(&document), tests_named_in(&read("zh/command.md")));
 }
