@@ -12,7 +12,7 @@
 --   P proposal too far ahead | U tokens used up | X not ours | V of a newer version | ? unknown
 -- Or one answer for all: F each step succeeded (its proposal granted, renewed, released)
 --   | W not admitted | X | V, about the node's key.
--- The bytes of the records are described in docs/quorum.md. Numbers are compared as text.
+-- The bytes of the records are described in docs/redis-wire.md. Numbers are compared as text.
 local sub, call = string.sub, redis.call
 local HOUR = 3600000000 -- us: the most that a proposal may be ahead, and how long a counter is kept
 local ZERO, NOW, MAX_TTL, high, FLOOR = '0000000000000000', NOW_TEXT + 0, nil, nil, nil

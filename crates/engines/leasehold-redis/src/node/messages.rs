@@ -1,4 +1,4 @@
-//! Encodes and decodes the messages of a node's scripts, byte by byte as in `docs/quorum.md`.
+//! Encodes and decodes the messages of a node's scripts, byte by byte as in `docs/redis-wire.md`.
 
 use std::sync::Arc;
 use std::time::Duration;
