@@ -1,15 +1,21 @@
-//! The defaults that `docs/defaults.md` names still stand in the code.
+//! The defaults that `docs/defaults.md` and its Chinese twin name are those in the code.
 
 use super::Violation;
 use super::tree::Tree;
 
-const FILE: &str = "docs/defaults.md";
+/// The pages, and how their links to sources begin.
+const PAGES: [(&str, &str); 2] =
+    [("docs/defaults.md", "](../"), ("docs/zh/defaults.md", "](../../")];
 
-/// Behind each link to a source stand, in backticks, words that must be in that source.
+/// The words in backticks after a link to a source must be in that source.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    PAGES.into_iter().flat_map(|(page, link)| check_page(tree, page, link)).collect()
+}
+
+fn check_page(tree: &Tree, page: &str, link: &str) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (index, line) in tree.files.get(FILE).map_or("", String::as_str).lines().enumerate() {
-        let mut pieces = line.split("](../");
+    for (index, line) in tree.files.get(page).map_or("", String::as_str).lines().enumerate() {
+        let mut pieces = line.split(link);
         pieces.next();
         for piece in pieces {
             let Some((path, rest)) = piece.split_once(')') else { continue };
@@ -18,8 +24,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             for quoted in rest.split('`').skip(1).step_by(2) {
                 if !source.contains(&words(&quoted.replace("\\|", "|"))) {
                     let what = format!("`{quoted}` is not in {path} any more");
-                    let next = "look what the default is now, and say that";
-                    found.push(Violation::at(FILE, index + 1, what, next));
+                    let next = "write the default that the code has now";
+                    found.push(Violation::at(page, index + 1, what, next));
                 }
             }
         }
@@ -37,13 +43,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_that_is_another_now_is_found() {
-        let row = |text: &str| format!("| `ttl` | why | [a.rs](../src/a.rs) {text} |\n");
-        let doc = row("`TTL: u32 =\\| 30` `B: u32 = 2`") + &row("`TTL: u32 = 29`");
-        let tree =
-            Tree::of([(FILE, &*doc), ("src/a.rs", "const TTL: u32 =|\n    30;\nB: u32 = 2;")]);
-        let lines: Vec<_> = check(&tree).iter().map(|violation| violation.line).collect();
-        assert_eq!(lines, [Some(2)]);
+    fn a_default_that_changed_is_found_on_both_pages() {
+        let row =
+            |link: &str, text: &str| format!("| `ttl` | why<br>[a.rs]({link}src/a.rs) {text} |\n");
+        let page = |link: &str| {
+            row(link, "`TTL: u32 =\\| 30` `B: u32 = 2`") + &row(link, "`TTL: u32 = 29`")
+        };
+        let [english, chinese] = PAGES.map(|(path, link)| (path, page(&link[2..])));
+        let source = ("src/a.rs", "const TTL: u32 =|\n    30;\nB: u32 = 2;");
+        let tree = Tree::of([(english.0, &*english.1), (chinese.0, &*chinese.1), source]);
+        let found: Vec<_> = check(&tree).into_iter().map(|v| (v.file, v.line)).collect();
+        let expected = PAGES.map(|(path, _)| (path.to_owned(), Some(2)));
+        assert_eq!(found, expected);
         assert!(check(&Tree::of([("a.rs", "")])).is_empty());
     }
 }
