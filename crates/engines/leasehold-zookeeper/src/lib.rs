@@ -31,7 +31,26 @@
 //! - [`examine`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that no client uses any
 //!   more.
 //!
-//! The repository's `docs/zookeeper.md` has the nodes, the guarantees, the options and the costs.
+//! # Requests
+//!
+//! | operation | requests | writes to the disks of a majority |
+//! |---|---|---|
+//! | acquire a free lock | create and list, sent together | 1 |
+//! | first use of a name, or after its node was removed | 2 more | 1 |
+//! | try | sync and list, sent together; if the lock is free, as acquire | 0 or 1 |
+//! | wait | create, list, then a watch; asking again costs nothing while the watch exists | 1 |
+//! | hand-off | delete, the watch that fires, list; a transaction if the session was not verified recently | 1 or 2 |
+//! | release | delete | 1 |
+//! | renew up to 256 leases | 1 transaction every third of the ttl | 1 |
+//!
+//! The answer to a list has some 60 bytes for each node in the queue.
+//!
+//! The client library (`zookeeper-client` 0.11) does not turn off Nagle's algorithm, and does not accept a stream that the
+//! program has opened. Each answer carries the acknowledgement of its request, so no request waits for a delayed
+//! acknowledgement. If a server takes longer than 40 ms to answer, the next requests of the same client wait for 40 ms at
+//! most.
+//!
+//! The repository's `docs/zookeeper.md` has the options, the guarantees, the limits and the nodes.
 
 mod acquire;
 mod address;
