@@ -29,7 +29,33 @@
 //! - Waiters acquire in the order in which their keys were created.
 //! - [`examine`] finds wrong settings of an ensemble.
 //!
-//! The repository's `docs/etcd.md` has the keys, the guarantees, the options and the costs.
+//! # Requests
+//!
+//! | operation | proposals (written by a majority) | other requests |
+//! |---|---|---|
+//! | acquire and release, no other client wants the lock | 2 | 1 keep-alive, on a stream that stays open; none if the lease was kept alive within the last fiftieth of the ttl |
+//! | the first acquire of a client, or with a new ttl | 1 more: the lease | opening the streams |
+//! | hand-off to a waiter | 1: the release; the waiter's key was 1 when it joined the queue | 1 event, 1 read, 1 keep-alive |
+//! | renewal of n locks | 0 | n keep-alives, n/100 reads of up to 100 keys |
+//! | extending a fixed lease beyond its etcd lease | 2: the new lease, the key; later 1: revoking the old lease | 1 read, and 1 of a batch |
+//! | lock held for longer than a second | 0 | 1 watch |
+//! | try that finds the lock taken | 0 | 1 transaction that writes nothing |
+//!
+//! A hand-off takes two round trips, the first of which is written to disk. The tests `waiters::` and
+//! `clean_releases_use_the_same_lease_again` count requests at the server.
+//!
+//! - A renewal sends a keep-alive and a read of the key at the same time. The leader keeps a lease alive without the other
+//!   members, but a majority must confirm the read. The renewal counts only if both answers come from the same term, so a
+//!   replaced leader cannot renew a lease.
+//! - No waiter depends on a watch. A waiter asks again after a third of its lease, after 10 s at the latest; each such request
+//!   also keeps its lease alive.
+//! - A waiter's watch starts at the current revision, since etcd serves watches that start in the past only every 100 ms. If
+//!   there were writes between the read of the queue and this start, the client reads the watched key once more.
+//! - A holder watches its key from the revision at which the client last saw it, so it misses no deletion when a stream is
+//!   opened again. If the cluster has compacted that revision, the client reads the key.
+//! - The client probes a stream that has watches every 3 s.
+//!
+//! The repository's `docs/etcd.md` has the options, the guarantees, the limits and the keys.
 
 mod acquire;
 mod address;
