@@ -31,7 +31,34 @@
 //! - [`init`] creates the tables with another user than the program's, [`examine`] finds wrong settings, [`forget`] removes
 //!   rows that no client needs any more.
 //!
-//! The repository's `docs/sql.md` has the guarantees, the options, the rights and the costs.
+//! # Requests
+//!
+//! A packet is one message with some statements: one round trip, and one commit if it writes.
+//!
+//! | operation | packets |
+//! |---|---|
+//! | acquire a free lock, release a lock without waiters | 1 each (on PostgreSQL without its functions 2 more for the first use of a name) |
+//! | renew up to 256 leases | 1 |
+//! | join the queue | 3; 2 more if another client wrote first |
+//! | hand the lock to the first waiter | 2, a NOTIFY, and 1 of the waiter; 1 more if the holder did not know yet that a client waits |
+//! | look for waiting tasks | 1 for all locks of a client |
+//! | pass the lock on within a process | 0 |
+//!
+//! - No transaction is open across a round trip. An operation reads the row, lets the hand-off record decide, and writes the
+//!   row on condition that its `stamp` is what was read. If another client wrote first, the operation is repeated. It then
+//!   first marks the row as possibly waited for, so that no single statement takes or frees the lock before its next step.
+//! - PostgreSQL plans a statement anew each time that it arrives as text. So acquiring and releasing are functions there,
+//!   which run with the caller's rights and are planned once for each connection. A client that cannot create them tries
+//!   again every five minutes.
+//! - A release writes the lease to the first waiter as an offer of 2 s, or of the ttl if that is less. A waiter whose client
+//!   was silent for 45 s does not count any more. A step on a lock removes the rows of at most 64 such waiters.
+//! - Where the database does not notify, a client looks with one statement for all locks that its tasks wait for. The pause
+//!   is an eighth of the wait, 1 ms to 0.4 s, less a random part, and at least eight times what a look took, up to 10 ms.
+//!   A client that holds a lock looks for waiters of other clients only while a task of its own waits.
+//! - Rows are removed at most 1,000 in a transaction, and 100,000 an hour by one client. A row stays until the database's
+//!   clock has passed its last token.
+//!
+//! The repository's `docs/sql.md` has the options, the rights, the guarantees, the limits and the tables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without an engine there is nothing to lock with: the crate is empty.
