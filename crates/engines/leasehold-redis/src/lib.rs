@@ -33,8 +33,8 @@
 //! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_quorum`.
 //! - [`examine`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
 //!
-//! The repository's `docs/redis.md` has the guarantees, the options, the access rights and the bytes of a record, and
-//! `docs/quorum.md` has the quorum.
+//! The repository's `docs/redis.md` has the guarantees, the options and the access rights, `docs/redis-wire.md` the bytes
+//! of a record, and `docs/quorum.md` the quorum.
 
 mod address;
 mod backend;

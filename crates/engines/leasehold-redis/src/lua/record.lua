@@ -1,5 +1,5 @@
 -- Functions that the scripts share: the fields of a record, the queue, and the hand-off.
--- The record's bytes are described in docs/redis.md. Numbers are kept as text of 16 digits.
+-- The record's bytes are described in docs/redis-wire.md. Numbers are kept as text of 16 digits.
 
 local NOW = NOW_TEXT + 0
 local RETENTION = 3600000000 -- us: a record outlives its lease by at least this time

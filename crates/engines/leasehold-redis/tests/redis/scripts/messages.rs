@@ -1,4 +1,4 @@
-//! The arguments, answers and records of the scripts, byte by byte as `docs/redis.md` describes
+//! The arguments, answers and records of the scripts, byte by byte as `docs/redis-wire.md` describes
 //! them.
 
 use std::time::Duration;

@@ -66,7 +66,7 @@ impl Watch {
             self.admin = Some(admin);
         }
         let admin = self.admin.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // docs/redis.md describes the bytes.
+        // docs/redis-wire.md describes the bytes.
         let record = admin.call(&["GET", &format!("leasehold:{{{NAME}}}")])?.text();
         let held = record.get(2..3).is_some_and(|state| state == "H" || state == "O");
         let ends = record.get(84..100).and_then(|ends| ends.parse::<u64>().ok());
