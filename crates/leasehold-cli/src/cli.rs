@@ -10,6 +10,7 @@ use clap_complete::Shell;
 
 use crate::duration;
 use crate::help;
+use crate::lang::Lang;
 use crate::number;
 use crate::on_lost::OnLost;
 
@@ -51,6 +52,10 @@ pub(crate) struct Globals {
     /// Print errors only
     #[arg(short, long, global = true, help_heading = ALL)]
     pub(crate) quiet: bool,
+
+    /// The language of `lab` [default: that of LEASEHOLD_LANG, or of the locale]
+    #[arg(long, global = true, help_heading = ALL, value_name = "LANGUAGE")]
+    pub(crate) lang: Option<Lang>,
 }
 
 /// The subcommands.

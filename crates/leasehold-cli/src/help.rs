@@ -68,4 +68,5 @@ Examples:
   leasehold lab list
   leasehold lab gc-pause
   leasehold lab node-restart --setup redlock --svg node-restart.svg
+  leasehold lab gc-pause --lang zh
   leasehold lab matrix --seeds 1000";

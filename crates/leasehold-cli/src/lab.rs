@@ -5,17 +5,22 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use leasehold_sim::lab::{self, Cell, STORIES, Story};
+use leasehold_sim::lab::{self, Cell, Language, Story, stories};
 use leasehold_sim::simulator::Setup;
 use serde_json::json;
 
 use crate::cli::LabArgs;
 use crate::failure::Failure;
+use crate::lang::Lang;
+use crate::nearest::nearest;
 use crate::output::{self, Voice};
 use crate::{table, terminal};
 
+/// What can be asked for besides a story.
+const OTHERS: [&str; 3] = ["list", "matrix", "walk-through"];
+
 /// Plays a story or the matrix, or lists all of them.
-pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
+pub(crate) fn lab(args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failure> {
     let given = [
         ("--setup", args.setup.is_some()),
         ("--seed", args.seed.is_some()),
@@ -37,29 +42,60 @@ pub(crate) fn lab(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
     match args.story.as_str() {
         "matrix" => matrix(args, voice),
         "list" if args.json => list_objects(),
-        "list" => list(),
-        "walk-through" => walk(),
-        name => tell(name, args, voice),
+        "list" => list(lang),
+        "walk-through" => walk(lang),
+        name => tell(name, args, voice, lang),
     }
 }
 
+/// The language in the lab's own terms.
+fn spoken(lang: Lang) -> Language {
+    lang.pick(Language::English, Language::Chinese)
+}
+
 fn list_objects() -> Result<u8, Failure> {
-    let stories = STORIES.iter().map(
-        |story| json!({ "story": story.name, "setup": story.setup.name(), "about": story.about }),
-    );
+    let stories = stories().map(|story| {
+        json!({
+            "story": story.name,
+            "setup": story.setup().name(),
+            "setups": names(story.setups),
+            "about": story.about.in_language(Language::English),
+        })
+    });
     let setups = Setup::ALL.map(|setup| json!({ "setup": setup.name(), "about": setup.about() }));
     output::answer(stories.chain(setups).map(|object| format!("{object}\n")).collect::<String>())?;
     Ok(0)
 }
 
-fn list() -> Result<u8, Failure> {
+fn list(lang: Lang) -> Result<u8, Failure> {
+    let language = spoken(lang);
     let row = |name: &str, setup: &str, about: &str| [name, setup, about].map(str::to_owned);
-    let mut rows = vec![row("STORY", "SET-UP", "WHAT HAPPENS")];
-    rows.extend(STORIES.iter().map(|story| row(story.name, story.setup.name(), story.about)));
-    let mut setups = vec![["SET-UP", "WHAT IT IS"].map(str::to_owned)];
-    setups.extend(Setup::ALL.map(|setup| [setup.name(), setup.about()].map(str::to_owned)));
-    rows.push(row("walk-through", "", "3, 5, 6 nodes, one to three of them away: who gets a lock"));
-    rows.push(row("matrix", "", "every set-up under every kind of fault"));
+    let mut rows = vec![match lang {
+        Lang::English => row("STORY", "SET-UP", "WHAT HAPPENS"),
+        Lang::Chinese => row("故事", "部署", "发生什么"),
+    }];
+    rows.extend(
+        stories()
+            .map(|story| row(story.name, story.setup().name(), story.about.in_language(language))),
+    );
+    rows.push(row(
+        "walk-through",
+        "",
+        lang.pick(
+            "3, 5, 6 nodes, one to three of them away: who gets a lock",
+            "3、5、6 个节点，其中一到三个不可用：谁能获得锁",
+        ),
+    ));
+    rows.push(row(
+        "matrix",
+        "",
+        lang.pick("every set-up under every kind of fault", "每种部署在每种故障下的表现"),
+    ));
+    let heads = lang.pick(["SET-UP", "WHAT IT IS"], ["部署", "说明"]);
+    let mut setups = vec![heads.map(str::to_owned)];
+    setups.extend(
+        Setup::ALL.map(|setup| [setup.name(), lab::about(setup, language)].map(str::to_owned)),
+    );
     let width = terminal::width(io::stdout());
     output::answer(format!(
         "{}\n{}",
@@ -69,38 +105,75 @@ fn list() -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn walk() -> Result<u8, Failure> {
-    output::answer(format!(
-        "A client holds a lock on a majority of the nodes; some of them go down, or restart empty.\n\
-         Can another client get the same lock, or another lock?\n\n{}\n\
-         A lock is safe as long as fewer nodes forget than it takes to make a majority of those that\n\
-         never knew it; with admission, nodes that may have lost it cannot vote until the lease has ended.\n",
-        lab::walked(&lab::walk())
-    ))?;
+fn walk(lang: Lang) -> Result<u8, Failure> {
+    let (before, after) = lang.pick(
+        (
+            "A client holds a lock on a majority of the nodes; some of them go down, or restart empty. \
+             Can another client get the same lock, or another lock?",
+            "A lock is safe as long as fewer nodes forget than it takes to make a majority of those that \
+             never knew it; with admission, nodes that may have lost it cannot vote until the lease has \
+             ended.",
+        ),
+        (
+            "一个客户端在多数节点上持有锁；其中一些节点宕机，或清空后重启。另一个客户端能获得同一把锁，或另一把锁吗？",
+            "只要丢失数据的节点加上原本不知道这把锁的节点不到多数，锁就是安全的；有延迟重启时，可能丢了数据的节点\
+             在租约结束之前不能投票。",
+        ),
+    );
+    let width = terminal::width(io::stdout()).unwrap_or(100);
+    let text = |text| table::hanging("", text, Some(width));
+    let rows = lab::walked(&lab::walk(), spoken(lang));
+    output::answer(format!("{}\n{rows}\n{}", text(before), text(after)))?;
     Ok(0)
 }
 
-fn tell(name: &str, args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
-    let story = Story::find(name).ok_or_else(|| {
-        Failure::own(format!("lab {name:?}: there is no such story"))
-            .next("list them: leasehold lab list")
-    })?;
+fn tell(name: &str, args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failure> {
+    let story = Story::find(name).ok_or_else(|| unknown(name))?;
     let setup = match &args.setup {
-        None => story.setup,
+        None => story.setup(),
         Some(name) => find(name)?,
     };
+    if !story.setups.contains(&setup) {
+        let known = names(story.setups).join(", ");
+        return Err(Failure::own(format!(
+            "lab {}: cannot be played on {setup}; it is played on {known}",
+            story.name
+        )));
+    }
+    let language = spoken(lang);
     let tale = story.play(setup, args.seed.unwrap_or(1));
-    output::answer(format!(
-        "{}: {}\non {setup}: {}; ttl {} s\n\n{}\n{}\n",
-        story.name,
-        story.about,
-        setup.about(),
-        tale.plan.ttl.as_secs(),
-        tale.timeline(),
-        tale.moral()
-    ))?;
-    draw(args.svg.as_deref(), voice, || lab::draw(&tale))?;
+    let width = terminal::width(io::stdout());
+    let colon = lang.pick(": ", "：");
+    let head = format!("{}{colon}", story.name);
+    let title = table::hanging(&head, story.about.in_language(language), width);
+    let (about, ttl) = (lab::about(setup, language), tale.plan.ttl.as_secs());
+    let place = lang.pick(
+        format!("on {setup}: {about}; ttl {ttl} s"),
+        format!("部署 {setup}：{about}；ttl {ttl} 秒"),
+    );
+    let mut text = title + &table::hanging("", &place, width) + "\n";
+    for (time, line) in tale.lines(language) {
+        let (indent, line) = line.split_at(line.len() - line.trim_start().len());
+        text += &table::hanging(&(lab::stamp(time, language) + indent), line, width);
+    }
+    text += "\n";
+    text += &table::hanging("", &tale.moral(language), width);
+    output::answer(text)?;
+    draw(args.svg.as_deref(), voice, || lab::draw(&tale, language))?;
     Ok(0)
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = stories().map(|story| story.name).chain(OTHERS);
+    let failure = Failure::own(format!("lab {name:?}: there is no such story"));
+    failure.next(match nearest(name, names) {
+        Some(meant) => format!("did you mean {meant:?}? List them: leasehold lab list"),
+        None => "list them: leasehold lab list".to_owned(),
+    })
+}
+
+fn names(setups: &[Setup]) -> Vec<&'static str> {
+    setups.iter().map(|setup| setup.name()).collect()
 }
 
 fn matrix(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
@@ -136,8 +209,13 @@ fn object(cell: &Cell) -> serde_json::Value {
 
 fn find(name: &str) -> Result<Setup, Failure> {
     Setup::ALL.into_iter().find(|setup| setup.name() == name).ok_or_else(|| {
-        let known = Setup::ALL.map(Setup::name).join(", ");
-        Failure::own(format!("--setup {name:?}: there is no such set-up; there are {known}"))
+        let known = names(&Setup::ALL).join(", ");
+        let failure =
+            Failure::own(format!("--setup {name:?}: there is no such set-up; there are {known}"));
+        match nearest(name, names(&Setup::ALL)) {
+            Some(meant) => failure.next(format!("did you mean {meant:?}?")),
+            None => failure,
+        }
     })
 }
 

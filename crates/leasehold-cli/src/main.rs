@@ -21,10 +21,13 @@ mod init;
 mod ipc;
 #[cfg(feature = "lab")]
 mod lab;
+mod lang;
 mod list;
 mod live;
 mod locate;
 mod manual;
+#[cfg(feature = "lab")]
+mod nearest;
 mod number;
 mod on_lost;
 mod output;
@@ -50,6 +53,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, code};
+#[cfg(feature = "lab")]
+use crate::lang::Lang;
 use crate::output::Voice;
 
 fn main() -> ExitCode {
@@ -119,7 +124,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         #[cfg(feature = "cache")]
         Command::Cache(command) => runtime.block_on(cache::cache(&command, &globals, voice)),
         #[cfg(feature = "lab")]
-        Command::Lab(args) => lab::lab(&args, voice),
+        Command::Lab(args) => lab::lab(&args, voice, Lang::of_run(globals.lang)),
         Command::Completions(args) => completions::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::sanitize;
 
@@ -108,14 +108,17 @@ pub(crate) fn hanging(head: &str, text: &str, width: Option<usize>) -> String {
     let indent = head.width();
     let room = width.and_then(|width| width.checked_sub(indent)).filter(|room| *room >= READABLE);
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for (blank, part) in parts(text) {
+        let gap = if blank { " " } else { "" };
         match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if room.is_none_or(|room| line.width() + 1 + word.width() <= room) => {
-                line.push(' ');
-                line.push_str(word);
+            Some(line) if line.is_empty() => line.push_str(part),
+            Some(line)
+                if room.is_none_or(|room| line.width() + gap.len() + part.width() <= room) =>
+            {
+                line.push_str(gap);
+                line.push_str(part);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(part.to_owned()),
         }
     }
     let mut all = String::new();
@@ -125,6 +128,33 @@ pub(crate) fn hanging(head: &str, text: &str, width: Option<usize>) -> String {
         all.push('\n');
     }
     all
+}
+
+/// Returns the parts of a text between which a line may end, each with whether a blank is before it.
+/// A line may end at a blank, and before or after a wide character, except where punctuation would
+/// begin the next line or an opening bracket would end this one.
+fn parts(text: &str) -> Vec<(bool, &str)> {
+    const CLOSING: &str = "，。；：！？、）》」』”’";
+    const OPENING: &str = "（《「『“‘";
+    let is_wide = |letter: char| letter.width() == Some(2);
+    let mut parts = Vec::new();
+    for word in text.split(' ') {
+        let (mut from, mut blank, mut before) = (0, !parts.is_empty(), None);
+        for (at, letter) in word.char_indices() {
+            let may_end = before.is_some_and(|before| {
+                (is_wide(before) || is_wide(letter))
+                    && !CLOSING.contains(letter)
+                    && !OPENING.contains(before)
+            });
+            if may_end {
+                parts.push((blank, &word[from..at]));
+                (from, blank) = (at, false);
+            }
+            before = Some(letter);
+        }
+        parts.push((blank, &word[from..]));
+    }
+    parts
 }
 
 fn line<const N: usize>(row: &[String; N], widths: &[usize; N]) -> String {
@@ -172,6 +202,14 @@ mod tests {
         assert_eq!(hanging("a ", "", Some(80)), "a\n");
         let long = "x".repeat(30);
         assert_eq!(hanging("", &format!("a {long} b"), Some(20)), format!("a\n{long}\nb\n"));
+    }
+
+    #[test]
+    fn a_chinese_text_is_wrapped_between_its_characters() {
+        let text = "客户端 1 持有锁，直到它的租约在 30 秒后结束。";
+        let wrapped = hanging("> ", text, Some(24));
+        assert_eq!(wrapped, "> 客户端 1 持有锁，直到\n  它的租约在 30 秒后结\n  束。\n");
+        assert!(wrapped.lines().all(|line| line.width() <= 24), "{wrapped}");
     }
 
     #[test]

@@ -6,10 +6,14 @@ mod matrix;
 mod picture;
 mod stories;
 mod tale;
+mod text;
 mod walk;
+mod words;
 
 pub use matrix::{Cell, markdown, matrix, picture as matrix_picture, table};
 pub use picture::draw;
-pub use stories::{STORIES, Story};
-pub use tale::Tale;
+pub use stories::{Story, stories};
+pub use tale::{Tale, stamp};
+pub use text::{Language, Text};
 pub use walk::{Step, walk, walked};
+pub use words::about;

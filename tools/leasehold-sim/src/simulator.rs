@@ -25,7 +25,7 @@ pub use invariants::{Broken, Seen};
 pub use plan::{Behaviour, Network, Plan, Waiting};
 pub use rng::Rng;
 pub use setup::{Belief, Memory, Setup};
-pub use trace::{Entry, What};
+pub use trace::{ClientChange, Entry, NodeChange, What};
 pub use world::run;
 
 /// A second, in the simulator's nanoseconds.

@@ -39,6 +39,16 @@ fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
     let done = place.run(&["lab", "gc-pause", "--setup", "nope"]);
     assert_eq!(done.code, 125);
     assert!(done.err.contains("single-strict"), "{}", done.err);
+    let done = place.run(&["lab", "clock-jump", "--setup", "single"]);
+    assert_eq!(done.code, 125);
+    assert!(
+        done.err.contains("cannot be played on single; it is played on redlock-plain"),
+        "{done:?}"
+    );
+    let done = place.run(&["lab", "gc-puase"]);
+    assert!(done.err.contains("did you mean \"gc-pause\"?"), "{}", done.err);
+    let done = place.run(&["lab", "gc-pause", "--setup", "sinlge"]);
+    assert!(done.err.contains("did you mean \"single\"?"), "{}", done.err);
     for (args, says) in [
         (&["lab", "gc-pause", "--json"][..], "takes --setup, --seed, --svg, not --json"),
         (&["lab", "gc-pause", "--seeds", "3"], "not --seeds"),
@@ -60,6 +70,32 @@ fn the_list_is_one_object_a_line() {
         done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(rows.iter().any(|row| row["story"] == "gc-pause" && row["about"].is_string()));
     assert!(rows.iter().any(|row| row["story"].is_null() && row["setup"] == "redlock"));
+}
+
+/// By option, by variable and by locale; objects are the same in every language.
+#[test]
+fn the_lab_speaks_chinese() {
+    let place = WorkDir::new();
+    let chinese = place.run(&["--lang", "zh", "lab", "gc-pause", "--svg", "pause.svg"]);
+    assert_eq!(chinese.code, 0, "{}", chinese.err);
+    for word in ["客户端 1 持有锁，令牌 33", "检查令牌时拒绝", "任何锁都防不住"]
+    {
+        assert!(chinese.out.contains(word), "{word}: {}", chinese.out);
+    }
+    assert!(place.read("pause.svg").contains("因令牌拒绝"));
+    for variable in ["LEASEHOLD_LANG", "LC_ALL", "LC_MESSAGES", "LANG"] {
+        let mut command = place.leasehold(&["lab", "gc-pause"]);
+        let done = command.env(variable, "zh_CN.UTF-8").output().unwrap();
+        assert_eq!(String::from_utf8(done.stdout).unwrap(), chinese.out, "{variable}");
+    }
+    for arguments in [["lab", "list"], ["lab", "walk-through"]] {
+        let done = place.run(&[&["--lang", "zh"], &arguments[..]].concat());
+        assert!(done.out.contains("节点"), "{}", done.out);
+    }
+    let objects = |lang| place.run(&["lab", "list", "--json", "--lang", lang]).out;
+    assert_eq!(objects("zh"), objects("en"));
+    let done = place.run(&["lab", "--lang", "klingon"]);
+    assert_eq!(done.code, 125, "{done:?}");
 }
 
 #[test]

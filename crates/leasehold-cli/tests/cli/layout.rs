@@ -108,7 +108,7 @@ fn long_texts_are_wrapped_under_their_column_on_a_terminal_only() {
         (!Needs::Redis.is_skipped()).then(|| RedisServer::start(RedisSettings::new()).unwrap());
     let doctor = server.as_ref().map(|server| vec!["doctor".to_owned(), server.url()]);
     let lab = vec!["lab".to_owned(), "list".to_owned()];
-    for (arguments, indent) in [(Some(lab), 37), (doctor, 10)] {
+    for (arguments, indent) in [(Some(lab), 38), (doctor, 10)] {
         let Some(arguments) = arguments else { continue };
         let arguments: &[&str] = &arguments.iter().map(String::as_str).collect::<Vec<_>>();
         let whole = place.run(arguments).out;

@@ -62,8 +62,11 @@ impl WorkDir {
     /// Any program in this directory, with an environment that knows nothing of other stores.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        for variable in ["STORE", "NAME", "HELD", "TOKEN", "OWNER"] {
+        for variable in ["STORE", "NAME", "HELD", "TOKEN", "OWNER", "LANG"] {
             command.env_remove(format!("LEASEHOLD_{variable}"));
+        }
+        for variable in ["LC_ALL", "LC_MESSAGES", "LANG"] {
+            command.env_remove(variable);
         }
         command
             .current_dir(self.0.path())

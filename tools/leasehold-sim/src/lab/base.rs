@@ -11,10 +11,12 @@ pub(super) fn base(setup: Setup, ttl: u64, end: u64) -> Plan {
         bug: None,
         ttl: Duration::from_secs(ttl),
         limit: Duration::from_millis(50),
+        looks_first: true,
         clients: Vec::new(),
         network: Network { delay: (MS, MS + 1), ..Network::GOOD },
         waiting: Waiting::Asks,
         by_value: false,
+        repeats: false,
         faults: Vec::new(),
         calm: end * SECOND,
         end: end * SECOND,
@@ -45,6 +47,11 @@ pub(super) fn renewing(start: u64, hold: u64) -> Behaviour {
     Behaviour { renews: true, ..once(start, hold) }
 }
 
+/// The same without a watchdog, and its write is 100 ms on its way after the last look at the lock.
+pub(super) fn writing_slowly(start: u64, hold: u64) -> Behaviour {
+    Behaviour { write: (100 * MS, 100 * MS + 1), ..once(start, hold) }
+}
+
 /// A fault at a moment, in milliseconds.
 pub(super) fn at(moment: u64, fault: Fault) -> (u64, Fault) {
     (moment * MS, fault)
@@ -54,11 +61,6 @@ pub(super) fn at(moment: u64, fault: Fault) -> (u64, Fault) {
 pub(super) fn cut(setup: Setup, client: usize, nodes: &[usize], time: u64) -> Vec<(u64, Fault)> {
     let there = nodes.iter().filter(|node| setup.nodes() > 1 && **node < setup.nodes());
     there.map(|node| (0, Fault::Cut { client, node: *node, time: time * SECOND })).collect()
-}
-
-/// The node of this number, or the only one.
-pub(super) fn node(setup: Setup, node: usize) -> usize {
-    node.min(setup.nodes() - 1)
 }
 
 /// How those wait who were turned away: people who write `SET` by hand listen, Leasehold stands in line

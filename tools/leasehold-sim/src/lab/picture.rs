@@ -1,79 +1,84 @@
 //! Draws a story as SVG: clients and nodes as lanes, leases as bars, the violation marked.
 
+mod signs;
+
 use std::fmt::Write;
 
-use super::tale::{Tale, letter, person};
-use crate::simulator::{SECOND, What};
+use self::signs::{Row, Sign};
+use super::tale::Tale;
+use super::text::{Language, columns, wrap};
+use super::words::{node, person};
+use crate::simulator::{ClientChange, SECOND, What};
 
 const WIDTH: f64 = 900.0;
-const LEFT: f64 = 96.0;
+const LEFT: f64 = 136.0;
 const RIGHT: f64 = 880.0;
-const TOP: f64 = 64.0;
 const LANE: f64 = 40.0;
 const BAR: f64 = 22.0;
 /// In the middle between black and white: readable on both.
 const INK: &str = "#757d87";
 const ALARM: &str = "#dc2626";
 const COLOURS: [&str; 5] = ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#0e97a5"];
+/// The width of a column of text in the widest of the fonts, in pixels: of a bold title, and of the rest.
+const TITLE_COLUMN: f64 = 10.4;
+const COLUMN: f64 = 7.2;
+const STOPPED: &str = "fill=\"url(#stopped)\" fill-opacity=\"0.8\"";
+
+/// A picture that is being drawn: where things are, and what is there by now.
+struct Picture<'a> {
+    tale: &'a Tale,
+    language: Language,
+    /// Below the title and the legend.
+    top: f64,
+    end: u64,
+    out: String,
+}
 
 /// The whole picture.
-pub fn draw(tale: &Tale) -> String {
-    let (clients, nodes) = (tale.plan.clients.len(), tale.plan.setup.nodes());
-    let lanes = clients + nodes + 1 + usize::from(tale.plan.by_value);
-    let height = TOP + LANE * lanes as f64 + 44.0;
-    let end = shown_end(tale);
-    let x = |time: u64| LEFT + (RIGHT - LEFT) * (time.min(end) as f64 / end as f64);
-    let y = |lane: usize| TOP + LANE * lane as f64 + (LANE - BAR) / 2.0;
-    let title = format!("{} on {}", tale.story, tale.plan.setup);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\" \
-         font-size=\"12\" fill=\"{INK}\">\n<title>{title}</title>\n\
-         <defs><pattern id=\"stopped\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
-         patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" \
-         stroke=\"{INK}\" stroke-width=\"2\"/></pattern></defs>\n\
-         <text x=\"16\" y=\"28\" font-size=\"17\" font-weight=\"600\">{title}</text>\n"
-    );
-    let _ = writeln!(
-        out,
-        "<text x=\"16\" y=\"48\">solid: takes itself for the holder · thin: waits · hatched: stopped · \
-         below: whose lease is on the node · ● write taken · ✕ refused</text>"
-    );
-    axis(&mut out, end, TOP + LANE * lanes as f64, &x);
-    for lane in 0..lanes {
-        let name = match lane {
-            client if client < clients => person(client),
-            node if node < clients + nodes => format!("node {}", letter(node - clients)),
-            lane if lane == clients + nodes => "resource".to_owned(),
-            _ => "by value".to_owned(),
-        };
-        let middle = y(lane) + BAR / 2.0;
-        let _ = writeln!(
-            out,
-            "<text x=\"16\" y=\"{:.1}\">{name}</text>\
-             <line x1=\"{LEFT}\" y1=\"{middle:.1}\" x2=\"{RIGHT}\" y2=\"{middle:.1}\" \
-             stroke=\"{INK}\" stroke-opacity=\"0.3\"/>",
-            middle + 4.0
-        );
+pub fn draw(tale: &Tale, language: Language) -> String {
+    let title = wrap(&title(tale, language), ((WIDTH - 32.0) / TITLE_COLUMN) as usize);
+    let legend = wrap(legend(tale, language), ((WIDTH - 32.0) / COLUMN) as usize);
+    let top = 34.0 + 22.0 * title.len() as f64 + 16.0 * legend.len() as f64 + 18.0;
+    let mut picture = Picture { tale, language, top, end: shown_end(tale), out: String::new() };
+    picture.head(&title, &legend);
+    picture.axis();
+    picture.lanes();
+    picture.waits();
+    picture.asks();
+    picture.overlaps();
+    picture.beliefs();
+    picture.leases();
+    picture.stops();
+    picture.tokens();
+    picture.signs();
+    picture.out + "</svg>\n"
+}
+
+/// The story's sentence, and on which set-up it was played.
+fn title(tale: &Tale, language: Language) -> String {
+    let about = tale.story.about.in_language(language);
+    let setup = tale.plan.setup;
+    let mut letters = about.chars();
+    let about: String =
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    language.pick(format!("{about} ({setup})"), format!("{about}（{setup}）"))
+}
+
+fn legend(tale: &Tale, language: Language) -> &'static str {
+    match tale.plan.setup.tokens() {
+        true => language.pick(
+            "bar: takes itself for the holder, with its token · line: waits · tick: asks · hatched: paused · \
+             below: whose lease is on the node · dot: write accepted · cross: refused",
+            "色条：以为自己持有锁（数字为令牌）· 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 下方：节点上是谁的租约 · \
+             圆点：写入被接受 · 叉：被拒绝",
+        ),
+        false => language.pick(
+            "bar: takes itself for the holder · line: waits · tick: asks · hatched: paused · below: whose \
+             lease is on the node · dot: write accepted · cross: refused",
+            "色条：以为自己持有锁 · 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 下方：节点上是谁的租约 · \
+             圆点：写入被接受 · 叉：被拒绝",
+        ),
     }
-    waits(&mut out, tale, end, &x, &y);
-    overlaps(&mut out, tale, clients, &x);
-    for (client, from, until, token) in tale.beliefs() {
-        let look = format!("fill=\"{}\" rx=\"3\"", colour(client));
-        bar(&mut out, (x(from), x(until)), y(client), &look);
-        if let Some(token) = token.filter(|_| x(until) - x(from) > 22.0) {
-            let _ = writeln!(
-                out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#fff\" font-weight=\"600\">{token}</text>",
-                x(from) + 5.0,
-                y(client) + BAR / 2.0 + 4.0
-            );
-        }
-    }
-    leases(&mut out, tale, clients, end, &x, &y);
-    marks(&mut out, tale, clients, nodes, end, &x, &y);
-    out + "</svg>\n"
 }
 
 /// Nothing is shown long after the last thing has happened.
@@ -87,175 +92,345 @@ fn shown_end(tale: &Tale) -> u64 {
     let until = tale.beliefs().into_iter().map(|belief| belief.2).max().unwrap_or(0);
     let last = last.map_or(0, |entry| entry.time).max(until);
     let vain = waits > last + 5 * SECOND;
-    let shown = if vain { waits } else { last + last / 20 };
+    let shown = if vain { waits } else { last + last / 7 };
     shown.clamp(SECOND / 10, tale.plan.end)
 }
 
-fn axis(out: &mut String, end: u64, bottom: f64, x: &impl Fn(u64) -> f64) {
-    let seconds = end as f64 / SECOND as f64;
-    let step = [0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0]
-        .into_iter()
-        .find(|step| seconds / step <= 12.0)
-        .unwrap_or(600.0);
-    let mut at = 0.0;
-    while at <= seconds {
-        let place = x((at * SECOND as f64) as u64);
-        let label = if step < 1.0 { format!("{at:.2}") } else { format!("{at:.0}") };
-        let _ = writeln!(
-            out,
-            "<line x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{bottom:.1}\" \
-             stroke=\"{INK}\" stroke-opacity=\"0.15\"/>\
-             <text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\">{label} s\
-             </text>",
-            bottom + 18.0
-        );
-        at += step;
+impl Picture<'_> {
+    fn clients(&self) -> usize {
+        self.tale.plan.clients.len()
     }
-}
 
-fn overlaps(out: &mut String, tale: &Tale, clients: usize, x: &impl Fn(u64) -> f64) {
-    let all = tale.beliefs();
-    for (index, one) in all.iter().enumerate() {
-        for other in all.iter().skip(index + 1).filter(|other| other.0 != one.0) {
-            let (from, until) = (one.1.max(other.1), one.2.min(other.2));
-            if from < until {
-                let wide = (x(until) - x(from)).max(2.0);
+    fn nodes(&self) -> usize {
+        self.tale.plan.setup.nodes()
+    }
+
+    /// The names of the lanes below the nodes: the resource as each kind of resource sees it.
+    fn resources(&self) -> Vec<&'static str> {
+        let mut names = vec![self.language.pick("resource", "资源")];
+        if self.tale.plan.setup.tokens() {
+            names.push(self.language.pick("with a fence", "检查令牌"));
+        }
+        if self.tale.plan.by_value {
+            names.push(self.language.pick("by random value", "检查随机值"));
+        }
+        names
+    }
+
+    fn lanes_count(&self) -> usize {
+        self.clients() + self.nodes() + self.resources().len()
+    }
+
+    fn bottom(&self) -> f64 {
+        self.top + LANE * self.lanes_count() as f64
+    }
+
+    fn x(&self, time: u64) -> f64 {
+        LEFT + (RIGHT - LEFT) * (time.min(self.end) as f64 / self.end as f64)
+    }
+
+    fn y(&self, lane: usize) -> f64 {
+        self.top + LANE * lane as f64 + (LANE - BAR) / 2.0
+    }
+
+    fn head(&mut self, title: &[String], legend: &[String]) {
+        let height = self.bottom() + 32.0;
+        let _ = write!(
+            self.out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             width=\"{WIDTH}\" height=\"{height}\" \
+             font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, 'Noto Sans CJK SC', \
+             'PingFang SC', 'Microsoft YaHei', sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+             <title>{}</title>\n\
+             <defs><pattern id=\"stopped\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
+             patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#fff\" \
+             fill-opacity=\"0.4\"/><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" \
+             stroke=\"{INK}\" stroke-width=\"2\"/></pattern></defs>\n",
+            self.tale.story.name
+        );
+        let mut y = 28.0;
+        for line in title {
+            let _ = writeln!(
+                self.out,
+                "<text x=\"16\" y=\"{y}\" font-size=\"16\" font-weight=\"600\">{line}</text>"
+            );
+            y += 22.0;
+        }
+        for line in legend {
+            let _ = writeln!(self.out, "<text x=\"16\" y=\"{y}\">{line}</text>");
+            y += 16.0;
+        }
+    }
+
+    fn axis(&mut self) {
+        let seconds = self.end as f64 / SECOND as f64;
+        let step = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0]
+            .into_iter()
+            .find(|step| seconds / step <= 12.0)
+            .unwrap_or(600.0);
+        let (top, bottom) = (self.top, self.bottom());
+        let unit = self.language.pick("s", "秒");
+        let mut at = 0.0;
+        while at <= seconds {
+            let place = self.x((at * SECOND as f64) as u64);
+            let label = if step < 1.0 { format!("{at:.2}") } else { format!("{at:.0}") };
+            let _ = writeln!(
+                self.out,
+                "<line x1=\"{place:.1}\" y1=\"{top}\" x2=\"{place:.1}\" y2=\"{bottom:.1}\" \
+                 stroke=\"{INK}\" stroke-opacity=\"0.15\"/>\
+                 <text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\">{label} {unit}\
+                 </text>",
+                bottom + 18.0
+            );
+            at += step;
+        }
+    }
+
+    fn lanes(&mut self) {
+        let clients = (0..self.clients()).map(|client| person(client, self.language));
+        let nodes = (0..self.nodes()).map(|number| node(number, self.language));
+        let resources = self.resources().into_iter().map(str::to_owned);
+        let names: Vec<String> = clients.chain(nodes).chain(resources).collect();
+        for (lane, name) in names.into_iter().enumerate() {
+            let middle = self.y(lane) + BAR / 2.0;
+            let _ = writeln!(
+                self.out,
+                "<text x=\"16\" y=\"{:.1}\">{name}</text>\
+                 <line x1=\"{LEFT}\" y1=\"{middle:.1}\" x2=\"{RIGHT}\" y2=\"{middle:.1}\" \
+                 stroke=\"{INK}\" stroke-opacity=\"0.3\"/>",
+                middle + 4.0
+            );
+        }
+    }
+
+    /// When two clients hold the lock: times that touch are one.
+    fn overlaps(&mut self) {
+        let all = self.tale.beliefs();
+        let mut times: Vec<(u64, u64)> = Vec::new();
+        for (index, one) in all.iter().enumerate() {
+            for other in all.iter().skip(index + 1).filter(|other| other.0 != one.0) {
+                let (from, until) = (one.1.max(other.1), one.2.min(other.2));
+                if from < until {
+                    times.push((from, until));
+                }
+            }
+        }
+        times.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (from, until) in times {
+            match joined.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(until),
+                _ => joined.push((from, until)),
+            }
+        }
+        let label = self.language.pick("two holders", "两个持有者");
+        let mut row = Row::default();
+        for (from, until) in joined {
+            let (x, wide) = (self.x(from), (self.x(until) - self.x(from)).max(2.0));
+            let _ = writeln!(
+                self.out,
+                "<rect x=\"{x:.1}\" y=\"{}\" width=\"{wide:.1}\" height=\"{:.1}\" \
+                 fill=\"{ALARM}\" fill-opacity=\"0.18\"/>",
+                self.top,
+                LANE * self.clients() as f64
+            );
+            let half = columns(label) as f64 * COLUMN / 2.0;
+            let middle = (x + wide / 2.0).clamp(LEFT + half, RIGHT - half);
+            if row.takes(middle - half, middle + half) {
                 let _ = writeln!(
-                    out,
-                    "<rect x=\"{:.1}\" y=\"{TOP}\" width=\"{wide:.1}\" height=\"{:.1}\" \
-                     fill=\"{ALARM}\" fill-opacity=\"0.18\"/>\
-                     <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{ALARM}\" font-weight=\"600\" \
-                     text-anchor=\"middle\">two holders</text>",
-                    x(from),
-                    LANE * clients as f64,
-                    (x(from) + wide / 2.0).clamp(LEFT + 40.0, RIGHT - 40.0),
-                    TOP - 4.0
+                    self.out,
+                    "<text x=\"{middle:.1}\" y=\"{:.1}\" fill=\"{ALARM}\" font-weight=\"600\" \
+                     text-anchor=\"middle\">{label}</text>",
+                    self.top - 5.0
                 );
             }
         }
     }
-}
 
-/// From when to when each client wants the lock without having it.
-fn waits(
-    out: &mut String,
-    tale: &Tale,
-    end: u64,
-    x: &impl Fn(u64) -> f64,
-    y: &impl Fn(usize) -> f64,
-) {
-    let mut since = vec![None; tale.plan.clients.len()];
-    let mut line = |client: usize, from: u64, until: u64| {
-        let (from, until, middle) = (x(from), x(until), y(client) + BAR / 2.0);
+    /// The bars of those who take themselves for the holder.
+    fn beliefs(&mut self) {
+        for (client, from, until, _) in self.tale.beliefs() {
+            let look = format!("fill=\"{}\" rx=\"3\"", colour(client));
+            let (from, until, y) = (self.x(from), self.x(until), self.y(client));
+            self.bar((from, until), y, &look);
+        }
+    }
+
+    /// The holders' tokens, each on its bar if that has room.
+    fn tokens(&mut self) {
+        for (client, from, until, token) in self.tale.beliefs() {
+            let (from, until) = (self.x(from), self.x(until));
+            let Some(token) = token.filter(|_| until - from > 24.0) else { continue };
+            let (y, colour) = (self.y(client), colour(client));
+            let _ = writeln!(
+                self.out,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"20\" height=\"{:.1}\" rx=\"3\" fill=\"{colour}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" fill=\"#fff\" font-weight=\"600\">{token}</text>",
+                from,
+                y,
+                BAR,
+                from + 3.0,
+                y + BAR / 2.0 + 4.0
+            );
+        }
+    }
+
+    /// From when to when each client wants the lock without having it.
+    fn waits(&mut self) {
+        let mut since = vec![None; self.clients()];
+        let mut lines = Vec::new();
+        for entry in &self.tale.entries {
+            match entry.what {
+                What::Asks(client) => since[client] = since[client].or(Some(entry.time)),
+                What::Holds(client, _) | What::Dies(client) => {
+                    lines.extend(since[client].take().map(|from| (client, from, entry.time)));
+                }
+                _ => {}
+            }
+        }
+        let open = since.into_iter().enumerate();
+        lines.extend(open.filter_map(|(client, from)| Some((client, from?, self.end))));
+        for (client, from, until) in lines {
+            let middle = self.y(client) + BAR / 2.0;
+            let _ = writeln!(
+                self.out,
+                "<line x1=\"{:.1}\" y1=\"{middle:.1}\" x2=\"{:.1}\" y2=\"{middle:.1}\" \
+                 stroke=\"{}\" stroke-width=\"3\"/>",
+                self.x(from),
+                self.x(until),
+                colour(client)
+            );
+        }
+    }
+
+    /// A tick for each request.
+    fn asks(&mut self) {
+        for entry in &self.tale.entries {
+            let (What::Asks(client) | What::Client(client, ClientChange::Repeats)) = entry.what
+            else {
+                continue;
+            };
+            let (x, y) = (self.x(entry.time), self.y(client));
+            let _ = writeln!(
+                self.out,
+                "<line class=\"ask\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"{}\" \
+                 stroke-width=\"1.5\"/>",
+                y + 3.0,
+                y + BAR - 3.0,
+                colour(client)
+            );
+        }
+    }
+
+    /// The bars on the nodes.
+    fn leases(&mut self) {
+        for number in 0..self.nodes() {
+            let mut open: Option<(usize, u64)> = None;
+            let changes = self.tale.entries.iter().filter_map(|entry| match entry.what {
+                What::Lease(of, owner) if of == number => Some((entry.time, owner)),
+                _ => None,
+            });
+            for (time, owner) in changes.chain([(self.end, None)]) {
+                if let Some((client, from)) = open.take() {
+                    let look =
+                        format!("fill=\"{}\" fill-opacity=\"0.55\" rx=\"3\"", colour(client));
+                    let (from, until) = (self.x(from), self.x(time));
+                    let y = self.y(self.clients() + number);
+                    self.bar((from, until), y, &look);
+                }
+                open = owner.map(|client| (client, time));
+            }
+        }
+    }
+
+    /// When each client was paused.
+    fn stops(&mut self) {
+        let mut stopped = vec![None; self.clients()];
+        let mut times = Vec::new();
+        for entry in &self.tale.entries {
+            match entry.what {
+                What::Stops(client) => stopped[client] = Some(entry.time),
+                What::GoesOn(client) => {
+                    times.extend(stopped[client].take().map(|from| (client, from, entry.time)));
+                }
+                _ => {}
+            }
+        }
+        let open = stopped.into_iter().enumerate();
+        times.extend(open.filter_map(|(client, from)| Some((client, from?, self.end))));
+        for (client, from, until) in times {
+            let (from, until, y) = (self.x(from), self.x(until), self.y(client));
+            self.bar((from, until), y, STOPPED);
+        }
+    }
+
+    /// What happens at a moment: deaths, faults of nodes, writes.
+    fn signs(&mut self) {
+        let (clients, nodes) = (self.clients(), self.nodes());
+        let tokens = self.tale.plan.setup.tokens();
+        let by_value = clients + nodes + 1 + usize::from(tokens);
+        let mut rows = vec![Row::default(); self.lanes_count()];
+        let mut refusals = Vec::new();
+        for entry in &self.tale.entries {
+            let x = self.x(entry.time);
+            let mut sign = |lane: usize, sign: Sign, colour: &str| {
+                let at = rows[lane].place(x);
+                sign.draw(&mut self.out, (at, self.top + LANE * (lane as f64 + 0.5)), colour);
+                at
+            };
+            let written = |accepted: bool, client: usize| match accepted {
+                true => (Sign::Dot, colour(client)),
+                false => (Sign::Cross, ALARM),
+            };
+            match entry.what {
+                What::Dies(client) => {
+                    sign(client, Sign::Cross, ALARM);
+                }
+                What::Node(node, _) => {
+                    sign(clients + node, Sign::Bolt, ALARM);
+                }
+                What::ByValue(client, accepted) => {
+                    let (look, colour) = written(accepted, client);
+                    let at = sign(by_value, look, colour);
+                    if !accepted {
+                        let why = ("by the random value", "因随机值拒绝");
+                        refusals.push((by_value, at, why));
+                    }
+                }
+                What::Writes(client, plain, fenced) => {
+                    let (look, colour) = written(plain, client);
+                    sign(clients + nodes, look, colour);
+                    if tokens {
+                        let (look, colour) = written(fenced, client);
+                        let at = sign(clients + nodes + 1, look, colour);
+                        if !fenced {
+                            let why = ("by the fence", "因令牌拒绝");
+                            refusals.push((clients + nodes + 1, at, why));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (lane, at, (english, chinese)) in refusals {
+            let label = self.language.pick(english, chinese);
+            let wide = columns(label) as f64 * COLUMN;
+            let Some(x) = rows[lane].beside(at, wide, (LEFT, WIDTH - 8.0)) else { continue };
+            let _ = writeln!(
+                self.out,
+                "<text x=\"{x:.1}\" y=\"{:.1}\" fill=\"{ALARM}\">{label}</text>",
+                self.top + LANE * (lane as f64 + 0.5) + 4.0
+            );
+        }
+    }
+
+    fn bar(&mut self, (from, until): (f64, f64), y: f64, look: &str) {
+        let wide = (until - from).max(1.5);
         let _ = writeln!(
-            out,
-            "<line x1=\"{from:.1}\" y1=\"{middle:.1}\" x2=\"{until:.1}\" y2=\"{middle:.1}\" \
-             stroke=\"{}\" stroke-width=\"3\"/>",
-            colour(client)
+            self.out,
+            "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{BAR}\" {look}/>"
         );
-    };
-    for entry in &tale.entries {
-        match entry.what {
-            What::Asks(client) => since[client] = since[client].or(Some(entry.time)),
-            What::Holds(client, _) | What::Dies(client) => {
-                if let Some(from) = since[client].take() {
-                    line(client, from, entry.time);
-                }
-            }
-            _ => {}
-        }
     }
-    for (client, from) in since.into_iter().enumerate() {
-        if let Some(from) = from {
-            line(client, from, end);
-        }
-    }
-}
-
-/// The bars on the nodes.
-fn leases(
-    out: &mut String,
-    tale: &Tale,
-    clients: usize,
-    end: u64,
-    x: &impl Fn(u64) -> f64,
-    y: &impl Fn(usize) -> f64,
-) {
-    for node in 0..tale.plan.setup.nodes() {
-        let mut open: Option<(usize, u64)> = None;
-        let changes = tale.entries.iter().filter_map(|entry| match entry.what {
-            What::Lease(of, owner) if of == node => Some((entry.time, owner)),
-            _ => None,
-        });
-        for (time, owner) in changes.chain([(end, None)]) {
-            if let Some((client, from)) = open.take() {
-                let look = format!("fill=\"{}\" fill-opacity=\"0.55\" rx=\"3\"", colour(client));
-                bar(out, (x(from), x(time)), y(clients + node), &look);
-            }
-            open = owner.map(|client| (client, time));
-        }
-    }
-}
-
-/// What happens at a moment: stops, deaths, faults of nodes, writes.
-fn marks(
-    out: &mut String,
-    tale: &Tale,
-    clients: usize,
-    nodes: usize,
-    end: u64,
-    x: &impl Fn(u64) -> f64,
-    y: &impl Fn(usize) -> f64,
-) {
-    let mut stopped = vec![None; clients];
-    for entry in &tale.entries {
-        let place = x(entry.time);
-        match &entry.what {
-            What::Stops(client) => stopped[*client] = Some(entry.time),
-            What::GoesOn(client) => {
-                if let Some(from) = stopped[*client].take() {
-                    let look = "fill=\"url(#stopped)\" fill-opacity=\"0.8\"";
-                    bar(out, (x(from), place), y(*client), look);
-                }
-            }
-            What::Dies(client) => sign(out, place, y(*client), "✕", ALARM),
-            What::Node(node, _) => sign(out, place, y(clients + *node), "⚡", ALARM),
-            What::ByValue(client, taken) => {
-                let (look, colour) = if *taken { ("●", colour(*client)) } else { ("✕", ALARM) };
-                sign(out, place, y(clients + nodes + 1), look, colour);
-            }
-            What::Writes(client, _, fenced) => {
-                let refused = tale.plan.setup.tokens() && !fenced;
-                let (look, colour) =
-                    if refused { ("✕", ALARM) } else { ("●", colour(*client)) };
-                sign(out, place, y(clients + nodes), look, colour);
-            }
-            _ => {}
-        }
-    }
-    for (client, from) in stopped.iter().enumerate() {
-        if let Some(from) = from {
-            let look = "fill=\"url(#stopped)\" fill-opacity=\"0.8\"";
-            bar(out, (x(*from), x(end)), y(client), look);
-        }
-    }
-}
-
-fn bar(out: &mut String, (from, until): (f64, f64), y: f64, look: &str) {
-    let wide = (until - from).max(1.5);
-    let _ = writeln!(
-        out,
-        "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{BAR}\" {look}/>"
-    );
-}
-
-fn sign(out: &mut String, x: f64, y: f64, text: &str, colour: &str) {
-    let _ = writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"16\" fill=\"{colour}\">\
-         {text}</text>",
-        y + BAR / 2.0 + 6.0
-    );
 }
 
 fn colour(client: usize) -> &'static str {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::Story;
+use super::text::Language;
+use super::words::{client_change, listed, node, node_change, person};
 use crate::simulator::{Entry, Plan, SECOND, Seen, Waiting, What};
 
 /// The first token that is shown: the articles' holder has 33, the next one 34.
@@ -13,19 +15,18 @@ const FIRST_TOKEN: usize = 33;
 #[derive(Clone, Debug)]
 pub struct Tale {
     /// Which.
-    pub story: &'static str,
+    pub story: &'static Story,
     /// How it was played.
     pub plan: Plan,
     /// What was seen.
     pub seen: Seen,
     /// What happened, in order of time.
     pub entries: Vec<Entry>,
-    prevention: &'static str,
     tokens: BTreeMap<u64, usize>,
 }
 
 impl Tale {
-    pub(super) fn new(story: &Story, plan: Plan, seen: Seen, entries: Vec<Entry>) -> Self {
+    pub(super) fn new(story: &'static Story, plan: Plan, seen: Seen, entries: Vec<Entry>) -> Self {
         let held = entries.iter().filter_map(|entry| match entry.what {
             What::Holds(_, Some(token)) => Some(token),
             _ => None,
@@ -33,12 +34,17 @@ impl Tale {
         // In the order of their size, whatever the order in which they were had.
         let held: BTreeSet<u64> = held.collect();
         let tokens = held.into_iter().zip(FIRST_TOKEN..).collect();
-        Self { story: story.name, prevention: story.prevention, plan, seen, entries, tokens }
+        Self { story, plan, seen, entries, tokens }
     }
 
     /// A token as it is shown: small, in the same order.
     pub fn token(&self, token: Option<u64>) -> Option<usize> {
         token.and_then(|token| self.tokens.get(&token)).copied()
+    }
+
+    /// Whether it went wrong, as its story says.
+    pub fn went_wrong(&self) -> bool {
+        (self.story.goes_wrong)(self)
     }
 
     /// From when to when each client took itself for the holder, and its token.
@@ -74,12 +80,31 @@ impl Tale {
         all
     }
 
-    /// The timeline, a line for each thing that happened.
-    pub fn timeline(&self) -> String {
+    /// When a client acquired the lock while another held it, and which two: the earlier one first.
+    pub fn overlaps(&self) -> Vec<(u64, (usize, usize))> {
+        let overlap = |entry: &Entry| match entry.what {
+            What::Overlap(first, second) => Some((entry.time, (first, second))),
+            _ => None,
+        };
+        self.entries.iter().filter_map(overlap).collect()
+    }
+
+    /// The clients that never held the lock, and did not die either.
+    pub fn in_vain(&self) -> Vec<usize> {
+        let is = |client: usize, what: &What| match what {
+            What::Holds(of, _) | What::Dies(of) => *of == client,
+            _ => false,
+        };
+        let never = |client: &usize| !self.entries.iter().any(|entry| is(*client, &entry.what));
+        (0..self.plan.clients.len()).filter(never).collect()
+    }
+
+    /// What happened when, a line for each thing.
+    pub fn lines(&self, language: Language) -> Vec<(u64, String)> {
         let mut lines: Vec<(u64, String)> = Vec::new();
         let (mut waits, mut listens) = (BTreeMap::new(), BTreeSet::new());
         for Entry { time, what } in &self.entries {
-            let text = match what {
+            match what {
                 What::Asks(client) | What::Denied(client) => {
                     let denied = matches!(what, What::Denied(_));
                     // Only the first of either is reported.
@@ -88,60 +113,15 @@ impl Tale {
                         continue;
                     }
                     waits.insert(*client, denied);
-                    let does = if denied { "has to wait" } else { "asks for the lock" };
-                    format!("{} {does}", person(*client))
                 }
-                What::Holds(client, token) => {
+                What::Holds(client, _) => {
                     waits.remove(client);
-                    let token = self.token(*token);
-                    let token = token.map(|token| format!(", token {token}")).unwrap_or_default();
-                    format!("{} holds the lock{token}", person(*client))
                 }
-                What::Releases(client) => format!("{} gives the lock back", person(*client)),
-                What::Loses(client) => {
-                    format!("{} is notified that it loses the lock, and stops", person(*client))
-                }
-                What::NotValid(client) => {
-                    format!(
-                        "{} looks at its clock: the lock is not valid any more",
-                        person(*client)
-                    )
-                }
-                What::Writes(client, plain, fenced) => {
-                    let taken = |is: &bool| if *is { "taken" } else { "refused" };
-                    let fence = match self.plan.setup.tokens() {
-                        true => format!("; with a fence: {}", taken(fenced)),
-                        false => String::new(),
-                    };
-                    let plain = taken(plain);
-                    format!("{} writes; without a fence: {plain}{fence}", person(*client))
-                }
-                What::Claims(client) => {
-                    format!("{}'s random value comes to the resource", person(*client))
-                }
-                What::ByValue(client, is) => {
-                    let taken = if *is { "taken" } else { "refused" };
-                    format!("{}'s write, by the random value: {taken}", person(*client))
-                }
-                What::Stops(client) => format!("{} is stopped", person(*client)),
-                What::GoesOn(client) => format!("{} goes on", person(*client)),
-                What::Dies(client) => format!("{} dies", person(*client)),
                 // The first time is reported.
                 What::Listens(client) if !listens.insert(*client) => continue,
-                What::Listens(client) => format!("{} listens for a release", person(*client)),
-                What::Tells(node, many) => {
-                    format!("  node {}: the lock is free, and {} told", letter(*node), told(*many))
-                }
-                What::Node(node, text) => format!("  node {}: {text}", letter(*node)),
-                What::Client(client, text) => format!("{}: {text}", person(*client)),
-                What::Overlap(first, second) => format!(
-                    "!! {} and {} both take themselves for the holder",
-                    person(*first),
-                    person(*second)
-                ),
-                What::Lease(..) | What::ValidUntil(..) => continue,
-            };
-            lines.push((*time, text));
+                _ => {}
+            }
+            lines.extend(self.line(what, language).map(|line| (*time, line)));
         }
         for (client, _, until, _) in self.beliefs() {
             let ended = self.entries.iter().any(|entry| {
@@ -150,98 +130,222 @@ impl Tale {
                         | What::NotValid(of) if of == client)
             });
             if !ended && until < self.plan.end {
-                lines.push((until, format!("{}'s lease is over by its own clock", person(client))));
+                let client = person(client, language);
+                lines.push((
+                    until,
+                    language.pick(
+                        format!("{client}'s lease is over by its own clock"),
+                        format!("按{client} 自己的时钟，它的租约已结束"),
+                    ),
+                ));
             }
         }
         lines.sort_by_key(|(time, _)| *time);
+        lines
+    }
+
+    /// The timeline as text.
+    pub fn timeline(&self, language: Language) -> String {
         let mut out = String::new();
-        for (time, text) in lines {
-            let _ = writeln!(out, "{:>9.3} s  {text}", time as f64 / SECOND as f64);
+        for (time, text) in self.lines(language) {
+            let _ = writeln!(out, "{}{text}", stamp(time, language));
         }
         out
     }
 
-    /// What happened, in a sentence, and what would have prevented it, in another.
-    pub fn moral(&self) -> String {
-        let mut happened = self.happened();
+    /// One thing that happened; `None` for what is not told.
+    fn line(&self, what: &What, language: Language) -> Option<String> {
+        let says = |client: &usize, english: &str, chinese: &str| {
+            let client = person(*client, language);
+            Some(language.pick(format!("{client} {english}"), format!("{client} {chinese}")))
+        };
+        match what {
+            What::Asks(client) => says(client, "asks for the lock", "请求锁"),
+            What::Denied(client) => says(client, "has to wait", "需要等待"),
+            What::Holds(client, token) => match self.token(*token) {
+                Some(token) => says(
+                    client,
+                    &format!("holds the lock, token {token}"),
+                    &format!("持有锁，令牌 {token}"),
+                ),
+                None => says(client, "holds the lock", "持有锁"),
+            },
+            What::Releases(client) => says(client, "releases the lock", "释放锁"),
+            What::Loses(client) => says(
+                client,
+                "is notified that it loses the lock, and stops",
+                "收到丢锁通知，停止工作",
+            ),
+            What::NotValid(client) => says(
+                client,
+                "looks at its clock: the lock is not valid any more",
+                "查看自己的时钟：锁已失效",
+            ),
+            What::Writes(client, plain, fenced) => {
+                let (english, chinese) = self.write(*plain, *fenced);
+                says(client, english, chinese)
+            }
+            What::Claims(client) => says(
+                client,
+                "registers its random value with the resource",
+                "在资源处登记自己的随机值",
+            ),
+            What::ByValue(client, true) => says(
+                client,
+                "writes: the random value is the registered one, accepted",
+                "写入：随机值与登记的相同，接受",
+            ),
+            What::ByValue(client, false) => says(
+                client,
+                "writes: the random value is another one, refused",
+                "写入：随机值与登记的不同，拒绝",
+            ),
+            What::Stops(client) => says(client, "is paused", "暂停"),
+            What::GoesOn(client) => says(client, "goes on", "恢复运行"),
+            What::Dies(client) => says(client, "dies", "崩溃"),
+            What::Listens(client) => says(client, "listens for a release", "开始监听释放通知"),
+            What::Tells(number, many) => {
+                let (node, many) = (node(*number, language), *many);
+                Some(language.pick(
+                    match many {
+                        0 => format!("  {node}: the lock is free, and no client waits"),
+                        1 => format!("  {node}: the lock is free, one waiter is notified"),
+                        _ => format!("  {node}: the lock is free, {many} waiters are notified"),
+                    },
+                    match many {
+                        0 => format!("  {node}：锁已空闲，没有等待者"),
+                        _ => format!("  {node}：锁已空闲，通知 {many} 个等待者"),
+                    },
+                ))
+            }
+            What::Node(number, change) => {
+                let (node, change) = (node(*number, language), node_change(*change, language));
+                Some(language.pick(format!("  {node}: {change}"), format!("  {node}：{change}")))
+            }
+            What::Client(client, change) => {
+                let (client, change) =
+                    (person(*client, language), client_change(*change, language));
+                Some(language.pick(format!("{client} {change}"), format!("{client} {change}")))
+            }
+            What::Overlap(first, second) => {
+                let (first, second) = (person(*first, language), person(*second, language));
+                Some(language.pick(
+                    format!("!! {first} and {second} both take themselves for the holder"),
+                    format!("!! {first} 和{second} 都以为自己持有锁"),
+                ))
+            }
+            What::Lease(..) | What::ValidUntil(..) => None,
+        }
+    }
+
+    /// What became of a write.
+    fn write(&self, plain: bool, fenced: bool) -> (&'static str, &'static str) {
+        match (self.plan.setup.tokens(), plain, fenced) {
+            (false, true, _) => ("writes: accepted", "写入：接受"),
+            (false, false, _) => ("writes: refused", "写入：拒绝"),
+            (true, true, true) => {
+                ("writes: accepted, by the fence too", "写入：接受，令牌检查也通过")
+            }
+            (true, true, false) => (
+                "writes: accepted without a fence, refused by the fence",
+                "写入：不检查令牌时接受，检查令牌时拒绝",
+            ),
+            (true, false, _) => ("writes: refused", "写入：拒绝"),
+        }
+    }
+
+    /// What happened, in a sentence, and what prevented it or would have, in another.
+    pub fn moral(&self, language: Language) -> String {
+        let mut happened = self.happened(language);
         if let Some(first) = happened.get_mut(..1) {
             first.make_ascii_uppercase();
         }
-        format!("{happened} {}", self.prevention)
+        let why = if self.went_wrong() { self.story.shown } else { self.story.spared };
+        let gap = language.pick(" ", "");
+        format!("{happened}{gap}{}", why.in_language(language))
     }
 
-    fn happened(&self) -> String {
-        let overlap = self.entries.iter().find_map(|entry| match entry.what {
-            What::Overlap(first, second) => Some((entry.time, first, second)),
-            _ => None,
-        });
-        let in_vain: Vec<String> = (0..self.plan.clients.len())
-            .filter(|client| {
-                let is = |what: &What| match what {
-                    What::Holds(of, _) | What::Dies(of) => of == client,
-                    _ => false,
+    fn happened(&self, language: Language) -> String {
+        let names: Vec<String> =
+            self.in_vain().into_iter().map(|client| person(client, language)).collect();
+        let (names, vain) = (listed(&names, language), !names.is_empty());
+        let lost = self.lost(language);
+        match self.overlaps().first() {
+            Some((time, (first, second))) => {
+                let time = *time as f64 / SECOND as f64;
+                let (first, second) = (person(*first, language), person(*second, language));
+                let english = match vain {
+                    true => format!("; {names} waited in vain"),
+                    false => String::new(),
                 };
-                !self.entries.iter().any(|entry| is(&entry.what))
-            })
-            .map(person)
-            .collect();
-        let lost = match (self.seen.lost_plain, self.seen.refused) {
-            (0, _) => String::new(),
-            (lost, _) if !self.plan.setup.tokens() => format!(", and {} lost", updates(lost)),
-            (lost, refused) => format!(
-                ", and {} lost; a fence refused {} and lost none",
-                updates(lost),
-                if refused == 1 { "one write".to_owned() } else { format!("{refused} writes") }
+                let chinese = match vain {
+                    true => format!("；{names} 始终没有等到"),
+                    false => String::new(),
+                };
+                language.pick(
+                    format!(
+                        "at {time:.1} s {second} got the lock while {first} still took itself for its \
+                         holder{lost}{english}."
+                    ),
+                    format!(
+                        "{time:.1} 秒时，{second} 获得锁，而{first} 还以为自己持有锁{lost}{chinese}。"
+                    ),
+                )
+            }
+            None if vain => language.pick(
+                format!("{names} waited in vain until the end{lost}."),
+                format!("{names} 直到最后也没有等到锁{lost}。"),
             ),
+            None if !lost.is_empty() => language.pick(
+                format!("a write came after its lease had ended{lost}."),
+                format!("一次写入在租约结束之后才到{lost}。"),
+            ),
+            None if self.plan.waiting != Waiting::Asks && self.seen.gap < SECOND => {
+                let (asks, holds) = (self.seen.asks, self.seen.holds);
+                language.pick(
+                    format!(
+                        "there were never two holders; the clients asked {asks} times for {holds} holds."
+                    ),
+                    format!("始终没有两个持有者；客户端请求了 {asks} 次，持有了 {holds} 次。"),
+                )
+            }
+            None => {
+                let gap = self.seen.gap as f64 / SECOND as f64;
+                language.pick(
+                    format!(
+                        "there were never two holders, and the lock was {gap:.1} s without one while a \
+                         client wanted it."
+                    ),
+                    format!("始终没有两个持有者；有客户端等待时，锁空置了 {gap:.1} 秒。"),
+                )
+            }
+        }
+    }
+
+    /// Which updates were lost, as the end of a sentence.
+    fn lost(&self, language: Language) -> String {
+        let (lost, refused) = (self.seen.lost_plain, self.seen.refused);
+        let updates = match lost {
+            0 => return String::new(),
+            1 => language.pick("one update was".to_owned(), "丢失了 1 次更新".to_owned()),
+            _ => language.pick(format!("{lost} updates were"), format!("丢失了 {lost} 次更新")),
         };
-        match overlap {
-            Some((time, first, second)) => format!(
-                "At {:.1} s {} got the lock while {} still took itself for its holder{lost}{}.",
-                time as f64 / SECOND as f64,
-                person(second),
-                person(first),
-                match in_vain.is_empty() {
-                    true => String::new(),
-                    false => format!("; {} waited in vain", in_vain.join(" and ")),
-                }
-            ),
-            None if !in_vain.is_empty() => {
-                format!("{} waited in vain until the end{lost}.", in_vain.join(" and "))
-            }
-            None if !lost.is_empty() => {
-                format!("A write came after its lease had ended{lost}.")
-            }
-            None if self.plan.waiting != Waiting::Asks && self.seen.gap < SECOND => format!(
-                "There were never two holders; the clients asked {} times for {} holds.",
-                self.seen.asks, self.seen.holds
-            ),
-            None => format!(
-                "There were never two holders, and the lock was {:.1} s without one while a client \
-                 wanted it.",
-                self.seen.gap as f64 / SECOND as f64
+        let writes = match refused {
+            1 => language.pick("one write".to_owned(), "1 次写入".to_owned()),
+            _ => language.pick(format!("{refused} writes"), format!("{refused} 次写入")),
+        };
+        match self.plan.setup.tokens() {
+            false => language.pick(format!(", and {updates} lost"), format!("，{updates}")),
+            true => language.pick(
+                format!(", and {updates} lost; a fence refused {writes} and lost none"),
+                format!("，{updates}；检查令牌时拒绝了 {writes}，没有丢失"),
             ),
         }
     }
 }
 
-fn told(many: usize) -> String {
-    match many {
-        0 => "no waiter is".to_owned(),
-        1 => "one who waits is".to_owned(),
-        many => format!("{many} who wait are"),
-    }
-}
-
-fn updates(count: u64) -> String {
-    if count == 1 { "one update was".to_owned() } else { format!("{count} updates were") }
-}
-
-/// A client's name.
-pub(super) fn person(client: usize) -> String {
-    format!("client {}", client + 1)
-}
-
-/// A node's name.
-pub(super) fn letter(node: usize) -> char {
-    char::from(b'A' + (node % 26) as u8)
+/// The time at the beginning of a line.
+pub fn stamp(time: u64, language: Language) -> String {
+    let seconds = time as f64 / SECOND as f64;
+    format!("{seconds:>9.3} {}  ", language.pick("s", "秒"))
 }

@@ -9,6 +9,8 @@ use leasehold_proto::quorum::{
 };
 use leasehold_proto::{AttemptId, ClientId, Now};
 
+use super::text::{Language, columns};
+
 const TTL: Duration = Duration::from_secs(30);
 const NOW: Now = Now { steady_ns: 1_000_000_000_000, wall_ns: 1_780_000_000_000_000_000 };
 
@@ -51,27 +53,69 @@ pub fn walk() -> Vec<Step> {
 }
 
 /// The table for a terminal.
-pub fn walked(steps: &[Step]) -> String {
-    let mut out =
-        "nodes  away | down: same lock  another lock | back, empty: same lock   (held by all)  \
-                   with admission\n"
-            .to_owned();
-    let same = |is: bool| if is { "TWO HOLDERS" } else { "no" };
+pub fn walked(steps: &[Step], language: Language) -> String {
+    let english = [
+        "nodes",
+        "away",
+        "down: same lock",
+        "another lock",
+        "back, empty: same lock",
+        "(held by all)",
+        "with admission",
+    ];
+    let chinese = [
+        "节点数",
+        "不可用",
+        "宕机：同一把锁",
+        "另一把锁",
+        "清空后重启：同一把锁",
+        "（全部授予）",
+        "延迟重启",
+    ];
+    let heads = language.pick(english, chinese);
+    let same = |is: bool| match is {
+        true => language.pick("TWO HOLDERS", "两个持有者"),
+        false => language.pick("no", "否"),
+    };
+    let mut out = row(heads, heads);
     for step in steps {
-        let other = if step.other_lock { "yes" } else { "no" };
-        out += &format!(
-            "{:>5} {:>5} | {:<15}  {:<12} | {:<22}   {:<13}  {}\n",
-            step.nodes,
-            step.away,
+        let (nodes, away) = (step.nodes.to_string(), step.away.to_string());
+        let other = match step.other_lock {
+            true => language.pick("yes", "是"),
+            false => language.pick("no", "否"),
+        };
+        let cells = [
+            &nodes,
+            &away,
             same(step.down),
             other,
             same(step.bare),
             same(step.all),
-            same(step.admission)
-        );
+            same(step.admission),
+        ];
+        out += &row(cells, heads);
     }
     out
 }
+
+/// One line of the table; each column is as wide as its head, and the first two stand to the right.
+fn row(cells: [&str; 7], heads: [&str; 7]) -> String {
+    let mut line = String::new();
+    for (at, (cell, head)) in cells.into_iter().zip(heads).enumerate() {
+        let gap = " ".repeat(columns(head).max(MOST).saturating_sub(columns(cell)));
+        let narrow = " ".repeat(columns(head).saturating_sub(columns(cell)));
+        line += &match at {
+            0 => format!("{narrow}{cell} "),
+            1 => format!("{narrow}{cell} | "),
+            3 => format!("{cell}{gap} | "),
+            _ => format!("{cell}{gap}  "),
+        };
+    }
+    format!("{}\n", line.trim_end())
+}
+
+/// The widest answer.
+const MOST: usize = "TWO HOLDERS".len();
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Back {

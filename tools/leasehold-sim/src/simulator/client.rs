@@ -10,8 +10,9 @@ use leasehold_proto::{AttemptId, Deadline, Lease, Now, Token};
 
 use super::clock::Clock;
 use super::plan::Behaviour;
+use super::trace::ClientChange;
 use super::world::Parcel;
-use super::{Belief, Bug, Plan, Rng, SECOND};
+use super::{Belief, Bug, Plan, Rng, SECOND, Setup};
 use acquiring::Acquiring;
 
 /// One client.
@@ -31,6 +32,8 @@ pub(super) struct Client {
     pub(super) lease: Option<Lease>,
     /// The call that acquires, while the program wants the lock.
     acquiring: Option<Acquiring>,
+    /// When the request was sent first that is being repeated.
+    repeated: Option<Now>,
     /// The nodes that the attempts were made with, where that is not all of them.
     pub(super) connected: Vec<usize>,
     /// The next attempt takes the lock over from any holder.
@@ -71,6 +74,7 @@ pub(super) enum Phase {
 pub(super) enum Said {
     Asks,
     Denied,
+    Changed(ClientChange),
     /// It begins to listen for a release.
     Listens,
     Held {
@@ -108,6 +112,7 @@ impl Client {
             attempts: Vec::new(),
             admission: admits.then(|| Admission::new(now, plan.setup.nodes(), plan.ttl, None)),
             lease: None,
+            repeated: None,
             connected: Vec::new(),
             force: false,
             forced: false,
@@ -162,6 +167,7 @@ impl Client {
 
     /// What the program and the machines do at this moment.
     pub(super) fn step(&mut self, plan: &Plan, time: u64, rng: &mut Rng, said: &mut Vec<Said>) {
+        self.slow_down(plan, time);
         self.program(plan, time, rng, said);
         let now = self.clock.read(time);
         if let Some(admission) = &mut self.admission {
@@ -225,6 +231,16 @@ impl Client {
             Some((low, high)) => Phase::Idle(time + rng.between(low, high)),
             None => Phase::Idle(u64::MAX),
         };
+    }
+
+    /// Redisson does not count how long its requests take: its machine never sees more than half a ttl.
+    fn slow_down(&mut self, plan: &Plan, time: u64) {
+        if plan.setup == Setup::RedissonRedlock
+            && let Some(asked) = self.acquiring.as_ref().and_then(Acquiring::asked)
+        {
+            let elapsed = self.clock.read(time).steady_ns.saturating_sub(asked.steady_ns);
+            self.lag = elapsed.saturating_sub(plan.ttl.as_nanos() as u64 / 2);
+        }
     }
 
     /// The time that the attempts' machines are given.

@@ -99,9 +99,8 @@ impl Trouble {
     /// from a snapshot cannot know that it lost leases.
     pub fn exclusive(self, setup: Setup) -> bool {
         match (self, setup) {
-            (_, Setup::PlainSet) | (Self::NodeClock | Self::NodeClocks | Self::Snapshot, _) => {
-                false
-            }
+            (_, Setup::PlainSet | Setup::RedissonRedlock)
+            | (Self::NodeClock | Self::NodeClocks | Self::Snapshot, _) => false,
             (Self::Init, Setup::SingleStrict) => false,
             (Self::Older, _) => setup.admission(),
             (Self::Restart | Self::Restarts | Self::Init, _) => {
@@ -226,16 +225,18 @@ pub fn plan(setup: Setup, trouble: Trouble, seed: u64) -> Plan {
         }
     }
     faults.push((CALM, Fault::Calm));
-    let client = Behaviour { renews: setup.belief() != Belief::Finished, ..Behaviour::BUSY };
+    let client = Behaviour { renews: setup != Setup::PlainSet, ..Behaviour::BUSY };
     Plan {
         setup,
         bug: None,
         ttl: TTL,
         limit: Duration::from_millis(20),
+        looks_first: false,
         clients: vec![client; CLIENTS],
         network,
         waiting: Waiting::Asks,
         by_value: false,
+        repeats: false,
         faults,
         calm: CALM,
         end: END,

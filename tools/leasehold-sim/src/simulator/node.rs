@@ -224,6 +224,12 @@ impl Server {
                 let _ = self.node.handle(now, process, &LOCK, Op::Release { attempt: nobody });
                 Op::Renew { attempt, ttl, token, heal: true }
             }
+            // Redisson renews what is there.
+            (_, Op::Renew { attempt, ttl, token, .. }, _)
+                if self.setup == Setup::RedissonRedlock =>
+            {
+                Op::Renew { attempt, ttl, token, heal: false }
+            }
             (_, Op::Release { .. }, Some(lease))
                 if self.bug == Some(Bug::ReleaseComparesNothing)
                     || self.setup == Setup::PlainSet =>

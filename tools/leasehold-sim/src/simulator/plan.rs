@@ -15,6 +15,8 @@ pub struct Plan {
     pub ttl: Duration,
     /// How long each node is waited for.
     pub limit: Duration,
+    /// The clients look at their nodes when the run begins, not with their first request.
+    pub looks_first: bool,
     /// The clients.
     pub clients: Vec<Behaviour>,
     /// The links.
@@ -24,6 +26,9 @@ pub struct Plan {
     /// A resource that compares the random value of the lock exists too: the client that acquires
     /// the lock claims it, and the resource accepts writes while the claim stands.
     pub by_value: bool,
+    /// A client of one node repeats a request without an answer: with the same value, by which it
+    /// recognises its own lock; with [`Setup::PlainSet`] it recognises nothing.
+    pub repeats: bool,
     /// When what goes wrong.
     pub faults: Vec<(u64, Fault)>,
     /// From here on there are no faults, and every client must make progress.

@@ -19,6 +19,9 @@ pub enum Setup {
     RedlockTokens,
     /// Leasehold's Redlock: tokens and admission.
     Redlock,
+    /// Redisson's `RedissonRedLock` on five nodes: a watchdog that renews, and neither validity nor a look at
+    /// the client's clock; no tokens, and nodes that forget vote at once.
+    RedissonRedlock,
     /// A model of the ZooKeeper recipe: a lock for as long as the session lives.
     ZooKeeper,
     /// A model of the etcd recipe: a lease that is kept alive.
@@ -51,7 +54,22 @@ pub enum Memory {
 
 impl Setup {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::PlainSet,
+        Self::Single,
+        Self::SingleStrict,
+        Self::Replicated,
+        Self::RedlockPlain,
+        Self::RedlockTokens,
+        Self::Redlock,
+        Self::RedissonRedlock,
+        Self::ZooKeeper,
+        Self::Etcd,
+        Self::SqlLease,
+    ];
+
+    /// Those that the matrix compares.
+    pub const COMPARED: [Self; 10] = [
         Self::PlainSet,
         Self::Single,
         Self::SingleStrict,
@@ -74,6 +92,7 @@ impl Setup {
             Self::RedlockPlain => "redlock-plain",
             Self::RedlockTokens => "redlock-tokens",
             Self::Redlock => "redlock",
+            Self::RedissonRedlock => "redisson-redlock",
             Self::ZooKeeper => "zookeeper",
             Self::Etcd => "etcd",
             Self::SqlLease => "sql",
@@ -92,6 +111,9 @@ impl Setup {
             }
             Self::RedlockTokens => "Leasehold's Redlock with tokens, without admission",
             Self::Redlock => "Leasehold's Redlock with tokens and admission",
+            Self::RedissonRedlock => {
+                "RedissonRedLock on five nodes: a watchdog, no validity, no token, no delayed restart"
+            }
             Self::ZooKeeper => "model of the ZooKeeper recipe (session, zxid)",
             Self::Etcd => "model of the etcd recipe (lease, revision)",
             Self::SqlLease => "model of a lease table in a durable SQL database",
@@ -101,14 +123,14 @@ impl Setup {
     /// How many nodes a client asks. A group that agrees by itself is one.
     pub fn nodes(self) -> usize {
         match self {
-            Self::RedlockPlain | Self::RedlockTokens | Self::Redlock => 5,
+            Self::RedlockPlain | Self::RedlockTokens | Self::Redlock | Self::RedissonRedlock => 5,
             _ => 1,
         }
     }
 
     /// Whether a holder has a token.
     pub fn tokens(self) -> bool {
-        !matches!(self, Self::PlainSet | Self::RedlockPlain)
+        !matches!(self, Self::PlainSet | Self::RedlockPlain | Self::RedissonRedlock)
     }
 
     /// Whether a node that may have forgotten has to wait.
@@ -119,7 +141,7 @@ impl Setup {
     /// Until when a client believes.
     pub fn belief(self) -> Belief {
         match self {
-            Self::PlainSet => Belief::Finished,
+            Self::PlainSet | Self::RedissonRedlock => Belief::Finished,
             Self::ZooKeeper | Self::Etcd => Belief::Told,
             _ => Belief::Deadline,
         }

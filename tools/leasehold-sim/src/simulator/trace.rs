@@ -45,9 +45,53 @@ pub enum What {
     /// A node tells so many who wait that the lock is free.
     Tells(usize, usize),
     /// Something happens to a node.
-    Node(usize, String),
+    Node(usize, NodeChange),
     /// Something happens to a client.
-    Client(usize, String),
+    Client(usize, ClientChange),
     /// Two clients take themselves for the holder.
     Overlap(usize, usize),
+}
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeChange {
+    /// Its clock jumps by so many seconds.
+    ClockJumps(i64),
+    /// It cannot be reached for some time.
+    Unreachable,
+    /// It starts again without data.
+    RestartsEmpty,
+    /// Its replica takes over, with what it has heard of.
+    ReplicaTakesOver,
+    /// It starts again with its data.
+    RestartsWithData,
+    /// The same process goes on with older data.
+    ResumesSnapshot,
+    /// It starts again with older data.
+    ReturnsWithOlderData,
+    /// An operator runs `quorum init`.
+    Init,
+    /// An operator runs `quorum init --after-loss`.
+    InitAfterLoss,
+}
+
+/// What happens to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientChange {
+    /// Its wall clock jumps.
+    WallClockJumps,
+    /// It cannot reach this node for some time.
+    CutOff(usize),
+    /// What this node answers to it is lost for some time.
+    RepliesLost(usize),
+    /// An operator released its lease by force.
+    Forced,
+    /// Its request had no answer, and it sends it again.
+    Repeats,
+    /// It finds its own value in the lock: the request before was granted.
+    OwnValue,
+    /// It finds another's value in the lock.
+    OthersValue,
+    /// It finds the lock taken, and cannot know by whom.
+    SomeValue,
 }

@@ -182,7 +182,12 @@ impl<'a> World<'a> {
         for (index, (time, _)) in plan.faults.iter().enumerate() {
             world.at(*time, Happens::Fault(index));
         }
-        (0..world.clients.len()).for_each(|client| world.settle(client));
+        for client in 0..world.clients.len() {
+            if plan.looks_first {
+                world.send(client);
+            }
+            world.settle(client);
+        }
         world
     }
 
@@ -371,6 +376,10 @@ impl<'a> World<'a> {
                     self.at(later, Happens::Write { client: number, life, token, read });
                 }
                 Said::Denied | Said::NotValid => {}
+                Said::Changed(change) => {
+                    self.tell(What::Client(number, change));
+                    continue;
+                }
                 Said::Listens => self.post(number, 0, Order::Listen),
                 Said::Released => self.watch.released(number, time),
             }
@@ -440,11 +449,6 @@ impl<'a> World<'a> {
 /// The client that made an attempt.
 fn owner_of(attempt: AttemptId) -> Option<usize> {
     usize::from_str_radix(&attempt.client().to_string(), 16).ok()
-}
-
-/// A node's name: A, B, C.
-pub(super) fn letter(node: usize) -> char {
-    char::from(b'A' + (node % 26) as u8)
 }
 
 /// The operator's clock is right.

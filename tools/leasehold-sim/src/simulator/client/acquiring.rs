@@ -12,7 +12,7 @@ use leasehold_proto::{
 };
 
 use super::{Client, Phase, Said, behind, belief};
-use crate::simulator::{Belief, Bug, MS, Plan, Rng, Waiting};
+use crate::simulator::{Belief, Bug, ClientChange, MS, Plan, Rng, Setup, Waiting};
 
 /// How long a call asks nodes that do not answer: the default of the library.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,6 +41,11 @@ impl Acquiring {
     /// Handles the message that the lock has become free.
     pub(super) fn handle_freed(&mut self) {
         self.mail.ask = true;
+    }
+
+    /// When the request was sent that has no reply yet.
+    pub(super) fn asked(&self) -> Option<Now> {
+        self.asked
     }
 
     /// When the call has something to do by itself; `None` while nodes are asked.
@@ -124,6 +129,7 @@ impl Client {
 
     fn ask_nodes(&mut self, plan: &Plan, now: Now) {
         self.forced = false;
+        self.repeated = None;
         self.lag = 0;
         let attempt = self.new_attempt();
         let nodes = match plan.bug {
@@ -132,6 +138,31 @@ impl Client {
         };
         let terms = Terms { attempt, nodes, ttl: plan.ttl, limit: plan.limit, seen: self.seen };
         self.attempts.push(Attempt::acquire(now, terms));
+    }
+
+    /// Sends the request again that had no answer, if clients do that in this plan. By hand it has no
+    /// value of its own, so that the node sees another one.
+    pub(super) fn repeats(
+        &mut self,
+        plan: &Plan,
+        now: Now,
+        denied: &Denied,
+        said: &mut Vec<Said>,
+    ) -> bool {
+        let silent = denied.why == Why::Unavailable && denied.tally.unknown > 0;
+        if !plan.repeats || !silent {
+            return false;
+        }
+        let Some(first) = self.acquiring.as_ref().and_then(Acquiring::asked) else { return false };
+        let fresh = (plan.setup == Setup::PlainSet).then(|| self.new_attempt());
+        let Some(last) = self.attempts.last_mut() else { return false };
+        let attempt = fresh.unwrap_or(last.id());
+        let (nodes, limit) = (last.nodes(), plan.limit);
+        let terms = Terms { attempt, nodes, ttl: plan.ttl, limit, seen: self.seen };
+        *last = Attempt::acquire(now, terms);
+        self.repeated = Some(first);
+        said.push(Said::Changed(ClientChange::Repeats));
+        true
     }
 
     /// Handles the grant of the attempt that asks.
@@ -199,6 +230,12 @@ impl Client {
         said: &mut Vec<Said>,
     ) {
         let now = self.clock.read(time);
+        if self.repeated.take().is_some() {
+            said.push(Said::Changed(match plan.setup {
+                Setup::PlainSet => ClientChange::SomeValue,
+                _ => ClientChange::OthersValue,
+            }));
+        }
         let reply = self.reply_of(plan, now, denied, rng);
         let Some(call) = &mut self.acquiring else { return };
         let Some(sent) = call.asked.take() else { return };

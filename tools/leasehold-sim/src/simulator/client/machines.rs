@@ -6,7 +6,7 @@ use leasehold_proto::{Deadline, LossReason, Now, Step, Token, drift};
 use super::acquiring::Acquiring;
 use super::{Client, Phase, Said, behind, belief};
 use crate::simulator::world::Parcel;
-use crate::simulator::{Belief, Bug, Plan, Rng, SECOND};
+use crate::simulator::{Belief, Bug, ClientChange, Plan, Rng, SECOND, Setup};
 
 impl Client {
     /// Takes what has arrived.
@@ -18,6 +18,7 @@ impl Client {
         parcel: Parcel,
         said: &mut Vec<Said>,
     ) {
+        self.slow_down(plan, time);
         let now = self.clock.read(time);
         let slow = self.machine_now(time);
         match parcel {
@@ -79,6 +80,11 @@ impl Client {
         let bits = rng.bits();
         // Stories renew as exactly as their numbers have it.
         let jitter = if plan.clocks_differ { bits } else { 1 << 56 };
+        if let (Event::Denied(denied), Phase::Wants) = (&event, self.phase)
+            && self.repeats(plan, now, denied, said)
+        {
+            return;
+        }
         let Some(attempt) = self.attempts.last_mut() else { return };
         let bound = |until: Deadline| match plan.bug {
             Some(Bug::BoundFromTheReply) => Deadline::after(now, plan.ttl - drift(plan.ttl)),
@@ -91,7 +97,13 @@ impl Client {
                 if plan.bug == Some(Bug::SetThenExpire) {
                     attempt.renew(now, plan.ttl);
                 }
-                let until = timed.then(|| bound(until));
+                let mut until = timed.then(|| bound(until));
+                if let Some(first) = self.repeated.take() {
+                    // The lease counts from the first request.
+                    let counted = Deadline::after(first, plan.ttl - drift(plan.ttl));
+                    until = until.map(|until| until.min(counted));
+                    said.push(Said::Changed(ClientChange::OwnValue));
+                }
                 self.handle_held(plan, time, (token, until), (bits, jitter), rng, said);
             }
             (Event::Denied(denied), _, Phase::Wants) => {
@@ -108,6 +120,8 @@ impl Client {
                 said.extend(self.token().map(|token| Said::Renewed { token }));
             }
             (Event::NotRenewed, Some(lease), _) => lease.handle_renewal_failed(now, bits),
+            // Redisson's watchdog stops, and the program is not told.
+            (Event::Lost, _, _) if plan.setup == Setup::RedissonRedlock => {}
             (Event::Lost, Some(lease), _) => {
                 if let Step::Lost(_) = lease.handle_lost(LossReason::NotOwner) {
                     self.lost(time, true, rng, said);

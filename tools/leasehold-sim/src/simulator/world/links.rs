@@ -130,7 +130,9 @@ impl World<'_> {
                 Parcel::Done(node, serial, self.recovered(node, reply))
             }
             Order::Listen => {
-                self.waiters.push(client);
+                if !self.waiters.contains(&client) {
+                    self.waiters.push(client);
+                }
                 self.tell(What::Listens(client));
                 return;
             }

@@ -2,10 +2,10 @@
 
 use leasehold_proto::quorum::Admission;
 
-use super::{Happens, NEVER, OPERATOR, Order, World, letter, operator_clock};
+use super::{Happens, NEVER, OPERATOR, Order, World, operator_clock};
 use crate::simulator::client::Phase;
 use crate::simulator::node::Server;
-use crate::simulator::trace::What;
+use crate::simulator::trace::{ClientChange, NodeChange, What};
 use crate::simulator::{Fault, MS, Memory, SECOND};
 
 impl World<'_> {
@@ -43,24 +43,20 @@ impl World<'_> {
                 self.nodes[node].clock.wall += by;
                 self.nodes[node].clock.steady += by;
                 self.watch.forgets(self.time);
-                let word = if by > 0 { "ahead" } else { "back" };
-                self.tell(What::Node(
-                    node,
-                    format!("its clock jumps {} s {word}", by.abs() / SECOND as i64),
-                ));
+                self.tell(What::Node(node, NodeChange::ClockJumps(by / SECOND as i64)));
                 self.note(node);
             }
             Fault::ClientClock { client, by } => {
                 self.clients[client].clock.wall += by;
                 self.clients[client].startled = true;
                 self.wakes[client] = NEVER;
-                self.tell(What::Client(client, "its wall clock jumps".to_owned()));
+                self.tell(What::Client(client, ClientChange::WallClockJumps));
                 self.settle(client);
             }
             Fault::NodeRate { .. } => {}
             Fault::NodeDown { node, time } => {
                 self.nodes[node].down_until = until(time);
-                self.tell(What::Node(node, "it cannot be reached".to_owned()));
+                self.tell(What::Node(node, NodeChange::Unreachable));
             }
             Fault::Restart { node, time } => {
                 let now = self.time;
@@ -69,23 +65,22 @@ impl World<'_> {
                 self.reset(node, now + time);
                 self.watch.forgets(now);
                 let with = match self.plan.setup.memory() {
-                    Memory::Nothing => "it starts again, empty",
-                    Memory::Replica => "its replica takes over, with what it has heard of",
-                    Memory::Everything => "it starts again, with its data",
+                    Memory::Nothing => NodeChange::RestartsEmpty,
+                    Memory::Replica => NodeChange::ReplicaTakesOver,
+                    Memory::Everything => NodeChange::RestartsWithData,
                 };
-                self.tell(What::Node(node, with.to_owned()));
+                self.tell(What::Node(node, with));
                 self.note(node);
             }
             Fault::Cut { client, node, time } => {
                 let until = until(time);
                 self.cuts.push((client, node, until));
-                self.tell(What::Client(client, format!("it cannot reach node {}", letter(node))));
+                self.tell(What::Client(client, ClientChange::CutOff(node)));
             }
             Fault::LoseReplies { client, node, time } => {
                 let until = until(time);
                 self.mute.push((client, node, until));
-                let text = format!("replies of node {} are lost", letter(node));
-                self.tell(What::Client(client, text));
+                self.tell(What::Client(client, ClientChange::RepliesLost(node)));
             }
             Fault::Delay { client, node, by, time } => {
                 let until = until(time);

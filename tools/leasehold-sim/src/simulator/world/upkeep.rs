@@ -4,14 +4,14 @@ use leasehold_proto::quorum::{Admission, Founding, Task, TaskReply};
 
 use super::{Happens, World, operator_clock};
 use crate::simulator::node::Server;
-use crate::simulator::trace::What;
+use crate::simulator::trace::{ClientChange, NodeChange, What};
 use crate::simulator::{Bug, Fault, MS};
 
 impl World<'_> {
     pub(super) fn maintain(&mut self, fault: Fault) {
         match fault {
-            Fault::Operator => self.init(Founding::AfterLoss, "quorum init --after-loss"),
-            Fault::Init => self.init(Founding::Vouched, "quorum init"),
+            Fault::Operator => self.init(Founding::AfterLoss, NodeChange::InitAfterLoss),
+            Fault::Init => self.init(Founding::Vouched, NodeChange::Init),
             Fault::Forget => {
                 for node in 0..self.nodes.len() {
                     if self.nodes[node].down_until <= self.time {
@@ -30,8 +30,13 @@ impl World<'_> {
                     self.reset(node, now + time);
                 }
                 self.watch.forgets(now);
-                let from = if same { "it is resumed from a snapshot" } else { "it returns" };
-                self.tell(What::Node(node, format!("{from}, with older data")));
+                self.tell(What::Node(
+                    node,
+                    match same {
+                        true => NodeChange::ResumesSnapshot,
+                        false => NodeChange::ReturnsWithOlderData,
+                    },
+                ));
                 self.note(node);
             }
             _ => {}
@@ -46,11 +51,11 @@ impl World<'_> {
         }
     }
 
-    fn init(&mut self, founding: Founding, command: &str) {
+    fn init(&mut self, founding: Founding, change: NodeChange) {
         let (nodes, now) = (self.nodes.len(), operator_clock(self.time));
         self.operator = Some(Admission::new(now, nodes, self.plan.ttl, Some(founding)));
         self.ghosts = (0..nodes).map(|_| None).collect();
-        self.tell(What::Node(0, command.to_owned()));
+        self.tell(What::Node(0, change));
         self.operate();
     }
 
@@ -67,7 +72,7 @@ impl World<'_> {
             }
         }
         self.clients[client].forced = true;
-        self.tell(What::Client(client, "its lease is released by force".to_owned()));
+        self.tell(What::Client(client, ClientChange::Forced));
     }
 
     /// The operator of [`Bug::InitSkipsSilent`] takes a silent node for an empty one, and beside a

@@ -1,0 +1,243 @@
+//! Locks written by hand with two commands, or without an owner.
+
+use super::super::base::{at, base, once, renewing, waiting};
+use super::super::tale::Tale;
+use super::super::text::text;
+use super::{EVERYWHERE, ONE_REDIS, Story, in_vain, long_gap, two_holders};
+use crate::simulator::{Bug, Fault, MS, Plan, SECOND, Setup};
+
+pub(super) const STORIES: &[Story] = &[
+    Story {
+        name: "setnx",
+        about: text(
+            "the holder dies at 5 s; SETNX alone gives its lock no time limit",
+            "持有者在 5 秒时崩溃；只用 SETNX 加的锁没有过期时间",
+        ),
+        setups: &[
+            Setup::PlainSet,
+            Setup::Single,
+            Setup::SingleStrict,
+            Setup::Replicated,
+            Setup::RedlockPlain,
+            Setup::RedlockTokens,
+            Setup::Redlock,
+            Setup::RedissonRedlock,
+            Setup::ZooKeeper,
+            Setup::Etcd,
+            Setup::SqlLease,
+        ],
+        shown: text(
+            "A lease with a ttl ends by itself: SET key value NX PX ttl.",
+            "带 ttl 的租约会自己结束：SET key value NX PX ttl。",
+        ),
+        spared: text(
+            "The dead holder's lease had a ttl of 30 s and ended by itself.",
+            "崩溃的持有者的租约带有 30 秒的 ttl，到期后自己结束。",
+        ),
+        goes_wrong: in_vain,
+        plan: |setup| Plan {
+            clients: vec![once(0, 10_000), once(1000, 5000)],
+            faults: vec![at(5000, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, if setup == Setup::PlainSet { 3600 } else { 30 }, 60)
+        },
+    },
+    Story {
+        name: "setnx-expire",
+        about: text(
+            "SETNX and EXPIRE are two commands, and the holder dies between them",
+            "SETNX 和 EXPIRE 是两条命令，持有者在两者之间崩溃",
+        ),
+        setups: &[
+            Setup::Single,
+            Setup::SingleStrict,
+            Setup::Replicated,
+            Setup::PlainSet,
+            Setup::RedlockPlain,
+            Setup::RedlockTokens,
+            Setup::Redlock,
+            Setup::RedissonRedlock,
+        ],
+        shown: text(
+            "The lock and its time limit must be set in one step: SET key value NX PX ttl.",
+            "加锁和设置过期时间必须是一步：SET key value NX PX ttl。",
+        ),
+        spared: text("", ""),
+        goes_wrong: in_vain,
+        plan: |setup| Plan {
+            bug: Some(Bug::SetThenExpire),
+            clients: vec![once(0, 10_000), once(1000, 5000)],
+            faults: vec![(3 * MS / 2, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, 30, 60)
+        },
+    },
+    Story {
+        name: "timestamp-lock",
+        about: text(
+            "SETNX with the time in the value: after 5 s two clients take over the lock of a dead holder",
+            "把时间写进 SETNX 的值：5 秒后，两个客户端都来接管崩溃者的锁",
+        ),
+        setups: ONE_REDIS,
+        shown: text(
+            "Taking over must compare what it replaces; a lease that the server ends needs no taking \
+             over.",
+            "接管时必须比较被替换的值；由服务器结束的租约不需要接管。",
+        ),
+        spared: text("", ""),
+        goes_wrong: two_holders,
+        plan: |setup| Plan {
+            bug: Some(Bug::TimestampInTheValue),
+            clients: vec![once(0, 4000), once(1500, 3000), once(2000, 3000)],
+            faults: vec![at(1000, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, 5, 15)
+        },
+    },
+    Story {
+        name: "get-then-set",
+        about: text(
+            "an acquire that is repeated by GET and then SET: two clients see a free lock, and both \
+             set it",
+            "用 GET 再 SET 重试加锁：两个客户端都看到锁空闲，都去设置",
+        ),
+        setups: ONE_REDIS,
+        shown: text(
+            "Looking and taking must be one step, and be repeated with the id of the same attempt: \
+             granted twice it is the same lease (lab lost-reply).",
+            "查看和加锁必须是一步，重试时用同一次尝试的 ID：授予两次也是同一个租约（lab lost-reply）。",
+        ),
+        spared: text("", ""),
+        goes_wrong: two_holders,
+        plan: |setup| Plan {
+            // A client that finds it taken looks again at the end of its time, and then sets it.
+            bug: Some(Bug::TimestampInTheValue),
+            clients: vec![once(0, 4000), once(1000, 3000), once(1200, 3000)],
+            faults: vec![at(2000, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, 5, 15)
+        },
+    },
+    Story {
+        name: "bare-expire",
+        about: text(
+            "a watchdog renews by EXPIRE without a look at the owner: it prolongs the lock of a client \
+             that died",
+            "看门狗用 EXPIRE 续期而不看持有者：它延长了另一个已崩溃客户端的锁",
+        ),
+        setups: ONE_REDIS,
+        shown: text(
+            "A renewal must compare the owner and look at its own deadline, in one step.",
+            "续期必须在一步里比较持有者，并检查自己的截止时间。",
+        ),
+        spared: text("", ""),
+        // The lock of client 2 would end at 60 s at the latest.
+        goes_wrong: |tale| {
+            tale.beliefs().iter().all(|belief| belief.0 != 2 || belief.1 > 62 * SECOND)
+        },
+        plan: |setup| Plan {
+            bug: Some(Bug::RenewalByExpire),
+            clients: vec![renewing(0, 100_000), once(31_000, 60_000), once(46_000, 5000)],
+            faults: vec![
+                at(5000, Fault::Pause { client: 0, time: 40 * SECOND }),
+                at(40_000, Fault::Crash { client: 1, back: u64::MAX }),
+            ],
+            ..base(setup, 30, 95)
+        },
+    },
+    Story {
+        name: "late-release",
+        about: text(
+            "ttl 30 s: the holder pauses until 35 s, another client gets the lock at 31 s, and then the \
+             first one releases",
+            "ttl 30 秒：持有者暂停到 35 秒，另一个客户端在 31 秒获得锁，然后前者释放",
+        ),
+        setups: &[
+            Setup::PlainSet,
+            Setup::Single,
+            Setup::SingleStrict,
+            Setup::Replicated,
+            Setup::RedlockPlain,
+            Setup::RedlockTokens,
+            Setup::Redlock,
+            Setup::RedissonRedlock,
+            Setup::ZooKeeper,
+            Setup::Etcd,
+            Setup::SqlLease,
+        ],
+        shown: text(
+            "The late DEL removed the lock of client 2, and client 3 got in: a release must compare the \
+             owner.",
+            "迟到的 DEL 删掉了客户端 2 的锁，客户端 3 随即进入：释放时必须比较持有者。",
+        ),
+        spared: text(
+            "The late release compared the owner, and left the lock of client 2 alone.",
+            "迟到的释放比较了持有者，没有动客户端 2 的锁。",
+        ),
+        goes_wrong: |tale| overlap_of(tale, 1, 2),
+        plan: |setup| Plan {
+            clients: vec![once(0, 5000), once(31_000, 20_000), once(32_000, 5000)],
+            faults: vec![at(4000, Fault::Pause { client: 0, time: 31 * SECOND })],
+            ..base(setup, 30, 60)
+        },
+    },
+    Story {
+        name: "lost-reply",
+        about: text(
+            "a client has no answer and asks again: once its first request was granted, once another \
+             client got the lock meanwhile",
+            "客户端没有收到答复，再次请求：一次是前一个请求其实已成功，一次是锁已被别人拿走",
+        ),
+        setups: &[
+            Setup::Single,
+            Setup::SingleStrict,
+            Setup::Replicated,
+            Setup::PlainSet,
+            Setup::ZooKeeper,
+            Setup::Etcd,
+            Setup::SqlLease,
+        ],
+        shown: text(
+            "Without a value of its own the client waited for its own lock until the ttl ended: each \
+             attempt needs an id, and is repeated with the same one.",
+            "没有自己的唯一值，客户端只能等自己的锁过期：每次尝试都要有 ID，重试时用同一个 ID。",
+        ),
+        spared: text(
+            "The value in the lock decides: its own means success (client 1), another's means failure, \
+             and the client waits (client 2).",
+            "由锁里的值判断：是自己的值就是成功（客户端 1），是别人的值就是失败，继续等待（客户端 2）。",
+        ),
+        goes_wrong: long_gap,
+        plan: |setup| Plan {
+            waiting: waiting(setup),
+            repeats: true,
+            clients: vec![once(100, 3000), once(4000, 3000), once(4010, 3000)],
+            faults: vec![
+                at(0, Fault::LoseReplies { client: 0, node: 0, time: 130 * MS }),
+                at(3990, Fault::Cut { client: 1, node: 0, time: 30 * MS }),
+            ],
+            ..base(setup, 30, 60)
+        },
+    },
+    Story {
+        name: "handover-crash",
+        about: text(
+            "a process dies with the lock, whatever it passes on inside",
+            "进程带着锁崩溃，不管它在进程内把锁交接给了谁",
+        ),
+        setups: EVERYWHERE,
+        shown: text("", ""),
+        spared: text(
+            "There is nothing to prevent: the lease ends after one ttl; a shorter ttl costs renewals only.",
+            "无需预防：租约在一个 ttl 后结束；ttl 越短，只是续期越多。",
+        ),
+        goes_wrong: in_vain,
+        plan: |setup| Plan {
+            clients: vec![renewing(0, 20_000), once(1000, 5000)],
+            faults: vec![at(5000, Fault::Crash { client: 0, back: u64::MAX })],
+            ..base(setup, 30, 50)
+        },
+    },
+];
+
+/// Whether the second client got the lock while the first one held it.
+fn overlap_of(tale: &Tale, first: usize, second: usize) -> bool {
+    let is = |(one, other): &(usize, usize)| (*one, *other) == (first, second);
+    tale.overlaps().iter().any(|(_, pair)| is(pair))
+}
