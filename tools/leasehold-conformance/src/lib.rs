@@ -16,6 +16,7 @@ mod forced;
 mod frozen;
 pub mod holder;
 mod matrix;
+pub mod pages;
 #[cfg(unix)]
 mod reconnects;
 #[cfg(unix)]
