@@ -64,7 +64,7 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
         all.join(examined);
     }
     match (client, silent) {
-        (Some(client), _) => look_at_ensemble(&mut all, &address, client, late).await,
+        (Some(client), _) => look_at_cluster(&mut all, &address, client, late).await,
         (None, Some(error)) if all.worst() < Some(leasehold_core::doctor::Severity::Problem) => {
             return Err(error);
         }
@@ -170,7 +170,7 @@ fn revokes_late(version: &str) -> bool {
 }
 
 /// Checks the cluster as a whole. `late` is the version of a member that has the defect.
-async fn look_at_ensemble(
+async fn look_at_cluster(
     all: &mut Examined,
     address: &Address,
     mut client: Client,
@@ -192,7 +192,7 @@ async fn look_at_ensemble(
                 );
             }
         }
-        Err(error) => all.unseen("the members of the ensemble", error.message()),
+        Err(error) => all.unseen("the members of the cluster", error.message()),
     }
     look_at_rights(all, address, &mut client, &mut silence).await;
     if address.login.is_none() && address.tls.client.is_none() && !is_here(address) {
@@ -352,7 +352,7 @@ mod tests {
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
         let mut all = Examined::at(&address.place);
-        look_at_ensemble(&mut all, &address, client, None).await;
+        look_at_cluster(&mut all, &address, client, None).await;
         assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{all:?}");
         assert_eq!((all.findings.len(), all.unseen.len()), (0, 3), "{all:?}");
     }

@@ -128,7 +128,7 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
             "corrupt cluster",
             Final,
             Refused,
-            "the members disagree about their data (CORRUPT alarm); repair the ensemble first",
+            "the members disagree about their data (CORRUPT alarm); repair the cluster first",
         ),
         ("too many requests", Unsure, Unavailable, "the server is overloaded"),
         ("no leader", Unsure, Unavailable, "the cluster has no leader at the moment"),

@@ -23,11 +23,11 @@
 //! | the holder is cut off | its guard is invalid before its etcd lease ends |
 //! | a release | the next waiter watches exactly this key, and is notified by the deletion |
 //! | a member fails | the others decide; without a majority no client acquires, and holders lose their locks before their deadline |
-//! | an ensemble is restored from a backup | locks and tokens go back with it; see the repository's `docs/etcd.md` |
+//! | a cluster is restored from a backup | locks and tokens go back with it; see the repository's `docs/etcd.md` |
 //!
 //! - A fencing token is the revision at which the holder's key was created, so it grows without any clock.
 //! - Waiters acquire in the order in which their keys were created.
-//! - [`examine`] finds wrong settings of an ensemble.
+//! - [`examine`] finds wrong settings of a cluster.
 //!
 //! # Requests
 //!

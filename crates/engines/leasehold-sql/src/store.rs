@@ -209,7 +209,8 @@ impl Store {
         }
         Err(Error::new(
             ErrorKind::Unavailable,
-            "other clients were faster each time: too many use this lock at once; try again",
+            "other clients changed the lock's row at each try: too many clients use this lock at the same \
+             time; try again",
         ))
     }
 

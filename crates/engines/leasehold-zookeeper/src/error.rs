@@ -60,8 +60,7 @@ pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
         ErrorKind::Foreign,
         format!(
             "the tokens of {path} are used up: transaction {zxid:#x} is beyond 2^53-1, which is \
-             after 2,097,151 elections; set up the ensemble anew, and let tokens at resources begin \
-             anew with it"
+             after 2,097,151 elections; set up a new ensemble, and reset the tokens at the resources"
         ),
     )
 }

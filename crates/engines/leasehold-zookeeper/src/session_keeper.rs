@@ -145,8 +145,8 @@ fn shorter(session: &Session, term: Duration) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(
-            "the servers now grant sessions of only {:?}, too short for the leases of {term:?} that were \
-             promised; raise maxSessionTimeout again, or start this program anew",
+            "the servers now grant sessions of only {:?}, too short for the current leases of {term:?}; \
+             raise maxSessionTimeout again, or restart this program",
             session.timeout()
         ),
     )

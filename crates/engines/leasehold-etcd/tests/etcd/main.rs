@@ -51,7 +51,7 @@ fn server() -> EtcdServer {
     EtcdServer::start(EtcdSettings::new()).unwrap()
 }
 
-fn ensemble() -> Vec<EtcdServer> {
+fn cluster() -> Vec<EtcdServer> {
     EtcdServer::start_all(3, &EtcdSettings::new()).unwrap()
 }
 

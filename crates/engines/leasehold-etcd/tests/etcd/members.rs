@@ -7,7 +7,7 @@ use leasehold_conformance::until;
 use leasehold_core::Client;
 use leasehold_test_servers::{EtcdServer, wait};
 
-use crate::{Test, connect, ensemble, ms, secs, test, url_of};
+use crate::{Test, cluster, connect, ms, secs, test, url_of};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_leader_costs_time_and_nothing_else),
@@ -65,7 +65,7 @@ async fn lock_and_unlock(client: Client, seen: Arc<Seen>) {
 
 /// Fifty tasks on ten clients go through `fault`, and go on after it.
 async fn under(fault: impl FnOnce(&mut [EtcdServer]) + Send + 'static) {
-    let mut members = ensemble();
+    let mut members = cluster();
     let url = url_of(&members);
     let seen = Arc::new(Seen::default());
     let held = connect(&url).await;

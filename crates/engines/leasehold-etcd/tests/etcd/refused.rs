@@ -5,7 +5,7 @@ use leasehold_core::{Error, ErrorKind, State};
 use leasehold_test_servers::{Certificates, EtcdServer, EtcdSettings};
 use serde_json::json;
 
-use crate::{Test, connect, ensemble, operator, secs, server, test, try_connect, url_of};
+use crate::{Test, cluster, connect, operator, secs, server, test, try_connect, url_of};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(nobody_listens),
@@ -133,7 +133,7 @@ async fn certificates_are_checked() {
 }
 
 async fn a_minority_decides_nothing() {
-    let mut members = ensemble();
+    let mut members = cluster();
     let url = url_of(&members);
     let client = connect(&url).await;
     let guard = client.lock("a").ttl(secs(60)).acquire().await.unwrap();

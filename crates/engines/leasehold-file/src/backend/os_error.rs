@@ -27,7 +27,9 @@ pub(crate) fn failed(doing: &str, path: &Path, source: impl Into<io::Error>) -> 
         }
         Some(Errno::ELOOP) => (Refused, "it is a symbolic link; remove it"),
         Some(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
-            (Unsupported, "this kernel or file system lacks what locks need (F_OFD_SETLK)")
+            let next = "this kernel or file system does not support open file description locks \
+                        (F_OFD_SETLK); choose a directory on a local disk";
+            (Unsupported, next)
         }
         Some(Errno::EMFILE) => {
             (Unavailable, "this process has too many open files; raise the limit (ulimit -n)")
