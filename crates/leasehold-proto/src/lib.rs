@@ -21,7 +21,7 @@
 //! | [`Deadline`], [`drift`] | until when a lease is valid by a clock that may run slow |
 //! | [`Token`], [`TokenBlock`] | fencing tokens, and the numbers that a holder may use without asking |
 //!
-//! The repository's `docs/model.md` says what is checked exhaustively, and `docs/quorum.md` describes the quorum.
+//! The repository's `docs/evidence.md` says what is checked exhaustively, and `docs/quorum.md` describes the quorum.
 
 mod attempt;
 pub mod client;

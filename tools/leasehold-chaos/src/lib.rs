@@ -1,7 +1,7 @@
 //! Chaos with real processes: the servers of an engine and its clients are stopped, killed, restarted and
 //! cut off while the clients count under a lock; afterwards what they wrote down is checked.
 //!
-//! `cargo xtask chaos` builds and runs it; `docs/chaos.md` says how to read what it prints.
+//! `cargo xtask chaos` builds and runs it; `docs/evidence.md` says how to run it and what it found.
 
 mod args;
 mod check;

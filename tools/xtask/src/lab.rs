@@ -6,7 +6,7 @@ use crate::run::{cargo, quiet, root};
 
 /// Runs of each set-up under each kind of fault.
 const SEEDS: &str = "10000";
-const FILE: &str = "docs/guarantees-under-faults.md";
+const FILE: &str = "docs/evidence/simulated.md";
 const PICTURE: &str = "docs/pictures/guarantees-under-faults.svg";
 
 /// Writes the document and its picture, or compares them with what is there.

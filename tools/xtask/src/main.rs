@@ -83,7 +83,7 @@ const TASKS: &[Task] = &[
         name: "lab",
         args: "[--check]",
         about: "simulates locks under faults and writes (or compares) \
-                docs/guarantees-under-faults.md (minutes)",
+                docs/evidence/simulated.md (minutes)",
         run: lab::lab,
     },
     Task {
