@@ -242,6 +242,12 @@ pub(crate) fn known(scheme: &str) -> Result<()> {
 }
 
 pub(crate) fn unknown(scheme: &str) -> Error {
+    // Since version 3.0 it has locks, so people try it.
+    if scheme == "nacos" {
+        return StoreUrl::invalid(
+            "there is no engine for Nacos; use etcd://, zookeeper:// or redis:// instead",
+        );
+    }
     let known = KNOWN.join(", ");
     let what = format!("scheme {scheme:?}");
     let message = match &*missing(scheme) {
@@ -250,6 +256,24 @@ pub(crate) fn unknown(scheme: &str) -> Error {
         several => format!("{what} needs the features {several:?} of crate leasehold"),
     };
     StoreUrl::invalid(format!("{message}; this build knows {known}"))
+}
+
+#[cfg(test)]
+mod unknown_schemes {
+    use leasehold_core::ErrorKind;
+
+    use super::connect;
+
+    #[tokio::test]
+    async fn nacos_is_refused_with_the_engines_to_use_instead() {
+        for url in ["nacos://127.0.0.1:8848", "nacos:locks"] {
+            let error = connect(url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            for word in ["no engine for Nacos", "etcd://", "zookeeper://", "redis://"] {
+                assert!(error.message().contains(word), "{error}");
+            }
+        }
+    }
 }
 
 #[cfg(all(

@@ -2,7 +2,7 @@
 
 use crate::matrix;
 use crate::run::{cargo, quiet};
-use crate::tidy::{circles, errors};
+use crate::tidy::{articles, circles, errors};
 use crate::ui::{End, step};
 
 /// All steps; goes on after one that failed.
@@ -17,9 +17,11 @@ pub(crate) fn fix() -> bool {
         .into()
     });
     let fmt = step("fmt", || quiet(&mut cargo(["fmt", "--all"])).into());
-    let docs = step("docs", || match errors::write().and_then(|()| circles::write()) {
-        Ok(()) => End::Good(String::new()),
-        Err(message) => End::Bad(message),
+    let docs = step("docs", || {
+        match errors::write().and_then(|()| articles::write()).and_then(|()| circles::write()) {
+            Ok(()) => End::Good(String::new()),
+            Err(message) => End::Bad(message),
+        }
     });
     let matrix = matrix::matrix(&[]).unwrap_or_else(|message| {
         eprintln!("{message}");

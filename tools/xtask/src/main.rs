@@ -68,6 +68,12 @@ const TASKS: &[Task] = &[
         run: |args| none(args).and_then(|()| tidy::errors::write()).map(|()| true),
     },
     Task {
+        name: "articles",
+        args: "",
+        about: "writes the tables of docs/articles.md and docs/zh/articles.md from docs/articles.tsv",
+        run: |args| none(args).and_then(|()| tidy::articles::write()).map(|()| true),
+    },
+    Task {
         name: "graph",
         args: "",
         about: "draws which crate and which module uses which (docs/pictures)",

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of this repository that no other tool knows.
 
+pub(crate) mod articles;
 pub(crate) mod circles;
 mod code;
 mod decisions;
@@ -59,6 +60,7 @@ impl fmt::Display for Violation {
 type Rule = fn(&Tree) -> Vec<Violation>;
 
 const RULES: &[Rule] = &[
+    articles::check,
     direction::check,
     circles::check,
     manifests::check,

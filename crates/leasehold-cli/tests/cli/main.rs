@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 
+#[cfg(feature = "lab")]
+mod articles;
 #[cfg(feature = "bench")]
 mod bench;
 mod blocked;
