@@ -132,9 +132,10 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         Part::Node => examined.note(
             "persistence",
             what,
-            "after a restart the node cannot vote until a client has run for max-ttl; while more than a minority restarts, \
-             no lock can be acquired",
-            "set appendonly yes if nodes restart together",
+            "after a restart the node cannot vote until a client has run for max-ttl, with its data or without; if a \
+             majority of several nodes restarts together, no lock can be acquired until an operator acts",
+            "restart nodes one after the other, each when `leasehold quorum status` shows that all vote; after a \
+             restart of most of them run `leasehold quorum init --after-loss`",
         ),
     }
 }
