@@ -8,7 +8,7 @@ use leasehold_filters::bitmap::Dense;
 use leasehold_filters::bloom::{Answer, Local};
 
 /// Sorts 4, 7, 2, 5, 3 in one byte.
-fn bitmap() -> Result<(), BoxError> {
+pub(crate) fn bitmap() -> Result<(), BoxError> {
     let bits = Dense::new(8)?; // 8 bits; 2^32 numbers would take 512 MB
     for number in [4, 7, 2, 5, 3] {
         bits.insert(number)?; // sets bit n % 64 of word n / 64
@@ -18,7 +18,7 @@ fn bitmap() -> Result<(), BoxError> {
 }
 
 /// Asks whether W was added, beside x, y and z.
-fn bloom() -> Result<(), BoxError> {
+pub(crate) fn bloom() -> Result<(), BoxError> {
     let filter = Local::new(1_000_000, 0.01)?; // 9.6 bits for each item
     for item in ["x", "y", "z"] {
         filter.add(item);
@@ -29,7 +29,7 @@ fn bloom() -> Result<(), BoxError> {
 }
 
 /// Updates the cache, or invalidates it.
-async fn balances(url: &str) -> Result<(), BoxError> {
+pub(crate) async fn balances(url: &str) -> Result<(), BoxError> {
     let balances: Cache<u64, i64> = Cache::builder("balances").open(url)?;
 
     let write = balances.begin_write(&[&42]).await?; // no reader puts an old value back

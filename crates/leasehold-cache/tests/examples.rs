@@ -1,8 +1,11 @@
-//! The example prints what its page shows.
+//! The examples run, and print what their pages show.
 
 #![allow(clippy::unwrap_used)]
-#![allow(dead_code, reason = "the example has a `main` too")]
+#![allow(dead_code, reason = "the examples have a `main` too")]
 
+#[cfg(feature = "filters")]
+#[path = "../examples/articles.rs"]
+mod articles;
 #[path = "../examples/cache_in_front_of_sqlx.rs"]
 mod cache_in_front_of_sqlx;
 
@@ -18,4 +21,16 @@ async fn a_cache_in_front_of_sqlx_prints_what_its_page_shows() {
     let mut printed = Vec::new();
     cache_in_front_of_sqlx::play(&server.url(), &mut printed).await.unwrap();
     pages::show("cache.md", &String::from_utf8(printed).unwrap());
+}
+
+#[cfg(feature = "filters")]
+#[tokio::test]
+async fn the_blocks_of_the_articles_run() {
+    articles::bitmap().unwrap();
+    articles::bloom().unwrap();
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    articles::balances(&server.url()).await.unwrap();
 }

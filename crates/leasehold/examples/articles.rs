@@ -89,10 +89,14 @@ async fn update(order: u32, token: Token) {
 #[tokio::main]
 async fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
-        Some("redlock") => return redlock().await,
-        Some("curator") => return curator().await,
-        _ => {}
+        Some("redlock") => redlock().await,
+        Some("curator") => curator().await,
+        _ => play().await,
     }
+}
+
+/// Runs the listings that need no server.
+pub(crate) async fn play() -> Result<()> {
     let client = leasehold::connect("memory:").await?;
     plain(&client).await?;
     try_lock(&client).await?;
