@@ -37,6 +37,7 @@ pub struct Load {
 
 /// Selects the database server that a loader may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Source {
     /// The primary, or a replica that lags no further behind than `replica_lag`.
     Any,

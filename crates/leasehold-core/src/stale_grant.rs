@@ -49,6 +49,7 @@ impl From<Stale> for Error {
 /// The answer of a fence behind a network, which can also fail in other ways.
 #[must_use = "a refused write must stop the work"]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fenced {
     /// The write was done, and smaller tokens are refused from now on.
     Written,

@@ -39,6 +39,7 @@ pub use sparse::Sparse;
 
 /// Selects how two sets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Operation {
     /// Numbers in both sets.
     And,

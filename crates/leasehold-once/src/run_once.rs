@@ -38,6 +38,7 @@ use crate::{Error, ErrorKind, Result};
 ///     Begun::Completed(receipt) => receipt,
 ///     Begun::Busy(_left) => return Err("in progress: ask again later".into()),
 ///     Begun::Failed(reason) => return Err(reason.into()),
+///     other => return Err(format!("unknown result: {other:?}").into()), // of a later version
 /// };
 /// # drop(receipt); Ok(()) }
 /// # async fn pay(_: u64) -> std::io::Result<String> { Ok(String::new()) }
@@ -68,6 +69,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 
 /// The result of [`RunOnce::begin`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Begun<R> {
     /// This process must do the work.
     Won(Run),

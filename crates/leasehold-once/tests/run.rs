@@ -112,7 +112,7 @@ async fn one_of_many_runs() {
                     1
                 }
                 Begun::Busy(_) | Begun::Completed(_) => 0,
-                Begun::Failed(reason) => panic!("{reason}"),
+                other => panic!("{other:?}"),
             }
         });
     }

@@ -121,7 +121,7 @@ impl Inner {
             match done {
                 Ok(_) => self.hold_for_lag(&changes[at], &token),
                 Err(error) if is_about_the_key(&error) => {
-                    refused.push(Refused { at, reason: error.to_string() });
+                    refused.push(Refused::new(at, error.to_string()));
                 }
                 Err(error) => {
                     down = Some(error);

@@ -49,11 +49,19 @@ impl Change {
 
 /// A change that was refused, while other changes may be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refused {
     /// The index of the change among those that were given.
     pub at: usize,
     /// The reason, for people to read.
     pub reason: String,
+}
+
+impl Refused {
+    /// Creates a refusal of the change at index `at`.
+    pub fn new(at: usize, reason: impl Into<String>) -> Self {
+        Self { at, reason: reason.into() }
+    }
 }
 
 /// Delivers the changes of a relay: [`RedisTransport`](crate::RedisTransport), or a broker whose

@@ -22,6 +22,7 @@
 //!     match router.acquire(&client.lock(order)).await? {
 //!         Routed::Mine(guard) => println!("working, token {}", guard.token()), // an ordinary guard
 //!         Routed::NotMine { owner } => forward(&owner).await, // no lock was acquired
+//!         other => println!("unknown result: {other:?}"),     // of a later version
 //!     }
 //! }
 //!

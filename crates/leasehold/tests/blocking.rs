@@ -136,6 +136,7 @@ fn commands(client: &blocking::Client) -> leasehold::Result<()> {
             assert_eq!(owner, "two");
             Ok(())
         }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -226,8 +226,8 @@ async fn read(
     let load = move |load: leasehold_cache::Load| async move {
         assert!(!plan.bad_loaders || fastrand::u8(..20) > 0, "this loader panics");
         let value = match load.source {
-            Source::Primary => rows[key].now(),
             Source::Any => rows[key].a_while_ago(lag),
+            _ => rows[key].now(),
         };
         tokio::time::sleep(ms(fastrand::u64(0..4))).await;
         Ok::<_, String>(Some(value))

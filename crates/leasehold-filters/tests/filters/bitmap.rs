@@ -25,6 +25,7 @@ fn plain(operation: Operation, a: &BTreeSet<u64>, b: &BTreeSet<u64>) -> Vec<u64>
         Operation::Or => a.union(b).copied().collect(),
         Operation::Xor => a.symmetric_difference(b).copied().collect(),
         Operation::AndNot => a.difference(b).copied().collect(),
+        other => panic!("{other:?}"),
     }
 }
 

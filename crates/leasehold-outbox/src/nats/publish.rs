@@ -75,7 +75,7 @@ impl NatsTransport {
             match answer {
                 Ok(()) => {}
                 Err(error) if is_about_the_message(&error) => {
-                    refused.push(Refused { at, reason: format!("NATS: {error}") });
+                    refused.push(Refused::new(at, format!("NATS: {error}")));
                 }
                 Err(error) => down = Some(error),
             }

@@ -143,7 +143,7 @@ pub(crate) async fn a_transport_that_refuses_what_was_not_given_is_no_delivery<E
     struct Beside;
     impl Transport for Beside {
         fn deliver<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<Vec<Refused>>> {
-            let refused = Refused { at: changes.len(), reason: "beside".into() };
+            let refused = Refused::new(changes.len(), "beside");
             Box::pin(std::future::ready(Ok(vec![refused])))
         }
     }

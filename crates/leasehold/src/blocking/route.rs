@@ -8,6 +8,7 @@ use crate::route::{self, Router};
 /// The result of [`acquire`] and [`take_over`]; see [`route::Routed`].
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its lock"]
+#[non_exhaustive]
 pub enum Routed {
     /// This instance owns the key and holds the lock.
     Mine(Guard),
@@ -30,6 +31,7 @@ pub enum Routed {
 /// match blocking::route::acquire(&router, &client.lock("orders/555"))? {
 ///     Routed::Mine(guard) => guard.release()?,
 ///     Routed::NotMine { owner } => println!("send it to {owner}"),
+///     other => println!("unknown result: {other:?}"), // of a later version
 /// }
 /// # client.close() }
 /// ```

@@ -20,6 +20,7 @@ pub struct Router {
 /// The result of [`Router::acquire`].
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its lock"]
+#[non_exhaustive]
 pub enum Routed {
     /// This instance owns the key and holds the lock. No other instance holds it, whatever list
     /// it has.

@@ -75,6 +75,7 @@ pub(crate) async fn of_concurrent_writers_the_last_token_stays(
                         assert!(seen >= Some(mine));
                     }
                     Fenced::Stale(stale) => assert!(stale.highest.get() > mine),
+                    other => panic!("{other:?}"),
                 }
             }
         }));

@@ -119,7 +119,7 @@ where
             assert_eq!(stale.highest, token(34));
         }
         Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
-        Ok(Fenced::Written) => panic!("let pass by an old snapshot"),
+        Ok(other) => panic!("let pass by an old snapshot: {other:?}"),
     }
 }
 
