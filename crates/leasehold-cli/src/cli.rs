@@ -94,7 +94,7 @@ pub(crate) enum Command {
     /// Set up the nodes of a quorum (redlock://...), or show their state
     #[command(subcommand)]
     Quorum(QuorumCommand),
-    /// Examine a store for everything that can hurt locks
+    /// Check a store for everything that can hurt locks
     ///
     /// It locks nothing and changes nothing. It checks what this user may see, and names the rest.
     #[command(after_help = help::DOCTOR_HELP)]

@@ -5,7 +5,7 @@ use std::io;
 
 use anstyle::{AnsiColor, Style};
 use leasehold::StoreUrl;
-use leasehold::doctor::{Examined, Finding, Severity, Unseen, examine};
+use leasehold::doctor::{Diagnosis, Finding, Severity, Unseen, diagnose};
 use serde_json::{Value, json};
 
 use crate::advice::Advice;
@@ -27,18 +27,18 @@ pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, F
         }
     };
     let url = &store.url;
-    let examined = examine(url).await.map_err(|error| Advice::for_store(&store).on(error))?;
+    let diagnosis = diagnose(url).await.map_err(|error| Advice::for_store(&store).on(error))?;
     if args.json {
-        output::answer(format_args!("{}\n", sanitize::json(&object(&examined))))?;
+        output::answer(format_args!("{}\n", sanitize::json(&object(&diagnosis))))?;
     } else {
         let store = StoreUrl::parse(url).map(|url| url.to_string()).unwrap_or_default();
-        output::answer(text(&store, &examined, globals.quiet, terminal::width(io::stdout())))?;
+        output::answer(text(&store, &diagnosis, globals.quiet, terminal::width(io::stdout())))?;
     }
-    Ok(code(&examined))
+    Ok(code(&diagnosis))
 }
 
-fn code(examined: &Examined) -> u8 {
-    match examined.worst() {
+fn code(diagnosis: &Diagnosis) -> u8 {
+    match diagnosis.worst() {
         Some(Severity::Problem) => codes::PROBLEM,
         Some(Severity::Warning) => codes::WARNING,
         _ => 0,
@@ -55,23 +55,23 @@ fn word(severity: Severity) -> (&'static str, Style) {
 
 /// Formats the findings for display, wrapped at this width; when quiet, without those that need no
 /// change.
-fn text(store: &str, examined: &Examined, quiet: bool, width: Option<usize>) -> String {
+fn text(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -> String {
     let mut text = String::new();
-    for finding in &examined.findings {
+    for finding in &diagnosis.findings {
         if !quiet || finding.severity > Severity::Note {
             add(&mut text, finding, width);
         }
     }
-    for Unseen { place, what, why, .. } in examined.unseen.iter().filter(|_| !quiet) {
+    for Unseen { place, what, why, .. } in diagnosis.unseen.iter().filter(|_| !quiet) {
         let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(what));
         text.push_str(&table::hanging("not seen  ", &what, width));
         text.push_str(&table::hanging(INDENT, &sanitize::clean(why), width));
     }
-    let count = |severity| examined.findings.iter().filter(|f| f.severity == severity).count();
+    let count = |severity| diagnosis.findings.iter().filter(|f| f.severity == severity).count();
     if !quiet {
         let [problems, warnings, notes] =
             [Severity::Problem, Severity::Warning, Severity::Note].map(count);
-        let unseen = examined.unseen.len();
+        let unseen = diagnosis.unseen.len();
         let _ = writeln!(
             text,
             "{store}: {problems} problem{}, {warnings} warning{}, {notes} note{}, {unseen} not seen",
@@ -99,7 +99,7 @@ fn plural(number: usize) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
 
-fn object(examined: &Examined) -> Value {
+fn object(diagnosis: &Diagnosis) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "severity": word(finding.severity).0,
@@ -112,8 +112,8 @@ fn object(examined: &Examined) -> Value {
     };
     let unseen = |Unseen { place, what, why, .. }: &Unseen| json!({ "place": place, "what": what, "why": why });
     json!({
-        "worst": examined.worst().map(|severity| word(severity).0),
-        "findings": examined.findings.iter().map(finding).collect::<Vec<_>>(),
-        "unseen": examined.unseen.iter().map(unseen).collect::<Vec<_>>(),
+        "worst": diagnosis.worst().map(|severity| word(severity).0),
+        "findings": diagnosis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "unseen": diagnosis.unseen.iter().map(unseen).collect::<Vec<_>>(),
     })
 }

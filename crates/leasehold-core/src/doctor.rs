@@ -1,4 +1,4 @@
-//! The results of an examination: findings that hurt locks, and what could not be checked.
+//! The results of a diagnosis: findings that hurt locks, and what could not be checked.
 
 use crate::Error;
 
@@ -50,10 +50,10 @@ const FULL: (u64, u64) = (64 << 10, 4);
 /// With less space than this the disk is nearly full.
 const SCARCE: (u64, u64) = (16 << 20, 1000);
 
-/// The result of an examination.
+/// The result of a diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Examined {
+pub struct Diagnosis {
     /// The findings; the worst come first after [`sorted`](Self::sorted).
     pub findings: Vec<Finding>,
     /// What could not be checked.
@@ -61,7 +61,7 @@ pub struct Examined {
     place: String,
 }
 
-impl Examined {
+impl Diagnosis {
     /// Creates an empty result for this place; later findings belong to it.
     pub fn at(place: impl Into<String>) -> Self {
         Self { place: place.into(), ..Self::default() }
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_warning() {
         let found = |bytes, files| {
-            let mut examined = Examined::at("here");
-            examined.room(bytes, files);
-            examined.worst()
+            let mut diagnosis = Diagnosis::at("here");
+            diagnosis.room(bytes, files);
+            diagnosis.worst()
         };
         for (bytes, files, severity) in [
             (0, None, Some(Severity::Problem)),
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_each_keeps_its_place() {
-        let mut one = Examined::at("one");
+        let mut one = Diagnosis::at("one");
         assert_eq!(one.worst(), None);
         one.note("a", "", "", "");
-        let mut two = Examined::at("two");
+        let mut two = Diagnosis::at("two");
         two.problem("b", "", "", "");
         two.unseen("c", "");
         one.join(two);

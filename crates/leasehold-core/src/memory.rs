@@ -10,5 +10,5 @@ mod record;
 mod store;
 
 pub use backend::MemoryBackend;
-pub use doctor::examine;
+pub use doctor::diagnose;
 pub use store::MemoryStore;

@@ -2,7 +2,7 @@
 
 use leasehold_core::{Result, StoreUrl};
 
-pub use leasehold_core::doctor::{Examined, Finding, Severity, Unseen};
+pub use leasehold_core::doctor::{Diagnosis, Finding, Severity, Unseen};
 
 #[cfg(feature = "redis")]
 use crate::connect::is_redis;
@@ -17,8 +17,8 @@ use crate::connect::unknown;
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> leasehold::Result<()> {
-/// let examined = leasehold::doctor::examine("memory:").await?;
-/// for finding in &examined.findings {
+/// let diagnosis = leasehold::doctor::diagnose("memory:").await?;
+/// for finding in &diagnosis.findings {
 ///     println!("{:?}: {}; {}", finding.severity, finding.what, finding.change);
 /// }
 /// # Ok(()) }
@@ -27,25 +27,25 @@ use crate::connect::unknown;
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid URL;
 /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if no server answers there.
-pub async fn examine(url: &str) -> Result<Examined> {
-    let examined = examine_url(url).await.map_err(|error| error.during("doctor", None))?;
-    Ok(examined.sorted())
+pub async fn diagnose(url: &str) -> Result<Diagnosis> {
+    let diagnosis = diagnose_url(url).await.map_err(|error| error.during("doctor", None))?;
+    Ok(diagnosis.sorted())
 }
 
-async fn examine_url(url: &str) -> Result<Examined> {
+async fn diagnose_url(url: &str) -> Result<Diagnosis> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        "memory" => leasehold_core::memory::examine(&url),
+        "memory" => leasehold_core::memory::diagnose(&url),
         #[cfg(feature = "etcd")]
-        "etcd" | "etcds" => leasehold_etcd::examine(url).await,
+        "etcd" | "etcds" => leasehold_etcd::diagnose(url).await,
         #[cfg(feature = "file")]
-        "file" => leasehold_file::examine(&url),
+        "file" => leasehold_file::diagnose(&url),
         #[cfg(feature = "redis")]
-        scheme if is_redis(scheme) => leasehold_redis::examine(url).await,
+        scheme if is_redis(scheme) => leasehold_redis::diagnose(url).await,
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-        scheme if is_sql(scheme) => leasehold_sql::examine(url).await,
+        scheme if is_sql(scheme) => leasehold_sql::diagnose(url).await,
         #[cfg(feature = "zookeeper")]
-        "zookeeper" | "zookeepers" => leasehold_zookeeper::examine(url).await,
+        "zookeeper" | "zookeepers" => leasehold_zookeeper::diagnose(url).await,
         scheme => Err(unknown(scheme)),
     }
 }

@@ -118,7 +118,7 @@ fn pass(client: &blocking::Client) -> leasehold::Result<()> {
 fn commands(client: &blocking::Client) -> leasehold::Result<()> {
     assert_eq!(blocking::forget("memory:", "a")?, 0);
     assert!(!blocking::init("memory:")?, "memory needs no tables");
-    blocking::doctor::examine("memory:")?;
+    blocking::doctor::diagnose("memory:")?;
     let report = blocking::quorum::report("memory:").unwrap_err();
     assert!(report.message().contains("is not a quorum"), "{report}");
     let first = Founding::Vouched;
@@ -147,7 +147,7 @@ fn refused(client: &blocking::Client, held: blocking::Guard) {
         blocking::connect("memory:").unwrap_err(),
         blocking::forget("memory:", "a").unwrap_err(),
         blocking::init("memory:").unwrap_err(),
-        blocking::doctor::examine("memory:").unwrap_err(),
+        blocking::doctor::diagnose("memory:").unwrap_err(),
         blocking::quorum::report("memory:").unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

@@ -129,7 +129,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::examine;
+    use crate::diagnose;
 
     /// A port whose queue of connections is full: the kernel drops every further request for one.
     struct Full {
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unavailable);
             assert!(error.message().contains("connect-timeout"), "{error}");
             let begun = Instant::now();
-            let error = examine(url).await.unwrap_err();
+            let error = diagnose(url).await.unwrap_err();
             let spent = begun.elapsed().as_millis();
             let expected = doctor_ms..doctor_ms + 100;
             assert!(expected.contains(&spent), "doctor, {place}{option}: {spent} ms, {error}");

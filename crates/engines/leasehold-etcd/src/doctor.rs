@@ -6,7 +6,7 @@ use etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, GetOptions, StatusResponse, Txn, TxnOp,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::address::Address;
@@ -28,30 +28,30 @@ const QUOTA: i64 = 2 << 30;
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no member answers.
-pub async fn examine(url: StoreUrl) -> Result<Examined> {
+pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "examining needs a tokio runtime; call examine inside one",
+            "diagnose needs a tokio runtime: call it inside one",
         ));
     }
-    let mut all = Examined::at(&address.place);
+    let mut all = Diagnosis::at(&address.place);
     let (mut client, mut silent, mut late) = (None, None, None);
     // Ask all members at once, so that several silent ones cost one timeout.
     let reaching = address.members.iter().map(|member| reach(&address, member));
     let reached = futures_util::future::join_all(reaching).await;
     for (member, reached) in address.members.iter().zip(reached) {
-        let mut examined = Examined::at(member);
+        let mut diagnosis = Diagnosis::at(member);
         match reached {
             Ok((reached, status)) => {
-                look_at_member(&mut examined, &status);
+                look_at_member(&mut diagnosis, &status);
                 late =
                     late.or_else(|| Some(status.version().to_owned()).filter(|v| revokes_late(v)));
                 client.get_or_insert(reached);
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                examined.warning(
+                diagnosis.warning(
                     "silent-member",
                     error.message(),
                     "without it, a majority of all members must still answer",
@@ -59,9 +59,9 @@ pub async fn examine(url: StoreUrl) -> Result<Examined> {
                 );
                 silent = Some(error);
             }
-            Err(error) => examined.refused(&error),
+            Err(error) => diagnosis.refused(&error),
         }
-        all.join(examined);
+        all.join(diagnosis);
     }
     match (client, silent) {
         (Some(client), _) => look_at_cluster(&mut all, &address, client, late).await,
@@ -117,12 +117,12 @@ async fn reach(address: &Address, member: &str) -> Result<(Client, StatusRespons
     Ok((client, status))
 }
 
-fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
+fn look_at_member(diagnosis: &mut Diagnosis, status: &StatusResponse) {
     let mut numbers = status.version().split('.').map_while(|part| part.parse::<u32>().ok());
     if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
         && (major, minor) < (3, 4)
     {
-        examined.problem(
+        diagnosis.problem(
             "version",
             format!("the server is etcd {}", status.version()),
             "3.4 or newer is needed",
@@ -130,7 +130,7 @@ fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
         );
     }
     if status.leader() == 0 {
-        examined.problem(
+        diagnosis.problem(
             "no-leader",
             "the member has no leader",
             "no lease is granted or renewed without a leader",
@@ -138,7 +138,7 @@ fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
         );
     }
     if status.is_learner() {
-        examined.warning(
+        diagnosis.warning(
             "learner",
             "the member is a learner, without a vote",
             "it serves few kinds of requests, and does not replace a failed member",
@@ -148,7 +148,7 @@ fn look_at_member(examined: &mut Examined, status: &StatusResponse) {
     let (size, used) = (status.db_size(), status.raft_used_db_size());
     let quota = if status.db_size_quota() > 0 { status.db_size_quota() } else { QUOTA };
     if size >= quota / 10 * 9 {
-        examined.warning(
+        diagnosis.warning(
             "size",
             format!("the database uses {} of {} MiB, {} MiB of them for data", size >> 20, quota >> 20, used >> 20),
             "a full database raises the alarm NOSPACE and refuses every write",
@@ -171,7 +171,7 @@ fn revokes_late(version: &str) -> bool {
 
 /// Checks the cluster as a whole. `late` is the version of a member that has the defect.
 async fn look_at_cluster(
-    all: &mut Examined,
+    all: &mut Diagnosis,
     address: &Address,
     mut client: Client,
     late: Option<String>,
@@ -205,7 +205,7 @@ async fn look_at_cluster(
     }
 }
 
-async fn look_at_alarms(all: &mut Examined, client: &mut Client, silence: &mut Silence) {
+async fn look_at_alarms(all: &mut Diagnosis, client: &mut Client, silence: &mut Silence) {
     let alarms = match silence.within(client.alarm(AlarmAction::Get, AlarmType::None, None)).await {
         Ok(alarms) => alarms,
         Err(error) => return all.unseen("alarms", error.message()),
@@ -230,7 +230,7 @@ async fn look_at_alarms(all: &mut Examined, client: &mut Client, silence: &mut S
     }
 }
 
-fn look_at_number(all: &mut Examined, address: &Address, members: usize) {
+fn look_at_number(all: &mut Diagnosis, address: &Address, members: usize) {
     match members {
         1 => all.warning(
             "one-member",
@@ -262,7 +262,7 @@ fn look_at_number(all: &mut Examined, address: &Address, members: usize) {
 /// Reads as `list` does, and writes under a condition that is never true: etcd checks the
 /// permissions before the condition.
 async fn look_at_rights(
-    all: &mut Examined,
+    all: &mut Diagnosis,
     address: &Address,
     client: &mut Client,
     silence: &mut Silence,
@@ -298,7 +298,7 @@ async fn look_at_rights(
     }
 }
 
-fn refused(all: &mut Examined, what: &str, silence: &Silence, error: &Error) {
+fn refused(all: &mut Diagnosis, what: &str, silence: &Silence, error: &Error) {
     let unknown = format!("whether the user can {what} the keys");
     match error.kind() {
         _ if silence.is_silent => return all.unseen(unknown, error.message()),
@@ -351,7 +351,7 @@ mod tests {
         proxy.cut_all();
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        let mut all = Examined::at(&address.place);
+        let mut all = Diagnosis::at(&address.place);
         look_at_cluster(&mut all, &address, client, None).await;
         assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{all:?}");
         assert_eq!((all.findings.len(), all.unseen.len()), (0, 3), "{all:?}");
@@ -368,7 +368,7 @@ mod tests {
         let url = StoreUrl::parse(&format!("etcd://{}", places.join(","))).unwrap();
         tokio::time::pause();
         let asked = || members.iter().all(|member| member.connections_made() > 0);
-        assert!(before_any_time_limit(examine(url), asked).await);
+        assert!(before_any_time_limit(diagnose(url), asked).await);
     }
 
     #[tokio::test]
@@ -383,7 +383,7 @@ mod tests {
         let (mut client, _) = reach(&address, &address.members[0]).await.unwrap();
         proxy.refuse_connections(true).unwrap();
         proxy.kill_connections();
-        let mut all = Examined::at(&address.place);
+        let mut all = Diagnosis::at(&address.place);
         look_at_rights(&mut all, &address, &mut client, &mut Silence::default()).await;
         assert!(all.findings.is_empty(), "{all:?}");
         assert!(format!("{:?}", all.unseen).contains("the connection broke"), "{all:?}");

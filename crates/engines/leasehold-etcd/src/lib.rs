@@ -27,7 +27,7 @@
 //!
 //! - A fencing token is the revision at which the holder's key was created, so it grows without any clock.
 //! - Waiters acquire in the order in which their keys were created.
-//! - [`examine`] finds wrong settings of a cluster.
+//! - [`diagnose`] finds wrong settings of a cluster.
 //!
 //! # Requests
 //!
@@ -78,4 +78,4 @@ mod watcher;
 
 pub use backend::EtcdBackend;
 pub use connect::connect;
-pub use doctor::examine;
+pub use doctor::diagnose;

@@ -22,7 +22,7 @@ use leasehold_core::backend::{
     Renewed,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{
     AttemptId, Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status,
     Token,
@@ -75,8 +75,8 @@ impl FileBackend {
     ///
     /// # Errors
     /// None at the moment: the result lists what could not be checked.
-    pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
-        doctor::examine(path, clock)
+    pub fn diagnose(path: &Path, clock: &Clock) -> Result<Diagnosis> {
+        doctor::diagnose(path, clock)
     }
 
     /// Runs blocking work on a blocking thread of the runtime, or directly if there is no runtime.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Result, StoreUrl};
 
 use crate::FileBackend;
@@ -28,8 +28,8 @@ pub fn connect(url: &StoreUrl) -> Result<FileBackend> {
 /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) as [`connect`];
 /// [`ErrorKind::Unsupported`](leasehold_core::ErrorKind::Unsupported) on systems that the file backend
 /// does not support.
-pub fn examine(url: &StoreUrl) -> Result<Examined> {
-    FileBackend::examine(Path::new(&path(url)?), &Clock::system())
+pub fn diagnose(url: &StoreUrl) -> Result<Diagnosis> {
+    FileBackend::diagnose(Path::new(&path(url)?), &Clock::system())
 }
 
 fn path(url: &StoreUrl) -> Result<String> {

@@ -24,4 +24,4 @@ mod backend;
 mod connect;
 
 pub use backend::FileBackend;
-pub use connect::{connect, examine};
+pub use connect::{connect, diagnose};

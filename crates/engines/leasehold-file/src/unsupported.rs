@@ -6,7 +6,7 @@ use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token};
 
 /// The file backend, which this system does not support.
@@ -32,7 +32,7 @@ impl FileBackend {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn examine(path: &Path, clock: &Clock) -> Result<Examined> {
+    pub fn diagnose(path: &Path, clock: &Clock) -> Result<Diagnosis> {
         Self::open(path, clock.clone()).map(|never| match never {})
     }
 

@@ -1,4 +1,4 @@
-//! Examines what can hurt locks on Redis: one server, a server that sentinels watch, a cluster, or
+//! Checks what can hurt locks on Redis: one server, a server that sentinels watch, a cluster, or
 //! the nodes of a quorum.
 
 mod access;
@@ -9,7 +9,7 @@ mod probe;
 mod quorum;
 mod sentinel;
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::Client;
 
@@ -32,40 +32,40 @@ enum Part {
     Node,
 }
 
-/// Examines the servers that a URL names, as far as its user may. It locks nothing and changes no
+/// Checks the servers that a URL names, as far as its user may. It locks nothing and changes no
 /// key: it tries rights to write on a key that does not exist.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if no server
 /// answers.
-pub async fn examine(mut url: StoreUrl) -> Result<Examined> {
+pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: examine inside a runtime",
+            "no tokio runtime is running here: call diagnose inside a runtime",
         ));
     }
     if let Some((addresses, _, limit)) = parse(&mut url)? {
-        return quorum::examine(&addresses, limit).await;
+        return quorum::diagnose(&addresses, limit).await;
     }
     let Store { what, prefix, place, replicas } = Store::parse(url)?;
     match what {
         What::One(Source::Watched(sentinels)) => {
-            sentinel::examine(&sentinels, &place, &prefix, replicas.is_some()).await
+            sentinel::diagnose(&sentinels, &place, &prefix, replicas.is_some()).await
         }
         What::One(source) => {
             let client = source.client().await?;
-            Ok(examine_server(&client, &place, &prefix, Part::Single).await?.examined)
+            Ok(diagnose_server(&client, &place, &prefix, Part::Single).await?.diagnosis)
         }
-        What::Cluster(seeds) => cluster::examine(&seeds, replicas.is_some()).await,
+        What::Cluster(seeds) => cluster::diagnose(&seeds, replicas.is_some()).await,
     }
 }
 
-/// Examines one server.
+/// Checks one server.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] if it does not answer; a refusal is a finding.
-async fn examine_server(client: &Client, place: &str, prefix: &str, part: Part) -> Result<Found> {
+async fn diagnose_server(client: &Client, place: &str, prefix: &str, part: Part) -> Result<Found> {
     let mut probe = match Probe::reach(client, place).await {
         Ok(probe) => probe,
         Err(error) => return refused(place, error),
@@ -83,23 +83,23 @@ fn refused(place: &str, error: Error) -> Result<Found> {
     if error.kind() == ErrorKind::Unavailable {
         return Err(error);
     }
-    let mut examined = Examined::at(place);
-    examined.refused(&error);
-    Ok(Found { examined, ..Found::default() })
+    let mut diagnosis = Diagnosis::at(place);
+    diagnosis.refused(&error);
+    Ok(Found { diagnosis, ..Found::default() })
 }
 
 /// Adds the cost of a failover, if one can happen.
-fn failover(examined: &mut Examined, acknowledged: bool) {
+fn failover(diagnosis: &mut Diagnosis, acknowledged: bool) {
     let why = "replication is asynchronous: a promoted replica may not have received the last \
                grants, and then grants the lock to a second holder";
     match acknowledged {
-        false => examined.note(
+        false => diagnosis.note(
             "failover",
             "a grant counts before any replica has it",
             why,
             "add replicas=majority to the URL, and fence the resource",
         ),
-        true => examined.note(
+        true => diagnosis.note(
             "failover",
             "a grant counts when replicas have acknowledged it",
             "a failover loses fewer grants, but may lose some: the promoted replica need not be \

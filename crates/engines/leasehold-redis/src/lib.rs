@@ -31,7 +31,7 @@
 //! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
 //! - Uncontended, acquire and release are one script call each.
 //! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_quorum`.
-//! - [`examine`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
+//! - [`diagnose`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
 //!
 //! The repository's `docs/redis.md` has the guarantees, the options and the access rights, `docs/redis-wire.md` the bytes
 //! of a record, and `docs/quorum.md` the quorum.
@@ -71,7 +71,7 @@ mod waiters;
 pub use ::redis;
 pub use backend::RedisBackend;
 pub use connect::connect;
-pub use doctor::examine;
+pub use doctor::diagnose;
 pub use error::meaning;
 pub use forget::forget;
 pub use node::RedisNode;

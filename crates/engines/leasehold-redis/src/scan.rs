@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 use crate::error::strange;
 use crate::key::Keys;
 
-/// How many keys one SCAN examines: the server does nothing else meanwhile.
+/// How many keys one SCAN checks: the server does nothing else meanwhile.
 const SCAN: usize = 1000;
 
 /// A walk over the keys. Pass the answer of each command before the next command.

@@ -11,7 +11,7 @@ mod probe;
 mod sqlite;
 mod tables;
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::address::{Address, Target};
@@ -23,35 +23,35 @@ use probe::Probe;
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if the
 /// database does not answer.
-pub async fn examine(url: StoreUrl) -> Result<Examined> {
+pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: examine inside a runtime",
+            "no tokio runtime is running here: call diagnose inside a runtime",
         ));
     }
     #[cfg(feature = "sqlite")]
     #[allow(irrefutable_let_patterns, reason = "there may be one engine only")]
     if let Target::Sqlite(options) = &address.target {
-        return sqlite::examine(&address, options).await;
+        return sqlite::diagnose(&address, options).await;
     }
     let mut probe = match Probe::reach(&address.target, &address).await {
         Ok(probe) => probe,
         Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
         Err(error) => {
-            let mut examined = Examined::at(&address.place);
-            examined.refused(&error);
-            return Ok(examined);
+            let mut diagnosis = Diagnosis::at(&address.place);
+            diagnosis.refused(&error);
+            return Ok(diagnosis);
         }
     };
     look(&mut probe, &address).await;
-    Ok(probe.examined)
+    Ok(probe.diagnosis)
 }
 
 async fn look(probe: &mut Probe, address: &Address) {
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    encryption::look(&mut probe.examined, &address.target, cfg!(feature = "tls"));
+    encryption::look(&mut probe.diagnosis, &address.target, cfg!(feature = "tls"));
     probe.measure().await;
     match &address.target {
         #[cfg(feature = "postgres")]

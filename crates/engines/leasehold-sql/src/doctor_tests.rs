@@ -22,9 +22,9 @@ async fn look_at_silence(url: &str, server: SocketAddr) {
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     look(&mut probe, &address).await;
-    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{:?}", probe.examined);
-    assert!(!probe.examined.unseen.is_empty());
-    assert!(probe.examined.findings.is_empty(), "{:?}", probe.examined);
+    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{:?}", probe.diagnosis);
+    assert!(!probe.diagnosis.unseen.is_empty());
+    assert!(probe.diagnosis.findings.is_empty(), "{:?}", probe.diagnosis);
 }
 
 #[tokio::test]

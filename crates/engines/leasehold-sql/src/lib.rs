@@ -28,7 +28,7 @@
 //!
 //! - Acquire and release are one statement each.
 //! - The module [`rows`] locks the rows of a program's own tables, and checks fencing tokens in its own transactions.
-//! - [`init`] creates the tables with another user than the program's, [`examine`] finds wrong settings, [`forget`] removes
+//! - [`init`] creates the tables with another user than the program's, [`diagnose`] finds wrong settings, [`forget`] removes
 //!   rows that no client needs any more.
 //!
 //! # Requests
@@ -92,4 +92,4 @@ mod watch;
 
 pub use backend::SqlBackend;
 pub use connect::{connect, forget, init, statements};
-pub use doctor::examine;
+pub use doctor::diagnose;

@@ -5,7 +5,7 @@ mod server;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use zookeeper_client::{Error as ZkError, Permission};
 
@@ -30,56 +30,56 @@ const ROUNDS: usize = 11;
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no server opens a
 /// session.
-pub async fn examine(url: StoreUrl) -> Result<Examined> {
+pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     let address = Address::parse(url)?;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "examining needs a tokio runtime; call examine inside one",
+            "diagnose needs a tokio runtime: call it inside one",
         ));
     }
     let clock = Clock::system();
-    let mut examined = Examined::at(&address.place);
+    let mut diagnosis = Diagnosis::at(&address.place);
     let session = match session_keeper::open(&address, &clock, 1).await {
         Ok(session) => session,
         Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
         Err(error) => {
-            examined.refused(&error);
-            return Ok(examined);
+            diagnosis.refused(&error);
+            return Ok(diagnosis);
         }
     };
-    look_at_session(&mut examined, &address, session.timeout());
+    look_at_session(&mut diagnosis, &address, session.timeout());
     let by_session = async {
-        let mut examined = Examined::at(&address.place);
-        look(&mut examined, &address, &session, &clock).await;
-        examined
+        let mut diagnosis = Diagnosis::at(&address.place);
+        look(&mut diagnosis, &address, &session, &clock).await;
+        diagnosis
     };
-    look_everywhere(&mut examined, &address, by_session).await;
-    Ok(examined)
+    look_everywhere(&mut diagnosis, &address, by_session).await;
+    Ok(diagnosis)
 }
 
 /// Sends the four-letter words while the session sends its requests, so that a server that answers
 /// neither costs one timeout.
 async fn look_everywhere(
-    examined: &mut Examined,
+    diagnosis: &mut Diagnosis,
     address: &Address,
-    by_session: impl Future<Output = Examined>,
+    by_session: impl Future<Output = Diagnosis>,
 ) {
-    let mut servers = Examined::at(&address.place);
+    let mut servers = Diagnosis::at(&address.place);
     let (session, ()) = tokio::join!(by_session, server::look(&mut servers, address));
-    examined.join(session);
-    examined.join(servers);
+    diagnosis.join(session);
+    diagnosis.join(servers);
 }
 
 /// Checks what the session can read. After a missing answer it sends no further request, because
 /// each one would wait as long.
-async fn look(examined: &mut Examined, address: &Address, session: &Session, clock: &Clock) {
-    if let Err(error) = measure(examined, session, clock).await {
+async fn look(diagnosis: &mut Diagnosis, address: &Address, session: &Session, clock: &Clock) {
+    if let Err(error) = measure(diagnosis, session, clock).await {
         let why = from_zk(error, address.root.path());
-        return examined.unseen("the round trip time, and the nodes", why.message());
+        return diagnosis.unseen("the round trip time, and the nodes", why.message());
     }
-    if let Err(error) = look_at_nodes(examined, address, session).await {
-        examined.unseen("who may write the nodes", from_zk(error, address.root.path()).message());
+    if let Err(error) = look_at_nodes(diagnosis, address, session).await {
+        diagnosis.unseen("who may write the nodes", from_zk(error, address.root.path()).message());
     }
 }
 
@@ -88,7 +88,7 @@ async fn within<T>(request: impl Future<Output = Answer<T>>) -> Answer<T> {
     tokio::time::timeout(session_keeper::LIMIT, request).await.unwrap_or(Err(ZkError::Timeout))
 }
 
-fn look_at_session(examined: &mut Examined, address: &Address, given: Duration) {
+fn look_at_session(diagnosis: &mut Diagnosis, address: &Address, given: Duration) {
     let asked = address.session;
     let what = format!("the servers grant sessions of {given:?}; the client requested {asked:?}");
     let why = format!(
@@ -98,12 +98,12 @@ fn look_at_session(examined: &mut Examined, address: &Address, given: Duration) 
     );
     let change = "raise maxSessionTimeout (by default 20 * tickTime) on all servers";
     match given {
-        _ if given < SHORT && given < asked => examined.problem("session", what, why, change),
+        _ if given < SHORT && given < asked => diagnosis.problem("session", what, why, change),
         _ if given < SHORT => {
-            examined.warning("session", what, why, "request a longer one: session=30s in the URL");
+            diagnosis.warning("session", what, why, "request a longer one: session=30s in the URL");
         }
-        _ if given < asked => examined.warning("session", what, why, change),
-        _ if given > asked => examined.note(
+        _ if given < asked => diagnosis.warning("session", what, why, change),
+        _ if given > asked => diagnosis.note(
             "session",
             what,
             "after a crash of the holder, waiters wait for that long",
@@ -113,7 +113,7 @@ fn look_at_session(examined: &mut Examined, address: &Address, given: Duration) 
     }
 }
 
-async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) -> Answer<()> {
+async fn measure(diagnosis: &mut Diagnosis, session: &Session, clock: &Clock) -> Answer<()> {
     let mut trips = Vec::new();
     for _ in 0..ROUNDS {
         let asked = clock.now();
@@ -124,7 +124,7 @@ async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) -> A
     trips.sort();
     let middle = trips[trips.len() / 2];
     if middle > FAR {
-        examined.warning(
+        diagnosis.warning(
             "far",
             format!("a round trip takes {middle:.1?} (median of {ROUNDS})"),
             "each acquire needs several round trips",
@@ -136,7 +136,7 @@ async fn measure(examined: &mut Examined, session: &Session, clock: &Clock) -> A
 
 /// Checks whether the user may read the locks, and who else may write them.
 async fn look_at_nodes(
-    examined: &mut Examined,
+    diagnosis: &mut Diagnosis,
     address: &Address,
     session: &Session,
 ) -> Answer<()> {
@@ -147,7 +147,7 @@ async fn look_at_nodes(
         if is_silence(&error) {
             return Err(error);
         }
-        examined.problem(
+        diagnosis.problem(
             "rights",
             from_zk(error, root).message(),
             "locks can be neither acquired nor listed",
@@ -171,9 +171,9 @@ async fn look_at_nodes(
     let change = "name a user (zookeeper://user:password@...), whose nodes then are its own; a root that \
                   is there already keeps its ACL until it is set anew";
     if server::is_here(address) {
-        examined.note("open", what, why, change);
+        diagnosis.note("open", what, why, change);
     } else {
-        examined.warning("open", what, why, change);
+        diagnosis.warning("open", what, why, change);
     }
     Ok(())
 }
@@ -205,13 +205,13 @@ mod tests {
         let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
         let clock = Clock::system();
         let session = session_keeper::open(&address, &clock, 1).await.unwrap();
-        let mut examined = Examined::at(&address.place);
+        let mut diagnosis = Diagnosis::at(&address.place);
         proxy.cut_all();
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        look(&mut examined, &address, &session, &clock).await;
-        assert!(begun.elapsed().as_secs() <= session_keeper::LIMIT.as_secs(), "{examined:?}");
-        assert_eq!((examined.findings.len(), examined.unseen.len()), (0, 1), "{examined:?}");
+        look(&mut diagnosis, &address, &session, &clock).await;
+        assert!(begun.elapsed().as_secs() <= session_keeper::LIMIT.as_secs(), "{diagnosis:?}");
+        assert_eq!((diagnosis.findings.len(), diagnosis.unseen.len()), (0, 1), "{diagnosis:?}");
     }
 
     #[tokio::test]
@@ -221,9 +221,9 @@ mod tests {
         let proxy = Proxy::opaque(server.local_addr().unwrap()).unwrap();
         let url = format!("zookeeper://{}", proxy.address());
         let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
-        let mut examined = Examined::at(&address.place);
+        let mut diagnosis = Diagnosis::at(&address.place);
         tokio::time::pause();
-        let looking = look_everywhere(&mut examined, &address, std::future::pending());
+        let looking = look_everywhere(&mut diagnosis, &address, std::future::pending());
         assert!(before_any_time_limit(looking, || proxy.connections_made() > 0).await);
     }
 }

@@ -28,7 +28,7 @@
 //!
 //! - A fencing token is the transaction number (zxid) of the holder's node, so it grows without any clock.
 //! - Waiters acquire in the order of their nodes.
-//! - [`examine`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that no client uses any
+//! - [`diagnose`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that no client uses any
 //!   more.
 //!
 //! # Requests
@@ -73,4 +73,4 @@ mod tls;
 
 pub use backend::ZooKeeperBackend;
 pub use connect::{connect, forget};
-pub use doctor::examine;
+pub use doctor::diagnose;

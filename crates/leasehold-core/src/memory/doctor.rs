@@ -1,6 +1,6 @@
-//! Examines what can hurt locks that are kept in memory.
+//! Checks what can hurt locks that are kept in memory.
 
-use crate::doctor::Examined;
+use crate::doctor::Diagnosis;
 use crate::memory::MemoryStore;
 use crate::{Result, StoreUrl};
 
@@ -8,15 +8,15 @@ use crate::{Result, StoreUrl};
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL with options.
-pub fn examine(url: &StoreUrl) -> Result<Examined> {
+pub fn diagnose(url: &StoreUrl) -> Result<Diagnosis> {
     MemoryStore::from_url(url)?;
-    let mut examined = Examined::at(url.to_string());
-    examined.problem(
+    let mut diagnosis = Diagnosis::at(url.to_string());
+    diagnosis.problem(
         "one-process",
         "the locks are in the memory of one process",
         "other processes do not see them, so they only exclude tasks of this process",
         "use a directory for one machine (file:/var/lib/my-service/locks), a server for several; \
          memory: is for tests and single processes",
     );
-    Ok(examined)
+    Ok(diagnosis)
 }

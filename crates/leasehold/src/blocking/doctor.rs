@@ -3,12 +3,12 @@
 use leasehold_core::Result;
 
 use super::block_on;
-use crate::doctor::Examined;
+use crate::doctor::Diagnosis;
 
-/// Checks the store of a URL for what can harm locks there; see [`crate::doctor::examine`].
+/// Checks the store of a URL for what can harm locks there; see [`crate::doctor::diagnose`].
 ///
 /// # Errors
 /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
-pub fn examine(url: &str) -> Result<Examined> {
-    block_on(crate::doctor::examine(url))
+pub fn diagnose(url: &str) -> Result<Diagnosis> {
+    block_on(crate::doctor::diagnose(url))
 }

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Name, Result};
 /// order of the list, the process, the machine or this crate's version. The repository's
 /// `docs/routing.md` describes the computation for other languages.
 ///
-/// Each lookup examines every member and takes some tens of nanoseconds per member. The hash has no
+/// Each lookup checks every member and takes some tens of nanoseconds per member. The hash has no
 /// secret, so a client that chooses a key can also choose its owner.
 ///
 /// ```

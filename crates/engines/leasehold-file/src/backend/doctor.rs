@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{ErrorKind, Result, filesystem};
 use nix::sys::statfs::{Statfs, statfs};
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -25,25 +25,25 @@ const SHOWN: usize = 3;
 ///
 /// # Errors
 /// None at the moment: the result lists what could not be checked.
-pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
-    let mut examined = Examined::at(format!("file:{}", root.display()));
+pub(crate) fn diagnose(root: &Path, clock: &Clock) -> Result<Diagnosis> {
+    let mut diagnosis = Diagnosis::at(format!("file:{}", root.display()));
     let there = root.ancestors().find(|path| path.exists()).unwrap_or(root);
     match statfs(there) {
-        Ok(found) => look_at_file_system(&mut examined, &found),
-        Err(error) => examined.unseen("the type of the file system", error.to_string()),
+        Ok(found) => look_at_file_system(&mut diagnosis, &found),
+        Err(error) => diagnosis.unseen("the type of the file system", error.to_string()),
     }
     if there == root {
-        look_at_directory(&mut examined, root, clock);
+        look_at_directory(&mut diagnosis, root, clock);
     } else {
         let what = "the directory does not exist";
         match access(there, AccessFlags::W_OK | AccessFlags::X_OK) {
-            Ok(()) => examined.note(
+            Ok(()) => diagnosis.note(
                 "absent",
                 what,
                 "the first client creates it, with mode 0700; until then there is little to check",
                 "",
             ),
-            Err(error) => examined.problem(
+            Err(error) => diagnosis.problem(
                 "absent",
                 what,
                 format!("and this user may not create it in {}: {}", there.display(), error.desc()),
@@ -51,14 +51,14 @@ pub(crate) fn examine(root: &Path, clock: &Clock) -> Result<Examined> {
             ),
         }
     }
-    Ok(examined)
+    Ok(diagnosis)
 }
 
-fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
+fn look_at_file_system(diagnosis: &mut Diagnosis, found: &Statfs) {
     // The type is signed on some systems; compare its 32 bits.
     let f_type = found.filesystem_type().0 as u32;
     if let Some(kind) = filesystem::refused(f_type) {
-        examined.problem(
+        diagnosis.problem(
             "network-file-system",
             format!("the directory is on a file system of type {kind}"),
             "this machine does not decide alone about locks there: another machine's crash or cache \
@@ -67,7 +67,7 @@ fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
         );
     }
     if filesystem::forgets(f_type) {
-        examined.note(
+        diagnosis.note(
             "forgets",
             "the directory is in memory (tmpfs)",
             "a restart of the machine deletes the tokens; then only the wall clock keeps later \
@@ -77,16 +77,16 @@ fn look_at_file_system(examined: &mut Examined, found: &Statfs) {
     }
     let bytes = found.blocks_available().saturating_mul(found.block_size() as u64);
     // File systems that create inodes on demand report none.
-    examined.room(bytes, (found.files() > 0).then(|| found.files_free()));
+    diagnosis.room(bytes, (found.files() > 0).then(|| found.files_free()));
 }
 
-fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {
+fn look_at_directory(diagnosis: &mut Diagnosis, root: &Path, clock: &Clock) {
     let meta = match fs::metadata(root) {
         Ok(meta) => meta,
-        Err(error) => return examined.unseen("owner and mode", error.to_string()),
+        Err(error) => return diagnosis.unseen("owner and mode", error.to_string()),
     };
     if !meta.is_dir() {
-        return examined.problem(
+        return diagnosis.problem(
             "no-directory",
             "the path is not a directory",
             "locks are files in a directory",
@@ -95,23 +95,23 @@ fn look_at_directory(examined: &mut Examined, root: &Path, clock: &Clock) {
     }
     match Directory::seen(root) {
         Ok(directory) => {
-            look_at_owner(examined, root, &meta);
-            look_at_content(examined, root, &directory, clock);
+            look_at_owner(diagnosis, root, &meta);
+            look_at_content(diagnosis, root, &directory, clock);
         }
-        Err(error) if error.kind() == ErrorKind::Foreign => examined.problem(
+        Err(error) if error.kind() == ErrorKind::Foreign => diagnosis.problem(
             "foreign",
             error.message(),
             "clients refuse it, because it may belong to another program",
             "choose an empty or a new directory",
         ),
-        Err(error) => examined.refused(&error),
+        Err(error) => diagnosis.refused(&error),
     }
 }
 
-fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
+fn look_at_owner(diagnosis: &mut Diagnosis, root: &Path, meta: &Metadata) {
     let (owner, ours) = (meta.uid(), geteuid().as_raw());
     if owner != ours {
-        examined.warning(
+        diagnosis.warning(
             "owner",
             format!("the directory belongs to user {owner}, and this process runs as user {ours}"),
             "files that one user creates there cannot be opened by the other (mode 0600), so that one of them \
@@ -120,7 +120,7 @@ fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
         );
     }
     if meta.mode() & 0o077 != 0 {
-        examined.warning(
+        diagnosis.warning(
             "mode",
             format!("other users than its owner have access to it (mode {:04o})", meta.mode() & 0o7777),
             "a user who can remove a lock's file can end its lease, and one who can read sees all holders",
@@ -128,7 +128,7 @@ fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
         );
     }
     if let Err(error) = access(root, AccessFlags::W_OK | AccessFlags::X_OK) {
-        examined.problem(
+        diagnosis.problem(
             "not-writable",
             format!("this user may not write in the directory: {}", error.desc()),
             "a holder must write the lock's file",
@@ -137,9 +137,9 @@ fn look_at_owner(examined: &mut Examined, root: &Path, meta: &Metadata) {
     }
 }
 
-fn look_at_content(examined: &mut Examined, root: &Path, directory: &Directory, clock: &Clock) {
+fn look_at_content(diagnosis: &mut Diagnosis, root: &Path, directory: &Directory, clock: &Clock) {
     if let Err(error) = look(&root.join("format")) {
-        examined.problem(
+        diagnosis.problem(
             "no-locks",
             format!("the kernel's locks cannot be used there: {error}"),
             "each lock needs the kernel's lock on a file",
@@ -148,21 +148,21 @@ fn look_at_content(examined: &mut Examined, root: &Path, directory: &Directory, 
     }
     match strange_files(root) {
         Ok(strange) if strange.is_empty() => {}
-        Ok(strange) => examined.warning(
+        Ok(strange) => diagnosis.warning(
             "strange-files",
             format!("there are files that do not belong to a lock: {}", shown(&strange)),
             "a program that writes there may also remove the files of a lock, and with them its token",
             "move them away, and find out which program created them",
         ),
-        Err(error) => examined.unseen("the files in it", error.to_string()),
+        Err(error) => diagnosis.unseen("the files in it", error.to_string()),
     }
-    look_at_records(examined, directory, clock);
+    look_at_records(diagnosis, directory, clock);
 }
 
-fn look_at_records(examined: &mut Examined, directory: &Directory, clock: &Clock) {
+fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clock) {
     let stems = match directory.stems() {
         Ok(stems) => stems,
-        Err(error) => return examined.unseen("the records of locks", error.message()),
+        Err(error) => return diagnosis.unseen("the records of locks", error.message()),
     };
     let now = clock.now();
     let (mut ahead, mut damaged) = (Vec::new(), Vec::new());
@@ -180,7 +180,7 @@ fn look_at_records(examined: &mut Examined, directory: &Directory, clock: &Clock
         }
     }
     if !ahead.is_empty() {
-        examined.warning(
+        diagnosis.warning(
             "clock",
             format!("records are ahead of this machine's clock, those of {}", shown(&ahead)),
             "the clock was set back since; the files keep the tokens in order, but once they are \
@@ -189,7 +189,7 @@ fn look_at_records(examined: &mut Examined, directory: &Directory, clock: &Clock
         );
     }
     if !damaged.is_empty() {
-        examined.problem(
+        diagnosis.problem(
             "damaged",
             format!("records cannot be read, those of {}", shown(&damaged)),
             "these locks are refused until an operator repairs them: a guess could give a token twice",
@@ -242,9 +242,9 @@ mod tests {
     use super::*;
 
     fn ids(root: &Path, clock: &Clock) -> Vec<&'static str> {
-        let examined = examine(root, clock).unwrap();
-        assert!(examined.unseen.is_empty(), "{examined:?}");
-        let found = examined.findings.iter().map(|finding| finding.id);
+        let diagnosis = diagnose(root, clock).unwrap();
+        assert!(diagnosis.unseen.is_empty(), "{diagnosis:?}");
+        let found = diagnosis.findings.iter().map(|finding| finding.id);
         // These depend on the machine that runs the test.
         found.filter(|id| !["forgets", "room"].contains(id)).collect()
     }

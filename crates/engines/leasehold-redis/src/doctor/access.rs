@@ -1,4 +1,4 @@
-//! Examines access by others: a server without a password, or a password that is sent in plain
+//! Checks access by others: a server without a password, or a password that is sent in plain
 //! text.
 
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
@@ -12,7 +12,7 @@ pub(super) async fn look(probe: &mut Probe, client: &Client) {
     let here = is_here(host, *port).await;
     let named = info.redis_settings().password().is_some();
     if !here && named {
-        probe.examined().note(
+        probe.diagnosis().note(
             "plain-text",
             "the password and all data go over the network as plain text",
             "a listener on the network can end leases, and read which process holds which lock",
@@ -29,7 +29,7 @@ pub(super) async fn look(probe: &mut Probe, client: &Client) {
         true => listens_elsewhere(probe).await.then_some("from other machines as well"),
     };
     if let Some(reachable) = reachable {
-        probe.examined().warning(
+        probe.diagnosis().warning(
             "no-password",
             format!("the server accepts every client without a password, {reachable}"),
             "any client that reaches it can end leases and delete all keys",

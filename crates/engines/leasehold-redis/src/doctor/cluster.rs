@@ -1,11 +1,11 @@
-//! Examines a cluster: slots that no node serves, masters without replicas, and each master.
+//! Checks a cluster: slots that no node serves, masters without replicas, and each master.
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{ErrorKind, Result};
 use redis::Client;
 
 use super::probe::{Found, Probe};
-use super::{Part, examine_server, failover, refused};
+use super::{Part, diagnose_server, failover, refused};
 use crate::node::fitness::field;
 use crate::source::Seeds;
 use crate::topology::seen;
@@ -13,16 +13,16 @@ use crate::topology::seen;
 /// Fewer masters than this cannot agree on a failover.
 const LEAST: usize = 3;
 
-/// Examines the cluster, and each of its masters.
+/// Checks the cluster, and each of its masters.
 ///
 /// # Errors
 /// `Unavailable` if no node answers.
-pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examined> {
+pub(super) async fn diagnose(seeds: &Seeds, acknowledged: bool) -> Result<Diagnosis> {
     let (masters, served) = match seen(seeds).await {
         Ok(seen) => seen,
-        Err(error) => return refused(&seeds.place, error).map(|found| found.examined),
+        Err(error) => return refused(&seeds.place, error).map(|found| found.diagnosis),
     };
-    let mut all = Examined::at(&seeds.place);
+    let mut all = Diagnosis::at(&seeds.place);
     if let Err(error) = served {
         all.problem(
             "slots",
@@ -41,13 +41,13 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
     }
     failover(&mut all, acknowledged);
     let mut answers = None;
-    for ((place, client), examined) in masters.iter().zip(each(&masters, &seeds.prefix).await) {
-        match examined {
+    for ((place, client), diagnosis) in masters.iter().zip(each(&masters, &seeds.prefix).await) {
+        match diagnosis {
             Ok(found) => {
                 if !found.is_silent {
                     answers.get_or_insert((place, client));
                 }
-                all.join(found.examined);
+                all.join(found.diagnosis);
             }
             Err(error) => {
                 let why = "locks whose names fall into its slots cannot be acquired until a replica is promoted";
@@ -69,23 +69,23 @@ pub(super) async fn examine(seeds: &Seeds, acknowledged: bool) -> Result<Examine
     Ok(all)
 }
 
-/// Examines each master, all at once: the silent ones are waited for together.
+/// Checks each master, all at once: the silent ones are waited for together.
 async fn each(masters: &[(String, Client)], prefix: &str) -> Vec<Result<Found>> {
-    let examining =
-        masters.iter().map(|(place, client)| examine_server(client, place, prefix, Part::Cluster));
-    futures_util::future::join_all(examining).await
+    let diagnosing =
+        masters.iter().map(|(place, client)| diagnose_server(client, place, prefix, Part::Cluster));
+    futures_util::future::join_all(diagnosing).await
 }
 
 /// Adds what a node reports about the whole cluster.
-async fn state(place: &str, client: &Client) -> Examined {
+async fn state(place: &str, client: &Client) -> Diagnosis {
     let mut probe = match Probe::reach(client, place).await {
         Ok(probe) => probe,
         Err(error) => {
-            let mut examined = Examined::at(place);
+            let mut diagnosis = Diagnosis::at(place);
             if error.kind() == ErrorKind::Unavailable {
-                examined.unseen("the state of the cluster", error.message());
+                diagnosis.unseen("the state of the cluster", error.message());
             }
-            return examined;
+            return diagnosis;
         }
     };
     let what = "the state of the cluster";
@@ -94,14 +94,14 @@ async fn state(place: &str, client: &Client) -> Examined {
     if let Some(state) = info.as_deref().and_then(|info| field(info, "cluster_state"))
         && state != "ok"
     {
-        probe.examined().problem(
+        probe.diagnosis().problem(
             "cluster-state",
             format!("the cluster's state is {state}"),
             "with cluster-require-full-coverage, or without most of its masters, it serves nothing",
             "see CLUSTER NODES and CLUSTER INFO",
         );
     }
-    probe.into_found().examined
+    probe.into_found().diagnosis
 }
 
 #[cfg(test)]

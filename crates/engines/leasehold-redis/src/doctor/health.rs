@@ -1,8 +1,8 @@
-//! Examines whether a server keeps its data: eviction, persistence, replication, memory, slowness.
+//! Checks whether a server keeps its data: eviction, persistence, replication, memory, slowness.
 
 use std::collections::HashMap;
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use redis::Value;
 
 use super::Part;
@@ -26,11 +26,11 @@ pub(super) async fn look(probe: &mut Probe, part: Part) {
     let settings = config(probe, "appendfsync, save and min-replicas-to-write", SETTINGS).await;
     if let Some(info) = &info {
         probe.found.run_id = field(info, "run_id").map(str::to_owned);
-        let examined = probe.examined();
-        eviction(examined, info, part);
-        persistence(examined, info, settings.as_ref(), part);
-        replication(examined, info, settings.as_ref(), part);
-        room(examined, info);
+        let diagnosis = probe.diagnosis();
+        eviction(diagnosis, info, part);
+        persistence(diagnosis, info, settings.as_ref(), part);
+        replication(diagnosis, info, settings.as_ref(), part);
+        room(diagnosis, info);
     }
     look_at_slow_commands(probe).await;
 }
@@ -46,23 +46,23 @@ fn number(info: &str, name: &str) -> u64 {
     field(info, name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-fn eviction(examined: &mut Examined, info: &str, part: Part) {
+fn eviction(diagnosis: &mut Diagnosis, info: &str, part: Part) {
     let policy = match field(info, "maxmemory_policy") {
-        None => return examined.unseen("the eviction policy", "INFO does not contain it"),
+        None => return diagnosis.unseen("the eviction policy", "INFO does not contain it"),
         Some("noeviction") => return,
         Some(policy) => policy,
     };
     let change = "set maxmemory-policy noeviction, on a server for locks alone";
     let evicted = number(info, "evicted_keys");
     if part == Part::Node {
-        examined.problem(
+        diagnosis.problem(
             "eviction",
             format!("maxmemory-policy is {policy}"),
             "clients refuse the server as a node of a quorum, since it may delete leases",
             "set maxmemory-policy noeviction",
         );
     } else if number(info, "maxmemory") > 0 {
-        examined.problem(
+        diagnosis.problem(
             "eviction",
             format!("maxmemory-policy is {policy}, and {evicted} keys were evicted so far"),
             "records of locks have a time to live, so a full server deletes them while they \
@@ -70,7 +70,7 @@ fn eviction(examined: &mut Examined, info: &str, part: Part) {
             change,
         );
     } else {
-        examined.warning(
+        diagnosis.warning(
             "eviction",
             format!("maxmemory-policy is {policy}; maxmemory is not set yet"),
             "once it is set, a full server deletes locks while they are held",
@@ -79,9 +79,9 @@ fn eviction(examined: &mut Examined, info: &str, part: Part) {
     }
 }
 
-fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>, part: Part) {
+fn persistence(diagnosis: &mut Diagnosis, info: &str, settings: Option<&Settings>, part: Part) {
     if number(info, "loading") > 0 {
-        examined.problem(
+        diagnosis.problem(
             "loading",
             "the server is loading its data",
             "until it has loaded, it grants and renews nothing",
@@ -93,14 +93,14 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
     if field(info, "rdb_last_bgsave_status") == Some("err") {
         let change =
             "read the server's log: often the disk is full, or it may not write to the directory";
-        examined.problem("save-failed", "the last snapshot failed", stops, change);
+        diagnosis.problem("save-failed", "the last snapshot failed", stops, change);
     }
     if field(info, "aof_last_write_status") == Some("err") {
         let change = "read the server's log; free some space";
-        examined.problem("save-failed", "the append-only file cannot be written", stops, change);
+        diagnosis.problem("save-failed", "the append-only file cannot be written", stops, change);
     }
     if number(info, "latest_fork_usec") > 100_000 {
-        examined.note(
+        diagnosis.note(
             "fork",
             format!(
                 "the last fork stopped the server for {} ms",
@@ -111,7 +111,7 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         );
     }
     if number(info, "aof_enabled") > 0 {
-        return synced(examined, settings);
+        return synced(diagnosis, settings);
     }
     let snapshots =
         settings.map(|settings| settings.get("save").is_some_and(|save| !save.is_empty()));
@@ -121,7 +121,7 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         None => "it keeps no append-only file",
     };
     match part {
-        Part::Single | Part::Watched | Part::Cluster => examined.warning(
+        Part::Single | Part::Watched | Part::Cluster => diagnosis.warning(
             "persistence",
             what,
             "after a restart it has lost leases that are still held, and grants locks to a second holder",
@@ -129,7 +129,7 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
              have lost leases until a client has run for max-ttl (commands that do not wait, `leasehold run \
              -n`, never do: there, run `leasehold quorum init` after each loss); and fence the resource",
         ),
-        Part::Node => examined.note(
+        Part::Node => diagnosis.note(
             "persistence",
             what,
             "after a restart the node cannot vote until a client has run for max-ttl, with its data or without; if a \
@@ -140,16 +140,16 @@ fn persistence(examined: &mut Examined, info: &str, settings: Option<&Settings>,
     }
 }
 
-fn synced(examined: &mut Examined, settings: Option<&Settings>) {
+fn synced(diagnosis: &mut Diagnosis, settings: Option<&Settings>) {
     match settings.and_then(|settings| settings.get("appendfsync")).map(String::as_str) {
-        Some("everysec") => examined.note(
+        Some("everysec") => diagnosis.note(
             "appendfsync",
             "appendfsync is everysec",
             "a machine that loses power loses the grants of about the last second; a server that \
              is killed loses nothing",
             "set appendfsync always if that is worse than the time that a sync takes",
         ),
-        Some("no") => examined.warning(
+        Some("no") => diagnosis.warning(
             "appendfsync",
             "appendfsync is no",
             "a machine that loses power loses what the system has not written, often half a minute",
@@ -159,17 +159,17 @@ fn synced(examined: &mut Examined, settings: Option<&Settings>) {
     }
 }
 
-fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>, part: Part) {
+fn replication(diagnosis: &mut Diagnosis, info: &str, settings: Option<&Settings>, part: Part) {
     if field(info, "role") == Some("slave") && field(info, "master_link_status") == Some("down") {
         let why = "it answers nothing, or returns old data";
-        examined.problem("replica", "its link to its master is down", why, "name the master");
+        diagnosis.problem("replica", "its link to its master is down", why, "name the master");
     }
     let wanted =
         settings.and_then(|all| all.get("min-replicas-to-write")?.parse().ok()).unwrap_or(0);
     // It reports how many are good only if min-replicas-to-write is set.
     let good = field(info, "min_slaves_good_slaves").and_then(|good| good.parse::<u64>().ok());
     if let Some(good) = good.filter(|&good| good < wanted) {
-        examined.problem(
+        diagnosis.problem(
             "min-replicas",
             format!("{good} replicas follow closely enough, and min-replicas-to-write is {wanted}"),
             "the server refuses all writes, so no lock can be acquired",
@@ -177,7 +177,7 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         );
     }
     if part == Part::Watched && wanted == 0 && settings.is_some() {
-        examined.warning(
+        diagnosis.warning(
             "two-masters",
             "min-replicas-to-write is 0",
             "a partitioned master keeps granting locks beside the new master, until it \
@@ -194,7 +194,7 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         let lag = part("lag").and_then(|lag| lag.parse::<u64>().ok()).unwrap_or(0);
         let online = part("state") == Some("online");
         if lag > BEHIND_S || !online {
-            examined.warning(
+            diagnosis.warning(
                 "replica-lag",
                 format!(
                     "replica {}: state {}, {lag} s behind",
@@ -207,14 +207,14 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
         }
     }
     match (replicas, part) {
-        (0, Part::Watched | Part::Cluster) => examined.warning(
+        (0, Part::Watched | Part::Cluster) => diagnosis.warning(
             "no-replicas",
             "no replica follows it",
             "if it fails, no replica can replace it, and no lock can be acquired",
             "restore its replicas",
         ),
         (0, _) => {}
-        (_, Part::Node) => examined.warning(
+        (_, Part::Node) => diagnosis.warning(
             "node-with-replicas",
             format!("{replicas} replicas follow it"),
             "a replica that replaces a node does not have its last grants, so it must not \
@@ -222,7 +222,7 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
             "run each node of a quorum without replicas, with an append-only file",
         ),
         (_, Part::Watched | Part::Cluster) => {}
-        (_, Part::Single) => examined.note(
+        (_, Part::Single) => diagnosis.note(
             "failover",
             format!("{replicas} replicas follow it"),
             "replication is asynchronous: a promoted replica may not have received the last \
@@ -232,10 +232,10 @@ fn replication(examined: &mut Examined, info: &str, settings: Option<&Settings>,
     }
 }
 
-fn room(examined: &mut Examined, info: &str) {
+fn room(diagnosis: &mut Diagnosis, info: &str) {
     let (used, most) = (number(info, "used_memory"), number(info, "maxmemory"));
     if most > 0 && used >= most / 10 * 9 {
-        examined.warning(
+        diagnosis.warning(
             "memory",
             format!("{} of {} MiB are used (maxmemory)", used >> 20, most >> 20),
             "a full server refuses acquires; renewals and releases still work",
@@ -244,7 +244,7 @@ fn room(examined: &mut Examined, info: &str) {
     }
     let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
     if most > 0 && clients >= most / 10 * 9 {
-        examined.warning(
+        diagnosis.warning(
             "connections",
             format!("{clients} of {most} connections are used (maxclients)"),
             "a client that cannot reconnect loses its locks",
@@ -272,7 +272,7 @@ async fn look_at_slow_commands(probe: &mut Probe) {
     }
     if let Some((ms, command)) = slow.iter().max() {
         let count = slow.len();
-        probe.examined().warning(
+        probe.diagnosis().warning(
             "slow-commands",
             format!(
                 "the slow log has {count} commands of 100 ms or more, at most {command} with {ms} ms"

@@ -1,4 +1,4 @@
-//! Examines whether the user may do what locks need: it tries each command on a key that does not
+//! Checks whether the user may do what locks need: it tries each command on a key that does not
 //! exist.
 
 use std::time::Duration;
@@ -55,12 +55,12 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
         let what = format!("the user may not {}: {}", need.what, missing.join(", "));
         let change = "give this user the rights that docs/redis.md lists";
         match need.id {
-            PUSH | COUNT => probe.examined().warning(need.id, what, need.why, change),
-            _ => probe.examined().problem(need.id, what, need.why, change),
+            PUSH | COUNT => probe.diagnosis().warning(need.id, what, need.why, change),
+            _ => probe.diagnosis().problem(need.id, what, need.why, change),
         }
     }
     if let Some(error) = first_failure {
-        probe.examined().problem(
+        probe.diagnosis().problem(
             "commands-fail",
             error.message(),
             "an acquire gets the same error now",
@@ -93,7 +93,7 @@ async fn look_at_pushes(probe: &mut Probe, channel: &str) {
         false
     };
     if !tokio::time::timeout(PUSHED, pushed).await.unwrap_or(false) {
-        probe.examined().warning(
+        probe.diagnosis().warning(
             "no-push",
             "messages published to this client do not arrive",
             "a waiter is not woken at its turn, and asks again after at most 15 s",

@@ -1,9 +1,9 @@
-//! A server under examination: sends questions, and classifies missing answers.
+//! A server that is checked: sends questions, and classifies missing answers.
 
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, RedisError, Value};
@@ -30,10 +30,10 @@ pub(super) struct Probe {
     pub(super) found: Found,
 }
 
-/// What is known of a server after the examination.
+/// What is known of a server after the check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    pub(super) examined: Examined,
+    pub(super) diagnosis: Diagnosis,
     /// An answer did not come in time. Each further question would wait as long.
     pub(super) is_silent: bool,
     pub(super) version: Option<String>,
@@ -65,13 +65,13 @@ impl Probe {
             .set_response_timeout(None);
         let pushing = config.clone().set_push_sender(sender);
         let connecting = client.get_multiplexed_async_connection_with_config(&pushing);
-        let mut found = Found { examined: Examined::at(place), ..Found::default() };
+        let mut found = Found { diagnosis: Diagnosis::at(place), ..Found::default() };
         let connection = match within(LIMIT, connecting).await {
             Err(error) if push_support::has_no_resp3(&error) => {
                 let client = push_support::speaking_resp2(client)?;
                 let connecting = client.get_multiplexed_async_connection_with_config(&config);
                 let connection = within(LIMIT, connecting).await?;
-                found.examined.warning(
+                found.diagnosis.warning(
                     "no-push",
                     "the server does not speak RESP3; probably an old proxy is in between",
                     "the server cannot send pushes, so waiters ask again and again, in no order",
@@ -89,8 +89,8 @@ impl Probe {
         self.found
     }
 
-    pub(super) fn examined(&mut self) -> &mut Examined {
-        &mut self.found.examined
+    pub(super) fn diagnosis(&mut self) -> &mut Diagnosis {
+        &mut self.found.diagnosis
     }
 
     /// Sends one command and waits at most 5 s for its answer. After a missing answer it sends
@@ -130,7 +130,7 @@ impl Probe {
             Err(Silence::Failed(error)) => from_redis(error).message().to_owned(),
             Err(Silence::Slow(error)) => error.message().to_owned(),
         };
-        self.examined().unseen(what, why);
+        self.diagnosis().unseen(what, why);
         None
     }
 
@@ -144,9 +144,9 @@ impl Probe {
         };
         let (version, mode, role) = (said("version"), said("mode"), said("role"));
         let major = version.as_ref().and_then(|version| version.split('.').next()?.parse().ok());
-        let examined = self.examined();
+        let diagnosis = self.diagnosis();
         if let (Some(version), Some(..7)) = (&version, major) {
-            examined.problem(
+            diagnosis.problem(
                 "version",
                 format!("the server is Redis {version}"),
                 "the lock scripts need 7.0, and clients refuse an older server",
@@ -155,19 +155,19 @@ impl Probe {
         }
         match mode.as_deref() {
             Some("cluster") if part == Part::Cluster => {}
-            Some("cluster") => examined.problem(
+            Some("cluster") => diagnosis.problem(
                 "cluster-node",
                 "the server is a node of a cluster (cluster-enabled yes)",
                 "a single node has only some of the keys, and clients refuse it",
                 "name the cluster (redis+cluster://HOST:PORT), or a server outside a cluster",
             ),
-            Some("sentinel") => examined.problem(
+            Some("sentinel") => diagnosis.problem(
                 "sentinel",
                 "the server is a Sentinel",
                 "it keeps no data, and clients refuse it",
                 "name it with redis+sentinel://HOST:PORT/MASTER-NAME, or name the server that it watches",
             ),
-            Some("standalone") if part == Part::Cluster => examined.problem(
+            Some("standalone") if part == Part::Cluster => diagnosis.problem(
                 "no-cluster",
                 "the server is not in cluster mode",
                 "clients refuse it",
@@ -176,7 +176,7 @@ impl Probe {
             _ => {}
         }
         if role.as_deref() == Some("replica") {
-            examined.problem(
+            diagnosis.problem(
                 "replica",
                 "the server is a replica",
                 "it cannot grant locks, and clients refuse it",
@@ -211,7 +211,7 @@ impl Probe {
         let middle = trips[trips.len() / 2];
         self.found.round_trip = Some(middle);
         if middle > FAR {
-            self.examined().warning(
+            self.diagnosis().warning(
                 "far",
                 format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
                 "each acquire and release waits that long, and a hand-off half as long again",
@@ -229,7 +229,7 @@ impl Probe {
             return;
         }
         let how = if ahead_us > 0 { "ahead of" } else { "behind" };
-        self.examined().warning(
+        self.diagnosis().warning(
             "clock",
             format!("its clock is {:.1} s {how} the local clock", apart.as_secs_f64()),
             "leases end by the server's clock, and tokens start at it: if a step corrects it, \

@@ -1,13 +1,13 @@
-//! Examines what can hurt a quorum of independent servers, besides what hurts each server.
+//! Checks what can hurt a quorum of independent servers, besides what hurts each server.
 
 use std::time::Duration;
 
 use leasehold_core::Result;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use redis::ConnectionAddr;
 
 use super::probe::{Found, Probe};
-use super::{Part, examine_server};
+use super::{Part, diagnose_server};
 use crate::address::Address;
 use crate::key::Keys;
 use crate::node::marker;
@@ -15,14 +15,14 @@ use crate::node::marker;
 /// How long a client waits for one node, unless the URL says otherwise: with the default ttl.
 const NODE_LIMIT: Duration = Duration::from_millis(50);
 
-/// Examines each node, and the nodes together.
+/// Checks each node, and the nodes together.
 ///
 /// # Errors
 /// `Unavailable` if no node answers.
-pub(super) async fn examine(addresses: &[Address], limit: Option<Duration>) -> Result<Examined> {
+pub(super) async fn diagnose(addresses: &[Address], limit: Option<Duration>) -> Result<Diagnosis> {
     let looks = addresses.iter().map(|address| look(address, limit.unwrap_or(NODE_LIMIT)));
     let nodes = futures_util::future::join_all(looks).await;
-    let mut all = Examined::at(match addresses {
+    let mut all = Diagnosis::at(match addresses {
         [one] => one.place.clone(),
         many => format!("{} nodes", many.len()),
     });
@@ -33,11 +33,11 @@ pub(super) async fn examine(addresses: &[Address], limit: Option<Duration>) -> R
     for (address, node) in addresses.iter().zip(nodes) {
         match node {
             Ok(node) => {
-                all.join(node.found.examined.clone());
+                all.join(node.found.diagnosis.clone());
                 seen.push((address, node));
             }
             Err(error) => {
-                let mut silent = Examined::at(&address.place);
+                let mut silent = Diagnosis::at(&address.place);
                 silent.warning(
                     "silent-node",
                     error.message(),
@@ -75,9 +75,9 @@ enum Vote {
 
 async fn look(address: &Address, limit: Duration) -> Result<Node> {
     let mut found =
-        examine_server(&address.client, &address.place, &address.prefix, Part::Node).await?;
+        diagnose_server(&address.client, &address.place, &address.prefix, Part::Node).await?;
     if let Some(trip) = found.round_trip.filter(|&trip| trip * 2 > limit) {
-        found.examined.warning(
+        found.diagnosis.warning(
             "node-limit",
             format!("an answer takes {trip:.1?}, and a client waits {limit:?} for a node"),
             "later answers do not count, so the node is as good as down",
@@ -90,14 +90,14 @@ async fn look(address: &Address, limit: Duration) -> Result<Node> {
 
 async fn vote(address: &Address, found: &mut Found) -> Vote {
     if found.is_silent {
-        found.examined.unseen("whether the node may vote", "the server did not answer");
+        found.diagnosis.unseen("whether the node may vote", "the server did not answer");
         return Vote::Unseen;
     }
     let key = Keys::new(&address.prefix).node();
     let asked = match Probe::reach(&address.client, &address.place).await {
         Ok(mut probe) => {
             let asked = probe.see("whether the node may vote", &["GET", &key], "+get").await;
-            found.examined.join(probe.into_found().examined);
+            found.diagnosis.join(probe.into_found().diagnosis);
             asked
         }
         Err(_) => None,
@@ -112,7 +112,7 @@ async fn vote(address: &Address, found: &mut Found) -> Vote {
     }
 }
 
-fn look_at_number(all: &mut Examined, nodes: usize, answer: usize) {
+fn look_at_number(all: &mut Diagnosis, nodes: usize, answer: usize) {
     let majority = nodes / 2 + 1;
     if answer < majority {
         all.problem(
@@ -139,7 +139,7 @@ fn look_at_number(all: &mut Examined, nodes: usize, answer: usize) {
     }
 }
 
-fn look_at_places(all: &mut Examined, addresses: &[Address]) {
+fn look_at_places(all: &mut Diagnosis, addresses: &[Address]) {
     let host = |address: &Address| match address.client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.to_lowercase(),
         other => other.to_string(),
@@ -157,7 +157,7 @@ fn look_at_places(all: &mut Examined, addresses: &[Address]) {
     }
 }
 
-fn look_at_versions(all: &mut Examined, seen: &[(&Address, Node)]) {
+fn look_at_versions(all: &mut Diagnosis, seen: &[(&Address, Node)]) {
     let mut versions: Vec<&str> =
         seen.iter().filter_map(|(_, node)| node.found.version.as_deref()).collect();
     versions.sort_unstable();
@@ -172,7 +172,7 @@ fn look_at_versions(all: &mut Examined, seen: &[(&Address, Node)]) {
     }
 }
 
-fn look_at_twins(all: &mut Examined, seen: &[(&Address, Node)]) {
+fn look_at_twins(all: &mut Diagnosis, seen: &[(&Address, Node)]) {
     for (at, (address, node)) in seen.iter().enumerate() {
         let Some(run_id) = &node.found.run_id else { continue };
         let twin = seen[..at].iter().find(|(_, other)| other.found.run_id.as_ref() == Some(run_id));
@@ -187,7 +187,7 @@ fn look_at_twins(all: &mut Examined, seen: &[(&Address, Node)]) {
     }
 }
 
-fn look_at_markers(all: &mut Examined, seen: &[(&Address, Node)], nodes: usize) {
+fn look_at_markers(all: &mut Diagnosis, seen: &[(&Address, Node)], nodes: usize) {
     let majority = nodes / 2 + 1;
     let unseen = seen.iter().filter(|(_, node)| matches!(node.vote, Vote::Unseen)).count();
     let out: Vec<&str> = seen

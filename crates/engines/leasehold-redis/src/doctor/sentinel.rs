@@ -1,43 +1,43 @@
-//! Examines the sentinels, and the master that they name.
+//! Checks the sentinels, and the master that they name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use leasehold_core::Result;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use redis::Client;
 
 use super::probe::{Probe, Silence};
-use super::{Part, examine_server, failover, refused};
+use super::{Part, diagnose_server, failover, refused};
 use crate::source::Sentinels;
 
-/// Examines the sentinels, and the master.
+/// Checks the sentinels, and the master.
 ///
 /// # Errors
 /// `Unavailable` if no sentinel answers.
-pub(super) async fn examine(
+pub(super) async fn diagnose(
     sentinels: &Arc<Sentinels>,
     place: &str,
     prefix: &str,
     acknowledged: bool,
-) -> Result<Examined> {
-    let mut all = Examined::at(place);
+) -> Result<Diagnosis> {
+    let mut all = Diagnosis::at(place);
     let (mut named, mut silent) = (0, None);
     let each: Vec<(String, &Client)> = sentinels.each().collect();
     let looks = look_at_each(&each, sentinels.name()).await;
     for ((place, _), look) in each.iter().zip(looks) {
         named += 1;
         match look {
-            Ok(examined) => all.join(examined),
+            Ok(diagnosis) => all.join(diagnosis),
             Err(error) => {
-                let mut examined = Examined::at(place);
-                examined.warning(
+                let mut diagnosis = Diagnosis::at(place);
+                diagnosis.warning(
                     "silent-sentinel",
                     error.message(),
                     "the others must agree without it before a failover",
                     "start it, or find out why it cannot be reached",
                 );
-                all.join(examined);
+                all.join(diagnosis);
                 silent = Some((silent.map_or(1, |(count, _)| count + 1), error));
             }
         }
@@ -68,8 +68,8 @@ pub(super) async fn examine(
         }
     };
     let master = client.get_connection_info().addr().to_string();
-    match examine_server(&client, &master, prefix, Part::Watched).await {
-        Ok(found) => all.join(found.examined),
+    match diagnose_server(&client, &master, prefix, Part::Watched).await {
+        Ok(found) => all.join(found.diagnosis),
         Err(error) => all.problem(
             "master-silent",
             format!("{master}: {}", error.message()),
@@ -80,17 +80,17 @@ pub(super) async fn examine(
     Ok(all)
 }
 
-/// Examines each sentinel, all at once: the silent ones are waited for together.
-async fn look_at_each(each: &[(String, &Client)], name: &str) -> Vec<Result<Examined>> {
+/// Checks each sentinel, all at once: the silent ones are waited for together.
+async fn look_at_each(each: &[(String, &Client)], name: &str) -> Vec<Result<Diagnosis>> {
     let looks = each.iter().map(|(place, client)| look(place, client, name));
     futures_util::future::join_all(looks).await
 }
 
-/// Examines one sentinel.
-async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
+/// Checks one sentinel.
+async fn look(place: &str, client: &Client, name: &str) -> Result<Diagnosis> {
     let mut probe = match Probe::reach(client, place).await {
         Ok(probe) => probe,
-        Err(error) => return refused(place, error).map(|found| found.examined),
+        Err(error) => return refused(place, error).map(|found| found.diagnosis),
     };
     let what = "what the sentinel reports about the master";
     let answer = probe.see(what, &["SENTINEL", "MASTER", name], "+sentinel|master").await;
@@ -98,7 +98,7 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         answer.and_then(|answer| redis::from_redis_value(answer).ok()).unwrap_or_default();
     let number = |field: &str| said.get(field).and_then(|value| value.parse::<u64>().ok());
     if let Some(others) = number("num-other-sentinels").filter(|&others| others < 2) {
-        probe.examined().warning(
+        probe.diagnosis().warning(
             "few-sentinels",
             format!("it knows {others} other sentinels"),
             "a failover needs a majority of them; with one or two, none may fail",
@@ -106,7 +106,7 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         );
     }
     if said.get("flags").is_some_and(|flags| flags.contains("down")) {
-        probe.examined().problem(
+        probe.diagnosis().problem(
             "master-down",
             "it considers the master down",
             "until a replica is promoted, no lock can be acquired",
@@ -118,14 +118,14 @@ async fn look(place: &str, client: &Client, name: &str) -> Result<Examined> {
         && error.code() == Some("NOQUORUM")
     {
         let detail = error.detail().unwrap_or_default().to_owned();
-        probe.examined().problem(
+        probe.diagnosis().problem(
             "no-quorum",
             detail,
             "if the master fails, no replica is promoted, and no lock can be acquired",
             "restore the sentinels, or lower the quorum of `sentinel monitor`",
         );
     }
-    Ok(probe.into_found().examined)
+    Ok(probe.into_found().diagnosis)
 }
 
 #[cfg(test)]

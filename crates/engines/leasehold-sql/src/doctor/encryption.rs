@@ -1,14 +1,14 @@
-//! Examines whether a connection is encrypted if the URL leaves that to the program.
+//! Checks whether a connection is encrypted if the URL leaves that to the program.
 
 use std::net::ToSocketAddrs;
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 
 use crate::address::Target;
 
 /// Warns if the URL prefers TLS, as it does by default, and the program was built without the
 /// feature `tls` (`has_tls` is false): the connection is then plain text.
-pub(super) fn look(examined: &mut Examined, target: &Target, has_tls: bool) {
+pub(super) fn look(diagnosis: &mut Diagnosis, target: &Target, has_tls: bool) {
     let (prefers, host, port) = match target {
         #[cfg(feature = "postgres")]
         Target::Postgres(options) => {
@@ -28,7 +28,7 @@ pub(super) fn look(examined: &mut Examined, target: &Target, has_tls: bool) {
     if has_tls || !prefers || is_here(host, port) {
         return;
     }
-    examined.warning(
+    diagnosis.warning(
         "plain-text",
         "the connection is not encrypted: this program was built without TLS, and tls=prefer (the default; \
          sslmode=prefer) then means plain text",
@@ -65,9 +65,9 @@ mod tests {
             ("mysql://[::1]/app", false, false),
         ] {
             let address = Address::parse(StoreUrl::parse(url).unwrap()).unwrap();
-            let mut examined = Examined::at("here");
-            look(&mut examined, &address.target, has_tls);
-            let found = examined.findings.iter().any(|finding| finding.id == "plain-text");
+            let mut diagnosis = Diagnosis::at("here");
+            look(&mut diagnosis, &address.target, has_tls);
+            let found = diagnosis.findings.iter().any(|finding| finding.id == "plain-text");
             assert_eq!(found, is_plain, "{url}, TLS: {has_tls}");
         }
     }

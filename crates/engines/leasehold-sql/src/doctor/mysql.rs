@@ -1,11 +1,11 @@
-//! Examines MySQL and MariaDB: a replica, the engine of the tables, durability, connections.
+//! Checks MySQL and MariaDB: a replica, the engine of the tables, durability, connections.
 
 use super::probe::Probe;
 use crate::address::Address;
 
 pub(super) async fn look(probe: &mut Probe, address: &Address) {
     if probe.number("whether it is read-only", "@@global.read_only").await == Some(1) {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "read-only",
             "read_only is set: probably a replica",
             "it cannot grant locks",
@@ -20,7 +20,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
     if let Some(engine) =
         probe.text("the tables' engine", &engine).await.filter(|engine| engine != "InnoDB")
     {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "engine",
             format!("the engine of {table} is {engine}"),
             "without transactions, a crash leaves a lock half granted, and nothing is rolled back",
@@ -31,7 +31,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
     if let Some(flush) = probe.number("innodb_flush_log_at_trx_commit", flush).await
         && flush != 1
     {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "durability",
             format!("innodb_flush_log_at_trx_commit is {flush}"),
             "after a loss of power (with 0 after a server crash too) the grants of about the last second \
@@ -43,7 +43,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
     if probe.number("the binary log", binlog).await == Some(1) {
         let format = probe.text("binlog_format", "@@session.binlog_format").await;
         if format.as_deref() == Some("STATEMENT") {
-            probe.examined.problem(
+            probe.diagnosis.problem(
                 "binlog-format",
                 "binlog_format is STATEMENT",
                 "it does not work with READ COMMITTED, so every write of a lock is refused",
@@ -52,7 +52,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         }
     }
     if probe.try_number("@@global.wsrep_on").await == Some(1) {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "galera",
             "the server is part of a Galera cluster",
             "nodes with writes at the same time detect that at the commit, and one is rolled back: \
@@ -65,7 +65,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
     if let (Some(used), Some(most)) = (probe.try_number(used).await, most)
         && used >= most / 10 * 9
     {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "connections",
             format!("{used} of {most} connections are used (max_connections)"),
             "a client without a connection cannot renew",

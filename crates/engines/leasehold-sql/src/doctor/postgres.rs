@@ -1,4 +1,4 @@
-//! Examines PostgreSQL: a replica, a pooler, durability, connections.
+//! Checks PostgreSQL: a replica, a pooler, durability, connections.
 
 use leasehold_core::Result;
 use sqlx::postgres::PgConnectOptions;
@@ -17,7 +17,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address, options: &PgConne
     promises(probe).await;
     room(probe).await;
     if probe.is_silent() {
-        return probe.examined.unseen(POOLER, NO_ANSWER);
+        return probe.diagnosis.unseen(POOLER, NO_ANSWER);
     }
     pooler(probe, address, options).await;
 }
@@ -25,7 +25,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address, options: &PgConne
 async fn version_and_role(probe: &mut Probe) {
     let number = "current_setting('server_version_num')";
     if let Some(version) = probe.number("the version", number).await.filter(|&v| v < 120_000) {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "version",
             format!("the server is PostgreSQL {}", version / 10_000),
             "locks need version 12 or newer",
@@ -34,14 +34,14 @@ async fn version_and_role(probe: &mut Probe) {
     }
     let recovery = "CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END";
     if probe.number("whether it is a replica", recovery).await == Some(1) {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "replica",
             "the server is a replica (in recovery)",
             "it cannot grant locks",
             "name the primary",
         );
     } else if setting(probe, "default_transaction_read_only").await.as_deref() == Some("on") {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "read-only",
             "default_transaction_read_only is on",
             "it cannot grant locks",
@@ -52,7 +52,7 @@ async fn version_and_role(probe: &mut Probe) {
 
 async fn promises(probe: &mut Probe) {
     if setting(probe, "synchronous_commit").await.as_deref() == Some("off") {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "synchronous-commit",
             "synchronous_commit is off",
             "a crash of the server loses the last grants, up to three wal_writer_delay (0.6 s), and \
@@ -61,7 +61,7 @@ async fn promises(probe: &mut Probe) {
         );
     }
     if setting(probe, "fsync").await.as_deref() == Some("off") {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "fsync",
             "fsync is off",
             "a machine that loses power may lose or damage all grants",
@@ -72,7 +72,7 @@ async fn promises(probe: &mut Probe) {
         .await
         .filter(|level| level != "read committed")
     {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "isolation",
             format!("default_transaction_isolation is {level}"),
             "clients that contend for a lock's row must try again, which costs a round trip each time",
@@ -84,7 +84,7 @@ async fn promises(probe: &mut Probe) {
     if let Some(count) = probe.try_number(standbys).await.filter(|&count| count > 0)
         && synchronous.is_empty()
     {
-        probe.examined.note(
+        probe.diagnosis.note(
             "failover",
             format!("{count} replicas follow it, asynchronously"),
             "a promoted replica may lack the last grants, and then grants a lock to a second holder",
@@ -102,7 +102,7 @@ async fn room(probe: &mut Probe) {
     if let (Some(used), Some(most)) = (used, most)
         && used >= most / 10 * 9
     {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "connections",
             format!("{used} of {most} connections are used (max_connections)"),
             "a client without a connection cannot renew",
@@ -129,12 +129,12 @@ pub(super) async fn pooler(probe: &mut Probe, address: &Address, options: &PgCon
     );
     if probe.is_silent() {
         if matches!(address.listen, Listen::At(..)) {
-            probe.examined.unseen("the listen address of the URL", NO_ANSWER);
+            probe.diagnosis.unseen("the listen address of the URL", NO_ANSWER);
         }
-        return probe.examined.unseen(POOLER, NO_ANSWER);
+        return probe.diagnosis.unseen(POOLER, NO_ANSWER);
     }
     if let (Listen::At(host, port), Err(error)) = (&address.listen, past) {
-        probe.examined.warning(
+        probe.diagnosis.warning(
             "listen",
             format!("{host}:{port}, the listen address of the URL: {}", error.message()),
             "waiters are not woken, and poll",
@@ -142,7 +142,7 @@ pub(super) async fn pooler(probe: &mut Probe, address: &Address, options: &PgCon
         );
     }
     let Ok(mut second) = second else {
-        return probe.examined.unseen(POOLER, "a second connection cannot be made");
+        return probe.diagnosis.unseen(POOLER, "a second connection cannot be made");
     };
     let (mut first_by, mut second_by) = (Vec::new(), Vec::new());
     // One after the other: a pooler sends two simultaneous statements to two processes.
@@ -152,19 +152,19 @@ pub(super) async fn pooler(probe: &mut Probe, address: &Address, options: &PgCon
             second_by.extend(second.try_number(pid).await);
         }
         if probe.is_silent() || second.is_silent() {
-            return probe.examined.unseen(POOLER, NO_ANSWER);
+            return probe.diagnosis.unseen(POOLER, NO_ANSWER);
         }
     }
     let pooled = first_by.iter().any(|pid| second_by.contains(pid));
     match (&address.listen, pooled) {
-        (Listen::Here, true) => probe.examined.warning(
+        (Listen::Here, true) => probe.diagnosis.warning(
             "pooler",
             "a pooler in between assigns a connection to each transaction",
             "a waiter cannot LISTEN through it, so it is not woken at its turn, and polls \
              instead",
             "add listen=HOST:PORT of the database itself to the URL, or listen=off",
         ),
-        (Listen::Off, true) => probe.examined.note(
+        (Listen::Off, true) => probe.diagnosis.note(
             "pooler",
             "a pooler in between assigns a connection to each transaction",
             "waiters poll, since the URL says listen=off",

@@ -1,9 +1,9 @@
-//! A database under examination: sends statements, and classifies missing answers.
+//! A database that is checked: sends statements, and classifies missing answers.
 
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, Result};
 
 use crate::address::{Address, Target};
@@ -26,7 +26,7 @@ pub(super) struct Probe {
     /// An answer did not arrive in time. Each further statement would wait as long.
     is_silent: bool,
     pub(super) dialect: Dialect,
-    pub(super) examined: Examined,
+    pub(super) diagnosis: Diagnosis,
 }
 
 impl Probe {
@@ -37,8 +37,8 @@ impl Probe {
             Ok(opened) => opened.map_err(sort_connecting)?,
             Err(_elapsed) => return Err(Fault::late().into()),
         };
-        let examined = Examined::at(&address.place);
-        Ok(Self { connection, is_silent: false, dialect: address.tables.dialect, examined })
+        let diagnosis = Diagnosis::at(&address.place);
+        Ok(Self { connection, is_silent: false, dialect: address.tables.dialect, diagnosis })
     }
 
     /// Returns true if the database left a statement without an answer.
@@ -79,7 +79,7 @@ impl Probe {
             Ok(Value::Number(number)) => Some(number),
             Ok(_) => None,
             Err(error) => {
-                self.examined.unseen(what, error.message());
+                self.diagnosis.unseen(what, error.message());
                 None
             }
         }
@@ -92,7 +92,7 @@ impl Probe {
             Ok(Value::Bytes(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Ok(_) => None,
             Err(error) => {
-                self.examined.unseen(what, error.message());
+                self.diagnosis.unseen(what, error.message());
                 None
             }
         }
@@ -148,7 +148,7 @@ impl Probe {
         trips.sort();
         let middle = trips[trips.len() / 2];
         if middle > FAR {
-            self.examined.warning(
+            self.diagnosis.warning(
                 "far",
                 format!("an answer takes {middle:.1?} (median of {ROUNDS})"),
                 "each acquire and release waits that long",
@@ -159,7 +159,7 @@ impl Probe {
         let apart = Duration::from_micros(ahead_us.unsigned_abs());
         if apart.saturating_sub(trip / 2) > APART {
             let how = if ahead_us > 0 { "ahead of" } else { "behind" };
-            self.examined.warning(
+            self.diagnosis.warning(
                 "clock",
                 format!("its clock is {:.1} s {how} the local clock", apart.as_secs_f64()),
                 "leases end by the database's clock, and tokens start at it: if it is corrected by a \

@@ -1,7 +1,7 @@
-//! Examines whether the tables exist, belong to this program, and may be written.
+//! Checks whether the tables exist, belong to this program, and may be written.
 
 use leasehold_core::Error;
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 
 use super::probe::Probe;
 use crate::address::Address;
@@ -14,14 +14,14 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         Ok(replies) => replies.into_iter().find_map(|reply| reply.rows.into_iter().next()),
         Err(fault) if fault.what == What::NoTable => None,
         Err(fault) if probe.is_silent() => {
-            return probe.examined.unseen("the tables", fault.error.message());
+            return probe.diagnosis.unseen("the tables", fault.error.message());
         }
-        Err(fault) => return probe.examined.refused(&fault.error),
+        Err(fault) => return probe.diagnosis.refused(&fault.error),
     };
     let Some(version) = version else { return absent(probe, address) };
     let version = version.first().and_then(|version| version.number().ok());
     if let Some(Err(error)) = version.map(|version| tables.check(version)) {
-        probe.examined.problem(
+        probe.diagnosis.problem(
             "other-tables",
             error.message(),
             "clients refuse tables of another version",
@@ -40,24 +40,24 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         ] {
             if let Err(fault) = probe.run(&statement).await {
                 if probe.is_silent() {
-                    return say(&mut probe.examined, &missing, Some(&fault.error));
+                    return say(&mut probe.diagnosis, &missing, Some(&fault.error));
                 }
                 missing.push(format!("{right} on {table} ({})", fault.error.message()));
             }
         }
     }
-    say(&mut probe.examined, &missing, None);
+    say(&mut probe.diagnosis, &missing, None);
 }
 
 /// Reports the missing rights. `silence` is the error if the database did not answer for the other
 /// rights.
-fn say(examined: &mut Examined, missing: &[String], silence: Option<&Error>) {
+fn say(diagnosis: &mut Diagnosis, missing: &[String], silence: Option<&Error>) {
     if let Some(error) = silence {
         let which = if missing.is_empty() { "the rights" } else { "the other rights" };
-        examined.unseen(which, error.message());
+        diagnosis.unseen(which, error.message());
     }
     if !missing.is_empty() {
-        examined.problem(
+        diagnosis.problem(
             "rights",
             format!("rights are missing: {}", missing.join(", ")),
             "acquires fail, or locks can be acquired and not released",
@@ -74,13 +74,13 @@ fn update(tables: &crate::tables::Tables, table: &str) -> String {
 fn absent(probe: &mut Probe, address: &Address) {
     let what = "the tables do not exist yet";
     match address.create {
-        true => probe.examined.note(
+        true => probe.diagnosis.note(
             "no-tables",
             what,
             "the first client creates them, if its user may",
             "create them now, as a user with the right: leasehold init --store URL",
         ),
-        false => probe.examined.problem(
+        false => probe.diagnosis.problem(
             "no-tables",
             what,
             "with create=no no client creates them",
@@ -99,11 +99,11 @@ mod tests {
     fn missing_rights_are_reported_though_the_database_falls_silent() {
         let missing = vec!["UPDATE on locks (permission denied)".to_owned()];
         let silence = Error::new(ErrorKind::Unavailable, "no answer");
-        let mut examined = Examined::at("here");
-        say(&mut examined, &missing, Some(&silence));
-        let finding = &examined.findings[0];
-        assert_eq!((finding.id, examined.findings.len()), ("rights", 1), "{examined:?}");
-        assert!(finding.what.contains("UPDATE on locks"), "{examined:?}");
-        assert!(format!("{:?}", examined.unseen).contains("the other rights"), "{examined:?}");
+        let mut diagnosis = Diagnosis::at("here");
+        say(&mut diagnosis, &missing, Some(&silence));
+        let finding = &diagnosis.findings[0];
+        assert_eq!((finding.id, diagnosis.findings.len()), ("rights", 1), "{diagnosis:?}");
+        assert!(finding.what.contains("UPDATE on locks"), "{diagnosis:?}");
+        assert!(format!("{:?}", diagnosis.unseen).contains("the other rights"), "{diagnosis:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 
-use leasehold_core::doctor::Examined;
+use leasehold_core::doctor::Diagnosis;
 
 use crate::address::Address;
 use crate::connect_failure::{MOST, connect};
@@ -27,10 +27,10 @@ struct Said {
     conf: String,
 }
 
-pub(super) async fn look(examined: &mut Examined, address: &Address) {
+pub(super) async fn look(diagnosis: &mut Diagnosis, address: &Address) {
     if address.tls.is_some() {
         let why = "four-letter words are not sent over TLS";
-        return examined.unseen("each server's state, and the size of the ensemble", why);
+        return diagnosis.unseen("each server's state, and the size of the ensemble", why);
     }
     let asking = address.hosts.iter().cloned().map(|(host, port)| {
         tokio::task::spawn_blocking(move || {
@@ -43,9 +43,9 @@ pub(super) async fn look(examined: &mut Examined, address: &Address) {
     let said: Vec<Said> =
         futures_util::future::join_all(asking).await.into_iter().flatten().collect();
     for one in &said {
-        examined.join(server(one));
+        diagnosis.join(server(one));
     }
-    ensemble(examined, address, &said);
+    ensemble(diagnosis, address, &said);
 }
 
 fn ask(host: &str, port: u16, word: &str) -> Option<String> {
@@ -66,24 +66,24 @@ fn field<'a>(said: &'a str, word: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
-fn server(said: &Said) -> Examined {
-    let mut examined = Examined::at(&said.place);
+fn server(said: &Said) -> Diagnosis {
+    let mut diagnosis = Diagnosis::at(&said.place);
     let Some(srvr) = &said.srvr else {
-        examined.warning(
+        diagnosis.warning(
             "silent-server",
             "the server cannot be reached",
             "without it, a majority of all servers must still answer",
             "start it, or find out why it cannot be reached",
         );
-        return examined;
+        return diagnosis;
     };
     if forbidden(srvr) {
         let why = "the four-letter word srvr is not allowed; add it to 4lw.commands.whitelist";
-        examined.unseen("version, mode and load", why);
-        return examined;
+        diagnosis.unseen("version, mode and load", why);
+        return diagnosis;
     }
     if srvr.contains("not currently serving") || field(srvr, "Mode:") == Some("read-only") {
-        examined.warning(
+        diagnosis.warning(
             "no-majority",
             "the server has no majority of its ensemble",
             "its clients cannot acquire locks",
@@ -95,7 +95,7 @@ fn server(said: &Said) -> Examined {
     if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
         && (major, minor) < (3, 5)
     {
-        examined.problem(
+        diagnosis.problem(
             "version",
             format!("the server is ZooKeeper {major}.{minor}"),
             "3.5 or newer is needed: locks are containers, which remove themselves",
@@ -104,21 +104,21 @@ fn server(said: &Said) -> Examined {
     }
     let waiting = field(srvr, "Outstanding:").and_then(|number| number.parse::<u64>().ok());
     if let Some(waiting) = waiting.filter(|&waiting| waiting > OUTSTANDING) {
-        examined.warning(
+        diagnosis.warning(
             "overloaded",
             format!("{waiting} requests wait at the server"),
             "renewals wait with them, and sessions may expire",
             "check the latency of its disk: the server syncs each change before it answers",
         );
     }
-    examined
+    diagnosis
 }
 
-fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
+fn ensemble(diagnosis: &mut Diagnosis, address: &Address, said: &[Said]) {
     let mode =
         |one: &Said| one.srvr.as_deref().and_then(|srvr| field(srvr, "Mode:").map(str::to_owned));
     if said.iter().any(|one| mode(one).as_deref() == Some("standalone")) {
-        return examined.warning(
+        return diagnosis.warning(
             "standalone",
             "the server has no ensemble (standalone)",
             "while it is down no lock can be acquired, and a loss of its disk loses all locks",
@@ -130,10 +130,10 @@ fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
     let members = confs.iter().filter(|conf| !forbidden(conf)).map(|conf| members(conf)).max();
     let Some(members) = members.filter(|&members| members > 0) else {
         let why = "the four-letter word conf is not allowed; add it to 4lw.commands.whitelist";
-        return examined.unseen("the size of the ensemble", why);
+        return diagnosis.unseen("the size of the ensemble", why);
     };
     if members.is_multiple_of(2) {
-        examined.note(
+        diagnosis.note(
             "even-number",
             format!("the ensemble has {members} servers"),
             format!(
@@ -144,7 +144,7 @@ fn ensemble(examined: &mut Examined, address: &Address, said: &[Said]) {
         );
     }
     if address.hosts.len() < members {
-        examined.note(
+        diagnosis.note(
             "named",
             format!("the URL names {} of {members} servers", address.hosts.len()),
             "while those are down, clients cannot find the others",

@@ -51,7 +51,7 @@ fn etcd_is_looked_at_member_by_member_with_its_alarms_and_rights() {
     let code = i32::from(!late.is_empty());
     finds(&url, code, late);
     finds(&members[0].url(), code, &[late, &["note named"][..]].concat());
-    // A follower, so that no server votes during the examination.
+    // A follower, so that no server votes while the doctor checks them.
     wait("two follow", || {
         members.iter().filter(|one| matches!(one.leads(), Ok(false))).count() == 2
     })
