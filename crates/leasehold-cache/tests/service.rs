@@ -130,7 +130,7 @@ async fn a_product_is_written_and_read_over_http() {
     let serving = tokio::spawn(async move {
         axum::serve(listener, routes::router(service)).await.unwrap();
     });
-    let ask = async |request: &str, body: &str| {
+    let send = async |request: &str, body: &str| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let length = body.len();
         let head = format!("{request} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n");
@@ -140,20 +140,20 @@ async fn a_product_is_written_and_read_over_http() {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    assert!(ask("GET /products/2", "").await.ends_with(r#"{"id":2,"price":100,"version":1}"#));
-    assert!(ask("PUT /products/2", "250").await.ends_with(r#"{"version":2}"#));
-    assert!(ask("PUT /products/2", "much").await.starts_with("HTTP/1.1 400"));
+    assert!(send("GET /products/2", "").await.ends_with(r#"{"id":2,"price":100,"version":1}"#));
+    assert!(send("PUT /products/2", "250").await.ends_with(r#"{"version":2}"#));
+    assert!(send("PUT /products/2", "much").await.starts_with("HTTP/1.1 400"));
     for absent in ["GET /products/9", "GET /products/none"] {
-        assert!(ask(absent, "").await.starts_with("HTTP/1.1 404"), "{absent}");
+        assert!(send(absent, "").await.starts_with("HTTP/1.1 404"), "{absent}");
     }
-    assert!(ask("PUT /products/9", "1").await.ends_with(r#"{"version":1}"#));
+    assert!(send("PUT /products/9", "1").await.ends_with(r#"{"version":1}"#));
     for (path, price) in [("GET /products/2", "250"), ("GET /products/9", "1")] {
         leasehold_conformance::until("the price is seen", async || {
-            ask(path, "").await.contains(&format!(r#""price":{price}"#))
+            send(path, "").await.contains(&format!(r#""price":{price}"#))
         })
         .await
         .unwrap();
     }
-    assert!(ask("GET /stats", "").await.contains(r#""loads":"#));
+    assert!(send("GET /stats", "").await.contains(r#""loads":"#));
     serving.abort();
 }

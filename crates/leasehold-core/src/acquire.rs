@@ -140,7 +140,7 @@ struct Caller<'a> {
 
 /// The attempt that a caller pursues at the moment.
 struct Current {
-    ask: AcquireRequest,
+    request: AcquireRequest,
     acquire: Acquire<Error>,
 }
 
@@ -187,9 +187,9 @@ impl<'a> Caller<'a> {
         &self.driver.shared
     }
 
-    fn take_up(&mut self, EngineRequest { ask, pending, silence }: EngineRequest) {
+    fn take_up(&mut self, EngineRequest { request, pending, silence }: EngineRequest) {
         let acquire = Acquire::new(pending, silence, self.limits);
-        self.current = Some(Current { ask, acquire });
+        self.current = Some(Current { request, acquire });
     }
 
     async fn run(&mut self) -> Result<Arc<Hold>> {
@@ -336,9 +336,11 @@ impl<'a> Caller<'a> {
     /// the error of the previous request explains more.
     async fn ask_once(&mut self, now: Now) -> Result<Next<Error>> {
         let shared = self.shared();
-        let Some(Current { ask, acquire }) = &mut self.current else { return Ok(Next::Another) };
+        let Some(Current { request, acquire }) = &mut self.current else {
+            return Ok(Next::Another);
+        };
         let patience = acquire.handle_sent(now);
-        let asking = shared.backend.acquire(ask.clone());
+        let asking = shared.backend.acquire(request.clone());
         let answer = shared.called(now, patience, self.limits.until, asking).await;
         let reply = answer.map_or_else(
             || Reply::Unanswered(acquire.last_error().cloned().unwrap_or_else(no_answer)),
@@ -427,15 +429,15 @@ impl<'a> Caller<'a> {
     }
 
     fn take_pursuit(&mut self) -> Option<EngineRequest> {
-        let Current { ask, acquire } = self.current.take()?;
+        let Current { request, acquire } = self.current.take()?;
         let (pending, silence) = acquire.into_parts();
-        Some(EngineRequest { ask, pending, silence })
+        Some(EngineRequest { request, pending, silence })
     }
 
     /// Ends the attempt, if the engine may know it.
     fn end_attempt(&mut self) {
         if let Some(engine_request) = self.take_pursuit() {
-            self.driver.end(local_handoff::give_up(&engine_request, None));
+            self.driver.end(local_handoff::end_attempt(&engine_request, None));
         }
     }
 }
@@ -455,7 +457,7 @@ impl Drop for Caller<'_> {
             let turn = self.waiter.inbox().turn.take();
             match turn {
                 Some(Handover::Lease(hold)) => {
-                    return self.driver.end(local_handoff::go_on(shared, &hold));
+                    return self.driver.end(local_handoff::hand_off_again(shared, &hold));
                 }
                 Some(Handover::Attempt(engine_request)) => self.take_up(*engine_request),
                 Some(Handover::Ask(_)) | None => {}

@@ -59,14 +59,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn attach(&self, client: ClientId, events: EventSink);
 
     /// Asks for a lease.
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>>;
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>>;
 
     /// Renews a batch of leases. The answers are in the order of the leases. A renewal that fails
     /// or hangs must not delay the others.
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>>;
 
     /// Ends an attempt in any state: releases its lease, or leaves the queue.
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>>;
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>>;
 
     /// Returns the holder and the waiters of a lock. Never affects the lock.
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;

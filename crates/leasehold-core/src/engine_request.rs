@@ -20,13 +20,13 @@ pub(crate) fn engine_request(
     wait: bool,
     many: bool,
 ) -> EngineRequest {
-    let ask = ask(name, wish, attempt, wait, many);
-    EngineRequest { ask, pending: PendingAttempt::new(attempt, Sound), silence: None }
+    let request = acquire_request(name, wish, attempt, wait, many);
+    EngineRequest { request, pending: PendingAttempt::new(attempt, Sound), silence: None }
 }
 
 /// Builds the request to the engine, for `many` tokens if the lease may be handed off in this
 /// process.
-pub(crate) fn ask(
+pub(crate) fn acquire_request(
     name: &Name,
     wish: &Wish,
     attempt: AttemptId,

@@ -139,7 +139,7 @@ impl Hold {
 
     /// Returns true if its holder has released it. If it is still in the books, it is on its way to
     /// the next holder.
-    pub(crate) fn is_let_go(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn close(
     if !hold.claim_end() {
         return None;
     }
-    let then = match local_handoff::let_go(shared, hold, keep.is_some(), now) {
+    let then = match local_handoff::hand_off(shared, hold, keep.is_some(), now) {
         Onward::Passed => return Some(Closed::Passed),
         Onward::End(then) => then,
     };
@@ -100,11 +100,11 @@ pub(crate) fn close_dropped(
 ) -> Option<PendingRelease> {
     let now = shared.clock.now();
     match close(shared, hold, keep(shared, hold).filter(|_| stay), now)? {
-        Closed::End(end, ours) => {
+        Closed::End(release, ours) => {
             if ours {
                 record(shared, hold, true, now);
             }
-            Some(PendingRelease::of_hold(hold, end))
+            Some(PendingRelease::of_hold(hold, release))
         }
         Closed::Passed => {
             record(shared, hold, true, now);

@@ -54,7 +54,7 @@ impl LateReleases {
         let Some(reopen) = &self.reopen else { return };
         let left = Duration::from_nanos(self.left_ns.load(Ordering::Relaxed));
         // The server removes a waiter without a connection from its queue.
-        ends.retain(|end| end.base.is_some());
+        ends.retain(|release| release.base.is_some());
         if left.is_zero() || ends.is_empty() {
             return;
         }
@@ -117,7 +117,7 @@ async fn serve(
         match timeout(IDLE, batches.recv()).await {
             Ok(Some(Batch { ends, done })) => {
                 let ending =
-                    iter(ends).for_each_concurrent(TOGETHER, |end| end_one(&*backend, end));
+                    iter(ends).for_each_concurrent(TOGETHER, |release| end_one(&*backend, release));
                 timeout(LIMIT, ending).await.ok();
                 drop(done);
             }
@@ -128,10 +128,10 @@ async fn serve(
     }
 }
 
-async fn end_one(backend: &dyn Backend, end: ReleaseRequest) {
-    let (name, base, keeps) = (end.name.clone(), end.base, end.keep.is_some());
+async fn end_one(backend: &dyn Backend, release: ReleaseRequest) {
+    let (name, base, keeps) = (release.name.clone(), release.base, release.keep.is_some());
     let ended = async {
-        let ended = backend.release(ReleaseRequest { then: None, ..end }).await?;
+        let ended = backend.release(ReleaseRequest { then: None, ..release }).await?;
         // Some engines know an attempt only by its connection. There the token names the lease: the
         // call ends that lease and no later one.
         let is_unknown = matches!(ended.verdict, Verdict::Gone | Verdict::Unknown);

@@ -11,7 +11,7 @@ use leasehold_proto::client::{
 use leasehold_proto::{Deadline, Now};
 
 use crate::backend::{AcquireRequest, ReleaseRequest};
-use crate::engine_request::ask;
+use crate::engine_request::acquire_request;
 use crate::hold::Hold;
 use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Wish};
 use crate::pending_release::PendingRelease;
@@ -29,7 +29,7 @@ pub(crate) enum Onward {
 
 /// Releases a lease whose end the caller has claimed. A lease that must stay taken for a while is
 /// not handed to a local waiter.
-pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
+pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
     if !shared.passes {
         return Onward::End(None); // The next local waiter has asked itself.
     }
@@ -41,8 +41,8 @@ pub(crate) fn let_go(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) ->
             Release::End => (Handover::Ask(None), Onward::End(None)),
             Release::PassOn => (Handover::Lease(hold.clone()), Onward::Passed),
             Release::Exchange => {
-                let (turn, ask) = request_for(shared, &hold.name, wish, now, None);
-                (turn, Onward::End(Some(ask)))
+                let (turn, request) = request_for(shared, &hold.name, wish, now, None);
+                (turn, Onward::End(Some(request)))
             }
         }
     });
@@ -58,19 +58,19 @@ fn request_for(
     now: Now,
     silence: Option<Silence<Error>>,
 ) -> (Handover, Box<AcquireRequest>) {
-    let ask = ask(name, wish, shared.new_attempt(), true, true);
+    let request = acquire_request(name, wish, shared.new_attempt(), true, true);
     let ask_at = Deadline::after(now, shared.patience / 2);
     let engine_request = EngineRequest {
-        ask: ask.clone(),
-        pending: PendingAttempt::in_exchange(ask.attempt, ask_at, Sound),
+        request: request.clone(),
+        pending: PendingAttempt::in_exchange(request.attempt, ask_at, Sound),
         silence: Some(silence.unwrap_or(Silence { since: now, error: None })),
     };
-    (Handover::Attempt(Box::new(engine_request)), Box::new(ask))
+    (Handover::Attempt(Box::new(engine_request)), Box::new(request))
 }
 
 /// Hands a lease on whose new holder left just then. Returns what must be ended.
-pub(crate) fn go_on(shared: &Shared, hold: &Arc<Hold>) -> Option<PendingRelease> {
-    match let_go(shared, hold, false, shared.clock.now()) {
+pub(crate) fn hand_off_again(shared: &Shared, hold: &Arc<Hold>) -> Option<PendingRelease> {
+    match hand_off(shared, hold, false, shared.clock.now()) {
         Onward::Passed => None,
         Onward::End(then) => end(shared, hold, then),
     }
@@ -94,7 +94,7 @@ pub(crate) fn leave_front(
     waiter: &LocalWaiter,
     engine_request: Option<EngineRequest>,
 ) -> Option<PendingRelease> {
-    let attempt = engine_request.as_ref().map(|engine_request| engine_request.ask.attempt);
+    let attempt = engine_request.as_ref().map(|engine_request| engine_request.request.attempt);
     let silence = engine_request.as_ref().and_then(|engine_request| engine_request.silence.clone());
     let mut left = engine_request;
     let then = shared.queues.next(name, attempt, |wish, _| {
@@ -110,21 +110,21 @@ pub(crate) fn leave_front(
                 (left.take().map_or(Handover::Ask(silence), inherit), None)
             }
             Leave::Exchange => {
-                let (turn, ask) = request_for(shared, name, wish, shared.clock.now(), silence);
-                (turn, Some(ask))
+                let (turn, request) = request_for(shared, name, wish, shared.clock.now(), silence);
+                (turn, Some(request))
             }
             Leave::End | Leave::Ask => (Handover::Ask(silence), None),
         }
     });
-    give_up(&left?, then.flatten())
+    end_attempt(&left?, then.flatten())
 }
 
 /// Returns the end of an attempt that never became a hold; `None` if the engine cannot know it.
-pub(crate) fn give_up(
+pub(crate) fn end_attempt(
     engine_request: &EngineRequest,
     then: Option<Box<AcquireRequest>>,
 ) -> Option<PendingRelease> {
-    let AcquireRequest { name, ttl, .. } = &engine_request.ask;
+    let AcquireRequest { name, ttl, .. } = &engine_request.request;
     let end = ReleaseRequest::of_machine(name.clone(), engine_request.pending.end()?);
     Some(PendingRelease::new(ReleaseRequest { then, ..end }, *ttl))
 }

@@ -106,7 +106,7 @@ pub(crate) enum Handover {
 /// An attempt, and what it asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineRequest {
-    pub(crate) ask: AcquireRequest,
+    pub(crate) request: AcquireRequest,
     pub(crate) pending: PendingAttempt,
     /// The engine is silent.
     pub(crate) silence: Option<Silence<Error>>,
@@ -238,7 +238,7 @@ impl LocalQueues {
         }
         queue.front.attempt = match &turn {
             Handover::Ask(_) => None,
-            Handover::Attempt(engine_request) => Some(engine_request.ask.attempt),
+            Handover::Attempt(engine_request) => Some(engine_request.request.attempt),
             Handover::Lease(hold) => Some(hold.attempt),
         };
         queue.front.waiter = Some(waiter.clone());
@@ -269,7 +269,7 @@ impl LocalQueues {
         if let Some(waiter) =
             self.lock().busy.get(name).and_then(|queue| queue.front.waiter.as_ref())
         {
-            waiter.leave(|mail| mail.ask = true);
+            waiter.leave(|mail| mail.ask_again = true);
         }
     }
 
@@ -299,7 +299,7 @@ impl LocalQueues {
         shrink_set(&mut queues.quiet);
         for queue in queues.busy.values_mut() {
             match &queue.front.waiter {
-                Some(waiter) => waiter.leave(|mail| mail.ask = true),
+                Some(waiter) => waiter.leave(|mail| mail.ask_again = true),
                 None => queue.want(Some(now.steady_ns)),
             }
         }

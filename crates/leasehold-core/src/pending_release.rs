@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
     /// Without the request of another task, which `machine` has.
-    end: ReleaseRequest,
+    release: ReleaseRequest,
     machine: client::PendingRelease<Box<AcquireRequest>>,
     /// The ttl of its lease.
     ttl: Duration,
@@ -31,15 +31,15 @@ pub(crate) struct PendingRelease {
 }
 
 impl PendingRelease {
-    pub(crate) fn new(mut end: ReleaseRequest, ttl: Duration) -> Self {
-        let machine = client::PendingRelease::new(end.then.take());
-        Self { end, machine, ttl, lost: false }
+    pub(crate) fn new(mut release: ReleaseRequest, ttl: Duration) -> Self {
+        let machine = client::PendingRelease::new(release.then.take());
+        Self { release, machine, ttl, lost: false }
     }
 
-    pub(crate) fn of_hold(hold: &Hold, end: ReleaseRequest) -> Self {
+    pub(crate) fn of_hold(hold: &Hold, release: ReleaseRequest) -> Self {
         let lease = hold.lease();
         let lost = lease.loss().is_some_and(leaves_nothing);
-        Self { lost, ..Self::new(end, lease.terms().ttl) }
+        Self { lost, ..Self::new(release, lease.terms().ttl) }
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -48,7 +48,7 @@ impl PendingRelease {
 
     /// Returns the request to the backend.
     pub(crate) fn request(&self) -> ReleaseRequest {
-        ReleaseRequest { then: self.machine.then().cloned(), ..self.end.clone() }
+        ReleaseRequest { then: self.machine.then().cloned(), ..self.release.clone() }
     }
 
     /// Records that the sending future was dropped: the request may have been sent.
@@ -70,11 +70,11 @@ impl PendingRelease {
             ended = send(shared, shared.clock.now(), self.request()).await;
             after = self.machine.handle_result(summary(&ended), Sound);
         }
-        if let (AfterRelease::Done { forward_to: Some(ask), again }, Ok(ended)) =
+        if let (AfterRelease::Done { forward_to: Some(request), again }, Ok(ended)) =
             (&after, &mut ended)
             && let Some(answer) = ended.then.take()
         {
-            forward(shared, ask, sent, Ok(answer), *again);
+            forward(shared, request, sent, Ok(answer), *again);
         }
         (ended, matches!(after, AfterRelease::Done { .. } | AfterRelease::Stop))
     }
@@ -90,10 +90,10 @@ impl PendingRelease {
             let (ended, over) = self.send(&shared, shared.clock.now()).await;
             match ended {
                 Err(error) if over => {
-                    tracing::debug!(name = %self.end.name, %error, "cannot end an attempt");
+                    tracing::debug!(name = %self.release.name, %error, "cannot end an attempt");
                 }
                 Err(error) => {
-                    tracing::trace!(name = %self.end.name, %error, "ending an attempt again");
+                    tracing::trace!(name = %self.release.name, %error, "ending an attempt again");
                 }
                 Ok(_) => {}
             }
@@ -106,15 +106,21 @@ impl PendingRelease {
 }
 
 /// Gives the task behind an exchange its half of the answer.
-fn forward(shared: &Shared, ask: &AcquireRequest, sent: Now, answer: Result<Answer>, again: bool) {
+fn forward(
+    shared: &Shared,
+    request: &AcquireRequest,
+    sent: Now,
+    answer: Result<Answer>,
+    again: bool,
+) {
     let forwarded = ForwardedReply { sent, reply: reply(answer), again };
-    shared.queues.tell(&ask.name, ask.attempt, |mail| mail.forwarded = Some(forwarded));
+    shared.queues.tell(&request.name, request.attempt, |mail| mail.forwarded = Some(forwarded));
 }
 
-async fn send(shared: &Shared, sent: Now, end: ReleaseRequest) -> Result<Ended> {
+async fn send(shared: &Shared, sent: Now, release: ReleaseRequest) -> Result<Ended> {
     let limit = Deadline::after(sent, shared.patience);
-    let name = (!shared.capability.ordered).then(|| end.name.clone());
-    let ended = shared.called(sent, limit, None, shared.backend.release(end)).await;
+    let name = (!shared.capability.ordered).then(|| release.name.clone());
+    let ended = shared.called(sent, limit, None, shared.backend.release(release)).await;
     if let Some(name) = name {
         shared.queues.freed(&name);
     }

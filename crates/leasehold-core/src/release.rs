@@ -83,15 +83,15 @@ impl Releasing {
         let now = self.driver.shared.clock.now();
         let valid = valid.unwrap_or_else(|| self.hold.lease().is_valid(now));
         let keep = keep(&self.driver.shared, &self.hold).filter(|_| self.stay);
-        let (end, ours) = match close(&self.driver.shared, &self.hold, keep, now) {
-            Some(Closed::End(end, ours)) => (end, ours),
+        let (release, ours) = match close(&self.driver.shared, &self.hold, keep, now) {
+            Some(Closed::End(release, ours)) => (release, ours),
             Some(Closed::Passed) => {
                 record(&self.driver.shared, &self.hold, true, now);
                 return self.done(valid);
             }
             None => return self.done(valid),
         };
-        let ending = PendingRelease::of_hold(&self.hold, end);
+        let ending = PendingRelease::of_hold(&self.hold, release);
         if !ours && self.hold.lease().loss().is_some_and(leaves_nothing) {
             // The answer would have no effect, and may take long.
             self.driver.end(Some(ending));

@@ -173,7 +173,7 @@ impl Task {
             match step {
                 Step::Wait => {}
                 // A lease without a holder is not renewed, even if the next holder takes it over late.
-                Step::Renew if hold.is_let_go() => {}
+                Step::Renew if hold.is_released() => {}
                 Step::Renew => renewals.push(hold),
                 Step::Lost(_) | Step::End => others.push((hold, step)),
             }
@@ -376,8 +376,8 @@ impl Task {
         {
             return;
         }
-        let end = ReleaseRequest::of_machine(name, unwanted(attempt, grant.tokens.base()));
-        self.end(PendingRelease::new(end, crate::options::DEFAULT_TTL));
+        let release = ReleaseRequest::of_machine(name, unwanted(attempt, grant.tokens.base()));
+        self.end(PendingRelease::new(release, crate::options::DEFAULT_TTL));
     }
 }
 

@@ -80,7 +80,7 @@ impl QuorumBackend {
     async fn ask_all<'a, T, F>(
         &'a self,
         grace: Option<Duration>,
-        ask: impl Fn(&'a dyn QuorumNode) -> F,
+        call: impl Fn(&'a dyn QuorumNode) -> F,
     ) -> Result<Vec<Option<T>>>
     where
         F: Future<Output = Result<T>>,
@@ -88,7 +88,7 @@ impl QuorumBackend {
         let (all, enough) = (self.nodes.len(), majority(self.nodes.len()));
         let mut until = Deadline::after(self.clock.now(), LIMIT);
         let one = |(number, node): (usize, &'a Arc<dyn QuorumNode>)| {
-            let asking = ask(node.as_ref());
+            let asking = call(node.as_ref());
             async move { (number, asking.await) }
         };
         let mut asking: FuturesUnordered<_> = self.nodes.iter().enumerate().map(one).collect();
@@ -227,12 +227,12 @@ impl Backend for QuorumBackend {
         }
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            if ask.mode != Mode::Exclusive {
+            if request.mode != Mode::Exclusive {
                 return Err(unsupported("shared mode"));
             }
-            self.call(|asker| Call::Acquire(ask, asker)).await?
+            self.call(|asker| Call::Acquire(request, asker)).await?
         })
     }
 
@@ -245,15 +245,15 @@ impl Backend for QuorumBackend {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
-            if end.keep.is_some() {
+            if release.keep.is_some() {
                 return Err(unsupported("a minimum hold that outlives the release"));
             }
-            if end.then.is_some() {
+            if release.then.is_some() {
                 return Err(unsupported("releasing and acquiring in one step"));
             }
-            self.call(|ender| Call::Release(end, Some(ender))).await?
+            self.call(|ender| Call::Release(release, Some(ender))).await?
         })
     }
 
@@ -273,7 +273,7 @@ impl Backend for QuorumBackend {
         Box::pin(self.force(name, token))
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        self.calls.send(Call::Release(end.clone(), None)).ok();
+    fn abandon(&self, release: &ReleaseRequest) {
+        self.calls.send(Call::Release(release.clone(), None)).ok();
     }
 }

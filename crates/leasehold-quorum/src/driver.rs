@@ -266,9 +266,9 @@ impl Driver {
         match call {
             // No caller waits for it any more, and no node has received it.
             Call::Acquire(_, asker) if asker.is_closed() => {}
-            Call::Acquire(ask, asker) => self.acquire(now, ask, asker),
+            Call::Acquire(request, asker) => self.acquire(now, request, asker),
             Call::Renew(leases, asker) => self.renew(leases, asker),
-            Call::Release(end, asker) => self.release(now, &end, asker),
+            Call::Release(release, asker) => self.release(now, &release, asker),
         }
     }
 
@@ -276,8 +276,8 @@ impl Driver {
     /// others do not count.
     fn has_room(&self) -> bool {
         let (mut free, mut voters, mut free_voters) = (0, 0, 0);
-        for (node, line) in self.outboxes.iter().enumerate() {
-            let (room, votes) = (line.has_room(), self.votes(node, line));
+        for (node, outbox) in self.outboxes.iter().enumerate() {
+            let (room, votes) = (outbox.has_room(), self.votes(node, outbox));
             free += usize::from(room);
             voters += usize::from(votes);
             free_voters += usize::from(room && votes);
@@ -288,12 +288,12 @@ impl Driver {
 
     /// Returns true if so many nodes answered the last time that the others are not needed.
     fn has_voters(&self) -> bool {
-        let votes = |(node, line): &(usize, &NodeOutbox)| self.votes(*node, line);
+        let votes = |(node, outbox): &(usize, &NodeOutbox)| self.votes(*node, outbox);
         self.outboxes.iter().enumerate().filter(votes).count() >= majority(self.outboxes.len())
     }
 
-    fn votes(&self, node: usize, line: &NodeOutbox) -> bool {
-        line.answers() && self.admission.process(node).is_some()
+    fn votes(&self, node: usize, outbox: &NodeOutbox) -> bool {
+        outbox.answers() && self.admission.process(node).is_some()
     }
 
     fn handle_said(&mut self, now: Now, node: usize, event: NodeEvent) {
@@ -310,8 +310,8 @@ impl Driver {
     fn handle_answer(&mut self, now: Now, answered: Answered) {
         let Answered { node, tags, mut replies } = answered;
         replies.resize(tags.len(), Reply::Unknown);
-        if let Some(line) = self.outboxes.get_mut(node) {
-            line.answered(&replies);
+        if let Some(outbox) = self.outboxes.get_mut(node) {
+            outbox.answered(&replies);
         }
         let is_doubt = |reply: &Reply| {
             matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
@@ -353,10 +353,10 @@ impl Driver {
                 let wait = run.waits && matches!(op, Op::Acquire { .. });
                 let (name, origin) = (run.name.clone(), run.origin.clone());
                 let (tag, step) = (Tag { run: number, round }, Step { name, op, wait, origin });
-                if let Some(line) = self.outboxes.get_mut(node) {
+                if let Some(outbox) = self.outboxes.get_mut(node) {
                     run.outstanding += 1;
                     let (limit, hash) = (run.limit, run.hash);
-                    line.push(Queued { tag, due, limit, hash, step });
+                    outbox.push(Queued { tag, due, limit, hash, step });
                 }
             }
             match run.machine.poll_event() {
@@ -416,15 +416,15 @@ impl Driver {
     fn flush(&mut self, now: Now) {
         loop {
             let has_voters = self.has_voters();
-            for (node, line) in self.outboxes.iter_mut().enumerate() {
-                let flow = line.flow(has_voters);
+            for (node, outbox) in self.outboxes.iter_mut().enumerate() {
+                let flow = outbox.flow(has_voters);
                 while self.moment.is_none()
-                    && let Some(tag) = line.take_overdue(now)
+                    && let Some(tag) = outbox.take_overdue(now)
                 {
                     self.unsent.push((node, tag, Refusal::Unfit));
                 }
                 if let Some(process) = self.admission.process(node) {
-                    while let Some(call) = line.call(now, process, flow) {
+                    while let Some(call) = outbox.call(now, process, flow) {
                         self.batches.push(Box::pin(call));
                     }
                     if flow != Flow::Trickle {
@@ -437,7 +437,7 @@ impl Driver {
                     Member::Admitted(_) | Member::Unknown => Refusal::Unfit,
                     Member::Waiting(_) | Member::Twin(_) => Refusal::NotAdmitted,
                 };
-                while let Some(tag) = line.take() {
+                while let Some(tag) = outbox.take() {
                     self.unsent.push((node, tag, refusal));
                 }
             }

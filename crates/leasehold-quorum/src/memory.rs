@@ -53,7 +53,7 @@ struct State {
     node: Node<Name>,
     fault: NodeFault,
     /// The last holder of each lock, and when it was granted (Unix, in milliseconds).
-    people: BTreeMap<Name, (AttemptId, Arc<Origin>, u64)>,
+    holders: BTreeMap<Name, (AttemptId, Arc<Origin>, u64)>,
     waiters: HashMap<Name, HashSet<ClientId>>,
     sinks: HashMap<ClientId, NodeSink>,
     steps: u64,
@@ -79,7 +79,7 @@ impl MemoryNode {
         let state = State {
             node: Node::new(random_process()),
             fault: NodeFault::None,
-            people: BTreeMap::new(),
+            holders: BTreeMap::new(),
             waiters: HashMap::new(),
             sinks: HashMap::new(),
             steps: 0,
@@ -118,7 +118,7 @@ impl MemoryNode {
     pub fn forget(&self) {
         let mut state = self.state();
         state.node.forget();
-        state.people.clear();
+        state.holders.clear();
     }
 
     /// Returns how many steps were sent to it, with any result.
@@ -129,7 +129,7 @@ impl MemoryNode {
     /// Returns how many locks are held here now.
     pub fn leases(&self) -> usize {
         let (now, state) = (self.0.clock.now(), self.state());
-        state.people.keys().filter(|name| state.node.lease(now, name).is_some()).count()
+        state.holders.keys().filter(|name| state.node.lease(now, name).is_some()).count()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -155,8 +155,8 @@ impl MemoryNode {
             match (reply, step.op) {
                 (Reply::Granted(_), Op::Acquire { attempt, .. })
                 | (Reply::Healed, Op::Renew { attempt, .. }) => {
-                    let person = (attempt, step.origin.clone(), now.unix_ms());
-                    state.people.insert(step.name.clone(), person);
+                    let holder = (attempt, step.origin.clone(), now.unix_ms());
+                    state.holders.insert(step.name.clone(), holder);
                 }
                 (Reply::Busy { .. }, _) => {
                     if let Some(client) = client.filter(|_| step.wait) {
@@ -297,7 +297,7 @@ impl QuorumNode for Connection {
             let look = move |node: &MemoryNode| {
                 let (now, state) = (node.0.clock.now(), node.state());
                 let lease = |name: &Name| {
-                    let (last, origin, since_unix_ms) = state.people.get(name)?;
+                    let (last, origin, since_unix_ms) = state.holders.get(name)?;
                     let lease = state.node.lease(now, name);
                     Some(NodeLease {
                         holder: origin.holder(lease.map_or(*last, |lease| lease.attempt)),
@@ -317,7 +317,7 @@ impl QuorumNode for Connection {
         Box::pin(async move {
             let look = move |node: &MemoryNode| {
                 let state = node.state();
-                let named = state.people.keys().filter(|name| name.as_str().starts_with(&prefix));
+                let named = state.holders.keys().filter(|name| name.as_str().starts_with(&prefix));
                 named.take(limit).cloned().collect()
             };
             self.node.under_fault(PATIENCE, look).await.ok_or_else(no_answer)

@@ -50,7 +50,7 @@ pub(crate) struct Evidence {
     /// Losses by the clock.
     pub(crate) losses: Losses,
     /// The lines that clients were shown, by the number of the client.
-    pub(crate) lines: Vec<(u32, Waiting)>,
+    pub(crate) queues: Vec<(u32, Waiting)>,
     /// The attempts that got the lock.
     pub(crate) granted: BTreeMap<String, Granted>,
     /// Where servers have replicas: when another one became the master.

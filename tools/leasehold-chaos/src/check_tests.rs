@@ -269,8 +269,8 @@ fn a_lease_that_was_passed_on_long_after_its_master_was_left_is_found() {
 
 /// Clients 1 and 2 wait in this order; when they get the lock.
 fn waiting(first: u64, second: u64) -> Evidence {
-    let line = ["a", "b"].map(str::to_owned).to_vec();
-    let looks = |at: u64| (1, Waiting { asked: (at - 1) * MS, at: at * MS, line: line.clone() });
+    let queue = ["a", "b"].map(str::to_owned).to_vec();
+    let looks = |at: u64| (1, Waiting { asked: (at - 1) * MS, at: at * MS, queue: queue.clone() });
     let granted = |client, got: u64| Granted { client, got: got * MS };
     let holds = [
         hold(3, 1, 2, 5100, 1),
@@ -279,7 +279,7 @@ fn waiting(first: u64, second: u64) -> Evidence {
     ];
     Evidence {
         holds: holds.to_vec(),
-        lines: vec![looks(5000), looks(5100)],
+        queues: vec![looks(5000), looks(5100)],
         granted: BTreeMap::from([
             ("a".into(), granted(1, first)),
             ("b".into(), granted(2, second)),

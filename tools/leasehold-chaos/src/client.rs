@@ -2,7 +2,7 @@
 //! they saw.
 
 mod abandon;
-mod line;
+mod queue;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             };
             tasks.spawn(counter.again_and_again());
         }
-        let looks = tokio::spawn(line::look_at_line(client.lock(NAME), journal.clone()));
+        let looks = tokio::spawn(queue::look_at_queue(client.lock(NAME), journal.clone()));
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }

@@ -26,7 +26,7 @@ pub(crate) enum JournalEntry {
     /// About to be given back.
     Ended { hold: u64, at: u64, end: HoldEnd, deadline: u64 },
     /// The store named the attempts that wait, the first in line first; it was asked and answered at these times.
-    Waiting { asked: u64, at: u64, line: Vec<String> },
+    Waiting { asked: u64, at: u64, queue: Vec<String> },
     /// An acquire, a connect or a release failed, as it may while something explains it.
     Failed { at: u64, told: FailureKind, what: String },
     /// The client dropped something, or ended it in another hard way.
@@ -63,7 +63,9 @@ impl fmt::Display for JournalEntry {
                 };
                 write!(f, "ended {hold} {at} {end} {deadline}")
             }
-            Self::Waiting { asked, at, line } => write!(f, "line {asked} {at} {}", line.join(",")),
+            Self::Waiting { asked, at, queue } => {
+                write!(f, "line {asked} {at} {}", queue.join(","))
+            }
             Self::Failed { at, told, what } => {
                 write!(f, "failed {at} {} {}", told.name(), what.replace('\n', " "))
             }
@@ -103,8 +105,8 @@ impl FromStr for JournalEntry {
                 Self::Ended { hold: number(0)?, at: number(1)?, end, deadline: number(3)? }
             }
             "line" => {
-                let line = words.get(2).ok_or_else(no_line)?.split(',').map(str::to_owned);
-                Self::Waiting { asked: number(0)?, at: number(1)?, line: line.collect() }
+                let queue = words.get(2).ok_or_else(no_line)?.split(',').map(str::to_owned);
+                Self::Waiting { asked: number(0)?, at: number(1)?, queue: queue.collect() }
             }
             "failed" => {
                 let told =
@@ -196,7 +198,7 @@ pub(crate) struct Story {
     pub(crate) losses: Losses,
     /// When it got the lock, by the attempt.
     pub(crate) granted: BTreeMap<String, u64>,
-    pub(crate) lines: Vec<Waiting>,
+    pub(crate) queues: Vec<Waiting>,
 }
 
 /// Attempts that waited, as the store named them to a client.
@@ -205,7 +207,7 @@ pub(crate) struct Waiting {
     pub(crate) asked: u64,
     pub(crate) at: u64,
     /// The first in line first.
-    pub(crate) line: Vec<String>,
+    pub(crate) queue: Vec<String>,
 }
 
 impl Story {
@@ -231,8 +233,8 @@ impl Story {
                         story.wrong.extend(one.look(at, deadline));
                     }
                 }
-                Ok(JournalEntry::Waiting { asked, at, line }) => {
-                    story.lines.push(Waiting { asked, at, line });
+                Ok(JournalEntry::Waiting { asked, at, queue }) => {
+                    story.queues.push(Waiting { asked, at, queue });
                 }
                 Ok(JournalEntry::Ended { hold, at, end, deadline }) => {
                     let ended = open.remove(&hold);
@@ -305,7 +307,7 @@ mod tests {
             JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Valid, deadline: 3 },
             JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Expired, deadline: 3 },
             JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Told, deadline: 3 },
-            JournalEntry::Waiting { asked: 1, at: 2, line: vec!["a".into(), "b".into()] },
+            JournalEntry::Waiting { asked: 1, at: 2, queue: vec!["a".into(), "b".into()] },
             JournalEntry::Failed {
                 at: 7,
                 told: FailureKind::Away,

@@ -371,7 +371,7 @@ impl<'a> Run<'a> {
             match one.whom {
                 Whom::Client(at) => {
                     let Client { process, number } = &self.clients[at];
-                    process.go_on()?;
+                    process.resume()?;
                     self.paused.push(Stopped { client: *number, from: one.from, until: now() });
                 }
                 Whom::Node(at) => self.cluster.heal(at, one.fault)?,
@@ -473,7 +473,7 @@ impl<'a> Run<'a> {
             let story = Story::read(&text, number, gone);
             evidence.holds.extend(story.holds);
             evidence.losses += story.losses;
-            evidence.lines.extend(story.lines.into_iter().map(|line| (number, line)));
+            evidence.queues.extend(story.queues.into_iter().map(|queue| (number, queue)));
             let granted = |(attempt, got)| (attempt, Granted { client: number, got });
             evidence.granted.extend(story.granted.into_iter().map(granted));
             evidence.failed.extend(story.failed);

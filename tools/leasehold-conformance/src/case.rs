@@ -122,7 +122,7 @@ impl Raw {
     }
 
     /// An ask for a lease by a new attempt.
-    pub fn ask(&mut self, name: &Name, ttl: Duration) -> AcquireRequest {
+    pub fn request(&mut self, name: &Name, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
         let origin = Origin::new("host", std::process::id(), Some("conformance".into()));
@@ -130,8 +130,8 @@ impl Raw {
     }
 
     /// The end of what was asked for.
-    pub fn end(&self, ask: &AcquireRequest) -> ReleaseRequest {
-        ReleaseRequest::new(ask.name.clone(), ask.attempt)
+    pub fn end(&self, request: &AcquireRequest) -> ReleaseRequest {
+        ReleaseRequest::new(request.name.clone(), request.attempt)
     }
 
     /// The lock's status.

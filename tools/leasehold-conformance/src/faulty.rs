@@ -122,8 +122,8 @@ impl Faults {
         let asks =
             std::mem::take(&mut *self.0.delayed.lock().unwrap_or_else(PoisonError::into_inner));
         let mut answers = Vec::new();
-        for ask in asks {
-            answers.push(self.0.backend.acquire(ask).await?);
+        for request in asks {
+            answers.push(self.0.backend.acquire(request).await?);
         }
         Ok(answers)
     }
@@ -222,15 +222,16 @@ impl Backend for Faults {
         });
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let fault = next(&self.0.acquire);
         if fault == Some(Fault::Delay) {
             let mut delayed = self.0.delayed.lock().unwrap_or_else(PoisonError::into_inner);
-            delayed.push(ask.clone());
+            delayed.push(request.clone());
         }
         Box::pin(async move {
-            let answer = under(fault, &self.0.late, || self.0.backend.acquire(ask.clone())).await;
+            let answer =
+                under(fault, &self.0.late, || self.0.backend.acquire(request.clone())).await;
             let hook = self.0.after_acquire.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Hook(hook)) = hook {
                 hook();
@@ -258,11 +259,11 @@ impl Backend for Faults {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
-        self.0.suspects.fetch_add(end.suspect.into(), Ordering::SeqCst);
+        self.0.suspects.fetch_add(release.suspect.into(), Ordering::SeqCst);
         let fault = next(&self.0.release);
-        Box::pin(under(fault, &self.0.late, move || self.0.backend.release(end.clone())))
+        Box::pin(under(fault, &self.0.late, move || self.0.backend.release(release.clone())))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
@@ -286,7 +287,7 @@ impl Backend for Faults {
         self.0.backend.replicas(attempt)
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        self.0.backend.abandon(end);
+    fn abandon(&self, release: &ReleaseRequest) {
+        self.0.backend.abandon(release);
     }
 }

@@ -140,7 +140,7 @@ impl Process {
 
     /// Lets it go on (SIGCONT).
     #[cfg(unix)]
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.signal(nix::sys::signal::Signal::SIGCONT);
     }
 

@@ -60,12 +60,12 @@ pub struct Setup {
     /// Requests may be repeated by something that the client does not know of.
     pub silent: bool,
     /// Clients may give up waiting.
-    pub gives_up: bool,
+    pub waiters_leave: bool,
     /// Holders may exchange their lease for a new attempt.
     pub rotate: bool,
     /// They do it for the next waiter of their process: the exchange continues in the background,
     /// and the task that it asks for may leave its attempt to another task. Both count as attempts.
-    pub line: bool,
+    pub local_queue: bool,
     /// The tasks of a process ask for different terms, and time may pass before one takes over the
     /// lease that another has passed on. A task that leaves ends its attempt, and the server may
     /// refuse an exchange as a whole.
@@ -93,9 +93,9 @@ impl Default for Setup {
             block: 1,
             bad_timing: false,
             silent: false,
-            gives_up: true,
+            waiters_leave: true,
             rotate: false,
-            line: false,
+            local_queue: false,
             tasks: false,
             timers: false,
             prompt: false,

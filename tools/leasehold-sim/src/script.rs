@@ -173,12 +173,12 @@ impl Replay {
     pub fn request(&self, op: &Op) -> Option<Request> {
         Some(match *op {
             Op::Pass(_) | Op::Listen(..) | Op::Forget(_) => return None,
-            Op::Acquire(ask) => Request::Acquire(ask),
+            Op::Acquire(request) => Request::Acquire(request),
             Op::Renew(attempt, which, ttl) => {
                 Request::Renew(attempt, self.block(attempt, which)?.base(), ttl)
             }
             Op::Release(ending) => Request::Release(self.end(ending)),
-            Op::Rotate(ending, ask) => Request::Rotate(self.end(ending), ask),
+            Op::Rotate(ending, request) => Request::Rotate(self.end(ending), request),
             Op::Force(attempt, which) => Request::Force(self.block(attempt, which)?.top()),
         })
     }
@@ -192,9 +192,9 @@ impl Replay {
             }
         }
         match (asked, said) {
-            (Request::Acquire(ask), Said::Acquired(Answer::Granted(tokens)))
-            | (Request::Rotate(_, ask), Said::Rotated(_, Answer::Granted(tokens))) => {
-                self.tell(ask.attempt, tokens);
+            (Request::Acquire(request), Said::Acquired(Answer::Granted(tokens)))
+            | (Request::Rotate(_, request), Said::Rotated(_, Answer::Granted(tokens))) => {
+                self.tell(request.attempt, tokens);
             }
             _ => {}
         }

@@ -28,9 +28,9 @@ const SMALLEST: Setup = Setup {
     block: 1,
     bad_timing: false,
     silent: false,
-    gives_up: true,
+    waiters_leave: true,
     rotate: false,
-    line: false,
+    local_queue: false,
     tasks: false,
     timers: false,
     prompt: false,
@@ -64,67 +64,67 @@ fn the_protocol_holds_in_every_small_run() {
 }
 
 #[test]
-fn hole_1_a_rotation_that_keeps_the_attempt_uses_a_token_twice() {
-    let setup = Setup { attempts: 2, ticks: 3, rotate: true, gives_up: false, ..SMALLEST };
+fn rotation_that_keeps_the_attempt_uses_a_token_twice() {
+    let setup = Setup { attempts: 2, ticks: 3, rotate: true, waiters_leave: false, ..SMALLEST };
     found(Bug::RotateKeepsTheAttempt, UNIQUE, setup);
 }
 
 #[test]
-fn hole_2_a_push_that_counts_from_its_receipt_makes_two_holders() {
-    let setup = Setup { attempts: 2, ticks: 2, gives_up: false, ..SMALLEST };
+fn push_that_counts_from_its_receipt_makes_two_holders() {
+    let setup = Setup { attempts: 2, ticks: 2, waiters_leave: false, ..SMALLEST };
     found(Bug::PushCountsFromReceipt, EXCLUSION, setup);
 }
 
 #[test]
 fn a_push_that_a_later_answer_has_overtaken_makes_two_holders() {
-    let setup = Setup { attempts: 2, ticks: 2, gives_up: false, ..SMALLEST };
+    let setup = Setup { attempts: 2, ticks: 2, waiters_leave: false, ..SMALLEST };
     found(Bug::EarlierPushIsBelieved, EXCLUSION, setup);
 }
 
 #[test]
 fn an_end_that_is_not_repeated_leaves_a_lease_to_nobody() {
-    found(Bug::EndIsSentOnce, ORPHAN, Setup { faults: 1, gives_up: false, ..SMALLEST });
+    found(Bug::EndIsSentOnce, ORPHAN, Setup { faults: 1, waiters_leave: false, ..SMALLEST });
 }
 
 #[test]
-fn hole_3_giving_up_that_frees_offers_only_leaves_a_lease_to_nobody() {
+fn leaving_that_frees_offers_only_leaves_a_lease_without_holder() {
     found(Bug::GivingUpFreesOffersOnly, ORPHAN, SMALLEST);
 }
 
 #[test]
-fn hole_4_refusing_by_the_record_alone_puts_a_zombie_in_line() {
+fn refusing_by_the_record_alone_queues_an_ended_attempt() {
     found(Bug::RefusedByTheRecordAlone, QUEUE, SMALLEST);
     found(Bug::RefusedByTheRecordAlone, ENDED, SMALLEST);
 }
 
 #[test]
-fn hole_5_a_release_asked_again_is_told_lost() {
+fn repeated_release_reports_a_loss() {
     found(Bug::ReleaseAskedAgainIsLost, VERDICT, Setup { faults: 1, ..SMALLEST });
 }
 
 #[test]
-fn hole_6_a_head_that_does_not_know_of_it_waits_for_ever() {
-    let setup = Setup { clients: 3, faults: 1, gives_up: false, ..SMALLEST };
+fn head_without_a_timer_waits_for_ever() {
+    let setup = Setup { clients: 3, faults: 1, waiters_leave: false, ..SMALLEST };
     found(Bug::OnlyTheHeadHasATimer, WAITER, setup);
 }
 
 #[test]
-fn hole_7_tokens_given_back_in_another_leases_words_are_reserved_again() {
+fn tokens_returned_for_another_lease_are_reserved_again() {
     let setup = Setup { clients: 1, attempts: 2, faults: 1, block: 2, rotate: true, ..SMALLEST };
     found(Bug::TokensGivenBackWheneverOwner, ORDER, setup);
     assert!(!breaks(Setup { bug: Some(Bug::RotateKeepsTheAttempt), ..setup }, ORDER));
 }
 
 #[test]
-fn hole_8_a_release_that_compares_the_base_does_not_end_what_was_granted_again() {
-    let setup = Setup { faults: 1, ticks: 2, gives_up: false, ..SMALLEST };
+fn release_that_compares_the_base_leaves_the_repeated_grant() {
+    let setup = Setup { faults: 1, ticks: 2, waiters_leave: false, ..SMALLEST };
     found(Bug::ReleaseComparesTheBase, ENDED, setup);
 }
 
 #[test]
 fn a_release_that_does_not_compare_the_attempt_ends_another_lease() {
     found(Bug::ReleaseIgnoresTheAttempt, VERDICT, Setup { faults: 1, ..SMALLEST });
-    let setup = Setup { attempts: 2, gives_up: false, faults: 1, ..SMALLEST };
+    let setup = Setup { attempts: 2, waiters_leave: false, faults: 1, ..SMALLEST };
     found(Bug::ReleaseIgnoresTheAttempt, EXCLUSION, setup);
 }
 
@@ -153,45 +153,45 @@ fn a_waiter_that_cannot_be_reached_must_be_skipped() {
 fn a_new_first_in_line_that_is_not_told_reckons_with_an_earlier_lease() {
     let setup = Setup { clients: 3, ticks: 3, timers: true, ..SMALLEST };
     found(Bug::LeavingTellsNobody, FIRST, setup);
-    found(Bug::DirectGrantTellsNobody, FIRST, Setup { gives_up: false, ..setup });
+    found(Bug::DirectGrantTellsNobody, FIRST, Setup { waiters_leave: false, ..setup });
 }
 
 #[test]
 fn validity_that_counts_from_the_answer_makes_two_holders() {
-    let setup = Setup { ticks: 4, gives_up: false, ..SMALLEST };
+    let setup = Setup { ticks: 4, waiters_leave: false, ..SMALLEST };
     found(Bug::ValidityCountsFromTheAnswer, EXCLUSION, setup);
 }
 
 /// Two clients of two tasks each: the releaser exchanges for the next in line.
-const LINE: Setup = Setup { attempts: 2, rotate: true, line: true, ..SMALLEST };
+const LOCAL_QUEUE: Setup = Setup { attempts: 2, rotate: true, local_queue: true, ..SMALLEST };
 
 #[test]
 fn an_exchange_that_is_repeated_asks_for_one_that_has_gone() {
-    let setup = Setup { clients: 1, faults: 1, ..LINE };
+    let setup = Setup { clients: 1, faults: 1, ..LOCAL_QUEUE };
     found(Bug::ExchangeIsNotSuspect, ENDED, setup);
-    found(Bug::ExchangeIsNotSuspect, QUEUE, LINE);
+    found(Bug::ExchangeIsNotSuspect, QUEUE, LOCAL_QUEUE);
 }
 
 #[test]
 fn whoever_inherits_an_attempt_inherits_its_late_asks() {
-    found(Bug::InheritedIsNotSuspect, ENDED, Setup { clients: 1, ticks: 1, ..LINE });
+    found(Bug::InheritedIsNotSuspect, ENDED, Setup { clients: 1, ticks: 1, ..LOCAL_QUEUE });
 }
 
 #[test]
 fn tokens_used_inside_a_process_are_not_given_back() {
-    let setup = Setup { block: 2, gives_up: false, ..LINE };
+    let setup = Setup { block: 2, waiters_leave: false, ..LOCAL_QUEUE };
     found(Bug::PassedTokensGivenBack, ORDER, setup);
 }
 
 #[test]
 fn a_lost_lease_that_is_passed_on_uses_tokens_out_of_order() {
-    let setup = Setup { block: 2, ticks: 4, gives_up: false, ..SMALLEST };
+    let setup = Setup { block: 2, ticks: 4, waiters_leave: false, ..SMALLEST };
     found(Bug::LostLeaseIsPassedOn, ORDER, setup);
 }
 
 #[test]
 fn a_lease_that_is_lost_before_the_next_task_takes_it_over_is_not_used() {
-    let setup = Setup { block: 2, ticks: 4, tasks: true, gives_up: false, ..SMALLEST };
+    let setup = Setup { block: 2, ticks: 4, tasks: true, waiters_leave: false, ..SMALLEST };
     found(Bug::LostLeaseIsPassedOn, ORDER, setup);
 }
 
@@ -204,7 +204,7 @@ fn after_a_refused_exchange_the_attempt_is_ended_alone() {
 #[test]
 fn an_init_that_makes_the_tables_anew_makes_two_holders() {
     let upkeep = Upkeep { times: 1, init: true, ..Upkeep::NONE };
-    let setup = Setup { gives_up: false, upkeep, ..SMALLEST };
+    let setup = Setup { waiters_leave: false, upkeep, ..SMALLEST };
     found(Bug::InitMakesAnew, EXCLUSION, setup);
 }
 
@@ -229,7 +229,7 @@ fn a_forget_that_removes_ended_attempts_lets_a_late_request_own_the_lock() {
 #[test]
 fn a_late_release_after_a_clean_up_is_not_told_released_for_a_lost_lease() {
     let upkeep = Upkeep { times: 1, forget: true, ..Upkeep::NONE };
-    let setup = Setup { ticks: 3, prompt: true, gives_up: false, upkeep, ..SMALLEST };
+    let setup = Setup { ticks: 3, prompt: true, waiters_leave: false, upkeep, ..SMALLEST };
     found(Bug::BlankRecordKnowsTheEnds, VERDICT, setup);
 }
 
@@ -245,7 +245,7 @@ fn a_forced_release_that_ignores_the_token_ends_another_lease() {
 
 /// Two of three clients die in line, and one step removes one dead waiter.
 const CAP: Setup =
-    Setup { clients: 3, attempts: 2, faults: 2, prompt: true, gives_up: false, ..SMALLEST };
+    Setup { clients: 3, attempts: 2, faults: 2, prompt: true, waiters_leave: false, ..SMALLEST };
 
 #[test]
 fn dead_waiters_that_no_later_step_removes_keep_the_lock_from_the_living() {

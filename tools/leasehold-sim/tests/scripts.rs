@@ -34,13 +34,13 @@ impl Engine for Record {
     ) -> Said {
         let now = Now { steady_ns: now.as_nanos() as u64, wall_ns: 0 };
         match request {
-            Request::Acquire(ask) => Said::Acquired(self.acquire(now, ask, reach)),
+            Request::Acquire(request) => Said::Acquired(self.acquire(now, request, reach)),
             Request::Renew(attempt, base, ttl) => {
                 Said::Renewed(self.renew(now, *attempt, *base, *ttl))
             }
-            Request::Release(end) => Said::Released(self.release(now, end, reach)),
-            Request::Rotate(end, ask) => {
-                let (verdict, answer) = self.rotate(now, end, ask, reach);
+            Request::Release(release) => Said::Released(self.release(now, release, reach)),
+            Request::Rotate(release, request) => {
+                let (verdict, answer) = self.rotate(now, release, request, reach);
                 Said::Rotated(verdict, answer)
             }
             Request::Force(token) => Said::Forced(self.force_release(now, *token, reach)),

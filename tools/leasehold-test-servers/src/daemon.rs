@@ -78,7 +78,7 @@ impl Daemon {
         }
         let copied = copy_data(&self.path("data"), copy);
         if is_running {
-            self.go_on()?;
+            self.resume()?;
         }
         copied
     }
@@ -166,11 +166,11 @@ impl Daemon {
     ///
     /// # Errors
     /// When it is not running.
-    pub fn go_on(&self) -> io::Result<()> {
+    pub fn resume(&self) -> io::Result<()> {
         for child in children(self.pid()) {
             signal::kill(child, Signal::SIGCONT).ok();
         }
-        self.process.as_ref().ok_or_else(not_running)?.go_on()
+        self.process.as_ref().ok_or_else(not_running)?.resume()
     }
 
     /// Kills it and its children (SIGKILL); returns when they are gone. The data stays.
@@ -193,7 +193,7 @@ impl Daemon {
 
     /// Ends it by a signal that it cleans up at; kills it when it does not end by that.
     pub(super) fn end(&mut self, by: Signal) {
-        self.go_on().ok();
+        self.resume().ok();
         let Some(process) = &mut self.process else { return };
         if signal::kill(Pid::from_raw(process.pid() as i32), by).is_ok() {
             wait("the server has ended", || process.ended().is_some()).ok();

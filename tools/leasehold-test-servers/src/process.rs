@@ -117,7 +117,7 @@ impl Process {
     ///
     /// # Errors
     /// When it has ended, or does not go on.
-    pub fn go_on(&self) -> io::Result<()> {
+    pub fn resume(&self) -> io::Result<()> {
         self.signal(Signal::SIGCONT)?;
         wait("no thread is stopped", || !self.states().contains(&'T'))
     }

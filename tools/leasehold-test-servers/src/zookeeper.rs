@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use self::settings::Place;
+use self::settings::EnsembleMember;
 use crate::daemon::{Daemon, is_a_daemon, when_up};
 use crate::{PATIENCE, find};
 
@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct ZooKeeperServer {
     settings: ZooKeeperSettings,
-    place: Place,
+    member: EnsembleMember,
     daemon: Daemon,
 }
 
@@ -59,8 +59,8 @@ impl ZooKeeperServer {
     /// When there is no program, or with the end of the server's log.
     pub fn start(settings: ZooKeeperSettings) -> io::Result<Self> {
         for round in 1.. {
-            let place = Place::alone(settings.certificates.is_some());
-            let mut server = Self::new(settings.clone(), place)?;
+            let member = EnsembleMember::alone(settings.certificates.is_some());
+            let mut server = Self::new(settings.clone(), member)?;
             match server.start_again() {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && round < TRIES => {}
                 Err(error) => return Err(error),
@@ -70,23 +70,23 @@ impl ZooKeeperServer {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    fn new(settings: ZooKeeperSettings, place: Place) -> io::Result<Self> {
+    fn new(settings: ZooKeeperSettings, member: EnsembleMember) -> io::Result<Self> {
         let missing = |what: &str| io::Error::new(io::ErrorKind::NotFound, what.to_owned());
         let java = find("java").ok_or_else(|| missing("java is not installed"))?;
         if !Self::is_present() {
             return Err(missing("the package zookeeper is not installed"));
         }
-        Ok(Self { settings, place, daemon: Daemon::new("zookeeper", java, None)? })
+        Ok(Self { settings, member, daemon: Daemon::new("zookeeper", java, None)? })
     }
 
     /// Its address for clients; stays the same over restarts.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.place.port).into()
+        (Ipv4Addr::LOCALHOST, self.member.port).into()
     }
 
     /// The address for clients with TLS; `None` without.
     pub fn tls_address(&self) -> Option<SocketAddr> {
-        Some((Ipv4Addr::LOCALHOST, self.place.tls_port?).into())
+        Some((Ipv4Addr::LOCALHOST, self.member.tls_port?).into())
     }
 
     /// `zookeeper://...`
@@ -166,7 +166,7 @@ impl ZooKeeperServer {
 
     /// Starts the process; does not wait for it.
     fn launch(&mut self) -> io::Result<()> {
-        let config = self.settings.write(&self.place, self.directory())?;
+        let config = self.settings.write(&self.member, self.directory())?;
         let classes = CLASSES.map(|jar| format!("{JARS}/{jar}")).join(":");
         let properties = &self.settings.properties;
         let environment = self.settings.environment.clone();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::run::{cargo, quiet, root};
 use crate::tidy;
-use crate::ui::{End, colourful, step};
+use crate::ui::{Outcome, colourful, step};
 
 /// The Rust whose lints the tree is kept clean of. Others know more, fewer or different lints,
 /// so that `cargo xtask test` leaves them out there and has the same result on every machine.
@@ -26,7 +26,7 @@ pub(crate) fn lints() -> bool {
             let color = if colourful() { "always" } else { "never" };
             quiet(&mut cargo(["fmt", "--all", "--check", "--", "--color", color])).into()
         }
-        Err(how) => End::Bad(how),
+        Err(how) => Outcome::Bad(how),
     });
     let clippy = step("clippy", || match component("clippy") {
         Ok(()) => quiet(
@@ -34,7 +34,7 @@ pub(crate) fn lints() -> bool {
                 .args(["--", "-D", "warnings"]),
         )
         .into(),
-        Err(how) => End::Bad(how),
+        Err(how) => Outcome::Bad(how),
     });
     let doc = step("doc", || {
         quiet(
@@ -57,7 +57,7 @@ fn oldest() -> bool {
             command
         };
         if quiet(&mut rustup(&["--version"])).is_err() {
-            return End::Left(format!(
+            return Outcome::Left(format!(
                 "add it with `rustup toolchain install {OLDEST} --profile minimal`"
             ));
         }
@@ -71,7 +71,7 @@ fn oldest() -> bool {
 fn dependencies() -> bool {
     step("deny", || {
         if quiet(&mut cargo(["deny", "--version"])).is_err() {
-            return End::Left("add it with `cargo install --locked cargo-deny`".into());
+            return Outcome::Left("add it with `cargo install --locked cargo-deny`".into());
         }
         quiet(&mut cargo(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
             .into()
@@ -90,17 +90,17 @@ fn crates() -> bool {
         // Colours would hide that a line is repeated.
         match quiet(cargo(tree).args(shown).env("CARGO_TERM_COLOR", "never")) {
             Ok(tree) => few(&tree),
-            Err(why) => End::Bad(why),
+            Err(why) => Outcome::Bad(why),
         }
     })
 }
 
-fn few(tree: &str) -> End {
+fn few(tree: &str) -> Outcome {
     let names: BTreeSet<&str> =
         tree.lines().map(|line| line.split(" (").next().unwrap_or_default()).collect();
     match names.len() {
-        count @ ..=MOST_CRATES => End::Good(format!("leasehold with redis: {count}")),
-        count => End::Bad(format!(
+        count @ ..=MOST_CRATES => Outcome::Good(format!("leasehold with redis: {count}")),
+        count => Outcome::Bad(format!(
             "`leasehold` with `redis` builds {count} crates, at most {MOST_CRATES} are allowed; see `cargo tree -p \
              leasehold --no-default-features --features redis`, and keep older versions with `cargo update --precise`"
         )),
@@ -154,7 +154,7 @@ mod tests {
         let lines = |count: usize| -> String {
             (0..count).map(|number| format!("a{number} v1.0.0\na{number} v1.0.0 (*)\n")).collect()
         };
-        assert!(matches!(few(&lines(MOST_CRATES)), End::Good(_)));
-        assert!(matches!(few(&lines(MOST_CRATES + 1)), End::Bad(_)));
+        assert!(matches!(few(&lines(MOST_CRATES)), Outcome::Good(_)));
+        assert!(matches!(few(&lines(MOST_CRATES + 1)), Outcome::Bad(_)));
     }
 }

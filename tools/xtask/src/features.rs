@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::run::{cargo, quiet};
-use crate::ui::{End, step};
+use crate::ui::{Outcome, step};
 
 /// A package with one of its features, or none.
 struct Case {
@@ -34,8 +34,8 @@ pub(crate) fn alone(args: &[String]) -> Result<bool, String> {
         ));
     }
     Ok(step("features", || match check_all(&cases) {
-        Ok(count) => End::Good(format!("{count} of one feature each")),
-        Err(why) => End::Bad(why),
+        Ok(count) => Outcome::Good(format!("{count} of one feature each")),
+        Err(why) => Outcome::Bad(why),
     }))
 }
 

@@ -3,7 +3,7 @@
 use crate::matrix;
 use crate::run::{cargo, quiet};
 use crate::tidy::{articles, circles, errors};
-use crate::ui::{End, step};
+use crate::ui::{Outcome, step};
 
 /// All steps; goes on after one that failed.
 pub(crate) fn fix() -> bool {
@@ -19,8 +19,8 @@ pub(crate) fn fix() -> bool {
     let fmt = step("fmt", || quiet(&mut cargo(["fmt", "--all"])).into());
     let docs = step("docs", || {
         match errors::write().and_then(|()| articles::write()).and_then(|()| circles::write()) {
-            Ok(()) => End::Good(String::new()),
-            Err(message) => End::Bad(message),
+            Ok(()) => Outcome::Good(String::new()),
+            Err(message) => Outcome::Bad(message),
         }
     });
     let matrix = matrix::matrix(&[]).unwrap_or_else(|message| {

@@ -16,7 +16,7 @@ use crate::needs;
 use crate::run::{cargo, open_and_read, root};
 use crate::tally::Tally;
 use crate::tidy;
-use crate::ui::{self, End, GREEN, RED};
+use crate::ui::{self, GREEN, Outcome, RED};
 use binaries::Binary;
 use cores::Cores;
 use job::Job;
@@ -69,7 +69,7 @@ pub(crate) fn test(args: &[String]) -> Result<bool, String> {
         let start = Instant::now();
         let installed = needs::ensure()?;
         let note = if installed.is_empty() { "all there".into() } else { installed.join(" ") };
-        ui::line("needs", start.elapsed(), &End::Good(note));
+        ui::line("needs", start.elapsed(), &Outcome::Good(note));
     }
     if options.cargo.is_empty() { all(&options) } else { some(&options.cargo) }
 }
@@ -105,7 +105,7 @@ fn has_run_none(args: &[String], tally: &Tally) -> bool {
 fn all(options: &Options) -> Result<bool, String> {
     let start = Instant::now();
     let binaries = binaries::build()?;
-    ui::line("build", start.elapsed(), &End::Good(format!("{} test programs", binaries.len())));
+    ui::line("build", start.elapsed(), &Outcome::Good(format!("{} test programs", binaries.len())));
 
     let cores = Cores::now();
     let timings = options.timings.then(Timings::create).transpose()?;
@@ -115,7 +115,7 @@ fn all(options: &Options) -> Result<bool, String> {
     let start = Instant::now();
     let mut run = side_by_side::run(jobs, count + 1)?;
     run.tally.failures.sort();
-    ui::line("tests", start.elapsed(), &end(&run, &cores));
+    ui::line("tests", start.elapsed(), &outcome(&run, &cores));
     if let Some(timings) = timings {
         timings.print(&root().join(side_by_side::OUTPUT));
     }
@@ -124,8 +124,8 @@ fn all(options: &Options) -> Result<bool, String> {
     if !options.quick {
         match check::no_lints_here() {
             None if held => held &= check::lints(),
-            None => ui::line("lints", Duration::ZERO, &End::Left("the tests failed".into())),
-            Some(why) => ui::line("lints", Duration::ZERO, &End::Left(why)),
+            None => ui::line("lints", Duration::ZERO, &Outcome::Left("the tests failed".into())),
+            Some(why) => ui::line("lints", Duration::ZERO, &Outcome::Left(why)),
         }
     }
     held &= tidy::step();
@@ -171,13 +171,13 @@ fn jobs(
 }
 
 /// The line of the tests: how idle the machine was, or what failed and how to run it again.
-fn end(run: &Run, cores: &Cores) -> End {
+fn outcome(run: &Run, cores: &Cores) -> Outcome {
     if run.failed.is_empty() {
-        return End::Good(cores.note());
+        return Outcome::Good(cores.note());
     }
     let names = run.tally.failures.iter().map(|name| format!("    {name}\n"));
     let logs = run.failed.iter().map(|log| format!("    {}\n", log.display()));
-    End::Bad(format!(
+    Outcome::Bad(format!(
         "  failed:\n{}  all that they printed:\n{}  once more: cargo xtask test -- --test PROGRAM -- TEST",
         names.collect::<String>(),
         logs.collect::<String>()

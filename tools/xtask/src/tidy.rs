@@ -21,7 +21,7 @@ mod words;
 
 use std::fmt;
 
-use crate::ui::{self, End};
+use crate::ui::{self, Outcome};
 use tree::Tree;
 
 /// Something that a rule does not allow, and what to do about it.
@@ -83,13 +83,13 @@ pub(crate) fn step() -> bool {
     ui::step("tidy", || {
         let tree = match Tree::read() {
             Ok(tree) => tree,
-            Err(message) => return End::Bad(message),
+            Err(message) => return Outcome::Bad(message),
         };
         let mut found: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
         found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         if found.is_empty() {
-            return End::Good(format!("{} rules, {} files", RULES.len(), tree.files.len()));
+            return Outcome::Good(format!("{} rules, {} files", RULES.len(), tree.files.len()));
         }
-        End::Bad(found.iter().map(|violation| format!("{violation}\n")).collect())
+        Outcome::Bad(found.iter().map(|violation| format!("{violation}\n")).collect())
     })
 }

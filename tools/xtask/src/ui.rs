@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stdout};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
-pub(crate) enum End {
+pub(crate) enum Outcome {
     /// It held; the note stands at the end of its line.
     Good(String),
     /// It was left out; the note says why.
@@ -13,7 +13,7 @@ pub(crate) enum End {
     Bad(String),
 }
 
-impl From<Result<String, String>> for End {
+impl From<Result<String, String>> for Outcome {
     fn from(result: Result<String, String>) -> Self {
         match result {
             Ok(_) => Self::Good(String::new()),
@@ -23,31 +23,31 @@ impl From<Result<String, String>> for End {
 }
 
 /// Runs one step and prints its line; false when it did not hold.
-pub(crate) fn step(name: &str, work: impl FnOnce() -> End) -> bool {
+pub(crate) fn step(name: &str, work: impl FnOnce() -> Outcome) -> bool {
     if stdout().is_terminal() {
         print!("  ...   {name}");
         let _ = stdout().flush();
     }
     let start = Instant::now();
-    let end = work();
-    line(name, start.elapsed(), &end);
-    !matches!(end, End::Bad(_))
+    let outcome = work();
+    line(name, start.elapsed(), &outcome);
+    !matches!(outcome, Outcome::Bad(_))
 }
 
 /// Prints the line of a step that was timed elsewhere.
-pub(crate) fn line(name: &str, took: Duration, end: &End) {
+pub(crate) fn line(name: &str, took: Duration, outcome: &Outcome) {
     let back = if stdout().is_terminal() { "\r\x1b[K" } else { "" };
-    let (word, colour, note) = match end {
-        End::Good(note) => ("ok   ", GREEN, note.as_str()),
-        End::Left(note) => ("skip ", YELLOW, note.as_str()),
-        End::Bad(_) => ("FAIL ", RED, ""),
+    let (word, colour, note) = match outcome {
+        Outcome::Good(note) => ("ok   ", GREEN, note.as_str()),
+        Outcome::Left(note) => ("skip ", YELLOW, note.as_str()),
+        Outcome::Bad(_) => ("FAIL ", RED, ""),
     };
     let took = format!("{:.1} s", took.as_secs_f64());
     println!(
         "{}",
         format!("{back}  {} {name:<8}{took:>9}  {note}", paint(colour, word)).trim_end()
     );
-    if let End::Bad(text) = end {
+    if let Outcome::Bad(text) = outcome {
         println!("{}\n", text.trim_end());
     }
 }

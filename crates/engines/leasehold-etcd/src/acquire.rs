@@ -38,42 +38,45 @@ enum Seen {
 }
 
 /// Processes one acquire request.
-pub(crate) async fn acquire(engine: &Engine, ask: AcquireRequest) -> Result<Answer> {
-    if ask.mode != Mode::Exclusive {
+pub(crate) async fn acquire(engine: &Engine, request: AcquireRequest) -> Result<Answer> {
+    if request.mode != Mode::Exclusive {
         return Err(Error::new(ErrorKind::Unsupported, "etcd: shared mode is not supported"));
     }
-    if engine.attempts.begin(&ask, seconds(ask.ttl)).is_none() {
+    if engine.attempts.begin(&request, seconds(request.ttl)).is_none() {
         return Ok(Answer::Ended);
     }
-    let outcome = answer(engine, &ask).await;
+    let outcome = answer(engine, &request).await;
     let certain = outcome.as_ref().map_or_else(|error| error.kind().is_certain(), |_| true);
     if certain {
-        engine.attempts.change(ask.attempt, |live| live.open -= 1);
+        engine.attempts.change(request.attempt, |live| live.open -= 1);
     }
     if outcome.is_err() || matches!(outcome, Ok(Answer::Busy { .. })) {
-        engine.put_away(ask.attempt, outcome.is_ok());
+        engine.put_away(request.attempt, outcome.is_ok());
     }
     outcome
 }
 
-async fn answer(engine: &Engine, ask: &AcquireRequest) -> Result<Answer> {
-    let until = Deadline::after(engine.clock.now(), limit(ask.ttl));
+async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
+    let until = Deadline::after(engine.clock.now(), limit(request.ttl));
     for _ in 0..TRIES {
         let left = until.remaining(engine.clock.now());
-        let Some((lease, fresh)) = engine.lease(ask, left).await? else {
+        let Some((lease, fresh)) = engine.lease(request, left).await? else {
             return Ok(Answer::Ended);
         };
         let left = until.remaining(engine.clock.now());
-        let Some(live) = engine.attempts.change(ask.attempt, |live| live.clone()) else {
+        let Some(live) = engine.attempts.change(request.attempt, |live| live.clone()) else {
             return Ok(Answer::Ended);
         };
         let sent = engine.clock.now();
-        let look = look(engine, ask, &live, lease, left);
+        let look = look(engine, request, &live, lease, left);
         let young = sent.steady_ns.saturating_sub(live.alive.steady_ns)
-            <= (ask.ttl / YOUNG).as_nanos() as u64;
+            <= (request.ttl / YOUNG).as_nanos() as u64;
         let mut term = Term::Ttl;
         if young && !fresh {
-            term = Term::Until(Deadline::after(live.alive, ask.ttl.saturating_sub(drift(ask.ttl))));
+            term = Term::Until(Deadline::after(
+                live.alive,
+                request.ttl.saturating_sub(drift(request.ttl)),
+            ));
         }
         let (kept, seen) = match fresh || young {
             true => (None, look.await),
@@ -86,7 +89,7 @@ async fn answer(engine: &Engine, ask: &AcquireRequest) -> Result<Answer> {
         let seen = match seen {
             Ok(seen) => seen,
             Err(Failed::NoLease) => {
-                engine.attempts.change(ask.attempt, forget_lease);
+                engine.attempts.change(request.attempt, forget_lease);
                 continue;
             }
             Err(Failed::Other(error)) => return Err(error),
@@ -97,7 +100,7 @@ async fn answer(engine: &Engine, ask: &AcquireRequest) -> Result<Answer> {
                 // A new leader may not have the lease yet: no key may remain under it.
                 let left = until.remaining(engine.clock.now());
                 engine.revoke(lease.id, left).await?;
-                engine.attempts.change(ask.attempt, forget_lease);
+                engine.attempts.change(request.attempt, forget_lease);
                 continue;
             }
             // A deposed leader may keep a lease alive that the new leader considers expired. Our read went
@@ -106,11 +109,11 @@ async fn answer(engine: &Engine, ask: &AcquireRequest) -> Result<Answer> {
                 return Err(leader_changed());
             }
             Some(Ok(Kept::Alive { .. })) => {
-                engine.attempts.change(ask.attempt, |live| live.alive = sent);
+                engine.attempts.change(request.attempt, |live| live.alive = sent);
             }
             Some(Err(error)) => return Err(error),
         }
-        match note(engine, ask, lease, term, seen.0)? {
+        match note(engine, request, lease, term, seen.0)? {
             Some(answer) => return Ok(answer),
             None => continue,
         }
@@ -129,12 +132,12 @@ fn silent() -> Error {
 /// Evaluates what the server reported; `None` means start again.
 fn note(
     engine: &Engine,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     lease: Lease,
     term: Term,
     seen: Seen,
 ) -> Result<Option<Answer>> {
-    let AcquireRequest { attempt, name, .. } = ask;
+    let AcquireRequest { attempt, name, .. } = request;
     match seen {
         Seen::First { created, revision } => {
             let token = token(created)?;
@@ -197,25 +200,25 @@ impl From<Error> for Failed {
 /// Puts our key if it does not exist, and reads the queue; also returns the answering leader's term.
 async fn look(
     engine: &Engine,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     live: &Live,
     lease: Lease,
     limit: Duration,
 ) -> Result<(Seen, u64), Failed> {
-    let own = engine.keys.of(&ask.name, ask.attempt);
+    let own = engine.keys.of(&request.name, request.attempt);
     let created = match live.created {
         Some(created) => created,
         None => {
-            let txn = if ask.wait {
-                enter(engine, ask, &own, lease)
+            let txn = if request.wait {
+                enter(engine, request, &own, lease)
             } else {
-                attempt(engine, ask, &own, lease)
+                attempt(engine, request, &own, lease)
             };
             let called = engine.txn_called(limit, txn).await;
             let again = called.as_ref().map_or_else(|failed| failed.again, |called| called.again);
-            engine.attempts.change(ask.attempt, |live| live.resent |= again);
+            engine.attempts.change(request.attempt, |live| live.resent |= again);
             let answer = called?.value;
-            match entered(&answer, &own, ask.wait)? {
+            match entered(&answer, &own, request.wait)? {
                 Entered::Seen(seen) => return Ok((seen, term(&answer))),
                 Entered::Already { created, lease: on } if on == lease.id => created,
                 Entered::Already { created, .. } => {
@@ -239,7 +242,7 @@ async fn look(
             return Ok((seen, term(&answer)));
         }
     }
-    let (first, end) = engine.keys.lock(&ask.name);
+    let (first, end) = engine.keys.lock(&request.name);
     let before = GetOptions::new()
         .with_range(end)
         .with_max_create_revision(created - 1)
@@ -264,14 +267,14 @@ fn get(key: &[u8]) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }
 
-fn put(ask: &AcquireRequest, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
-    let value = crate::status::write(ask, engine.clock.now().unix_ms());
+fn put(request: &AcquireRequest, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
+    let value = crate::status::write(request, engine.clock.now().unix_ms());
     TxnOp::put(own, value, Some(PutOptions::new().with_lease(lease.id)))
 }
 
 /// Puts our key at the end of the queue, and returns the last key before it.
-fn enter(engine: &Engine, ask: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
-    let (first, end) = engine.keys.lock(&ask.name);
+fn enter(engine: &Engine, request: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
+    let (first, end) = engine.keys.lock(&request.name);
     let last_two = GetOptions::new()
         .with_range(end)
         .with_sort(SortTarget::Create, SortOrder::Descend)
@@ -279,15 +282,15 @@ fn enter(engine: &Engine, ask: &AcquireRequest, own: &[u8], lease: Lease) -> Txn
         .with_limit(2);
     Txn::new()
         .when([Compare::create_revision(own, CompareOp::Equal, 0)])
-        .and_then([put(ask, engine, own, lease), TxnOp::get(first, Some(last_two))])
+        .and_then([put(request, engine, own, lease), TxnOp::get(first, Some(last_two))])
         .or_else([get(own)])
 }
 
 /// Puts our key if the queue is empty.
-fn attempt(engine: &Engine, ask: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
-    let (first, end) = engine.keys.lock(&ask.name);
+fn attempt(engine: &Engine, request: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
+    let (first, end) = engine.keys.lock(&request.name);
     let empty = Compare::create_revision(first, CompareOp::Equal, 0).with_range(end);
-    Txn::new().when([empty]).and_then([put(ask, engine, own, lease)]).or_else([get(own)])
+    Txn::new().when([empty]).and_then([put(request, engine, own, lease)]).or_else([get(own)])
 }
 
 enum Entered {

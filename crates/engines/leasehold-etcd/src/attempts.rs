@@ -57,12 +57,13 @@ impl Attempts {
     }
 
     /// Records that an acquire request is about to be sent; `None` if the attempt has been released.
-    pub(crate) fn begin(&self, ask: &AcquireRequest, asked: i64) -> Option<Live> {
+    pub(crate) fn begin(&self, request: &AcquireRequest, asked: i64) -> Option<Live> {
         let mut all = self.all();
-        if all.ended.contains_key(&ask.attempt) {
+        if all.ended.contains_key(&request.attempt) {
             return None;
         }
-        let live = all.live.entry(ask.attempt).or_insert_with(|| Live { asked, ..Live::default() });
+        let live =
+            all.live.entry(request.attempt).or_insert_with(|| Live { asked, ..Live::default() });
         if live.ending > 0 {
             return None;
         }
@@ -154,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(number: u32) -> AcquireRequest {
+    fn request(number: u32) -> AcquireRequest {
         AcquireRequest::new(
             Name::new("a").unwrap(),
             AttemptId::new(ClientId::from_bits(1), number, 0),
@@ -167,27 +168,27 @@ mod tests {
     fn what_has_begun_to_end_is_not_asked_for_again() {
         let hand = ManualClock::new();
         let attempts = Attempts::new(hand.clock());
-        let ask = ask(1);
-        assert!(attempts.begin(&ask, 30).is_some());
-        assert_eq!(attempts.end(ask.attempt).unwrap().ending, 1);
-        assert!(attempts.begin(&ask, 30).is_none());
-        assert!(attempts.change(ask.attempt, |_| ()).is_none(), "an acquire that is under way");
-        assert_eq!(attempts.end(ask.attempt).unwrap().ending, 2);
-        attempts.ended(ask.attempt, Verdict::Released);
-        attempts.ended(ask.attempt, Verdict::Lost);
-        assert_eq!(attempts.end(ask.attempt).unwrap_err(), Verdict::Released);
-        assert!(attempts.begin(&ask, 30).is_none());
+        let request = request(1);
+        assert!(attempts.begin(&request, 30).is_some());
+        assert_eq!(attempts.end(request.attempt).unwrap().ending, 1);
+        assert!(attempts.begin(&request, 30).is_none());
+        assert!(attempts.change(request.attempt, |_| ()).is_none(), "an acquire that is under way");
+        assert_eq!(attempts.end(request.attempt).unwrap().ending, 2);
+        attempts.ended(request.attempt, Verdict::Released);
+        attempts.ended(request.attempt, Verdict::Lost);
+        assert_eq!(attempts.end(request.attempt).unwrap_err(), Verdict::Released);
+        assert!(attempts.begin(&request, 30).is_none());
     }
 
     #[test]
     fn a_lease_is_not_free_while_an_ask_is_open() {
         let attempts = Attempts::new(ManualClock::new().clock());
-        let ask = ask(1);
-        attempts.begin(&ask, 30).unwrap();
-        assert!(attempts.forget(ask.attempt).is_none());
-        attempts.change(ask.attempt, |live| live.open -= 1);
-        assert!(attempts.forget(ask.attempt).is_some());
-        assert!(attempts.forget(ask.attempt).is_none());
+        let request = request(1);
+        attempts.begin(&request, 30).unwrap();
+        assert!(attempts.forget(request.attempt).is_none());
+        attempts.change(request.attempt, |live| live.open -= 1);
+        assert!(attempts.forget(request.attempt).is_some());
+        assert!(attempts.forget(request.attempt).is_none());
     }
 
     #[test]
@@ -195,12 +196,12 @@ mod tests {
         let hand = ManualClock::new();
         let attempts = Attempts::new(hand.clock());
         for number in 0..2 {
-            attempts.begin(&ask(number), 30).unwrap();
-            attempts.end(ask(number).attempt).unwrap();
+            attempts.begin(&request(number), 30).unwrap();
+            attempts.end(request(number).attempt).unwrap();
         }
-        attempts.ended(ask(0).attempt, Verdict::Released);
+        attempts.ended(request(0).attempt, Verdict::Released);
         hand.advance(EndedAttempts::KEEP);
-        assert_eq!(attempts.end(ask(2).attempt).unwrap_err(), Verdict::Gone);
+        assert_eq!(attempts.end(request(2).attempt).unwrap_err(), Verdict::Gone);
         let all = attempts.all();
         assert_eq!((all.live.len(), all.ended.len(), all.remembered.len()), (0, 1, 1));
     }

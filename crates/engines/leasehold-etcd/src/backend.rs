@@ -48,10 +48,10 @@ impl Backend for EtcdBackend {
         self.engine.watcher.attach(events);
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let name = ask.name.clone();
-            let answer = acquire::acquire(&self.engine, ask).await;
+            let name = request.name.clone();
+            let answer = acquire::acquire(&self.engine, request).await;
             answer.map_err(|error| error.during("acquire", Some(&name)))
         })
     }
@@ -60,10 +60,10 @@ impl Backend for EtcdBackend {
         Box::pin(renew::renew(&self.engine, leases))
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
-            let ended = release::release(&self.engine, &end).await;
-            ended.map_err(|error| error.during("release", Some(&end.name)))
+            let ended = release::release(&self.engine, &release).await;
+            ended.map_err(|error| error.during("release", Some(&release.name)))
         })
     }
 
@@ -88,8 +88,8 @@ impl Backend for EtcdBackend {
         })
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        release::abandon(&self.engine, end.attempt);
+    fn abandon(&self, release: &ReleaseRequest) {
+        release::abandon(&self.engine, release.attempt);
     }
 }
 

@@ -112,11 +112,11 @@ fn hint(error: Error, secure: bool) -> Error {
 async fn look(engine: &Engine, limit: Duration) -> Result<()> {
     let (first, end) = engine.keys.locks("");
     let options = GetOptions::new().with_range(end).with_keys_only().with_limit(1);
-    let ask = |client: Client| {
+    let request = |client: Client| {
         let (first, options) = (first.clone(), options.clone());
         async move { client.kv_client().get(first, Some(options)).await }
     };
-    engine.members.call(limit, ask).await?;
+    engine.members.call(limit, request).await?;
     Ok(())
 }
 

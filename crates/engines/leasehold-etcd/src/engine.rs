@@ -78,11 +78,11 @@ impl Engine {
     /// has been released.
     pub(crate) async fn lease(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         limit: Duration,
     ) -> Result<Option<(Lease, bool)>> {
-        let asked = seconds(ask.ttl);
-        let known = self.attempts.change(ask.attempt, |live| {
+        let asked = seconds(request.ttl);
+        let known = self.attempts.change(request.attempt, |live| {
             if live.lease.is_none()
                 && let Some((lease, alive)) = self.pool.take(asked)
             {
@@ -96,16 +96,16 @@ impl Engine {
             Some(None) => {}
         }
         let sent = self.clock.now();
-        let lease = self.grant(ask.ttl, limit).await?;
-        if lease.time() > ask.ttl {
-            let (ttl, lasts) = (ask.ttl, lease.time());
+        let lease = self.grant(request.ttl, limit).await?;
+        if lease.time() > request.ttl {
+            let (ttl, lasts) = (request.ttl, lease.time());
             tracing::debug!(
                 ?ttl,
                 ?lasts,
                 "after a crash of the holder, its lease lasts longer than the ttl"
             );
         }
-        let taken = self.attempts.change(ask.attempt, |live| match live.lease {
+        let taken = self.attempts.change(request.attempt, |live| match live.lease {
             // Two requests of the same attempt ran at once.
             Some(other) => (other, false),
             None => {

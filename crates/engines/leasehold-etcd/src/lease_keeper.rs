@@ -116,11 +116,11 @@ impl Waiting {
 
     fn answer(&self, lease: i64, kept: Kept) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(line) = all.get_mut(&lease) else { return };
-        if let Some(answer) = line.pop_front() {
+        let Some(answers) = all.get_mut(&lease) else { return };
+        if let Some(answer) = answers.pop_front() {
             answer.send(Ok(kept)).ok();
         }
-        if line.is_empty() {
+        if answers.is_empty() {
             all.remove(&lease);
         }
     }

@@ -97,7 +97,7 @@ impl Members {
     pub(crate) async fn call<T, F>(
         &self,
         limit: Duration,
-        ask: impl Fn(Client) -> F,
+        call: impl Fn(Client) -> F,
     ) -> Result<Called<T>, Failed>
     where
         F: Future<Output = Result<T, EtcdError>>,
@@ -111,7 +111,7 @@ impl Members {
             let now = clock.now();
             let each = if count == 1 { limit } else { LEAST.max(limit / 3) };
             let try_until = until.min(Deadline::after(now, each));
-            let trying = async { ask(self.client(index).await?).await };
+            let trying = async { call(self.client(index).await?).await };
             let failed = match clock.within_since(now, try_until, trying).await {
                 Some(Ok(value)) => return Ok(Called { value, again }),
                 Some(Err(error)) => {

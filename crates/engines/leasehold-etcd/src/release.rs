@@ -8,20 +8,20 @@ use crate::lease::Lease;
 use crate::transaction::{delete, token};
 
 /// Releases an attempt.
-pub(crate) async fn release(engine: &Engine, end: &ReleaseRequest) -> Result<Ended> {
-    if end.keep.is_some() || end.then.is_some() {
-        let what = if end.keep.is_some() { "keep" } else { "then" };
+pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result<Ended> {
+    if release.keep.is_some() || release.then.is_some() {
+        let what = if release.keep.is_some() { "keep" } else { "then" };
         let message = format!("etcd: {what} is not supported");
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    let verdict = match engine.attempts.end(end.attempt) {
+    let verdict = match engine.attempts.end(release.attempt) {
         Err(verdict) => verdict,
         Ok(live) => {
-            engine.watcher.leave(end.attempt);
+            engine.watcher.leave(release.attempt);
             // If the put was sent twice, the second one may create the key again after this delete.
-            let suspect = end.suspect || live.open > 0 || live.resent;
-            let verdict = match end.base {
-                Some(base) => give_back(engine, end, base, live.ending > 1).await?,
+            let suspect = release.suspect || live.open > 0 || live.resent;
+            let verdict = match release.base {
+                Some(base) => give_back(engine, release, base, live.ending > 1).await?,
                 None => Verdict::Gone,
             };
             engine.revoke_later(live.moved);
@@ -29,10 +29,10 @@ pub(crate) async fn release(engine: &Engine, end: &ReleaseRequest) -> Result<End
                 let healthy = verdict == Verdict::Released && !suspect;
                 if !healthy || !engine.pool.put(live.asked, lease, live.alive) {
                     // This deletes all keys under the lease, and the server refuses later puts under it.
-                    revoke_or_leave(engine, lease, end.base.is_none() || suspect).await?;
+                    revoke_or_leave(engine, lease, release.base.is_none() || suspect).await?;
                 }
             }
-            engine.attempts.ended(end.attempt, verdict);
+            engine.attempts.ended(release.attempt, verdict);
             verdict
         }
     };
@@ -42,11 +42,11 @@ pub(crate) async fn release(engine: &Engine, end: &ReleaseRequest) -> Result<End
 /// Deletes the key if it still belongs to the lease.
 async fn give_back(
     engine: &Engine,
-    end: &ReleaseRequest,
+    release: &ReleaseRequest,
     base: Token,
     before: bool,
 ) -> Result<Verdict> {
-    let key = engine.keys.of(&end.name, end.attempt);
+    let key = engine.keys.of(&release.name, release.attempt);
     let deleted = engine.txn_called(LIMIT, delete(&key, base.get())).await?;
     Ok(match deleted.value.succeeded() {
         true => Verdict::Released,

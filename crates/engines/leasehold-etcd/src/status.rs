@@ -21,7 +21,7 @@ const AT_ONCE: usize = 32;
 
 /// The value of a key, stored as JSON.
 #[derive(Debug, Deserialize, Serialize)]
-struct Person {
+struct StoredHolder {
     host: String,
     pid: u32,
     /// When the attempt asked for the lock, by its client's clock, in milliseconds since the Unix
@@ -32,27 +32,27 @@ struct Person {
 }
 
 /// Returns the value of an attempt's key.
-pub(crate) fn write(ask: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
-    let holder = ask.origin.holder(ask.attempt);
+pub(crate) fn write(request: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
+    let holder = request.origin.holder(request.attempt);
     let Holder { host, pid, metadata, .. } = holder;
-    let person = Person { host, pid, since: unix_ms, metadata };
-    serde_json::to_vec(&person).unwrap_or_default()
+    let stored = StoredHolder { host, pid, since: unix_ms, metadata };
+    serde_json::to_vec(&stored).unwrap_or_default()
 }
 
 /// A holder or waiter.
 struct Entry {
     created: i64,
     lease: i64,
-    person: Option<(Holder, u64)>,
+    holder: Option<(Holder, u64)>,
 }
 
 impl Entry {
     fn read(kv: &KeyValue, attempt: AttemptId) -> Self {
-        let person = serde_json::from_slice(kv.value()).ok().map(|person: Person| {
-            let Person { host, pid, since, metadata } = person;
+        let holder = serde_json::from_slice(kv.value()).ok().map(|stored: StoredHolder| {
+            let StoredHolder { host, pid, since, metadata } = stored;
             (Origin::new(host, pid, metadata).holder(attempt), since)
         });
-        Self { created: kv.create_revision(), lease: kv.lease(), person }
+        Self { created: kv.create_revision(), lease: kv.lease(), holder }
     }
 }
 
@@ -143,15 +143,15 @@ async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) 
         status.state = State::Held;
         status.token = u64::try_from(holder.created).ok().and_then(Token::new);
         status.remaining = remaining(engine, holder.lease).await;
-        match holder.person {
-            Some((person, since)) => {
-                (status.holder, status.since_unix_ms) = (Some(person), Some(since));
+        match holder.holder {
+            Some((named, since)) => {
+                (status.holder, status.since_unix_ms) = (Some(named), Some(since));
             }
             None => status.note = Some("the holder's key does not describe its holder".to_owned()),
         }
     }
     let waiter = |entry: Entry| {
-        let (holder, since_unix_ms) = entry.person?;
+        let (holder, since_unix_ms) = entry.holder?;
         Some(Waiter::new(holder, since_unix_ms))
     };
     status.waiters = Some(entries.filter_map(waiter).collect());
@@ -160,17 +160,17 @@ async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) 
 
 /// Returns the remaining time of a lease; `None` if it is unknown.
 async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
-    let ask = |client: etcd_client::Client| async move {
+    let request = |client: etcd_client::Client| async move {
         client.lease_client().time_to_live(lease, None).await
     };
-    let left = engine.members.call(LIMIT, ask).await.ok()?.value.ttl();
+    let left = engine.members.call(LIMIT, request).await.ok()?.value.ttl();
     Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
 }
 
 async fn get(engine: &Engine, first: Vec<u8>, options: GetOptions) -> Result<GetResponse> {
-    let ask = |client: etcd_client::Client| {
+    let request = |client: etcd_client::Client| {
         let (first, options) = (first.clone(), options.clone());
         async move { client.kv_client().get(first, Some(options)).await }
     };
-    Ok(engine.members.call(LIMIT, ask).await?.value)
+    Ok(engine.members.call(LIMIT, request).await?.value)
 }

@@ -125,13 +125,15 @@ impl Backend for FileBackend {
         self.store.attach(events);
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            if ask.mode != Mode::Exclusive {
-                return Err(unsupported("shared mode").during("acquire", Some(&ask.name)));
+            if request.mode != Mode::Exclusive {
+                return Err(unsupported("shared mode").during("acquire", Some(&request.name)));
             }
             self.blocking(move |store| {
-                store.acquire(&ask).map_err(|error| error.during("acquire", Some(&ask.name)))
+                store
+                    .acquire(&request)
+                    .map_err(|error| error.during("acquire", Some(&request.name)))
             })
             .await
         })
@@ -147,14 +149,14 @@ impl Backend for FileBackend {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
-            if end.keep.is_some() || end.then.is_some() {
-                let what = if end.keep.is_some() { "keep" } else { "then" };
-                return Err(unsupported(what).during("release", Some(&end.name)));
+            if release.keep.is_some() || release.then.is_some() {
+                let what = if release.keep.is_some() { "keep" } else { "then" };
+                return Err(unsupported(what).during("release", Some(&release.name)));
             }
             self.blocking(move |store| {
-                let verdict = store.attempts.end(end.attempt, end.base, true);
+                let verdict = store.attempts.end(release.attempt, release.base, true);
                 Ok(Ended::new(verdict, None))
             })
             .await
@@ -195,8 +197,8 @@ impl Backend for FileBackend {
         self.store.attempts.lease(attempt)?.duplicate().ok()
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        self.store.attempts.end(end.attempt, end.base, false);
+    fn abandon(&self, release: &ReleaseRequest) {
+        self.store.attempts.end(release.attempt, release.base, false);
     }
 }
 

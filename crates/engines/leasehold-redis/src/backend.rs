@@ -81,22 +81,23 @@ impl RedisBackend {
 
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
     /// call allocates its whole future.
-    async fn ask(&self, mut ask: AcquireRequest) -> Result<Answer> {
-        if ask.mode != Mode::Exclusive {
+    async fn ask(&self, mut request: AcquireRequest) -> Result<Answer> {
+        if request.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
-        request::ask_fits(&ask)?;
-        let mut limit = limit(ask.ttl);
-        ask.wait &= self.is_heard();
-        let (attempt, wait) = (ask.attempt, ask.wait);
+        request::acquire_fits(&request)?;
+        let mut limit = limit(request.ttl);
+        request.wait &= self.is_heard();
+        let (attempt, wait) = (request.attempt, request.wait);
         let mut new = false;
         if wait {
             limit = self.subscribed(limit).await?;
-            new = self.waiters.enter(&ask);
+            new = self.waiters.enter(&request);
         }
         let sent = self.clock.now();
-        let secured = self.replicas.as_ref().map(|replicas| (replicas, ask.name.clone(), ask.ttl));
-        match self.route.send(&self.keys, Request { what: What::Acquire(ask), limit }).await {
+        let secured =
+            self.replicas.as_ref().map(|replicas| (replicas, request.name.clone(), request.ttl));
+        match self.route.send(&self.keys, Request { what: What::Acquire(request), limit }).await {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
                 if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
@@ -153,8 +154,8 @@ impl RedisBackend {
     ) -> Result<()> {
         let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
         let base = Some(grant.tokens.base());
-        let end = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
-        let request = Request { what: What::Release(end, None), limit: LIMITS.1 };
+        let release = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
+        let request = Request { what: What::Release(release, None), limit: LIMITS.1 };
         match self.route.send(&self.keys, request).await {
             Ok(_) => Err(error),
             // The caller ends it then.
@@ -170,19 +171,19 @@ impl RedisBackend {
         self.capability.push && !self.route.is_mute()
     }
 
-    async fn end(&self, mut end: ReleaseRequest) -> Result<Ended> {
-        if let Some(ask) = &mut end.then {
-            ask.wait &= self.is_heard();
+    async fn end(&self, mut release: ReleaseRequest) -> Result<Ended> {
+        if let Some(request) = &mut release.then {
+            request.wait &= self.is_heard();
         }
-        let then = end.then.as_deref();
-        if then.is_some_and(|ask| ask.mode != Mode::Exclusive) {
+        let then = release.then.as_deref();
+        if then.is_some_and(|request| request.mode != Mode::Exclusive) {
             return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
         }
-        request::fits("keep", end.keep.unwrap_or_default())?;
-        then.map_or(Ok(()), request::ask_fits)?;
-        let ended = end.attempt;
+        request::fits("keep", release.keep.unwrap_or_default())?;
+        then.map_or(Ok(()), request::acquire_fits)?;
+        let ended = release.attempt;
         // A granted lease is not in the queue, unless a request is still on its way.
-        let queued = (end.base.is_none() || end.suspect).then_some(ended);
+        let queued = (release.base.is_none() || release.suspect).then_some(ended);
         // From now on it neither waits nor holds, even if no answer arrives.
         let member = queued.and_then(|attempt| self.waiters.end(attempt, self.clock.now()));
         if let Some(replicas) = &self.replicas {
@@ -190,14 +191,15 @@ impl RedisBackend {
         }
         let mut limit = LIMITS.1;
         let mut entered = None;
-        if let Some(ask) = then.filter(|ask| ask.wait) {
+        if let Some(request) = then.filter(|request| request.wait) {
             limit = self.subscribed(limit).await?;
-            entered = self.waiters.enter(ask).then_some(ask.attempt);
+            entered = self.waiters.enter(request).then_some(request.attempt);
         }
-        let secured = self.replicas.as_ref().zip(then.map(|ask| (ask.name.clone(), ask.ttl)));
-        let then = then.map(|ask| (ask.attempt, ask.wait, self.clock.now()));
-        let name = end.name.clone();
-        let request = Request { what: What::Release(end, member), limit };
+        let secured =
+            self.replicas.as_ref().zip(then.map(|request| (request.name.clone(), request.ttl)));
+        let then = then.map(|request| (request.attempt, request.wait, self.clock.now()));
+        let name = release.name.clone();
+        let request = Request { what: What::Release(release, member), limit };
         let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
             // It is certainly not queued, and no task will end it.
             if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
@@ -233,15 +235,16 @@ impl RedisBackend {
         let (route, keys) = (self.route.clone(), self.keys.clone());
         // No attempt has this id, so the call ends nothing.
         let attempt = AttemptId::new(*client, 0, 0);
-        let end = ReleaseRequest::new(name, attempt);
+        let release = ReleaseRequest::new(name, attempt);
         tokio::spawn(async move {
             loop {
-                let request = Request { what: What::Release(end.clone(), None), limit: LIMITS.1 };
+                let request =
+                    Request { what: What::Release(release.clone(), None), limit: LIMITS.1 };
                 match route.send(&keys, request).await {
                     Ok(Reply { more: true, .. }) => {}
                     Ok(_) => return,
                     Err(error) => {
-                        tracing::debug!(name = %end.name, %error, "dead waiters are left in the queue");
+                        tracing::debug!(name = %release.name, %error, "dead waiters are left in the queue");
                         return;
                     }
                 }
@@ -344,8 +347,8 @@ impl Backend for RedisBackend {
         self.replicas.as_ref()?.of(attempt)
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(self.ask(ask))
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(self.ask(request))
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
@@ -360,8 +363,8 @@ impl Backend for RedisBackend {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
-        Box::pin(self.end(end))
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(self.end(release))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::*;
 use crate::batcher::Batcher;
-use crate::sample_requests::ask;
+use crate::sample_requests::request;
 use crate::script::Scripts;
 use crate::supervisor::ConnectionState;
 
@@ -17,12 +17,12 @@ const AT_MOST: usize = 1024;
 #[tokio::test]
 async fn the_future_of_a_call_is_small() {
     let (clock, keys) = (ManualClock::new().clock(), Keys::new("leasehold"));
-    let (_line, line) = watch::channel(ConnectionState::Down(None));
+    let (_sender, state) = watch::channel(ConnectionState::Down(None));
     let (orders, _received) = mpsc::unbounded_channel();
-    let link = Batcher::new(line, orders, Arc::new(Scripts::new()), keys.clone(), clock.clone());
+    let link = Batcher::new(state, orders, Arc::new(Scripts::new()), keys.clone(), clock.clone());
     let backend = RedisBackend::new(Route::One(link, None), true, None, keys, String::new(), clock);
-    let ask = ask(1);
-    let end = ReleaseRequest::new(ask.name.clone(), ask.attempt);
-    let sizes = [size_of_val(&backend.ask(ask)), size_of_val(&backend.end(end))];
+    let request = request(1);
+    let release = ReleaseRequest::new(request.name.clone(), request.attempt);
+    let sizes = [size_of_val(&backend.ask(request)), size_of_val(&backend.end(release))];
     assert!(sizes.iter().all(|&size| size <= AT_MOST), "acquire and release take {sizes:?} bytes");
 }

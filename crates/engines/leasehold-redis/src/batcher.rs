@@ -57,7 +57,7 @@ pub(crate) struct Batcher {
 /// The state that direct calls and batches share.
 #[derive(Clone, Debug)]
 struct Wire {
-    line: watch::Receiver<ConnectionState>,
+    state: watch::Receiver<ConnectionState>,
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
     keys: Keys,
@@ -78,14 +78,15 @@ impl Drop for UnderWay<'_> {
 
 impl Batcher {
     pub(crate) fn new(
-        line: watch::Receiver<ConnectionState>,
+        state: watch::Receiver<ConnectionState>,
         orders: mpsc::UnboundedSender<Order>,
         scripts: Arc<Scripts>,
         keys: Keys,
         clock: Clock,
     ) -> Self {
         let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
-        let wire = Wire { line, orders, scripts, keys, under_way: Arc::default(), clock, heard_ns };
+        let wire =
+            Wire { state, orders, scripts, keys, under_way: Arc::default(), clock, heard_ns };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -101,39 +102,39 @@ impl Batcher {
     }
 
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.wire.line.borrow().is_subscribed()
+        self.wire.state.borrow().is_subscribed()
     }
 
     /// Waits until the channel of this client is subscribed: a waiter must not be queued before.
     pub(crate) async fn subscribed(&self, limit: Duration) -> Result<()> {
-        let mut line = self.wire.line.clone();
-        let subscribed = line.wait_for(ConnectionState::is_subscribed);
+        let mut state = self.wire.state.clone();
+        let subscribed = state.wait_for(ConnectionState::is_subscribed);
         match tokio::time::timeout(limit, subscribed).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(self.wire.line.borrow().live().err().unwrap_or_else(|| no_connection(None))),
+            _ => Err(self.wire.state.borrow().live().err().unwrap_or_else(|| no_connection(None))),
         }
     }
 
     /// Returns true if waiters must ask again, because the server cannot push.
     pub(crate) fn is_mute(&self) -> bool {
-        self.wire.line.borrow().is_mute()
+        self.wire.state.borrow().is_mute()
     }
 
     pub(crate) fn live(&self) -> Result<Live> {
-        self.wire.line.borrow().live()
+        self.wire.state.borrow().live()
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        matches!(*self.wire.line.borrow(), ConnectionState::Up(_))
+        matches!(*self.wire.state.borrow(), ConnectionState::Up(_))
     }
 
     /// Waits until there is a connection.
     pub(crate) async fn connected(&self, limit: Duration) -> Result<()> {
-        let mut line = self.wire.line.clone();
-        let up = line.wait_for(|line| matches!(line, ConnectionState::Up(_)));
+        let mut state = self.wire.state.clone();
+        let up = state.wait_for(|state| matches!(state, ConnectionState::Up(_)));
         match tokio::time::timeout(limit, up).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(self.wire.line.borrow().live().err().unwrap_or_else(|| no_connection(None))),
+            _ => Err(self.wire.state.borrow().live().err().unwrap_or_else(|| no_connection(None))),
         }
     }
 
@@ -197,7 +198,7 @@ impl Wire {
 
     /// Runs a command that calls a script.
     async fn run(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
-        let live = self.line.borrow().live()?;
+        let live = self.state.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async {
             match send(&mut connection, command).await {
@@ -219,7 +220,7 @@ impl Wire {
         after: Option<&redis::Cmd>,
         limit: Duration,
     ) -> Result<Value> {
-        let live = self.line.borrow().live()?;
+        let live = self.state.borrow().live()?;
         let mut connection = live.connection.clone();
         let mut all = redis::pipe();
         let commands = before.into_iter().chain([command]).chain(after).cloned();
@@ -254,7 +255,7 @@ impl Wire {
     }
 
     async fn command(&self, command: &redis::Cmd, limit: Duration) -> Result<Value> {
-        let live = self.line.borrow().live()?;
+        let live = self.state.borrow().live()?;
         let mut connection = live.connection.clone();
         let calling = async { send(&mut connection, command).await.map_err(from_redis) };
         self.limited(pin!(calling), limit, live.epoch).await

@@ -6,20 +6,20 @@ use leasehold_core::{AttemptId, ClientId, Name};
 
 use super::*;
 use crate::request::What;
-use crate::sample_requests::ask;
+use crate::sample_requests::request;
 
 fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Reply>>) {
-    let end = ReleaseRequest::new(
+    let release = ReleaseRequest::new(
         Name::new("a").unwrap(),
         AttemptId::new(ClientId::from_bits(1), number, 0),
     );
-    let request = Request { what: What::Release(end, None), limit };
+    let request = Request { what: What::Release(release, None), limit };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
 
 fn asked(number: u32) -> (Queued, oneshot::Receiver<Result<Reply>>) {
-    let request = Request { what: What::Acquire(ask(number)), limit: Duration::from_secs(5) };
+    let request = Request { what: What::Acquire(request(number)), limit: Duration::from_secs(5) };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
@@ -34,8 +34,8 @@ fn a_lone_release_does_not_wait_for_a_stream_of_asks_to_end() {
     let mut kinds = Vec::new();
     for round in 0..3 {
         for number in 0..40 {
-            let (ask, answered) = asked(1 + round * 40 + number);
-            pending.add(ask, now);
+            let (request, answered) = asked(1 + round * 40 + number);
+            pending.add(request, now);
             answers.push(answered);
         }
         // Other requests are always outstanding.
@@ -67,8 +67,8 @@ fn what_nobody_waits_for_any_more_or_too_late_is_not_sent() {
     assert!(pending.take(4, now).is_none(), "fewer than asked for");
     let (kind, batch) = pending.take(1, hand.clock().now()).unwrap();
     assert_eq!((kind, batch.len()), (Kind::End, 1));
-    let What::Release(end, None) = &batch[0].request.what else { panic!("{batch:?}") };
-    assert_eq!(end.attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
+    let What::Release(release, None) = &batch[0].request.what else { panic!("{batch:?}") };
+    assert_eq!(release.attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
     let late = answers[0].try_recv().unwrap().unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Unavailable);
     assert!(pending.is_empty() && answers[1].try_recv().is_err());

@@ -114,7 +114,7 @@ mod tests {
     use leasehold_core::clock::ManualClock;
 
     use super::*;
-    use crate::sample_requests::ask;
+    use crate::sample_requests::request;
 
     /// A push of the server's time `at_us`, to the waiter whose last request was answered at 5 s.
     fn pushed(at_us: u64) -> Option<Event> {
@@ -126,12 +126,12 @@ mod tests {
             clock: clock.clone(),
             events,
         };
-        let ask = ask(2);
-        let attempt = ask.attempt;
-        pushes.waiters.enter(&ask);
+        let request = request(2);
+        let attempt = request.attempt;
+        pushes.waiters.enter(&request);
         pushes.waiters.refer(attempt, clock.now(), 5_000_000);
         let (base, offer) = (7, 2_000);
-        let key = pushes.keys.of(&ask.name);
+        let key = pushes.keys.of(&request.name);
         let text = format!("G{attempt}{base:016}{base:016}{at_us:016}{offer:08}-{key}");
         pushes.event(&text).unwrap()
     }

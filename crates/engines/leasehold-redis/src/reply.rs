@@ -45,19 +45,19 @@ pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply>
             (verdict(line, key)?, more, line.get(1..).unwrap_or_default())
         }
     };
-    let answer = request.ask().map(|ask| answer(ask, rest, key)).transpose()?;
+    let answer = request.acquire().map(|request| answer(request, rest, key)).transpose()?;
     Ok(Reply { verdict, more, answer })
 }
 
 fn answer(
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     text: &str,
     key: impl Fn() -> String,
 ) -> Result<(Answer, Option<u64>)> {
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {
         Some(b'A') => {
-            let tokens = TokenBlock::new(token(rest)?, ask.tokens.max(1));
+            let tokens = TokenBlock::new(token(rest)?, request.tokens.max(1));
             let tokens = tokens.ok_or_else(|| strange(text))?;
             Ok((Answer::Granted(Grant::new(tokens, Term::Ttl, false)), None))
         }

@@ -58,12 +58,12 @@ pub(crate) fn fits(what: &str, time: Duration) -> Result<()> {
 }
 
 /// Refuses an acquire that does not fit into its fields.
-pub(crate) fn ask_fits(ask: &AcquireRequest) -> Result<()> {
-    fits("ttl", ask.ttl)?;
-    if ask.tokens > TOKENS {
-        return Err(invalid(format!("tokens: {}; at most {TOKENS} are allowed", ask.tokens)));
+pub(crate) fn acquire_fits(request: &AcquireRequest) -> Result<()> {
+    fits("ttl", request.ttl)?;
+    if request.tokens > TOKENS {
+        return Err(invalid(format!("tokens: {}; at most {TOKENS} are allowed", request.tokens)));
     }
-    let tail = ask.origin.written(tail).len().saturating_sub(4);
+    let tail = request.origin.written(tail).len().saturating_sub(4);
     if tail > TAIL {
         let what =
             format!("metadata: {tail} bytes with host and process; at most {TAIL} are allowed");
@@ -114,10 +114,10 @@ impl Request {
     }
 
     /// Returns the acquire that the request contains.
-    pub(crate) fn ask(&self) -> Option<&AcquireRequest> {
+    pub(crate) fn acquire(&self) -> Option<&AcquireRequest> {
         match &self.what {
-            What::Acquire(ask) => Some(ask),
-            What::Release(end, _) => end.then.as_deref(),
+            What::Acquire(request) => Some(request),
+            What::Release(release, _) => release.then.as_deref(),
         }
     }
 }
@@ -138,43 +138,43 @@ pub(crate) fn command<'a>(
         command.arg(&text);
     }
     text.clear();
-    let asks = batch.clone().filter_map(|request| request.ask());
+    let asks = batch.clone().filter_map(|request| request.acquire());
     let ends = batch.clone().filter_map(|request| match &request.what {
-        What::Release(end, member) => Some((end, member.as_deref())),
+        What::Release(release, member) => Some((release, member.as_deref())),
         What::Acquire(_) => None,
     });
     match kind {
         Kind::Acquire => {
-            asks.clone().for_each(|ask| push_attempt(&mut text, ask.attempt));
+            asks.clone().for_each(|request| push_attempt(&mut text, request.attempt));
             command.arg(&text);
             let alike = asks.clone().zip(asks.clone().skip(1)).all(|(one, next)| alike(one, next));
             let each = if alike && all_differ(batch) { 1 } else { usize::MAX };
-            for ask in asks.take(each) {
+            for request in asks.take(each) {
                 text.clear();
-                push_says(&mut text, ask);
+                push_says(&mut text, request);
                 command.arg(&text);
             }
         }
         Kind::Release if all_differ(batch) => {
-            ends.for_each(|(end, _)| push_held(&mut text, end));
+            ends.for_each(|(release, _)| push_held(&mut text, release));
             command.arg(&text);
         }
         Kind::Release | Kind::End => {
             command.arg("");
-            for (end, member) in ends {
+            for (release, member) in ends {
                 text.clear();
-                push_end(&mut text, end, member);
+                push_end(&mut text, release, member);
                 command.arg(&text);
             }
         }
         Kind::Rotate => {
-            for ((end, member), ask) in ends.zip(asks) {
+            for ((release, member), request) in ends.zip(asks) {
                 text.clear();
-                push_end(&mut text, end, member);
+                push_end(&mut text, release, member);
                 command.arg(&text);
                 text.clear();
-                push_attempt(&mut text, ask.attempt);
-                push_says(&mut text, ask);
+                push_attempt(&mut text, request.attempt);
+                push_says(&mut text, request);
                 command.arg(&text);
             }
         }
@@ -190,7 +190,7 @@ fn all_differ<'a>(mut batch: impl ExactSizeIterator<Item = &'a Request>) -> bool
 
 /// Returns true if two acquires have the same data.
 fn alike(one: &AcquireRequest, other: &AcquireRequest) -> bool {
-    let said = |ask: &AcquireRequest| (ask.wait, ask.fair, ask.ttl, ask.tokens);
+    let said = |request: &AcquireRequest| (request.wait, request.fair, request.ttl, request.tokens);
     said(one) == said(other)
         && (Arc::ptr_eq(&one.origin, &other.origin) || one.origin == other.origin)
 }
@@ -205,9 +205,9 @@ impl Member<'_> {
 }
 
 /// Appends `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
-fn push_says(text: &mut String, ask: &AcquireRequest) {
-    push_number(text, u64::from(ask.wait) + 2 * u64::from(ask.fair), 1);
-    push_terms(text, ask.ttl, ask.tokens, &ask.origin);
+fn push_says(text: &mut String, request: &AcquireRequest) {
+    push_number(text, u64::from(request.wait) + 2 * u64::from(request.fair), 1);
+    push_terms(text, request.ttl, request.tokens, &request.origin);
 }
 
 /// Appends `ttl_ms(8) tokens(8) length(4) tail`.
@@ -219,23 +219,23 @@ fn push_terms(text: &mut String, ttl: Duration, tokens: u32, origin: &Origin) {
 
 /// Appends the record of a lease without waiters: state, flags, owner, base, and its last used
 /// token as the last reserved token.
-fn push_held(text: &mut String, end: &ReleaseRequest) {
+fn push_held(text: &mut String, release: &ReleaseRequest) {
     text.push_str("H0");
-    push_attempt(text, end.attempt);
-    push_number(text, number(end.base), 16);
-    push_number(text, number(end.last), 16);
+    push_attempt(text, release.attempt);
+    push_number(text, number(release.base), 16);
+    push_number(text, number(release.last), 16);
 }
 
 /// Appends `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and the entry in the queue.
-fn push_end(text: &mut String, end: &ReleaseRequest, member: Option<&str>) {
-    let flags = u64::from(end.base.is_some())
-        + 2 * u64::from(end.last.is_some())
-        + 4 * u64::from(end.suspect);
-    push_attempt(text, end.attempt);
-    push_number(text, number(end.base), 16);
-    push_number(text, number(end.last), 16);
+fn push_end(text: &mut String, release: &ReleaseRequest, member: Option<&str>) {
+    let flags = u64::from(release.base.is_some())
+        + 2 * u64::from(release.last.is_some())
+        + 4 * u64::from(release.suspect);
+    push_attempt(text, release.attempt);
+    push_number(text, number(release.base), 16);
+    push_number(text, number(release.last), 16);
     push_number(text, flags, 1);
-    push_number(text, end.keep.unwrap_or_default().as_millis() as u64, 8);
+    push_number(text, release.keep.unwrap_or_default().as_millis() as u64, 8);
     text.push_str(member.unwrap_or_default());
 }
 

@@ -5,7 +5,7 @@ use leasehold_core::backend::{AcquireRequest, Origin};
 use leasehold_core::{AttemptId, ClientId, Name};
 
 /// A request that waits for the lock `a`, as the attempt of this number.
-pub(crate) fn ask(number: u32) -> AcquireRequest {
+pub(crate) fn request(number: u32) -> AcquireRequest {
     AcquireRequest::new(
         Name::new("a").unwrap(),
         AttemptId::new(ClientId::from_bits(1), number, 0),

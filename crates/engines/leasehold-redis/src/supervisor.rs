@@ -93,7 +93,7 @@ pub(crate) struct Supervisor {
     /// The scripts to load on each connection.
     scripts: Option<Arc<Scripts>>,
     clock: Clock,
-    line: watch::Sender<ConnectionState>,
+    state: watch::Sender<ConnectionState>,
     orders: mpsc::UnboundedReceiver<Order>,
     epoch: u64,
     subscription: Option<(String, Arc<dyn Listener>)>,
@@ -124,10 +124,10 @@ impl Supervisor {
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> Result<watch::Receiver<ConnectionState>> {
         let fresh = connect(&source, Some(&scripts)).await?;
-        let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
+        let (supervisor, state) = Self::new(source, Some(scripts), clock, orders);
         supervisor.publish(&fresh.connection, false, false);
         tokio::spawn(supervisor.run(Some(fresh)));
-        Ok(line)
+        Ok(state)
     }
 
     /// Begins to connect.
@@ -137,9 +137,9 @@ impl Supervisor {
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> watch::Receiver<ConnectionState> {
-        let (supervisor, line) = Self::new(source, Some(scripts), clock, orders);
+        let (supervisor, state) = Self::new(source, Some(scripts), clock, orders);
         tokio::spawn(supervisor.run(None));
-        line
+        state
     }
 
     /// Begins to connect, and loads no scripts.
@@ -148,9 +148,9 @@ impl Supervisor {
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> watch::Receiver<ConnectionState> {
-        let (supervisor, line) = Self::new(Source::Server(client), None, clock, orders);
+        let (supervisor, state) = Self::new(Source::Server(client), None, clock, orders);
         tokio::spawn(supervisor.run(None));
-        line
+        state
     }
 
     fn new(
@@ -159,10 +159,11 @@ impl Supervisor {
         clock: Clock,
         orders: mpsc::UnboundedReceiver<Order>,
     ) -> (Self, watch::Receiver<ConnectionState>) {
-        let (line, receiver) = watch::channel(ConnectionState::Down(None));
+        let (state, receiver) = watch::channel(ConnectionState::Down(None));
         let pauses = Backoff::new(PAUSES.0, PAUSES.1);
         let (epoch, subscription) = (0, None);
-        let supervisor = Self { source, scripts, clock, line, orders, epoch, subscription, pauses };
+        let supervisor =
+            Self { source, scripts, clock, state, orders, epoch, subscription, pauses };
         (supervisor, receiver)
     }
 
@@ -182,7 +183,7 @@ impl Supervisor {
                 if lasted < PAUSES.1 {
                     pause = self.next_pause();
                 }
-                self.line.send_replace(ConnectionState::Down(None));
+                self.state.send_replace(ConnectionState::Down(None));
                 self.epoch += 1;
                 if let Some((_, listener)) = &self.subscription {
                     listener.broken();
@@ -197,7 +198,7 @@ impl Supervisor {
 
     fn publish(&self, connection: &MultiplexedConnection, subscribed: bool, mute: bool) {
         let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed, mute };
-        self.line.send_replace(ConnectionState::Up(live));
+        self.state.send_replace(ConnectionState::Up(live));
     }
 
     /// Subscribes, publishes the connection, and follows it until it breaks.
@@ -295,7 +296,7 @@ impl Supervisor {
                         tracing::warn!(%error, "cannot reconnect; trying again");
                         said = cause;
                     }
-                    self.line.send_replace(ConnectionState::Down(Some(error)));
+                    self.state.send_replace(ConnectionState::Down(Some(error)));
                 }
             }
             pause = self.next_pause();

@@ -48,13 +48,13 @@ enum State {
 
 impl Waiters {
     /// Adds an attempt that is about to wait, without a reference time. Returns true if it is new.
-    pub(crate) fn enter(&self, ask: &AcquireRequest) -> bool {
+    pub(crate) fn enter(&self, request: &AcquireRequest) -> bool {
         let mut table = self.lock();
-        let new = !table.all.contains_key(&ask.attempt);
+        let new = !table.all.contains_key(&request.attempt);
         if new {
-            let (ttl, tokens, origin) = (ask.ttl, ask.tokens, ask.origin.clone());
+            let (ttl, tokens, origin) = (request.ttl, request.tokens, request.origin.clone());
             let waiting = Waiting { ttl, tokens, origin, state: State::Waits(None) };
-            table.all.insert(ask.attempt, waiting);
+            table.all.insert(request.attempt, waiting);
         }
         new
     }
@@ -127,21 +127,25 @@ mod tests {
     use leasehold_core::clock::ManualClock;
 
     use super::*;
-    use crate::sample_requests::ask;
+    use crate::sample_requests::request;
 
     #[test]
     fn an_attempt_that_is_being_ended_waits_no_more_and_knows_its_place() {
         let (waiters, clock) = (Waiters::default(), ManualClock::new());
         let now = clock.clock().now();
-        let ask = ask(1);
-        assert!(waiters.enter(&ask) && !waiters.enter(&ask));
-        waiters.refer(ask.attempt, now, 7);
-        assert!(waiters.reference(ask.attempt).flatten().is_some());
-        let member = waiters.end(ask.attempt, now).unwrap();
-        assert!(waiters.reference(ask.attempt).is_none(), "a push would have no receiver");
-        assert_eq!(waiters.end(ask.attempt, now), Some(member), "a repeated call returns the same");
-        waiters.leave(ask.attempt);
-        assert_eq!(waiters.end(ask.attempt, now), None);
+        let request = request(1);
+        assert!(waiters.enter(&request) && !waiters.enter(&request));
+        waiters.refer(request.attempt, now, 7);
+        assert!(waiters.reference(request.attempt).flatten().is_some());
+        let member = waiters.end(request.attempt, now).unwrap();
+        assert!(waiters.reference(request.attempt).is_none(), "a push would have no receiver");
+        assert_eq!(
+            waiters.end(request.attempt, now),
+            Some(member),
+            "a repeated call returns the same"
+        );
+        waiters.leave(request.attempt);
+        assert_eq!(waiters.end(request.attempt, now), None);
     }
 
     #[test]
@@ -149,9 +153,9 @@ mod tests {
         let (waiters, clock) = (Waiters::default(), ManualClock::new());
         let clock_now = clock.clock();
         for sequence in 0..100 * ROOM as u32 {
-            let ask = ask(sequence);
-            waiters.enter(&ask);
-            waiters.end(ask.attempt, clock_now.now()).unwrap();
+            let request = request(sequence);
+            waiters.enter(&request);
+            waiters.end(request.attempt, clock_now.now()).unwrap();
             clock.advance(ENDING / ROOM as u32);
         }
         let table = waiters.lock();

@@ -18,13 +18,13 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 const PERSON: usize = 8_000;
 
 /// Refuses values that cannot be stored.
-pub(crate) fn fits(engine: &str, ask: &AcquireRequest) -> Result<()> {
-    if ask.mode != Mode::Exclusive {
+pub(crate) fn fits(engine: &str, request: &AcquireRequest) -> Result<()> {
+    if request.mode != Mode::Exclusive {
         let message = format!("{engine}: shared mode is not supported");
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    time_fits("ttl", ask.ttl)?;
-    let length = stored_origin(&ask.origin).len();
+    time_fits("ttl", request.ttl)?;
+    let length = stored_origin(&request.origin).len();
     if length > PERSON {
         let message =
             format!("metadata: {length} bytes with host and process; at most {PERSON} are allowed");
@@ -44,14 +44,14 @@ pub(crate) fn time_fits(what: &str, time: Duration) -> Result<()> {
 }
 
 /// Converts a request to the type of the record.
-pub(crate) fn question(ask: &AcquireRequest, asked_us: u64) -> handoff::AcquireRequest<Tag> {
-    ask.for_record(Tag { person: stored_origin(&ask.origin).as_bytes().to_vec(), asked_us })
+pub(crate) fn question(request: &AcquireRequest, asked_us: u64) -> handoff::AcquireRequest<Tag> {
+    request.for_record(Tag { person: stored_origin(&request.origin).as_bytes().to_vec(), asked_us })
 }
 
 /// Converts the answer of the record to the type of the trait.
 pub(crate) fn answered(
     answer: handoff::Answer,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     record: &Record,
 ) -> Result<Answer> {
     Ok(match answer {
@@ -59,7 +59,7 @@ pub(crate) fn answered(
             Answer::Granted(Grant::new(tokens, Term::Ttl, record.waiting() > 0))
         }
         handoff::Answer::Queued { remaining, .. } => {
-            let place = record.place(ask.attempt);
+            let place = record.place(request.attempt);
             let offers = u32::try_from(place).unwrap_or(u32::MAX);
             let ask_again = remaining.saturating_add(OFFER.saturating_mul(offers));
             Answer::Queued { place: Some(place), ask_again }
@@ -78,24 +78,24 @@ impl Store {
     /// is known to wait skips the single statement.
     pub(crate) async fn ask(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         waits: bool,
         until: Deadline,
     ) -> Result<(Answer, Notifications)> {
         if !waits {
-            let ways = take(&self.tables, ask, self.stamp());
+            let ways = take(&self.tables, request, self.stamp());
             let replies = self.run_either(&ways, until, &mut false).await?;
-            if let Some(answer) = taken(&replies, ask)? {
+            if let Some(answer) = taken(&replies, request)? {
                 return Ok((answer, Notifications::default()));
             }
         }
         let act =
             |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
                 let now = before.now;
-                machine.acquire(now, &question(ask, now.unix_us()), reach)
+                machine.acquire(now, &question(request, now.unix_us()), reach)
             };
         let Done { answer, record, told, .. } =
-            self.step(&ask.name, &[ask.attempt], until, false, act).await?;
-        Ok((answered(answer, ask, &record)?, told))
+            self.step(&request.name, &[request.attempt], until, false, act).await?;
+        Ok((answered(answer, request, &record)?, told))
     }
 }

@@ -49,30 +49,30 @@ impl SqlBackend {
         &self.store
     }
 
-    async fn ask(&self, ask: &AcquireRequest) -> Result<Answer> {
-        acquire::fits(self.capability.engine, ask)?;
-        let waits = self.watch.waits(ask.attempt);
-        let until = self.store.within(limit(ask.ttl));
-        let (answer, told) = self.store.ask(ask, waits, until).await?;
+    async fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
+        acquire::fits(self.capability.engine, request)?;
+        let waits = self.watch.waits(request.attempt);
+        let until = self.store.within(limit(request.ttl));
+        let (answer, told) = self.store.ask(request, waits, until).await?;
         self.tell(&told);
-        self.note(ask, &answer);
+        self.note(request, &answer);
         Ok(answer)
     }
 
     /// Records what an answer means for the polling.
-    fn note(&self, ask: &AcquireRequest, answer: &Answer) {
+    fn note(&self, request: &AcquireRequest, answer: &Answer) {
         match answer {
-            Answer::Queued { .. } => self.watch.enter(ask),
+            Answer::Queued { .. } => self.watch.enter(request),
             Answer::Granted(grant) => {
-                self.watch.leave(ask.attempt);
+                self.watch.leave(request.attempt);
                 if grant.wanted {
-                    self.watch.note_waited_for(ask.attempt);
+                    self.watch.note_waited_for(request.attempt);
                 }
-                if ask.tokens > 1 && grant.term == Term::Ttl {
-                    self.watch.hold(ask.ttl);
+                if request.tokens > 1 && grant.term == Term::Ttl {
+                    self.watch.hold(request.ttl);
                 }
             }
-            _ => self.watch.leave(ask.attempt),
+            _ => self.watch.leave(request.attempt),
         }
     }
 
@@ -87,16 +87,16 @@ impl SqlBackend {
         self.watch.look();
     }
 
-    async fn end(&self, end: &ReleaseRequest) -> Result<Ended> {
-        acquire::time_fits("keep", end.keep.unwrap_or_default())?;
-        if let Some(ask) = &end.then {
-            acquire::fits(self.capability.engine, ask)?;
+    async fn end(&self, release: &ReleaseRequest) -> Result<Ended> {
+        acquire::time_fits("keep", release.keep.unwrap_or_default())?;
+        if let Some(request) = &release.then {
+            acquire::fits(self.capability.engine, request)?;
         }
-        let waited_for = self.watch.end(end.attempt);
+        let waited_for = self.watch.end(release.attempt);
         let until = self.store.within(LIMITS.1);
-        let (ended, told) = self.store.end(end, waited_for, until).await?;
-        if let (Some(ask), Some(answer)) = (&end.then, &ended.then) {
-            self.note(ask, answer);
+        let (ended, told) = self.store.end(release, waited_for, until).await?;
+        if let (Some(request), Some(answer)) = (&release.then, &ended.then) {
+            self.note(request, answer);
         }
         self.tell(&told);
         Ok(ended)
@@ -120,8 +120,8 @@ impl Backend for SqlBackend {
         self.watch.attach(client, events);
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(async move { self.ask(&ask).await })
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move { self.ask(&request).await })
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
@@ -134,8 +134,8 @@ impl Backend for SqlBackend {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
-        Box::pin(async move { self.end(&end).await })
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(async move { self.end(&release).await })
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

@@ -33,7 +33,7 @@ pub(crate) struct Record {
     pub(crate) parts: Parts<Tag>,
     pub(crate) since_us: u64,
     /// True if a client may wait.
-    pub(crate) line: bool,
+    pub(crate) has_queue: bool,
     /// Until when ended attempts are remembered.
     pub(crate) ended_us: u64,
     /// The last ticket that was given.
@@ -168,7 +168,7 @@ impl Record {
             stamp: None,
             parts: Parts::default(),
             since_us: 0,
-            line: false,
+            has_queue: false,
             ended_us: 0,
             ticket: 0,
             waiting: 0,
@@ -185,7 +185,7 @@ impl Record {
         };
         record.stamp = Some(stamp.number()?);
         record.since_us = since.unsigned()?;
-        record.line = line.number()? != 0;
+        record.has_queue = line.number()? != 0;
         record.ended_us = ended.unsigned()?;
         record.ticket = ticket.unsigned()?;
         let parts = &mut record.parts;

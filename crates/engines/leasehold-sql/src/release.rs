@@ -16,27 +16,27 @@ impl Store {
     /// other clients they concern. If clients are known to wait, it uses a step.
     pub(crate) async fn end(
         &self,
-        end: &ReleaseRequest,
+        release: &ReleaseRequest,
         waited_for: bool,
         until: Deadline,
     ) -> Result<(Ended, Notifications)> {
-        if end.then.as_ref().is_some_and(|ask| ask.name != end.name) {
+        if release.then.as_ref().is_some_and(|request| request.name != release.name) {
             let message = "a lock can only be exchanged for the same lock";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut open = false;
-        if !waited_for && self.let_go(end, until, &mut open).await? {
+        if !waited_for && self.release_without_waiters(release, until, &mut open).await? {
             return Ok((Ended::new(Verdict::Released, None), Notifications::default()));
         }
-        let ending = end.for_record();
-        let mut attempts = vec![end.attempt];
-        attempts.extend(end.then.as_ref().map(|ask| ask.attempt));
+        let ending = release.for_record();
+        let mut attempts = vec![release.attempt];
+        attempts.extend(release.then.as_ref().map(|request| request.attempt));
         let act =
             |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
                 let now = before.now;
-                match &end.then {
-                    Some(ask) => {
-                        let next = question(ask, now.unix_us());
+                match &release.then {
+                    Some(request) => {
+                        let next = question(request, now.unix_us());
                         let (verdict, answer) = machine.rotate(now, &ending, &next, reach);
                         (verdict, Some(answer))
                     }
@@ -44,9 +44,9 @@ impl Store {
                 }
             };
         let Done { answer: (verdict, then), record, told, .. } =
-            self.step(&end.name, &attempts, until, open, act).await?;
-        let then: Option<Answer> = match (then, &end.then) {
-            (Some(answer), Some(ask)) => Some(answered(answer, ask, &record)?),
+            self.step(&release.name, &attempts, until, open, act).await?;
+        let then: Option<Answer> = match (then, &release.then) {
+            (Some(answer), Some(request)) => Some(answered(answer, request, &record)?),
             _ => None,
         };
         Ok((Ended::new(verdict.into(), then), told))
@@ -54,22 +54,24 @@ impl Store {
 
     /// Releases a live lease without waiters. Returns false if a step is needed, or if a request
     /// that is `open` may have done it.
-    pub(crate) async fn let_go(
+    pub(crate) async fn release_without_waiters(
         &self,
-        end: &ReleaseRequest,
+        release: &ReleaseRequest,
         until: Deadline,
         open: &mut bool,
     ) -> Result<bool> {
-        let (Some(base), false, None, None) = (end.base, end.suspect, end.keep, &end.then) else {
+        let (Some(base), false, None, None) =
+            (release.base, release.suspect, release.keep, &release.then)
+        else {
             return Ok(false);
         };
         let Tables { dialect, locks, .. } = &self.tables;
         let free = Free {
-            name: &dialect.bytes(end.name.as_str().as_bytes()),
+            name: &dialect.bytes(release.name.as_str().as_bytes()),
             stamp: self.stamp(),
-            attempt: &dialect.bytes(&end.attempt.to_bytes()),
+            attempt: &dialect.bytes(&release.attempt.to_bytes()),
             base: base.get(),
-            last: end.last.map(|last| last.get().max(base.get())),
+            last: release.last.map(|last| last.get().max(base.get())),
         };
         let Free { name, stamp, attempt, base, last } = free;
         let top = last.map_or_else(|| "top".to_owned(), |last| last.to_string());

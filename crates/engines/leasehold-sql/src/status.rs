@@ -67,7 +67,7 @@ impl Store {
         until: Deadline,
     ) -> Result<Vec<Status>> {
         let asked: Vec<&Name> =
-            listed.iter().filter(|(_, record)| record.line).map(|(name, _)| name).collect();
+            listed.iter().filter(|(_, record)| record.has_queue).map(|(name, _)| name).collect();
         let mut lines = self.lines(&asked, until).await?;
         let status = |(name, record): &(Name, Record)| {
             status(name.clone(), record, lines.remove(name).unwrap_or_default())
@@ -95,17 +95,17 @@ impl Store {
         let replies = self.run(Lane::Usual, &dialect.plain(&statements), until).await?;
         for (name, replies) in names.iter().zip(replies.chunks(2)) {
             let [waiters, count] = replies else { return Err(strange("replies are missing")) };
-            let mut line = Vec::new();
+            let mut queue = Vec::new();
             for row in &waiters.rows {
                 let [attempt, person, asked_us] = row.as_slice() else {
                     return Err(strange("a short row of a waiter"));
                 };
                 let holder = holder(record::attempt(attempt)?, person.bytes()?);
-                line.push(Waiter::new(holder, asked_us.unsigned()? / 1000));
+                queue.push(Waiter::new(holder, asked_us.unsigned()? / 1000));
             }
             let all = count.rows.first().and_then(|row| row.first()).map(Value::unsigned);
             let all = usize::try_from(all.transpose()?.unwrap_or(0)).unwrap_or(usize::MAX);
-            lines.insert((*name).clone(), (line, all));
+            lines.insert((*name).clone(), (queue, all));
         }
         Ok(lines)
     }

@@ -17,22 +17,22 @@ use crate::tables::Tables;
 
 /// Takes a lock that has no row yet, or whose row is free, without waiters, and without relation to
 /// this attempt. An attempt that does not wait also reads the row.
-pub(crate) fn take(tables: &Tables, ask: &AcquireRequest, stamp: i64) -> Ways {
+pub(crate) fn take(tables: &Tables, request: &AcquireRequest, stamp: i64) -> Ways {
     let dialect = tables.dialect;
-    let (ttl_us, more) = (us(ask.ttl), u64::from(block(ask)) - 1);
+    let (ttl_us, more) = (us(request.ttl), u64::from(block(request)) - 1);
     let take = Take {
-        name: &dialect.bytes(ask.name.as_str().as_bytes()),
+        name: &dialect.bytes(request.name.as_str().as_bytes()),
         stamp,
-        attempt: &dialect.bytes(&ask.attempt.to_bytes()),
-        person: &dialect.bytes(stored_origin(&ask.origin).as_bytes()),
+        attempt: &dialect.bytes(&request.attempt.to_bytes()),
+        person: &dialect.bytes(stored_origin(&request.origin).as_bytes()),
         ttl_us,
         more,
         most: Token::MAX.get() - more,
     };
     let packet = |taking: String| {
         let mut statements = vec![taking];
-        if !ask.wait {
-            statements.push(record::ask_row(tables, &ask.name));
+        if !request.wait {
+            statements.push(record::ask_row(tables, &request.name));
         }
         // A repetition could take the lock again for an attempt that has ended since.
         Packet { once: true, ..dialect.plain(&statements) }
@@ -41,8 +41,8 @@ pub(crate) fn take(tables: &Tables, ask: &AcquireRequest, stamp: i64) -> Ways {
 }
 
 /// Returns how many tokens one statement takes at most.
-fn block(ask: &AcquireRequest) -> u32 {
-    ask.tokens.clamp(1, TOKEN_LEAD)
+fn block(request: &AcquireRequest) -> u32 {
+    request.tokens.clamp(1, TOKEN_LEAD)
 }
 
 /// Changes the row if it is free, and inserts it if there is none (except on PostgreSQL). In both
@@ -121,7 +121,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
 }
 
 /// Returns the answer, if that statement was enough.
-pub(crate) fn taken(replies: &[Reply], ask: &AcquireRequest) -> Result<Option<Answer>> {
+pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Option<Answer>> {
     let (reply, rest) = replies.split_first().ok_or_else(|| strange("replies are missing"))?;
     let told = match reply.rows.first().and_then(|row| row.first()) {
         Some(Value::Null) => 0,
@@ -129,7 +129,7 @@ pub(crate) fn taken(replies: &[Reply], ask: &AcquireRequest) -> Result<Option<An
         None => reply.id,
     };
     if told > 0 {
-        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(ask)));
+        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(request)));
         let tokens = tokens.ok_or_else(|| strange("no token"))?;
         return Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))));
     }
@@ -137,7 +137,7 @@ pub(crate) fn taken(replies: &[Reply], ask: &AcquireRequest) -> Result<Option<An
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
     let record = Record::of_row(row)?;
     let parts = &record.parts;
-    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == ask.attempt);
+    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == request.attempt);
     let alive = parts.state != State::Free && parts.until_ns > record.now.steady_ns;
     let remembers = record.ended_us > record.now.unix_us();
     if !alive || remembers || ours {

@@ -17,7 +17,7 @@ use crate::take_statement::{take, taken};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn ask(name: &str, attempt: u32, tokens: u32) -> AcquireRequest {
+fn request(name: &str, attempt: u32, tokens: u32) -> AcquireRequest {
     let attempt = AttemptId::new(ClientId::from_bits(1), attempt, 7);
     AcquireRequest::new(Name::new(name).unwrap(), attempt, Duration::from_secs(30))
         .with_wait(true)
@@ -25,9 +25,9 @@ fn ask(name: &str, attempt: u32, tokens: u32) -> AcquireRequest {
         .with_origin(Origin::new("host", 1, None))
 }
 
-fn end(ask: &AcquireRequest, answer: &Answer) -> ReleaseRequest {
+fn end(request: &AcquireRequest, answer: &Answer) -> ReleaseRequest {
     let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
-    ReleaseRequest::new(ask.name.clone(), ask.attempt).with_base(grant.tokens.base())
+    ReleaseRequest::new(request.name.clone(), request.attempt).with_base(grant.tokens.base())
 }
 
 async fn store_at(url: &str) -> Store {
@@ -62,35 +62,35 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
         let mut token = 0;
         // New, then free: with the requested tokens, above the earlier ones.
         for tokens in [3, 1, 2] {
-            let ask = ask("a", tokens, tokens);
-            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let request = request("a", tokens, tokens);
+            let (answer, _) = store.ask(&request, false, until).await.unwrap();
             let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
             let block = grant.tokens;
             assert_eq!(block.top().get() - block.base().get() + 1, u64::from(tokens));
             assert!(block.base().get() > token);
             token = block.top().get();
-            let (ended, _) = store.end(&end(&ask, &answer), false, until).await.unwrap();
+            let (ended, _) = store.end(&end(&request, &answer), false, until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Released);
         }
         // Held: an attempt that does not wait gets the time left, and the holder keeps it.
-        let holder = ask("a", 9, 1);
+        let holder = request("a", 9, 1);
         let (held, _) = store.ask(&holder, false, until).await.unwrap();
-        let other = ask("a", 10, 1).with_wait(false);
+        let other = request("a", 10, 1).with_wait(false);
         let (busy, _) = store.ask(&other, false, until).await.unwrap();
         assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
         // Another statement that finds it free did not check the whole row.
-        let packet = take(&store.tables, &ask("a", 13, 1), store.stamp());
+        let packet = take(&store.tables, &request("a", 13, 1), store.stamp());
         let replies = store.run_either(&packet, until, &mut false).await.unwrap();
-        assert_eq!(taken(&replies, &ask("a", 13, 1)).unwrap(), None);
+        assert_eq!(taken(&replies, &request("a", 13, 1)).unwrap(), None);
         let status = store.status(&holder.name, until).await.unwrap();
         assert_eq!(status.token, end(&holder, &held).base, "{status:?}");
         // The same attempt again: the same lease.
         let (again, _) = store.ask(&holder, false, until).await.unwrap();
         assert_eq!(again, held);
         // Expired: its ttl has ended.
-        let short = ask("b", 11, 1).with_ttl(Duration::from_millis(20));
+        let short = request("b", 11, 1).with_ttl(Duration::from_millis(20));
         let (first, _) = store.ask(&short, false, until).await.unwrap();
-        let (mut next, asking) = (Answer::Ended, ask("b", 12, 1));
+        let (mut next, asking) = (Answer::Ended, request("b", 12, 1));
         while !matches!(next, Answer::Granted(_)) {
             assert!(!store.is_over(until), "{next:?}");
             next = store.ask(&asking.clone().with_wait(false), false, until).await.unwrap().0;
@@ -104,23 +104,25 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
 async fn who_has_lost_once_stops_those_who_need_one_statement() {
     on_each(async |store| {
         let until = store.within(LIMIT);
-        let quick = ask("a", 1, 1);
+        let quick = request("a", 1, 1);
         let (held, _) = store.ask(&quick, false, until).await.unwrap();
-        let late = ask("a", 2, 1);
+        let late = request("a", 2, 1);
         let question = record::ask(&store.tables, &late.name, &[late.attempt], true);
         let replies = store.run(Lane::Usual, &question, until).await.unwrap();
         let read = Record::read(&replies).unwrap().unwrap();
-        assert!(read.line, "the row is not marked as having waiters");
+        assert!(read.has_queue, "the row is not marked as having waiters");
         // The holder's release and another acquire now take a step each, and unmark the row.
         let mut open = false;
-        assert!(!store.let_go(&end(&quick, &held), until, &mut open).await.unwrap());
+        assert!(
+            !store.release_without_waiters(&end(&quick, &held), until, &mut open).await.unwrap()
+        );
         let (ended, _) = store.end(&end(&quick, &held), false, until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
         let replies = {
             let question = record::ask(&store.tables, &late.name, &[], false);
             store.run(Lane::Usual, &question, until).await.unwrap()
         };
-        assert!(!Record::read(&replies).unwrap().unwrap().line, "no client waits");
+        assert!(!Record::read(&replies).unwrap().unwrap().has_queue, "no client waits");
     })
     .await;
 }
@@ -135,9 +137,9 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
     let until = with.within(LIMIT);
     let mut attempts = 0..;
     let mut pair = async |store: &Store| {
-        let ask = ask("a", attempts.next().unwrap(), 1);
-        let (held, _) = store.ask(&ask, false, until).await.unwrap();
-        let (ended, _) = store.end(&end(&ask, &held), false, until).await.unwrap();
+        let request = request("a", attempts.next().unwrap(), 1);
+        let (held, _) = store.ask(&request, false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&request, &held), false, until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
     };
     pair(&with).await;
@@ -169,15 +171,15 @@ async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
     on_each(async |store| {
         let until = store.within(LIMIT);
         for round in 0..50 {
-            let ask = ask("a", round, TOKEN_LEAD);
-            let (answer, _) = store.ask(&ask, false, until).await.unwrap();
+            let request = request("a", round, TOKEN_LEAD);
+            let (answer, _) = store.ask(&request, false, until).await.unwrap();
             let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
             let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
             let clock_us = Clock::system().now().unix_us();
             let bound = clock_us + u64::from(TOKEN_LEAD);
             assert!(top <= bound.max(base), "round {round}: {} us ahead", top - clock_us);
             // The end names no used token, so the whole block stays reserved.
-            store.end(&end(&ask, &answer), false, until).await.unwrap();
+            store.end(&end(&request, &answer), false, until).await.unwrap();
         }
     })
     .await;
@@ -195,7 +197,7 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
             let replies = store.run(Lane::Usual, &count, until).await.unwrap();
             replies[0].rows[0][0].unsigned().unwrap()
         };
-        let holder = ask("a", 1, 1).with_ttl(20 * LIMIT);
+        let holder = request("a", 1, 1).with_ttl(20 * LIMIT);
         let (held, _) = store.ask(&holder, false, until).await.unwrap();
         let dead = |ticket: u64| AttemptId::new(ClientId::from_bits(2), ticket as u32, 7);
         let name = dialect.bytes(b"a");
@@ -214,7 +216,7 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         ]);
         store.run(Lane::Usual, &fill, until).await.unwrap();
         // The live waiter is behind all dead ones, and therefore first.
-        let live = ask("a", 2, 1);
+        let live = request("a", 2, 1);
         let (queued, _) = store.ask(&live, false, until).await.unwrap();
         assert!(matches!(queued, Answer::Queued { place: Some(0), .. }), "{queued:?}");
         let mut left = rows().await;
@@ -234,16 +236,18 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         let mut now = rows().await;
         while now > 0 {
             left = now;
-            let other = ask("a", others.next().unwrap(), 1);
+            let other = request("a", others.next().unwrap(), 1);
             let (answer, _) = store.ask(&other, false, until).await.unwrap();
             store.end(&end(&other, &answer), false, until).await.unwrap();
             now = rows().await;
             assert!((1..=2 * PER_STEP).contains(&(left - now)), "{now} of {left} after two steps");
         }
         // Nothing is left to remove: single statements take and free the lock again.
-        let other = ask("a", 0, 1);
+        let other = request("a", 0, 1);
         let (answer, _) = store.ask(&other, false, until).await.unwrap();
-        assert!(store.let_go(&end(&other, &answer), until, &mut false).await.unwrap());
+        assert!(
+            store.release_without_waiters(&end(&other, &answer), until, &mut false).await.unwrap()
+        );
     })
     .await;
 }
@@ -255,13 +259,13 @@ async fn a_late_release_is_not_told_released_once_the_row_was_removed() {
         // The plain statement first, then the function, if there is one.
         for (name, no_routines_until) in [("a", u64::MAX), ("b", 0)] {
             store.no_routines_until.store(no_routines_until, Ordering::Relaxed);
-            let first = ask(name, 1, 1).with_ttl(Duration::from_millis(100));
+            let first = request(name, 1, 1).with_ttl(Duration::from_millis(100));
             let (answer, _) = store.ask(&first, false, until).await.unwrap();
             let late = end(&first, &answer);
             while store.forget(name).await.unwrap() == 0 {
                 assert!(!store.is_over(until), "the lease does not end");
             }
-            let (answer, _) = store.ask(&ask(name, 2, 1), false, until).await.unwrap();
+            let (answer, _) = store.ask(&request(name, 2, 1), false, until).await.unwrap();
             assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
             let (ended, _) = store.end(&late, false, until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Unknown, "{name}: the lease was lost");

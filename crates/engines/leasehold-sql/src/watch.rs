@@ -104,10 +104,10 @@ impl Watch {
     }
 
     /// Adds an attempt that waits from now on.
-    pub(crate) fn enter(&self, ask: &AcquireRequest) {
+    pub(crate) fn enter(&self, request: &AcquireRequest) {
         let now = self.store.clock.now();
         let mut state = self.lock();
-        if state.waiting.insert(ask.attempt, ask.name.clone()).is_none() {
+        if state.waiting.insert(request.attempt, request.name.clone()).is_none() {
             state.waits_since = now;
             drop(state);
             self.wanted.notify_one();

@@ -12,7 +12,7 @@ use leasehold_core::{
     Token,
 };
 
-use crate::record::{Person, decode, encode};
+use crate::record::{Participant, decode, encode};
 use crate::store::KeyValueStore;
 
 /// How often a call reads and writes again because another client was faster.
@@ -40,7 +40,7 @@ impl TemplateBackend {
     async fn step<T>(
         &self,
         name: &Name,
-        step: impl Fn(&mut Record<Person>, Now) -> T,
+        step: impl Fn(&mut Record<Participant>, Now) -> T,
     ) -> Result<T> {
         for _ in 0..TRIES {
             let now = self.store.now().await?;
@@ -64,18 +64,18 @@ impl TemplateBackend {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn ask(&self, ask: AcquireRequest) -> Result<Answer> {
-        if ask.mode != Mode::Exclusive {
+    async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
+        if request.mode != Mode::Exclusive {
             let message = "template: shared mode is not supported";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         // No queue: a client that finds the lock taken asks again by itself.
-        let ask = ask.with_wait(false).with_fair(false).with_tokens(1);
-        let answer = self.step(&ask.name, |record, now| {
-            let holder = ask.origin.holder(ask.attempt);
+        let request = request.with_wait(false).with_fair(false).with_tokens(1);
+        let answer = self.step(&request.name, |record, now| {
+            let holder = request.origin.holder(request.attempt);
             let (host, pid, metadata) = (holder.host, holder.pid, holder.metadata);
-            let tag = Person { host, pid, metadata, since_unix_ms: now.unix_ms() };
-            record.acquire(now, &ask.for_record(tag), &mut |_, _| false)
+            let tag = Participant { host, pid, metadata, since_unix_ms: now.unix_ms() };
+            record.acquire(now, &request.for_record(tag), &mut |_, _| false)
         });
         Ok(match answer.await? {
             handoff::Answer::Granted(tokens) => {
@@ -99,15 +99,15 @@ impl TemplateBackend {
         Ok(renewed.await?.into())
     }
 
-    async fn end(&self, end: ReleaseRequest) -> Result<Ended> {
-        if end.then.is_some() {
+    async fn end(&self, release: ReleaseRequest) -> Result<Ended> {
+        if release.then.is_some() {
             let message = "template: a release cannot ask for another attempt in the same step";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let words = end.for_record();
-        let release =
-            |record: &mut Record<Person>, now| record.release(now, &words, &mut |_, _| false);
-        let verdict = self.step(&end.name, release).await?;
+        let words = release.for_record();
+        let step =
+            |record: &mut Record<Participant>, now| record.release(now, &words, &mut |_, _| false);
+        let verdict = self.step(&release.name, step).await?;
         Ok(Ended::new(verdict.into(), None))
     }
 
@@ -124,8 +124,8 @@ impl TemplateBackend {
             handoff::State::Kept => State::Kept,
         };
         let owner = record.owner();
-        status.holder = owner.map(|(attempt, person)| person.holder(attempt));
-        status.since_unix_ms = owner.map(|(_, person)| person.since_unix_ms);
+        status.holder = owner.map(|(attempt, participant)| participant.holder(attempt));
+        status.since_unix_ms = owner.map(|(_, participant)| participant.since_unix_ms);
         status.token = record.base();
         let held = status.state != State::Free;
         status.remaining = held.then(|| record.remaining(now));
@@ -161,16 +161,16 @@ impl Backend for TemplateBackend {
     /// This engine sends no events: `push` is not among its capabilities.
     fn attach(&self, _client: ClientId, _events: EventSink) {}
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(self.ask(ask))
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(self.ask(request))
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         Box::pin(join_all(leases.iter().map(|lease| self.renew_one(lease))))
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
-        Box::pin(self.end(end))
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(self.end(release))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The process that an attempt belongs to, for display.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub(crate) struct Person {
+pub(crate) struct Participant {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) metadata: Option<String>,
@@ -20,7 +20,7 @@ struct Stored {
     /// A later version that stores other fields writes another number.
     format: u32,
     state: char,
-    owner: Option<(String, Person)>,
+    owner: Option<(String, Participant)>,
     base: u64,
     top: u64,
     until_ns: u64,
@@ -30,14 +30,14 @@ struct Stored {
 
 const FORMAT: u32 = 1;
 
-impl Person {
+impl Participant {
     pub(crate) fn holder(&self, attempt: AttemptId) -> Holder {
         let Self { host, pid, metadata, .. } = self.clone();
         Holder::new(attempt, host, pid, metadata)
     }
 }
 
-pub(crate) fn encode(record: Record<Person>) -> String {
+pub(crate) fn encode(record: Record<Participant>) -> String {
     let parts = Parts::from(record);
     let state = match parts.state {
         State::Free => 'f',
@@ -47,7 +47,7 @@ pub(crate) fn encode(record: Record<Person>) -> String {
     let stored = Stored {
         format: FORMAT,
         state,
-        owner: parts.owner.map(|(attempt, person)| (attempt.to_string(), person)),
+        owner: parts.owner.map(|(attempt, participant)| (attempt.to_string(), participant)),
         base: parts.base,
         top: parts.top,
         until_ns: parts.until_ns,
@@ -58,7 +58,7 @@ pub(crate) fn encode(record: Record<Person>) -> String {
 }
 
 /// Reads a record. What another program has written is an error, and stays as it is.
-pub(crate) fn decode(name: &Name, text: &str) -> Result<Record<Person>> {
+pub(crate) fn decode(name: &Name, text: &str) -> Result<Record<Participant>> {
     let foreign = || {
         let message = format!(
             "the value of the lock {name:?} is not a lock record of this version; move it, or use \
@@ -74,7 +74,8 @@ pub(crate) fn decode(name: &Name, text: &str) -> Result<Record<Person>> {
         _ => return Err(foreign()),
     };
     let attempt = |text: &str| AttemptId::parse(text).ok_or_else(foreign);
-    let owner = |(one, person): (String, Person)| Ok::<_, Error>((attempt(&one)?, person));
+    let owner =
+        |(one, participant): (String, Participant)| Ok::<_, Error>((attempt(&one)?, participant));
     let refused = |(one, until): (String, u64)| Ok::<_, Error>((attempt(&one)?, until));
     if stored.format != FORMAT {
         return Err(foreign());

@@ -23,7 +23,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// An acquire request in progress.
 struct Asking<'a> {
     store: &'a Arc<Store>,
-    ask: &'a AcquireRequest,
+    request: &'a AcquireRequest,
     session: Arc<Session>,
     /// The node of the lock.
     lock: String,
@@ -37,11 +37,11 @@ enum Look {
 }
 
 /// Processes one acquire request.
-pub(crate) async fn acquire(store: &Arc<Store>, ask: &AcquireRequest) -> Result<Answer> {
+pub(crate) async fn acquire(store: &Arc<Store>, request: &AcquireRequest) -> Result<Answer> {
     for _ in 0..ROUNDS {
         let session = store.session()?;
-        let begun = store.book().begin(ask.attempt, &ask.name, session.number);
-        let asking = Asking { store, ask, session, lock: store.lock_path(&ask.name) };
+        let begun = store.book().begin(request.attempt, &request.name, session.number);
+        let asking = Asking { store, request, session, lock: store.lock_path(&request.name) };
         let look = match begun {
             Begun::Ended => Look::Answer(Answer::Ended),
             Begun::Held(lease) => Look::Answer(granted(&lease, Term::Until(lease.until), false)),
@@ -50,7 +50,7 @@ pub(crate) async fn acquire(store: &Arc<Store>, ask: &AcquireRequest) -> Result<
             Begun::New => asking.create().await?,
             Begun::Seated(seat) => {
                 let nodes = asking.session.list(&asking.lock).await;
-                let nodes = nodes.map_err(|error| store.failed(&ask.name, error))?;
+                let nodes = nodes.map_err(|error| store.failed(&request.name, error))?;
                 asking.look(seat, nodes, None).await?
             }
         };
@@ -68,19 +68,19 @@ impl Asking<'_> {
     /// Finds the node of a creation whose answer was lost; removes a node of an earlier session.
     async fn search(&self) -> Result<Look> {
         let nodes = self.session.list_now(&self.lock).await.map_err(|error| self.failed(error))?;
-        let prefix = path::prefix(self.ask.attempt);
+        let prefix = path::prefix(self.request.attempt);
         for node in nodes.iter().filter(|node| node.starts_with(&prefix)) {
             let path = format!("{}/{node}", self.lock);
             let stat = self.session.stat(&path).await.map_err(|error| self.failed(error))?;
             let Some(stat) = stat else { continue };
             if stat.ephemeral_owner == self.session.id() {
                 let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
-                self.store.book().seat(self.ask.attempt, seat);
+                self.store.book().seat(self.request.attempt, seat);
                 return Ok(Look::Again);
             }
             self.session.delete(&path).await.map_err(|error| self.failed(error))?;
         }
-        self.store.book().repeat(self.store.clock.now(), self.ask.attempt);
+        self.store.book().repeat(self.store.clock.now(), self.request.attempt);
         self.store.bell.notify_one();
         Ok(Look::Again)
     }
@@ -88,18 +88,18 @@ impl Asking<'_> {
     /// Creates a node. An attempt that does not wait first reads the leader's state to see whether the
     /// lock is free.
     async fn create(&self) -> Result<Look> {
-        let attempt = self.ask.attempt;
-        if !self.ask.wait {
+        let attempt = self.request.attempt;
+        if !self.request.wait {
             let nodes = self.session.list_now(&self.lock).await;
             let nodes = nodes.map_err(|error| self.refused(error))?;
-            if !self.line(nodes).inspect_err(|_| self.store.book().forget(attempt))?.is_empty() {
+            if !self.queue(nodes).inspect_err(|_| self.store.book().forget(attempt))?.is_empty() {
                 self.store.book().forget(attempt);
                 return Ok(Look::Answer(Answer::Busy { ask_again: None }));
             }
         }
         let prefix = format!("{}/{}", self.lock, path::prefix(attempt));
         let sent = self.store.clock.now();
-        let data = node_data::write(&self.ask.origin);
+        let data = node_data::write(&self.request.origin);
         let send = || self.session.send_seat(&prefix, &self.lock, data);
         let Some(created) = self.store.book().create(attempt, send) else {
             return Ok(Look::Answer(Answer::Ended));
@@ -138,8 +138,8 @@ impl Asking<'_> {
 
     /// Evaluates the queue for the attempt with this node. `sent` is set if the node was just created.
     async fn look(&self, seat: Seated, nodes: Vec<String>, sent: Option<Now>) -> Result<Look> {
-        let line = match self.line(nodes) {
-            Ok(line) => line,
+        let queue = match self.queue(nodes) {
+            Ok(queue) => queue,
             Err(error) => {
                 self.leave().await;
                 return Err(error);
@@ -150,21 +150,21 @@ impl Asking<'_> {
                 .strip_prefix(&self.lock)
                 .is_some_and(|node| node.get(1..) == Some(&other.node))
         };
-        let Some(place) = line.iter().position(ours) else {
-            self.store.book().unseat(self.ask.attempt);
+        let Some(place) = queue.iter().position(ours) else {
+            self.store.book().unseat(self.request.attempt);
             return Ok(Look::Again);
         };
-        let Some(before) = place.checked_sub(1).and_then(|before| line.get(before)) else {
-            return self.claim(seat, sent, line.len() > 1).await;
+        let Some(before) = place.checked_sub(1).and_then(|before| queue.get(before)) else {
+            return self.claim(seat, sent, queue.len() > 1).await;
         };
-        if !self.ask.wait {
+        if !self.request.wait {
             self.leave().await;
             return Ok(Look::Answer(Answer::Busy { ask_again: None }));
         }
         let before = format!("{}/{}", self.lock, before.node);
         let watcher = self.session.watch(&before).await.map_err(|error| self.failed(error))?;
         let Some(watcher) = watcher else { return Ok(Look::Again) };
-        match self.store.book().arm(self.ask.attempt, |number| self.wait_for(watcher, number)) {
+        match self.store.book().arm(self.request.attempt, |number| self.wait_for(watcher, number)) {
             true => Ok(Look::Answer(queued(Some(place as u64 - 1)))),
             false => Ok(Look::Answer(Answer::Ended)),
         }
@@ -172,7 +172,7 @@ impl Asking<'_> {
 
     /// Starts a task that waits for the watch to fire.
     fn wait_for(&self, watcher: OneshotWatcher, number: u64) -> tokio::task::AbortHandle {
-        let (store, attempt) = (Arc::downgrade(self.store), self.ask.attempt);
+        let (store, attempt) = (Arc::downgrade(self.store), self.request.attempt);
         let task = tokio::spawn(async move {
             let event = watcher.changed().await;
             if event.event_type == EventType::Session {
@@ -193,7 +193,7 @@ impl Asking<'_> {
             return Err(used_up(&self.lock, seat.czxid));
         };
         let now = clock.now();
-        let ttl = self.ask.ttl.min(session.term());
+        let ttl = self.request.ttl.min(session.term());
         let (until, from, offer) = match (sent, session.verified_until(now)) {
             (Some(sent), _) => (session.valid_until(sent, ttl), sent, false),
             // An offer is enough for a short hold; a longer one is renewed immediately.
@@ -201,14 +201,14 @@ impl Asking<'_> {
             (None, None) => {
                 let gone = session.check(&[&seat.path]).await;
                 if gone.map_err(|error| self.failed(error))?.is_some() {
-                    self.store.book().unseat(self.ask.attempt);
+                    self.store.book().unseat(self.request.attempt);
                     return Ok(Look::Again);
                 }
                 (session.valid_until(now, ttl), now, false)
             }
         };
         let lease = Lease { seat, token, until, ends: Deadline::after(from, ttl) };
-        if !self.store.book().hold(self.ask.attempt, lease.clone()) {
+        if !self.store.book().hold(self.request.attempt, lease.clone()) {
             return Ok(Look::Answer(Answer::Ended));
         }
         self.store.due_at(lease.ends);
@@ -218,28 +218,28 @@ impl Asking<'_> {
 
     /// Deletes the node of an attempt that does not wait, and forgets the attempt.
     async fn leave(&self) {
-        release::leave(self.store, &self.ask.name, self.ask.attempt).await;
+        release::leave(self.store, &self.request.name, self.request.attempt).await;
     }
 
-    fn line(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {
-        path::line(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "exists"))
+    fn queue(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {
+        path::queue(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "exists"))
     }
 
     fn failed(&self, error: ZkError) -> Error {
-        self.store.failed(&self.ask.name, error)
+        self.store.failed(&self.request.name, error)
     }
 
     /// Converts the error of a creation; records that no node was created if that is certain.
     fn refused(&self, error: ZkError) -> Error {
         let error = self.failed(error);
         if error.kind().is_certain() {
-            self.store.book().forget(self.ask.attempt);
+            self.store.book().forget(self.request.attempt);
         }
         error
     }
 
     fn unusable(&self, error: ZkError, path: &str) -> Error {
-        self.store.book().forget(self.ask.attempt);
+        self.store.book().forget(self.request.attempt);
         from_zk(error, path)
     }
 }

@@ -255,19 +255,19 @@ impl Attempts {
     }
 
     /// Ends an attempt; returns the verdict, and whether nodes must still be removed.
-    pub(crate) fn end(&mut self, now: Now, end: &ReleaseRequest) -> (Verdict, bool) {
-        let unknown = || Entry { name: end.name.clone(), state: State::Open(Open::default()) };
-        if !self.known.contains_key(&end.attempt) && end.base.is_some() {
+    pub(crate) fn end(&mut self, now: Now, release: &ReleaseRequest) -> (Verdict, bool) {
+        let unknown = || Entry { name: release.name.clone(), state: State::Open(Open::default()) };
+        if !self.known.contains_key(&release.attempt) && release.base.is_some() {
             return (Verdict::Unknown, false);
         }
-        match &self.known.entry(end.attempt).or_insert_with(unknown).state {
+        match &self.known.entry(release.attempt).or_insert_with(unknown).state {
             State::Over(verdict, left) => (*verdict, left.is_some()),
-            State::Open(_) => self.close(now, end.attempt, Verdict::Gone),
+            State::Open(_) => self.close(now, release.attempt, Verdict::Gone),
             // The lease has expired, but the janitor has not run yet.
             State::Held(lease) if lease.ends.has_passed(now) => {
-                self.close(now, end.attempt, Verdict::Lost)
+                self.close(now, release.attempt, Verdict::Lost)
             }
-            State::Held(_) => self.close(now, end.attempt, Verdict::Released),
+            State::Held(_) => self.close(now, release.attempt, Verdict::Released),
         }
     }
 

@@ -62,13 +62,13 @@ impl Backend for ZooKeeperBackend {
         self.store.attach(events);
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let answer = match ask.mode {
-                Mode::Exclusive => acquire::acquire(&self.store, &ask).await,
+            let answer = match request.mode {
+                Mode::Exclusive => acquire::acquire(&self.store, &request).await,
                 _ => Err(unsupported("shared mode")),
             };
-            answer.map_err(|error| error.during("acquire", Some(&ask.name)))
+            answer.map_err(|error| error.during("acquire", Some(&request.name)))
         })
     }
 
@@ -82,16 +82,16 @@ impl Backend for ZooKeeperBackend {
         })
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move {
-            let ended = match (&end.keep, &end.then) {
+            let ended = match (&release.keep, &release.then) {
                 (Some(_), _) => Err(unsupported("keep")),
                 (_, Some(_)) => Err(unsupported("then")),
-                (None, None) => release::release(&self.store, &end).await,
+                (None, None) => release::release(&self.store, &release).await,
             };
             match ended {
                 Ok(verdict) => Ok(Ended::new(verdict, None)),
-                Err(error) => Err(error.during("release", Some(&end.name))),
+                Err(error) => Err(error.during("release", Some(&release.name))),
             }
         })
     }
@@ -117,8 +117,8 @@ impl Backend for ZooKeeperBackend {
         })
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        release::abandon(&self.store, end);
+    fn abandon(&self, release: &ReleaseRequest) {
+        release::abandon(&self.store, release);
     }
 }
 

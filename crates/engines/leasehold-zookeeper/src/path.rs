@@ -93,7 +93,7 @@ impl Seat {
 
 /// Sorts the nodes of a lock by arrival, also across the overflow of their numbers: the numbers of
 /// one lock are never 2^31 apart. The error is the name of a node that does not belong to a lock.
-pub(crate) fn line(nodes: Vec<String>) -> Result<Vec<Seat>, String> {
+pub(crate) fn queue(nodes: Vec<String>) -> Result<Vec<Seat>, String> {
     let mut seats = Vec::with_capacity(nodes.len());
     for node in nodes {
         seats.push(Seat::parse(&node).ok_or(node)?);
@@ -168,10 +168,10 @@ mod tests {
         for turn in 0..nodes.len() {
             let mut turned = nodes;
             turned.rotate_left(turn);
-            let seats = line(turned.map(str::to_owned).to_vec()).unwrap();
+            let seats = queue(turned.map(str::to_owned).to_vec()).unwrap();
             let order: String = seats.iter().map(|seat| &seat.node[..1]).collect();
             assert_eq!(order, "cdab");
         }
-        assert_eq!(line(vec!["lock-1".into(), "x".into()]), Err("x".to_owned()));
+        assert_eq!(queue(vec!["lock-1".into(), "x".into()]), Err("x".to_owned()));
     }
 }

@@ -16,11 +16,11 @@ use crate::store::Store;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Ends an attempt and removes its node.
-pub(crate) async fn release(store: &Store, end: &ReleaseRequest) -> Result<Verdict> {
+pub(crate) async fn release(store: &Store, release: &ReleaseRequest) -> Result<Verdict> {
     let (verdict, left, late) = {
         let mut book = store.book();
-        let (verdict, left) = book.end(store.clock.now(), end);
-        (verdict, left, book.expects_late(end.attempt))
+        let (verdict, left) = book.end(store.clock.now(), release);
+        (verdict, left, book.expects_late(release.attempt))
     };
     if late {
         store.bell.notify_one();
@@ -29,7 +29,7 @@ pub(crate) async fn release(store: &Store, end: &ReleaseRequest) -> Result<Verdi
         return Ok(verdict);
     }
     let mut unfinished = Unfinished(Some(&store.bell));
-    match clear(store, end.attempt).await {
+    match clear(store, release.attempt).await {
         Ok(verdict) => {
             unfinished.0 = None;
             Ok(verdict)
@@ -53,17 +53,17 @@ impl Drop for Unfinished<'_> {
 
 /// Ends an attempt that was not granted.
 pub(crate) async fn leave(store: &Store, name: &Name, attempt: AttemptId) {
-    let end = ReleaseRequest::new(name.clone(), attempt);
+    let request = ReleaseRequest::new(name.clone(), attempt);
     // A failed removal is retried in the background.
-    release(store, &end).await.ok();
+    release(store, &request).await.ok();
 }
 
 /// Sends the removal of an attempt's node without waiting for the answer.
-pub(crate) fn abandon(store: &Store, end: &ReleaseRequest) {
-    let (_, left) = store.book().end(store.clock.now(), end);
+pub(crate) fn abandon(store: &Store, release: &ReleaseRequest) {
+    let (_, left) = store.book().end(store.clock.now(), release);
     store.bell.notify_one();
     let Ok(session) = store.session() else { return };
-    let left = left.then(|| store.book().clear(end.attempt)).flatten();
+    let left = left.then(|| store.book().clear(release.attempt)).flatten();
     if let Some(path) = left.and_then(|(_, left)| left.path) {
         drop(session.delete(&path));
     }

@@ -26,9 +26,10 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let session = store.session()?;
     let lock = store.lock_path(name);
     let nodes = session.list_now(&lock).await.map_err(|error| from_zk(error, &lock))?;
-    let line = path::line(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
-    let more_waiters = line.len().saturating_sub(SHOWN + 1);
-    let shown = line.iter().take(SHOWN + 1);
+    let queue =
+        path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
+    let more_waiters = queue.len().saturating_sub(SHOWN + 1);
+    let shown = queue.iter().take(SHOWN + 1);
     let seats = try_join_all(shown.map(|seat| read(&session, &lock, seat))).await?;
     // Skip nodes that were removed meanwhile.
     let mut seats = seats.into_iter().flatten();
@@ -88,8 +89,9 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     let lock = store.lock_path(name);
     let failed = |error| from_zk(error, &lock);
     let nodes = session.list_now(&lock).await.map_err(failed)?;
-    let line = path::line(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
-    for seat in line {
+    let queue =
+        path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
+    for seat in queue {
         let path = format!("{lock}/{}", seat.node);
         let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
         match self::token(&stat) {

@@ -25,15 +25,15 @@ pub(crate) const TESTS: &[Test] = &[
 /// A consumer of Redis, by the field that names it in warnings, and a call of it.
 struct Consumer {
     field: String,
-    ask: Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>,
+    call: Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>,
 }
 
 impl Consumer {
     fn new<F: Future<Output = Result<()>> + Send + 'static>(
         field: &str,
-        ask: impl Fn() -> F + Send + Sync + 'static,
+        call: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
-        Self { field: field.to_owned(), ask: Box::new(move || Box::pin(ask())) }
+        Self { field: field.to_owned(), call: Box::new(move || Box::pin(call())) }
     }
 
     /// Warnings of it with this text.
@@ -46,7 +46,7 @@ impl Consumer {
     /// Asks until a warning has this text.
     async fn until_warned(&self, part: &str) {
         conformance::until(&format!("{}: {part}", self.field), async || {
-            let _ = (self.ask)().await;
+            let _ = (self.call)().await;
             !self.warned(part).is_empty()
         })
         .await
@@ -112,7 +112,7 @@ async fn a_refused_password_is_not_tried_again_and_again() {
     let server = RedisServer::start(settings).unwrap();
     let all = users(&server.url_as("app", "secret-word"), "refused").await;
     for user in &all {
-        (user.ask)().await.unwrap();
+        (user.call)().await.unwrap();
     }
     server.admin(&["ACL", "SETUSER", "app", "resetpass", ">another"]).unwrap();
     server.admin(&["CLIENT", "KILL", "USER", "app"]).unwrap();
@@ -121,7 +121,7 @@ async fn a_refused_password_is_not_tried_again_and_again() {
         let (before, begun) = (passwords(&server), Instant::now());
         let mut errors = Vec::new();
         for _ in 0..300 {
-            errors.extend((user.ask)().await.err().as_ref().map(Error::to_string));
+            errors.extend((user.call)().await.err().as_ref().map(Error::to_string));
         }
         // Three that open the breaker; then it lets one call through each half second, and the
         // connections of all look at the server once a second.
@@ -141,7 +141,7 @@ async fn a_refused_password_is_not_tried_again_and_again() {
     server.admin(&["ACL", "SETUSER", "app", ">secret-word"]).unwrap();
     for user in &all {
         user.until_warned("answers again").await;
-        (user.ask)().await.unwrap();
+        (user.call)().await.unwrap();
         assert_eq!(user.warned("").len(), 2, "{:?}", user.warned(""));
     }
 }
@@ -151,14 +151,14 @@ async fn a_lost_server_is_one_warning_for_each_user_and_so_is_its_return() {
     let mut server = server();
     let all = users(&server.url(), "lost").await;
     for user in &all {
-        (user.ask)().await.unwrap();
+        (user.call)().await.unwrap();
         assert_eq!(user.warned(""), Vec::<String>::new());
     }
     server.kill();
     for user in &all {
         user.until_warned("cannot be used").await;
         for _ in 0..20 {
-            if let Err(error) = (user.ask)().await {
+            if let Err(error) = (user.call)().await {
                 assert!(error.to_string().contains(&server.url()), "{error}");
             }
         }
@@ -187,7 +187,7 @@ async fn the_breaker_of_each_user_has_a_gauge() {
             for user in &all {
                 match is_down {
                     true => user.until_warned("cannot be used").await,
-                    false => (user.ask)().await.unwrap(),
+                    false => (user.call)().await.unwrap(),
                 }
             }
             all.into_iter().map(|user| user.field).collect::<Vec<_>>()

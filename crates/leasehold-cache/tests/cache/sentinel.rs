@@ -74,7 +74,7 @@ async fn lose(all: &mut RedisSentinels, write: impl AsyncFnOnce()) {
     assert_eq!(all.servers[0].info("connected_slaves").unwrap(), "0");
     write().await;
     all.servers[0].kill();
-    all.servers[1..].iter().for_each(|replica| replica.go_on().unwrap());
+    all.servers[1..].iter().for_each(|replica| replica.resume().unwrap());
     all.master_after(0).unwrap();
 }
 
@@ -124,7 +124,7 @@ async fn a_master_that_was_stopped_is_left_before_it_goes_on() {
     let new = all.master_after(0).unwrap();
     is_used(&all, new, &database, &cache).await;
     // For some seconds it takes itself for the master.
-    all.servers[0].go_on().unwrap();
+    all.servers[0].resume().unwrap();
     assert_eq!(all.servers[0].info("role").unwrap(), "master");
     assert!(exists(&all.servers[new], ENTRY));
     database.commit(K, 2);

@@ -88,7 +88,7 @@ async fn drop_unanswered(server: &RedisServer, future: impl Future) {
     server.stop().unwrap();
     let dropped = tokio::time::timeout(ms(300), future).await;
     assert!(dropped.is_err(), "a server that is stopped has answered");
-    server.go_on().unwrap();
+    server.resume().unwrap();
 }
 
 async fn a_beginning_that_is_dropped_holds_nothing() {

@@ -151,10 +151,10 @@ impl Writer {
 
     fn start_thread(&'static self) -> bool {
         let thread = thread::Builder::new().name(self.name.to_owned());
-        thread.spawn(|| self.go_on()).is_ok()
+        thread.spawn(|| self.run_thread()).is_ok()
     }
 
-    fn go_on(&'static self) {
+    fn run_thread(&'static self) {
         let mut state = self.lock();
         loop {
             state = match state.is_busy() {
@@ -255,7 +255,7 @@ mod tests {
             start: |writer| {
                 let late = || {
                     thread::sleep(BLOCKED_AFTER / 2);
-                    writer.go_on();
+                    writer.run_thread();
                 };
                 thread::Builder::new().spawn(late).is_ok()
             },

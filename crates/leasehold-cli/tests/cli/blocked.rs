@@ -197,7 +197,7 @@ fn blocked_stderr_does_not_hold_up_the_end_where_the_lock_cannot_be_released() {
     server.stop().unwrap();
     place.write("stop", "");
     let code = run.code();
-    server.go_on().unwrap();
+    server.resume().unwrap();
     assert_eq!(code, 0);
 }
 

@@ -38,7 +38,7 @@ fn a_server_that_stops_costs_the_lock_and_the_command_ends_in_time() {
     // that is for the command's answer.
     clock.set_offset(19.0 * 60.0).unwrap();
     let done = running.end();
-    server.go_on().unwrap();
+    server.resume().unwrap();
     assert_eq!(done.code, 76, "{done:?}");
     assert!(place.path("told").exists(), "the command was not asked to end: {done:?}");
     assert!(done.err.lines().any(|line| line.contains("the lock a is lost")), "{done:?}");

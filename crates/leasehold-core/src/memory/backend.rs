@@ -33,18 +33,18 @@ impl MemoryBackend {
         Self { store, capability, client: OnceLock::new() }
     }
 
-    fn ask(&self, ask: &AcquireRequest) -> Result<Answer> {
-        exclusive(ask)?;
+    fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
+        exclusive(request)?;
         let now = self.store.now();
         self.store
             .state()
-            .with_record(now, &ask.name, |record, reach| record.acquire(now, ask, reach))
+            .with_record(now, &request.name, |record, reach| record.acquire(now, request, reach))
     }
 
-    fn end(&self, end: &ReleaseRequest) -> Result<Ended> {
-        if let Some(ask) = &end.then {
-            exclusive(ask)?;
-            if ask.name != end.name {
+    fn end(&self, release: &ReleaseRequest) -> Result<Ended> {
+        if let Some(request) = &release.then {
+            exclusive(request)?;
+            if request.name != release.name {
                 let message = "memory: a lock can only be exchanged for the same lock";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
@@ -53,25 +53,27 @@ impl MemoryBackend {
         let ended = self
             .store
             .state()
-            .with_record(now, &end.name, |record, reach| record.release(now, end, reach));
-        self.go_on(&end.name);
+            .with_record(now, &release.name, |record, reach| record.release(now, release, reach));
+        self.remove_dead_waiters(&release.name);
         ended
     }
 
     /// Removes the dead waiters of a free lock that the previous step left. Other clients can run
     /// between two steps.
-    fn go_on(&self, name: &Name) {
+    fn remove_dead_waiters(&self, name: &Name) {
         let step = || {
             let now = self.store.now();
             let mut state = self.store.state();
-            state.with_record(now, name, |record, reach| record.go_on(now, name, reach))
+            state.with_record(now, name, |record, reach| {
+                record.remove_dead_waiters(now, name, reach)
+            })
         };
         while step() {}
     }
 }
 
-fn exclusive(ask: &AcquireRequest) -> Result<()> {
-    match ask.mode {
+fn exclusive(request: &AcquireRequest) -> Result<()> {
+    match request.mode {
         Mode::Exclusive => Ok(()),
         _ => Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported")),
     }
@@ -96,8 +98,8 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn acquire(&self, ask: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
-        ready(self.ask(&ask))
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        ready(self.ask(&request))
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
@@ -112,8 +114,8 @@ impl Backend for MemoryBackend {
         ready(leases.iter().map(renew).collect())
     }
 
-    fn release(&self, end: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
-        ready(self.end(&end))
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        ready(self.end(&release))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
@@ -144,14 +146,14 @@ impl Backend for MemoryBackend {
         let forced = state
             .with_record(now, name, |record, reach| record.force_release(now, name, token, reach));
         drop(state);
-        self.go_on(name);
+        self.remove_dead_waiters(name);
         ready(Ok(forced))
     }
 
-    fn abandon(&self, end: &ReleaseRequest) {
-        let end = ReleaseRequest { suspect: true, then: None, ..end.clone() };
-        if let Err(error) = self.end(&end) {
-            tracing::debug!(name = %end.name, %error, "abandoned without a successor");
+    fn abandon(&self, release: &ReleaseRequest) {
+        let release = ReleaseRequest { suspect: true, then: None, ..release.clone() };
+        if let Err(error) = self.end(&release) {
+            tracing::debug!(name = %release.name, %error, "abandoned without a successor");
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    handoff: handoff::Record<Person>,
+    handoff: handoff::Record<Participant>,
     /// When the current or last lease was granted: milliseconds since the Unix epoch.
     since_unix_ms: u64,
     touched: Now,
@@ -25,7 +25,7 @@ pub(super) struct Record {
 
 /// The process that holds or waits, and when it asked.
 #[derive(Clone, Debug)]
-struct Person {
+struct Participant {
     origin: Arc<Origin>,
     asked_unix_ms: u64,
 }
@@ -34,11 +34,11 @@ impl Record {
     pub(super) fn acquire(
         &mut self,
         now: Now,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         reach: Reach<'_>,
     ) -> Result<Answer> {
-        let answer = self.step(now, &ask.name, reach, |handoff, reach| {
-            handoff.acquire(now, &question(now, ask), reach)
+        let answer = self.step(now, &request.name, reach, |handoff, reach| {
+            handoff.acquire(now, &question(now, request), reach)
         });
         self.answered(answer)
     }
@@ -56,18 +56,19 @@ impl Record {
     pub(super) fn release(
         &mut self,
         now: Now,
-        end: &ReleaseRequest,
+        release: &ReleaseRequest,
         reach: Reach<'_>,
     ) -> Result<Ended> {
-        let ending = end.for_record();
-        let (verdict, then) = self.step(now, &end.name, reach, |handoff, reach| match &end.then {
-            Some(ask) => {
-                let next = question(now, ask);
-                let (verdict, answer) = handoff.rotate(now, &ending, &next, reach);
-                (verdict, Some(answer))
-            }
-            None => (handoff.release(now, &ending, reach), None),
-        });
+        let ending = release.for_record();
+        let (verdict, then) =
+            self.step(now, &release.name, reach, |handoff, reach| match &release.then {
+                Some(request) => {
+                    let next = question(now, request);
+                    let (verdict, answer) = handoff.rotate(now, &ending, &next, reach);
+                    (verdict, Some(answer))
+                }
+                None => (handoff.release(now, &ending, reach), None),
+            });
         Ok(Ended {
             verdict: verdict.into(),
             then: then.map(|answer| self.answered(answer)).transpose()?,
@@ -76,14 +77,14 @@ impl Record {
 
     /// Continues the queue of a free lock after a step that removed as many dead waiters as one
     /// step may. Returns false if nothing is left to do.
-    pub(super) fn go_on(&mut self, now: Now, name: &Name, reach: Reach<'_>) -> bool {
+    pub(super) fn remove_dead_waiters(&mut self, now: Now, name: &Name, reach: Reach<'_>) -> bool {
         let before = self.handoff.waiters().len();
         if self.handoff.needs_another_step() {
             // No attempt has this id, so the step ends nothing.
             let attempt = AttemptId::new(ClientId::from_bits(0), 0, 0);
             let (base, last, suspect, keep) = (None, None, false, None);
-            let end = handoff::ReleaseRequest { attempt, base, last, suspect, keep };
-            self.step(now, name, reach, |handoff, reach| handoff.release(now, &end, reach));
+            let release = handoff::ReleaseRequest { attempt, base, last, suspect, keep };
+            self.step(now, name, reach, |handoff, reach| handoff.release(now, &release, reach));
         }
         self.handoff.needs_another_step() && self.handoff.waiters().len() < before
     }
@@ -106,14 +107,14 @@ impl Record {
             handoff::State::Held => State::Held,
             handoff::State::Kept => State::Kept,
         };
-        let waiter = |waiter: &Waiter<Person>| crate::Waiter {
+        let waiter = |waiter: &Waiter<Participant>| crate::Waiter {
             holder: waiter.tag.origin.holder(waiter.attempt),
             since_unix_ms: waiter.tag.asked_unix_ms,
         };
         Status {
             name: name.clone(),
             state,
-            holder: owner.map(|(attempt, person)| person.origin.holder(attempt)),
+            holder: owner.map(|(attempt, participant)| participant.origin.holder(attempt)),
             token: self.handoff.base(),
             since_unix_ms: owner.map(|_| self.since_unix_ms),
             remaining: (state != State::Free).then(|| self.handoff.remaining(now)),
@@ -159,7 +160,7 @@ impl Record {
         now: Now,
         name: &Name,
         reach: Reach<'_>,
-        step: impl FnOnce(&mut handoff::Record<Person>, handoff::Reach<'_>) -> A,
+        step: impl FnOnce(&mut handoff::Record<Participant>, handoff::Reach<'_>) -> A,
     ) -> A {
         self.touched = now;
         let before = self.handoff.base();
@@ -173,8 +174,8 @@ impl Record {
     }
 }
 
-fn question(now: Now, ask: &AcquireRequest) -> handoff::AcquireRequest<Person> {
-    ask.for_record(Person { origin: ask.origin.clone(), asked_unix_ms: now.unix_ms() })
+fn question(now: Now, request: &AcquireRequest) -> handoff::AcquireRequest<Participant> {
+    request.for_record(Participant { origin: request.origin.clone(), asked_unix_ms: now.unix_ms() })
 }
 
 fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {

@@ -150,15 +150,15 @@ mod tests {
         let origin = Arc::new(Origin::new("host", 1, None));
         let (mode, ttl) = (Mode::Exclusive, Duration::from_secs(30));
         let (wait, fair, tokens) = (false, true, 1);
-        let ask =
+        let request =
             AcquireRequest { name: name.clone(), attempt, mode, ttl, wait, fair, tokens, origin };
         store.state().with_record(store.now(), &name.clone(), |record, reach| {
-            let answer = record.acquire(store.now(), &ask, reach).unwrap();
+            let answer = record.acquire(store.now(), &request, reach).unwrap();
             let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
             let base = Some(grant.tokens.base());
             let (suspect, keep, then) = (false, None, None);
-            let end = ReleaseRequest { name, attempt, base, last: base, suspect, keep, then };
-            record.release(store.now(), &end, reach).unwrap();
+            let release = ReleaseRequest { name, attempt, base, last: base, suspect, keep, then };
+            record.release(store.now(), &release, reach).unwrap();
             grant.tokens.base().get()
         })
     }

@@ -397,9 +397,9 @@ async fn a_lease_lost_on_its_way_is_given_back_before_it_ends() {
 
 /// Repeats a request after the end of its attempt: the engine grants it a lease.
 async fn repeat_an_ask(bench: &Bench, attempt: AttemptId) {
-    let ask = AcquireRequest::new(Name::new("a").unwrap(), attempt, secs(30))
+    let request = AcquireRequest::new(Name::new("a").unwrap(), attempt, secs(30))
         .with_origin(Origin::new("host", 1, None));
-    let answer = bench.faults.acquire(ask).await.unwrap();
+    let answer = bench.faults.acquire(request).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
 }
 

@@ -149,7 +149,7 @@ impl Store {
     }
 
     /// Forgets the next generation if it is gone.
-    pub(super) async fn give_up(&self, seen: &Header) -> Result<bool> {
+    pub(super) async fn forget_next(&self, seen: &Header) -> Result<bool> {
         let Some(next) = &seen.next else { return Ok(false) };
         self.step("G", seen.current.as_ref(), next, READY, BUILDING, ServerRun::UNKNOWN).await
     }

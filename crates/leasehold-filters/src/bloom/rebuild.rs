@@ -83,7 +83,7 @@ impl Rebuild {
         if swapped { Ok(()) } else { Err(gone()) }
     }
 
-    async fn give_up(filter: Redis, seen: Option<Header>, next: Generation) -> Result<()> {
+    async fn abandon(filter: Redis, seen: Option<Header>, next: Generation) -> Result<()> {
         let store = &filter.inner().store;
         // After a swap whose answer was lost, it is what all use.
         if store.header().await?.is_some_and(|header| header.current.as_ref() == Some(&next)) {
@@ -91,7 +91,7 @@ impl Rebuild {
         }
         store.remove(&next).await?;
         let current = seen.and_then(|header| header.current);
-        store.give_up(&Header { current, next: Some(next), run: String::new() }).await?;
+        store.forget_next(&Header { current, next: Some(next), run: String::new() }).await?;
         Ok(())
     }
 }
@@ -102,9 +102,9 @@ impl Drop for Rebuild {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let given_up = Self::give_up(self.filter.clone(), self.seen.take(), self.next.clone());
+            let abandoned = Self::abandon(self.filter.clone(), self.seen.take(), self.next.clone());
             runtime.spawn(async move {
-                if let Err(error) = given_up.await {
+                if let Err(error) = abandoned.await {
                     tracing::debug!(%error, "a filter in the making is left to pass away");
                 }
             });

@@ -147,7 +147,7 @@ impl Redis {
                     Some(true) => {}
                     None => {
                         store.discard(next).await?;
-                        store.give_up(&header).await?;
+                        store.forget_next(&header).await?;
                     }
                 }
             }

@@ -81,11 +81,11 @@ async fn the_error_rate_is_what_was_asked_for() {
                 filter.add(format!("{salt} {item}"));
             });
             // Enough for the chance of the sample to be far below a tenth.
-            let ask = ((6_000.0 / rate) as u64 / filters).max(2_000);
-            for item in 0..ask {
+            let request = ((6_000.0 / rate) as u64 / filters).max(2_000);
+            for item in 0..request {
                 wrong += u64::from(filter.check(format!("{salt} never {item}")) == Answer::Maybe);
             }
-            asked += ask;
+            asked += request;
         }
         let measured = wrong as f64 / asked as f64;
         let off = measured / rate - 1.0;

@@ -111,14 +111,14 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
     /// this call would ask.
     pub fn fails_at_once(&self, now: Now) -> Option<&E> {
         let error = self.last_error()?;
-        self.gives_up(now).has_passed(now).then_some(error)
+        self.silence_limit(now).has_passed(now).then_some(error)
     }
 
     /// Records that a request is sent. Returns until when it may take: the engine has some time to
     /// answer, even if this whole process was paused.
     pub fn handle_sent(&mut self, now: Now) -> Deadline {
         self.pending.handle_sent();
-        self.gives_up(now).max(Deadline::after(now, self.limits.patience / 10))
+        self.silence_limit(now).max(Deadline::after(now, self.limits.patience / 10))
     }
 
     /// Handles the reply to the request that was sent last, at `sent`. `bits` draws random bits.
@@ -215,11 +215,11 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
             return Next::TimedOut(error);
         }
         silence.error = Some(error.clone());
-        let gives_up = self.gives_up(now);
-        if over || gives_up.has_passed(now) {
+        let silence_limit = self.silence_limit(now);
+        if over || silence_limit.has_passed(now) {
             return Next::Fail(error);
         }
-        let pause = Deadline::after(now, self.errors.next(bits())).min(gives_up);
+        let pause = Deadline::after(now, self.errors.next(bits())).min(silence_limit);
         self.pending.set_ask_at(Some(last.map_or(pause, |last| pause.min(last))));
         Next::Wait { answered: false }
     }
@@ -258,7 +258,7 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
     }
 
     /// Returns when the call gives up if the engine stays silent from `now` on.
-    fn gives_up(&self, now: Now) -> Deadline {
+    fn silence_limit(&self, now: Now) -> Deadline {
         let start = self.limits.start;
         let since = self.silence.as_ref().map_or(now, |silence| silence.since);
         let later = if since.steady_ns > start.steady_ns { since } else { start };

@@ -101,7 +101,7 @@ fn messages_make_it_ask_earlier_and_never_later() {
     let mail = |ask_by| Mail { ask_by: Some(after(ask_by)), ..Mail::default() };
     assert_eq!(acquire.handle_mail(at(1), mail(500)), Heard::Wait(after(500)));
     assert_eq!(acquire.handle_mail(at(1), mail(700)), Heard::Wait(after(500)));
-    let asks = Mail { ask: true, ..mail(900) };
+    let asks = Mail { ask_again: true, ..mail(900) };
     assert_eq!(acquire.handle_mail(at(1), asks), Heard::Ask);
 }
 
@@ -110,18 +110,22 @@ fn a_pushed_lease_comes_before_other_messages() {
     let mut acquire = subject(limits(None, true));
     ask(&mut acquire, 0, 0, queued(1_000));
     let forwarded = ForwardedReply { sent: at(0), reply: queued(1), again: false };
-    let mail =
-        Mail { granted: Some(granted()), forwarded: Some(forwarded), ask: true, ..Mail::default() };
+    let mail = Mail {
+        granted: Some(granted()),
+        forwarded: Some(forwarded),
+        ask_again: true,
+        ..Mail::default()
+    };
     assert_eq!(acquire.handle_mail(at(1), mail), Heard::Granted(granted()));
 }
 
 #[test]
 fn messages_beside_a_forwarded_reply_are_handled_after_it() {
     let forwarded = ForwardedReply { sent: at(0), reply: queued(1_000), again: false };
-    let mut mail = Mail { forwarded: Some(forwarded), ask: true, ..Mail::default() };
+    let mut mail = Mail { forwarded: Some(forwarded), ask_again: true, ..Mail::default() };
     let first = mail.take();
-    assert!(first.forwarded.is_some() && !first.ask);
-    assert!(mail.take().ask && mail.is_empty());
+    assert!(first.forwarded.is_some() && !first.ask_again);
+    assert!(mail.take().ask_again && mail.is_empty());
 }
 
 #[test]

@@ -72,14 +72,14 @@ pub struct Mail<E> {
     /// The attempt is the first in the engine's queue: ask again at this time at the latest.
     pub ask_by: Option<Deadline>,
     /// Ask again at once.
-    pub ask: bool,
+    pub ask_again: bool,
     /// Since when the connection to the engine has been broken.
     pub broken: Option<Now>,
 }
 
 impl<E> Default for Mail<E> {
     fn default() -> Self {
-        Self { granted: None, forwarded: None, ask_by: None, ask: false, broken: None }
+        Self { granted: None, forwarded: None, ask_by: None, ask_again: false, broken: None }
     }
 }
 
@@ -97,8 +97,12 @@ impl<E> Mail<E> {
 
     /// Returns true if there is no message.
     pub fn is_empty(&self) -> bool {
-        let Self { granted, forwarded, ask_by, ask, broken } = self;
-        granted.is_none() && forwarded.is_none() && ask_by.is_none() && broken.is_none() && !ask
+        let Self { granted, forwarded, ask_by, ask_again, broken } = self;
+        granted.is_none()
+            && forwarded.is_none()
+            && ask_by.is_none()
+            && broken.is_none()
+            && !ask_again
     }
 }
 

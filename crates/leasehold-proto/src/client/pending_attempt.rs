@@ -199,7 +199,7 @@ impl<R: Rules> PendingAttempt<R> {
 
     /// Handles the messages that have arrived. While a request is on its way they wait.
     pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> AfterMail<E> {
-        let Mail { granted, forwarded, ask_by, ask, broken: _ } = mail;
+        let Mail { granted, forwarded, ask_by, ask_again, broken: _ } = mail;
         if let Some(granted) = granted {
             return AfterMail::Granted(granted);
         }
@@ -209,7 +209,7 @@ impl<R: Rules> PendingAttempt<R> {
         if let Some(at) = ask_by {
             self.ask_by(at);
         }
-        if ask { AfterMail::Ask } else { AfterMail::Wait }
+        if ask_again { AfterMail::Ask } else { AfterMail::Wait }
     }
 
     /// Returns the attempt as the next task of the process continues it. A request of the previous

@@ -13,39 +13,40 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     ///
     /// If more dead waiters precede the attempt than one step removes, the answer contains zero as
     /// the remaining time. The caller then asks again at once.
-    pub fn acquire(&mut self, now: Now, ask: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
-        self.acquire_within(now, ask, &mut Spare::new(CAP), reach)
+    pub fn acquire(&mut self, now: Now, request: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
+        self.acquire_within(now, request, &mut Spare::new(CAP), reach)
     }
 
     pub(super) fn acquire_within(
         &mut self,
         now: Now,
-        ask: &AcquireRequest<T>,
+        request: &AcquireRequest<T>,
         spare: &mut Spare,
         reach: Reach<'_>,
     ) -> Answer {
-        if self.is_refused(now, ask.attempt) {
+        if self.is_refused(now, request.attempt) {
             return Answer::Ended;
         }
         if self.is_alive(now) {
-            return self.acquire_taken(now, ask, reach);
+            return self.acquire_taken(now, request, reach);
         }
-        let late_offer = self.state == State::Held && self.is_owner(ask.attempt) && !self.confirmed;
+        let late_offer =
+            self.state == State::Held && self.is_owner(request.attempt) && !self.confirmed;
         self.lose();
-        let first = self.queue.front().is_none_or(|head| head.attempt == ask.attempt);
-        if late_offer || first || !ask.fair {
-            return self.grant_now(now, ask, spare, reach);
+        let first = self.queue.front().is_none_or(|head| head.attempt == request.attempt);
+        if late_offer || first || !request.fair {
+            return self.grant_now(now, request, spare, reach);
         }
-        if ask.wait {
-            self.enqueue(ask);
+        if request.wait {
+            self.enqueue(request);
         }
-        let more = self.hand_on(now, ask.wait.then_some(ask.attempt), spare, reach);
+        let more = self.hand_on(now, request.wait.then_some(request.attempt), spare, reach);
         match self.state {
-            State::Free if !more => self.grant_now(now, ask, spare, reach),
-            State::Free if ask.wait => self.queued(now, ask.attempt),
+            State::Free if !more => self.grant_now(now, request, spare, reach),
+            State::Free if request.wait => self.queued(now, request.attempt),
             State::Free => Answer::Busy(Duration::ZERO),
-            _ if self.is_owner(ask.attempt) => self.granted(),
-            _ if ask.wait => self.queued(now, ask.attempt),
+            _ if self.is_owner(request.attempt) => self.granted(),
+            _ if request.wait => self.queued(now, request.attempt),
             _ => Answer::Busy(self.remaining(now)),
         }
     }
@@ -61,22 +62,22 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         Renewed::Renewed { remaining: self.remaining(now), waiters: self.queue.len() }
     }
 
-    fn acquire_taken(&mut self, now: Now, ask: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
-        if self.is_owner(ask.attempt) {
+    fn acquire_taken(&mut self, now: Now, request: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
+        if self.is_owner(request.attempt) {
             // The owner has released a kept lock; its earlier requests arrive too late.
             if self.state == State::Kept {
                 return Answer::Ended;
             }
-            self.extend(now, ask.ttl);
+            self.extend(now, request.ttl);
             return self.granted();
         }
-        if !ask.wait {
+        if !request.wait {
             return Answer::Busy(self.remaining(now));
         }
-        if self.enqueue(ask) {
+        if self.enqueue(request) {
             self.say_wanted(reach);
         }
-        self.queued(now, ask.attempt)
+        self.queued(now, request.attempt)
     }
 
     fn extend(&mut self, now: Now, ttl: Duration) {
@@ -87,13 +88,13 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     fn grant_now(
         &mut self,
         now: Now,
-        ask: &AcquireRequest<T>,
+        request: &AcquireRequest<T>,
         spare: &mut Spare,
         reach: Reach<'_>,
     ) -> Answer {
-        let Some(tokens) = self.next_tokens(now, ask.tokens) else { return Answer::UsedUp };
-        self.grant(now, tokens, (ask.attempt, ask.tag.clone()), ask.ttl, true);
-        self.say_next(now, Some(ask.attempt), spare, reach);
+        let Some(tokens) = self.next_tokens(now, request.tokens) else { return Answer::UsedUp };
+        self.grant(now, tokens, (request.attempt, request.tag.clone()), request.ttl, true);
+        self.say_next(now, Some(request.attempt), spare, reach);
         Answer::Granted(tokens)
     }
 

@@ -126,11 +126,11 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     }
 
     /// Adds the attempt to the queue. Returns false if it was queued already.
-    pub(super) fn enqueue(&mut self, ask: &AcquireRequest<T>) -> bool {
-        let new = !self.queue.iter().any(|waiter| waiter.attempt == ask.attempt);
+    pub(super) fn enqueue(&mut self, request: &AcquireRequest<T>) -> bool {
+        let new = !self.queue.iter().any(|waiter| waiter.attempt == request.attempt);
         if new {
-            let AcquireRequest { attempt, ttl, tokens, .. } = *ask;
-            self.queue.push_back(Waiter { attempt, ttl, tokens, tag: ask.tag.clone() });
+            let AcquireRequest { attempt, ttl, tokens, .. } = *request;
+            self.queue.push_back(Waiter { attempt, ttl, tokens, tag: request.tag.clone() });
         }
         new
     }

@@ -16,23 +16,23 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     /// does not know; that offer must end too.
     ///
     /// This step may leave dead waiters to [another step](Self::needs_another_step).
-    pub fn release(&mut self, now: Now, end: &ReleaseRequest, reach: Reach<'_>) -> Verdict {
-        self.release_within(now, end, &mut Spare::new(CAP), reach)
+    pub fn release(&mut self, now: Now, release: &ReleaseRequest, reach: Reach<'_>) -> Verdict {
+        self.release_within(now, release, &mut Spare::new(CAP), reach)
     }
 
     fn release_within(
         &mut self,
         now: Now,
-        end: &ReleaseRequest,
+        release: &ReleaseRequest,
         spare: &mut Spare,
         reach: Reach<'_>,
     ) -> Verdict {
-        let was_first = self.dequeue(end.attempt) == Some(0);
+        let was_first = self.dequeue(release.attempt) == Some(0);
         self.tombstones.retain(|_, until| *until > now.steady_ns);
-        if end.suspect {
-            self.tombstones.insert(end.attempt, after(now, TOMBSTONE));
+        if release.suspect {
+            self.tombstones.insert(release.attempt, after(now, TOMBSTONE));
         }
-        if self.state != State::Held || !self.is_owner(end.attempt) {
+        if self.state != State::Held || !self.is_owner(release.attempt) {
             // Continue a removal of dead waiters that an earlier step began.
             if self.needs_another_step() {
                 self.hand_on(now, None, spare, reach);
@@ -40,16 +40,16 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
             if was_first {
                 self.say_next(now, None, spare, reach);
             }
-            return self.verdict_on_the_past(end.base);
+            return self.verdict_on_the_past(release.base);
         }
         let alive = self.is_alive(now);
-        let same = end.base.is_none_or(|base| base.get() == self.base);
+        let same = release.base.is_none_or(|base| base.get() == self.base);
         if !alive {
             self.lost = self.base;
-        } else if let (true, Some(_), Some(last)) = (same, end.base, end.last) {
+        } else if let (true, Some(_), Some(last)) = (same, release.base, release.last) {
             self.top = self.base.max(last.get());
         }
-        match end.keep.filter(|_| alive && same) {
+        match release.keep.filter(|_| alive && same) {
             Some(keep) => {
                 self.state = State::Kept;
                 self.until_ns = after(now, keep);
@@ -71,12 +71,15 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     pub fn rotate(
         &mut self,
         now: Now,
-        end: &ReleaseRequest,
+        release: &ReleaseRequest,
         next: &AcquireRequest<T>,
         reach: Reach<'_>,
     ) -> (Verdict, Answer) {
         let spare = &mut Spare::new(CAP);
-        (self.release_within(now, end, spare, reach), self.acquire_within(now, next, spare, reach))
+        (
+            self.release_within(now, release, spare, reach),
+            self.acquire_within(now, next, spare, reach),
+        )
     }
 
     /// Ends the current lease if its block contains `token`, and notifies its holder.

@@ -57,7 +57,7 @@ enum Phase {
     /// The lease was held; a majority does not have it any more.
     Lost,
     /// Being released; `told` once the event was returned.
-    Ending { told: bool },
+    Releasing { told: bool },
 }
 
 impl Attempt {
@@ -95,7 +95,7 @@ impl Attempt {
             return;
         }
         match self.phase {
-            Phase::Ending { .. } => self.release_reply(now, node, reply),
+            Phase::Releasing { .. } => self.release_reply(now, node, reply),
             Phase::Lost => node_state.settle(reply),
             Phase::Held { .. } => self.renew_reply(now, node, round, reply),
             Phase::Asking | Phase::Committing(_) => self.acquire_reply(now, node, reply),
@@ -108,7 +108,7 @@ impl Attempt {
             let due = self.node_states.get(node).and_then(|node_state| node_state.waits);
             let Some(wait) = due.filter(|wait| wait.due.has_passed(now)) else { continue };
             match self.phase {
-                Phase::Ending { .. } => self.release_again(now, node),
+                Phase::Releasing { .. } => self.release_again(now, node),
                 _ => self.handle_reply(now, node, wait.round, Reply::Unknown),
             }
         }
@@ -135,7 +135,7 @@ impl Attempt {
 
     /// Returns true if there is nothing more to send, to expect or to clean up.
     pub fn is_done(&self) -> bool {
-        matches!(self.phase, Phase::Ending { told: true })
+        matches!(self.phase, Phase::Releasing { told: true })
             && self.requests.is_empty()
             && self.node_states.iter().all(|node_state| node_state.waits.is_none())
     }
@@ -143,7 +143,7 @@ impl Attempt {
     /// Returns true if the attempt is being released or was released: it holds nothing and never
     /// will.
     pub fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Ending { .. })
+        matches!(self.phase, Phase::Releasing { .. })
     }
 
     /// Returns the round of the outstanding request to a node.

@@ -25,9 +25,9 @@ type Asker = oneshot::Sender<Result<Answer>>;
 
 impl Driver {
     /// Acquires for an attempt. A repeated request waits for the running one, or returns its lease.
-    pub(super) fn acquire(&mut self, now: Now, ask: AcquireRequest, asker: Asker) {
+    pub(super) fn acquire(&mut self, now: Now, request: AcquireRequest, asker: Asker) {
         let first = self.cases.first_round();
-        let round = match self.cases.get_mut(ask.attempt) {
+        let round = match self.cases.get_mut(request.attempt) {
             None => first,
             Some(Case::Asking { asker: waiting, .. }) => {
                 *waiting = asker;
@@ -45,33 +45,33 @@ impl Driver {
                 round.wrapping_add(1)
             }
             Some(Case::Refused { round, .. }) => *round,
-            Some(Case::Ending { .. } | Case::Ended(_)) => {
+            Some(Case::Releasing { .. } | Case::Ended(_)) => {
                 asker.send(Ok(Answer::Ended)).ok();
                 return;
             }
         };
-        if let Err(error) = self.may_ask(now, &ask) {
+        if let Err(error) = self.may_ask(now, &request) {
             asker.send(Err(error)).ok();
             return;
         }
-        if ask.wait {
-            self.waits.asked(&ask.name);
+        if request.wait {
+            self.waits.asked(&request.name);
         }
-        let limit = self.node_limit.unwrap_or_else(|| node_limit(ask.ttl, self.outboxes.len()));
+        let limit = self.node_limit.unwrap_or_else(|| node_limit(request.ttl, self.outboxes.len()));
         let terms = Terms {
-            attempt: in_round(ask.attempt, round),
+            attempt: in_round(request.attempt, round),
             nodes: self.outboxes.len(),
-            ttl: ask.ttl,
+            ttl: request.ttl,
             limit,
-            seen: self.seen.of(&ask.name),
+            seen: self.seen.of(&request.name),
         };
-        let client = ask.attempt;
+        let client = request.attempt;
         let run = self.runs.insert(Run {
             machine: Attempt::acquire(now, terms),
-            hash: self.hash(&ask.name),
-            name: ask.name,
-            origin: ask.origin,
-            waits: ask.wait,
+            hash: self.hash(&request.name),
+            name: request.name,
+            origin: request.origin,
+            waits: request.wait,
             client: Some(client),
             asked: now,
             limit,
@@ -87,9 +87,9 @@ impl Driver {
     }
 
     /// Refuses a request that the nodes are known to refuse.
-    fn may_ask(&self, now: Now, ask: &AcquireRequest) -> Result<()> {
-        if let Some(max_ttl) = self.admission.max_ttl().filter(|max_ttl| ask.ttl > *max_ttl) {
-            return Err(explain::ttl_too_long(ask.ttl, max_ttl, &self.admission));
+    fn may_ask(&self, now: Now, request: &AcquireRequest) -> Result<()> {
+        if let Some(max_ttl) = self.admission.max_ttl().filter(|max_ttl| request.ttl > *max_ttl) {
+            return Err(explain::ttl_too_long(request.ttl, max_ttl, &self.admission));
         }
         // The state of a node may be some seconds old: another client may have admitted it since.
         let known = |since: Now| Deadline::after(since, SURE).has_passed(now);

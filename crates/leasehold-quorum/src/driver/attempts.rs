@@ -22,7 +22,7 @@ pub(super) enum Case {
     /// The nodes refused; the next try uses this round.
     Refused { round: u32, waits: bool },
     /// It is being released.
-    Ending { run: usize },
+    Releasing { run: usize },
     /// It has ended.
     Ended(Verdict),
 }

@@ -14,22 +14,22 @@ type Ender = Option<oneshot::Sender<Result<Ended>>>;
 impl Driver {
     /// Releases an attempt. After the answer, the driver keeps asking nodes that may still have the
     /// lease.
-    pub(super) fn release(&mut self, now: Now, end: &ReleaseRequest, ender: Ender) {
-        if let Some(Case::Asking { run, .. }) = self.cases.get(end.attempt) {
+    pub(super) fn release(&mut self, now: Now, release: &ReleaseRequest, ender: Ender) {
+        if let Some(Case::Asking { run, .. }) = self.cases.get(release.attempt) {
             // A denied attempt has nothing left to release.
             self.tell_denied(now, *run, true);
         }
-        let verdict = match self.cases.get(end.attempt) {
+        let verdict = match self.cases.get(release.attempt) {
             None => {
-                let verdict = if end.base.is_none() { Verdict::Gone } else { Verdict::Unknown };
-                self.cases.set(end.attempt, Case::Ended(verdict));
+                let verdict = if release.base.is_none() { Verdict::Gone } else { Verdict::Unknown };
+                self.cases.set(release.attempt, Case::Ended(verdict));
                 verdict
             }
             Some(Case::Refused { waits, .. }) => {
                 if *waits {
-                    self.waits.leave(&end.name);
+                    self.waits.leave(&release.name);
                 }
-                self.cases.set(end.attempt, Case::Ended(Verdict::Gone));
+                self.cases.set(release.attempt, Case::Ended(Verdict::Gone));
                 Verdict::Gone
             }
             Some(Case::Asking { run, .. } | Case::Held { run, .. }) => {
@@ -41,7 +41,7 @@ impl Driver {
                     self.pump(now, number);
                     return answer(ender, Ok(Verdict::Lost));
                 }
-                self.cases.set(end.attempt, Case::Ending { run: number });
+                self.cases.set(release.attempt, Case::Releasing { run: number });
                 // A holder does not wait: a noted wait belongs to another attempt of this client.
                 if run.waits && !run.held {
                     self.waits.leave(&run.name);
@@ -53,7 +53,7 @@ impl Driver {
                 self.pump(now, number);
                 return;
             }
-            Some(Case::Ending { run }) => {
+            Some(Case::Releasing { run }) => {
                 if let Some(run) = self.runs.get_mut(*run) {
                     run.ender = ender;
                 }

@@ -79,7 +79,7 @@ async fn quorum_lock_is_free_when_a_program_has_ended_while_a_node_is_stopped() 
     let store = Store::quorum().await;
     store.redis()[2].stop().unwrap();
     ends_with_a_free_lock("drop on one thread", &store.url, FEW).await;
-    store.redis()[2].go_on().unwrap();
+    store.redis()[2].resume().unwrap();
 }
 
 /// The program ends at once, and the lock stays taken: kept by the engine, or for its ttl.

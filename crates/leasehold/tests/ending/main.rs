@@ -92,9 +92,9 @@ async fn a_program_ends_in_time_while_the_server_is_stopped() {
     blocking(move || {
         program.until_ready();
         server.stop().unwrap();
-        program.go_on();
+        program.resume();
         program.until_ended();
-        server.go_on().unwrap();
+        server.resume().unwrap();
     })
     .await;
 }
@@ -139,7 +139,7 @@ async fn a_lock_that_cannot_be_released_does_not_keep_others_taken() {
     let server = blocking(move || {
         program.until_ready();
         server.admin(&["SET", "leasehold:{first}", "not a lock"]).unwrap();
-        program.go_on();
+        program.resume();
         program.until_ended();
         server
     })
@@ -156,9 +156,9 @@ async fn blocking_drops_at_a_stopped_server_wait_once() {
     blocking(move || {
         program.until_ready();
         server.stop().unwrap();
-        program.go_on();
+        program.resume();
         program.until_ended();
-        server.go_on().unwrap();
+        server.resume().unwrap();
     })
     .await;
 }
@@ -170,10 +170,10 @@ async fn a_blocking_drop_waits_again_when_the_server_has_answered() {
     let server = blocking(move || {
         program.until_ready();
         server.stop().unwrap();
-        program.go_on();
+        program.resume();
         program.until_ready();
-        server.go_on().unwrap();
-        program.go_on();
+        server.resume().unwrap();
+        program.resume();
         program.until_ended();
         server
     })

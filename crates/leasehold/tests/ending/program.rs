@@ -159,7 +159,7 @@ impl Meeting {
         assert_eq!(line, "ready\n");
     }
 
-    pub(crate) fn go_on(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
     }
 

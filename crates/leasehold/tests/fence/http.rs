@@ -111,8 +111,8 @@ pub(crate) async fn the_server_says_what_the_resource_is() {
 /// A service whose requests report that they have started, and end on a signal from the test.
 fn slow(layer: FenceLayer) -> (Service, mpsc::UnboundedReceiver<u64>, Arc<Semaphore>) {
     let (inside, entered) = mpsc::unbounded_channel();
-    let go_on = Arc::new(Semaphore::new(0));
-    let gate = go_on.clone();
+    let permits = Arc::new(Semaphore::new(0));
+    let gate = permits.clone();
     let inner = service_fn(move |request: Request<String>| {
         let (inside, gate) = (inside.clone(), gate.clone());
         async move {
@@ -121,31 +121,31 @@ fn slow(layer: FenceLayer) -> (Service, mpsc::UnboundedReceiver<u64>, Arc<Semaph
             Ok(Response::new(String::new()))
         }
     });
-    (BoxCloneSyncService::new(layer.layer(inner)), entered, go_on)
+    (BoxCloneSyncService::new(layer.layer(inner)), entered, permits)
 }
 
 pub(crate) async fn an_older_request_is_refused_while_a_newer_one_is_at_work() {
-    let (service, mut entered, go_on) = slow(FenceLayer::new());
+    let (service, mut entered, permits) = slow(FenceLayer::new());
     let newer = tokio::spawn({
         let service = service.clone();
         async move { put(&service, "/a", 34).await.status() }
     });
     assert_eq!(entered.recv().await, Some(34));
     assert_eq!(put(&service, "/a", 33).await.status(), StatusCode::PRECONDITION_FAILED);
-    go_on.add_permits(1);
+    permits.add_permits(1);
     assert_eq!(newer.await.unwrap(), StatusCode::OK);
 }
 
 /// The documented limit: the layer's check and the service's write are two steps.
 pub(crate) async fn a_request_let_in_before_is_not_stopped() {
-    let (service, mut entered, go_on) = slow(FenceLayer::new());
+    let (service, mut entered, permits) = slow(FenceLayer::new());
     let mut running = Vec::new();
     for token in [33, 34] {
         let service = service.clone();
         running.push(tokio::spawn(async move { put(&service, "/a", token).await.status() }));
         assert_eq!(entered.recv().await, Some(token));
     }
-    go_on.add_permits(2);
+    permits.add_permits(2);
     for request in running {
         assert_eq!(request.await.unwrap(), StatusCode::OK);
     }

@@ -36,15 +36,15 @@ pub(super) fn order(evidence: &Evidence) -> (Order, Vec<String>) {
     let (mut seen, mut against) = (Order::default(), Vec::new());
     let mut known: BTreeSet<(&str, &str)> = BTreeSet::new();
     let troubles = Troubles::of(evidence);
-    for (_, waiting) in &evidence.lines {
+    for (_, waiting) in &evidence.queues {
         let granted = |attempt: &String| evidence.granted.get(attempt).copied();
-        let line: Vec<(&str, Granted)> = { waiting.line.iter() }
+        let queue: Vec<(&str, Granted)> = { waiting.queue.iter() }
             .filter_map(|attempt| Some((attempt.as_str(), granted(attempt)?)))
             // What the store said may be older than a grant that was on its way.
             .filter(|(_, granted)| granted.got > waiting.at)
             .collect();
-        for (at, (first, earlier)) in line.iter().enumerate() {
-            for (second, later) in &line[at + 1..] {
+        for (at, (first, earlier)) in queue.iter().enumerate() {
+            for (second, later) in &queue[at + 1..] {
                 if !known.insert((first, second)) {
                     continue;
                 }
@@ -89,7 +89,7 @@ struct Troubles {
 impl Troubles {
     fn of(evidence: &Evidence) -> Self {
         let mut looks: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for (client, waiting) in &evidence.lines {
+        for (client, waiting) in &evidence.queues {
             looks.entry(*client).or_default().push(waiting.at);
         }
         for hold in &evidence.holds {

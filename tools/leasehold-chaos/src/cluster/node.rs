@@ -229,7 +229,7 @@ impl Node {
     /// Ends what lasts, and says what clients have changed that they may not.
     pub(crate) fn heal(&mut self, fault: Fault) -> Result<Changed> {
         match (fault, &self.proxy) {
-            (Fault::Stop, _) => self.server.daemon()?.go_on()?,
+            (Fault::Stop, _) => self.server.daemon()?.resume()?,
             (Fault::Connections, _) => {
                 let admin = self.admin.take();
                 self.server.allow_connections(admin)?;

@@ -42,7 +42,7 @@ async fn a_stopped_holder_with_a_ttl_finds_out(context: Context) -> Outcome {
     ensure!(holder.ask("valid")? == "true", "not valid when it has just been acquired");
     holder.stop();
     let guard = client.lock(&name).acquire_within(secs(20)).await?;
-    holder.go_on();
+    holder.resume();
     ensure!(holder.ask("valid")? == "false", "valid while another client holds it");
     let told = holder.ask("release")?;
     ensure!(told == "Lost", "its release was told {told}");
@@ -60,7 +60,7 @@ async fn a_stopped_holder_with_a_session_keeps_the_lock(context: Context) -> Out
     let status = lock.status().await?;
     ensure!(status.state == State::Held, "{status:?}");
     ensure!(status.note.as_ref().is_some_and(|note| note.contains("stopped")), "{status:?}");
-    holder.go_on();
+    holder.resume();
     ensure!(holder.ask("valid")? == "true", "it lost the lock all the same");
     ensure!(holder.ask("release")? == "released", "not released");
     lock.acquire().await?.release().await?;

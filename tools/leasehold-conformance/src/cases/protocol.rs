@@ -93,9 +93,9 @@ pub(super) fn granted(answer: Answer) -> Result<Grant, String> {
 impl Raw {
     pub(super) async fn take(
         &mut self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
     ) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(granted(self.backend.acquire(ask.clone()).await?)?)
+        Ok(granted(self.backend.acquire(request.clone()).await?)?)
     }
 
     /// Takes a lock for a time that is short, or another for longer where the grant comes only when it
@@ -108,10 +108,10 @@ impl Raw {
         let backend = self.backend.clone();
         prepared(SHORT, |ttl| {
             let name = context.name(&format!("{what} for {ttl:?}"));
-            let (backend, ask) = (backend.clone(), self.ask(&name, ttl));
+            let (backend, request) = (backend.clone(), self.request(&name, ttl));
             async move {
-                let answer = backend.acquire(ask.clone()).await?;
-                Ok((ask, granted(answer)?))
+                let answer = backend.acquire(request.clone()).await?;
+                Ok((request, granted(answer)?))
             }
         })
         .await
@@ -119,43 +119,43 @@ impl Raw {
 
     pub(super) async fn give(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         grant: &Grant,
     ) -> Result<Verdict, leasehold_core::Error> {
-        Ok(self.backend.release(self.end_of(ask, grant)).await?.verdict)
+        Ok(self.backend.release(self.end_of(request, grant)).await?.verdict)
     }
 
-    pub(super) fn end_of(&self, ask: &AcquireRequest, grant: &Grant) -> ReleaseRequest {
+    pub(super) fn end_of(&self, request: &AcquireRequest, grant: &Grant) -> ReleaseRequest {
         let base = Some(grant.tokens.base());
-        self.end(ask).with_base(base).with_last(base)
+        self.end(request).with_base(base).with_last(base)
     }
 
     async fn renew(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         grant: &Grant,
     ) -> Result<Renewed, leasehold_core::Error> {
-        let answers = self.backend.renew(&[renewal(ask, grant)]).await;
+        let answers = self.backend.renew(&[renewal(request, grant)]).await;
         answers.into_iter().next().unwrap_or(Ok(Renewed::Lost))
     }
 }
 
-fn renewal(ask: &AcquireRequest, grant: &Grant) -> Renewal {
-    let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+fn renewal(request: &AcquireRequest, grant: &Grant) -> Renewal {
+    let AcquireRequest { name, attempt, ttl, .. } = request.clone();
     Renewal::new(name, attempt, grant.tokens.base(), ttl)
 }
 
 async fn one_holder_at_a_time(context: Context) -> Outcome {
     let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
-    let first = one.ask(&name, TTL);
+    let first = one.request(&name, TTL);
     let grant = one.take(&first).await?;
-    for other in [two.ask(&name, TTL), one.ask(&name, TTL)] {
+    for other in [two.request(&name, TTL), one.request(&name, TTL)] {
         let answer = two.backend.acquire(other).await?;
         ensure!(matches!(answer, Answer::Busy { .. }), "held, but {answer:?}");
     }
     ensure!(one.give(&first, &grant).await? == Verdict::Released, "not released");
-    let second = two.ask(&name, TTL);
+    let second = two.request(&name, TTL);
     let grant = two.take(&second).await?;
     ensure!(two.give(&second, &grant).await? == Verdict::Released, "not released");
     Ok(())
@@ -163,11 +163,11 @@ async fn one_holder_at_a_time(context: Context) -> Outcome {
 
 async fn asking_again_gives_the_same_lease(context: Context) -> Outcome {
     let mut raw = context.raw().await;
-    let ask = raw.ask(&context.name("lock"), TTL);
-    let first = raw.take(&ask).await?;
-    let again = raw.take(&ask).await?;
+    let request = raw.request(&context.name("lock"), TTL);
+    let first = raw.take(&request).await?;
+    let again = raw.take(&request).await?;
     ensure!(first.tokens == again.tokens, "{first:?} became {again:?}");
-    ensure!(raw.give(&ask, &first).await? == Verdict::Released, "not released");
+    ensure!(raw.give(&request, &first).await? == Verdict::Released, "not released");
     Ok(())
 }
 
@@ -177,11 +177,11 @@ async fn tokens_grow_from_holder_to_holder(context: Context) -> Outcome {
     let mut last = None;
     for turn in 0..20 {
         let raw = &mut raws[turn % 2];
-        let ask = raw.ask(&name, TTL);
-        let grant = raw.take(&ask).await?;
+        let request = raw.request(&name, TTL);
+        let grant = raw.take(&request).await?;
         ensure!(Some(grant.tokens.base()) > last, "{last:?} then {grant:?}");
         last = Some(grant.tokens.top());
-        raw.give(&ask, &grant).await?;
+        raw.give(&request, &grant).await?;
     }
     Ok(())
 }
@@ -189,15 +189,15 @@ async fn tokens_grow_from_holder_to_holder(context: Context) -> Outcome {
 async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let early = raw.ask(&name, TTL);
+    let early = raw.request(&name, TTL);
     let early_grant = raw.take(&early).await?;
     raw.give(&early, &early_grant).await?;
-    let late = raw.ask(&name, TTL);
+    let late = raw.request(&name, TTL);
     let grant = raw.take(&late).await?;
     for suspect in [false, true] {
         for base in [None, Some(early_grant.tokens.base())] {
-            let end = raw.end(&early).with_base(base).with_suspect(suspect);
-            let verdict = raw.backend.release(end).await?.verdict;
+            let release = raw.end(&early).with_base(base).with_suspect(suspect);
+            let verdict = raw.backend.release(release).await?.verdict;
             ensure!(verdict != Verdict::Lost, "{verdict:?} for what was released");
         }
     }
@@ -209,7 +209,7 @@ async fn a_late_release_never_touches_a_successor(context: Context) -> Outcome {
 async fn a_late_renewal_never_revives(context: Context) -> Outcome {
     let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
-    let early = one.ask(&name, TTL);
+    let early = one.request(&name, TTL);
     let early_grant = one.take(&early).await?;
     one.give(&early, &early_grant).await?;
     ensure!(
@@ -217,7 +217,7 @@ async fn a_late_renewal_never_revives(context: Context) -> Outcome {
         "a released lease was renewed"
     );
     ensure!(one.status(&name).await?.state == State::Free, "a renewal took the lock");
-    let late = two.ask(&name, TTL);
+    let late = two.request(&name, TTL);
     let grant = two.take(&late).await?;
     ensure!(
         one.renew(&early, &early_grant).await? == Renewed::Lost,
@@ -229,13 +229,13 @@ async fn a_late_renewal_never_revives(context: Context) -> Outcome {
 
 async fn a_release_is_idempotent(context: Context) -> Outcome {
     let mut raw = context.raw().await;
-    let ask = raw.ask(&context.name("lock"), TTL);
-    let grant = raw.take(&ask).await?;
+    let request = raw.request(&context.name("lock"), TTL);
+    let grant = raw.take(&request).await?;
     for round in 0..3 {
-        let verdict = raw.give(&ask, &grant).await?;
+        let verdict = raw.give(&request, &grant).await?;
         ensure!(verdict == Verdict::Released, "round {round}: {verdict:?}");
     }
-    let never = raw.ask(&context.name("lock"), TTL);
+    let never = raw.request(&context.name("lock"), TTL);
     let verdict = raw.backend.release(raw.end(&never)).await?.verdict;
     ensure!(verdict == Verdict::Gone, "an unknown attempt: {verdict:?}");
     Ok(())
@@ -244,15 +244,15 @@ async fn a_release_is_idempotent(context: Context) -> Outcome {
 async fn an_acquire_after_its_own_release_is_refused(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let ask = raw.ask(&name, TTL).with_wait(true);
-    raw.backend.release(raw.end(&ask).with_suspect(true)).await?;
-    let answer = raw.backend.acquire(ask.clone()).await?;
+    let request = raw.request(&name, TTL).with_wait(true);
+    raw.backend.release(raw.end(&request).with_suspect(true)).await?;
+    let answer = raw.backend.acquire(request.clone()).await?;
     ensure!(answer == Answer::Ended, "{answer:?}");
     ensure!(raw.status(&name).await?.state == State::Free, "it took the lock");
     // Nor does it come back after another client has created the lock's first record.
-    let other = raw.ask(&name, TTL);
+    let other = raw.request(&name, TTL);
     let grant = raw.take(&other).await?;
-    let answer = raw.backend.acquire(ask).await?;
+    let answer = raw.backend.acquire(request).await?;
     raw.give(&other, &grant).await?;
     ensure!(answer == Answer::Ended, "after another's: {answer:?}");
     Ok(())
@@ -264,7 +264,7 @@ async fn status_tells_and_does_not_disturb(context: Context) -> Outcome {
     let free = two.status(&name).await?;
     ensure!(free.state == State::Free && free.token.is_none(), "{free:?}");
     for _ in 0..10 {
-        let ask = one.ask(&name, TTL);
+        let request = one.request(&name, TTL);
         let watcher = tokio::spawn({
             let (backend, name) = (two.backend.clone(), name.clone());
             async move {
@@ -274,25 +274,25 @@ async fn status_tells_and_does_not_disturb(context: Context) -> Outcome {
                 Ok::<_, leasehold_core::Error>(())
             }
         });
-        let grant = one.take(&ask).await?;
+        let grant = one.take(&request).await?;
         let status = two.status(&name).await?;
         ensure!(status.state == State::Held, "{status:?}");
         ensure!(status.token == Some(grant.tokens.base()), "{status:?}, {grant:?}");
-        ensure!(status.holder.as_ref().map(|h| h.attempt) == Some(ask.attempt), "{status:?}");
+        ensure!(status.holder.as_ref().map(|h| h.attempt) == Some(request.attempt), "{status:?}");
         ensure!(status.since_unix_ms.is_some(), "{status:?}");
-        one.give(&ask, &grant).await?;
+        one.give(&request, &grant).await?;
         watcher.await??;
     }
-    let ask = two.ask(&name, TTL);
-    let grant = two.take(&ask).await?;
-    two.give(&ask, &grant).await?;
+    let request = two.request(&name, TTL);
+    let grant = two.take(&request).await?;
+    two.give(&request, &grant).await?;
     Ok(())
 }
 
 async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
     let (mut one, mut two) = (context.raw().await, context.raw().await);
     let (early, early_grant) = one.take_short(&context, "lock").await?;
-    let late = two.ask(&early.name, TTL);
+    let late = two.request(&early.name, TTL);
     let backend = two.backend.clone();
     until("the lease ends", || async {
         matches!(backend.acquire(late.clone()).await, Ok(Answer::Granted(_)))
@@ -326,17 +326,18 @@ async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
     let mut leases: Vec<(AcquireRequest, Grant)> = Vec::new();
     let mut renewed = clock.now();
     for number in 0..40 {
-        let ask = raw.ask(&context.name(&format!("lock {number}")), LONGER);
-        leases.push((ask.clone(), raw.take(&ask).await?));
+        let request = raw.request(&context.name(&format!("lock {number}")), LONGER);
+        leases.push((request.clone(), raw.take(&request).await?));
         // A slow server takes longer for all of them than the first lease lasts.
         if since(renewed) >= LONGER / 5 {
-            let batch: Vec<_> = leases.iter().map(|(ask, grant)| renewal(ask, grant)).collect();
+            let batch: Vec<_> =
+                leases.iter().map(|(request, grant)| renewal(request, grant)).collect();
             renewed = clock.now();
             raw.backend.renew(&batch).await;
         }
     }
     raw.give(&leases[7].0, &leases[7].1).await?;
-    let batch: Vec<_> = leases.iter().map(|(ask, grant)| renewal(ask, grant)).collect();
+    let batch: Vec<_> = leases.iter().map(|(request, grant)| renewal(request, grant)).collect();
     for _ in 0..6 {
         clock.sleep(LONGER / 5).await;
         let answers = raw.backend.renew(&batch).await;
@@ -352,13 +353,13 @@ async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
 async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let first = raw.ask(&name, TTL).with_tokens(1000);
+    let first = raw.request(&name, TTL).with_tokens(1000);
     let grant = raw.take(&first).await?;
     let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
     ensure!(top - base == 999, "{grant:?}");
     let used = leasehold_core::Token::new(base + 500);
     raw.backend.release(raw.end_of(&first, &grant).with_last(used)).await?;
-    let second = raw.ask(&name, TTL).with_tokens(10);
+    let second = raw.request(&name, TTL).with_tokens(10);
     let grant = raw.take(&second).await?;
     ensure!(grant.tokens.base().get() > base + 500, "{base}.. used to {used:?}, then {grant:?}");
     Ok(())
@@ -367,28 +368,28 @@ async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
 async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
     let (mut one, mut two) = (context.raw().await, context.raw().await);
     let name = context.name("lock");
-    let ask = one.ask(&name, TTL);
-    let grant = one.take(&ask).await?;
+    let request = one.request(&name, TTL);
+    let grant = one.take(&request).await?;
     let keep = Duration::from_secs(1);
-    let end = one.end_of(&ask, &grant).with_keep(keep);
+    let release = one.end_of(&request, &grant).with_keep(keep);
     let released = Clock::system().now();
     // Servers may count whole milliseconds.
     let is_over = || since(released) >= keep - Duration::from_millis(5);
     for _ in 0..2 {
-        let verdict = one.backend.release(end.clone()).await?.verdict;
+        let verdict = one.backend.release(release.clone()).await?.verdict;
         ensure!(verdict == Verdict::Released, "{verdict:?}");
     }
     let state = one.status(&name).await?.state;
     ensure!(state == State::Kept || is_over(), "{state:?}, not kept");
-    let late = one.backend.acquire(ask.clone()).await?;
+    let late = one.backend.acquire(request.clone()).await?;
     ensure!(late == Answer::Ended, "the attempt that ended was answered {late:?}");
-    ensure!(one.renew(&ask, &grant).await? == Renewed::Lost, "a released lease was renewed");
-    let next = two.ask(&name, TTL);
+    ensure!(one.renew(&request, &grant).await? == Renewed::Lost, "a released lease was renewed");
+    let next = two.request(&name, TTL);
     let mut answer = two.backend.acquire(next.clone()).await?;
     ensure!(matches!(answer, Answer::Busy { .. }) || is_over(), "kept, but {answer:?}");
-    let give_up = Deadline::after(Clock::system().now(), TTL);
+    let limit = Deadline::after(Clock::system().now(), TTL);
     while !matches!(answer, Answer::Granted(_)) {
-        ensure!(!give_up.has_passed(Clock::system().now()), "it is kept for ever: {answer:?}");
+        ensure!(!limit.has_passed(Clock::system().now()), "it is kept for ever: {answer:?}");
         Clock::system().sleep(Duration::from_millis(2)).await;
         answer = two.backend.acquire(next.clone()).await?;
     }
@@ -401,22 +402,22 @@ async fn force_release_ends_what_it_names(context: Context) -> Outcome {
     let name = context.name("lock");
     let some = leasehold_core::Token::new(1).ok_or("token")?;
     ensure!(raw.backend.force_release(&name, some).await? == Forced::NotHeld, "no attempt held it");
-    let ask = raw.ask(&name, TTL);
-    let grant = raw.take(&ask).await?;
+    let request = raw.request(&name, TTL);
+    let grant = raw.take(&request).await?;
     let token = grant.tokens.base();
     ensure!(raw.backend.force_release(&name, some).await? == Forced::Other(token), "wrong token");
-    ensure!(raw.renew(&ask, &grant).await? == Renewed::Renewed, "the wrong token ended it");
+    ensure!(raw.renew(&request, &grant).await? == Renewed::Renewed, "the wrong token ended it");
     ensure!(raw.backend.force_release(&name, token).await? == Forced::Ended, "right token");
-    ensure!(raw.renew(&ask, &grant).await? == Renewed::Lost, "still renewed");
-    ensure!(raw.give(&ask, &grant).await? == Verdict::Lost, "its holder was not told");
+    ensure!(raw.renew(&request, &grant).await? == Renewed::Lost, "still renewed");
+    ensure!(raw.give(&request, &grant).await? == Verdict::Lost, "its holder was not told");
     Ok(())
 }
 
 async fn list_knows_the_locks(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     for what in ["b", "a", "c/1", "c/2"] {
-        let ask = raw.ask(&context.name(what), TTL);
-        raw.take(&ask).await?;
+        let request = raw.request(&context.name(what), TTL);
+        raw.take(&request).await?;
     }
     let prefix = context.name("");
     let listed = raw.backend.list(prefix.as_str(), 100).await?;
@@ -435,20 +436,20 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let Capability { keep, rotate, shared, force_release, .. } = raw.backend.capability().clone();
     let name = context.name("lock");
-    let ask = raw.ask(&name, TTL);
-    let grant = raw.take(&ask).await?;
+    let request = raw.request(&name, TTL);
+    let grant = raw.take(&request).await?;
     let mut refusals = Vec::new();
     if !shared {
-        let ask = raw.ask(&context.name("shared"), TTL).with_mode(Mode::Shared);
-        refusals.push(("shared mode", raw.backend.acquire(ask).await.err()));
+        let request = raw.request(&context.name("shared"), TTL).with_mode(Mode::Shared);
+        refusals.push(("shared mode", raw.backend.acquire(request).await.err()));
     }
     if !keep {
-        let end = raw.end_of(&ask, &grant).with_keep(TTL);
-        refusals.push(("keep", raw.backend.release(end).await.err()));
+        let release = raw.end_of(&request, &grant).with_keep(TTL);
+        refusals.push(("keep", raw.backend.release(release).await.err()));
     }
     if !rotate {
-        let end = raw.end_of(&ask, &grant).with_then(raw.ask(&name, TTL));
-        refusals.push(("rotate", raw.backend.release(end).await.err()));
+        let release = raw.end_of(&request, &grant).with_then(raw.request(&name, TTL));
+        refusals.push(("rotate", raw.backend.release(release).await.err()));
     }
     if !force_release {
         let forced = raw.backend.force_release(&name, grant.tokens.base()).await;
@@ -458,7 +459,7 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
         let kind = refusal.map(|error| error.kind());
         ensure!(kind == Some(ErrorKind::Unsupported), "{what}: {kind:?}");
     }
-    ensure!(raw.renew(&ask, &grant).await? == Renewed::Renewed, "a refusal changed something");
-    ensure!(raw.give(&ask, &grant).await? == Verdict::Released, "a refusal changed something");
+    ensure!(raw.renew(&request, &grant).await? == Renewed::Renewed, "a refusal changed something");
+    ensure!(raw.give(&request, &grant).await? == Verdict::Released, "a refusal changed something");
     Ok(())
 }

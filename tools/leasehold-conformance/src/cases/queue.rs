@@ -76,14 +76,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 fn waiting(raw: &mut Raw, name: &leasehold_core::Name) -> AcquireRequest {
-    raw.ask(name, TTL).with_wait(true)
+    raw.request(name, TTL).with_wait(true)
 }
 
 /// Waits until the engine has granted this attempt, by push or by answer, as a client does: a
 /// push that it is the first in line says when to ask.
 async fn turn(
     raw: &mut Raw,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
 ) -> Result<Grant, Box<dyn std::error::Error + Send + Sync>> {
     let clock = Clock::system();
     let mut ask_at = Deadline::after(clock.now(), secs(10));
@@ -91,10 +91,10 @@ async fn turn(
         let event = clock.within(Some(ask_at), raw.events.recv()).await;
         match event {
             Some(None) => return Err("the backend has dropped its event sink".into()),
-            Some(Some(Event::Granted { attempt, grant, .. })) if attempt == ask.attempt => {
+            Some(Some(Event::Granted { attempt, grant, .. })) if attempt == request.attempt => {
                 return Ok(grant);
             }
-            Some(Some(Event::Next { attempt, ask_again, .. })) if attempt == ask.attempt => {
+            Some(Some(Event::Next { attempt, ask_again, .. })) if attempt == request.attempt => {
                 ask_at = ask_at.min(Deadline::after(clock.now(), ask_again));
                 continue;
             }
@@ -103,33 +103,33 @@ async fn turn(
         }
         let backend = raw.backend.clone();
         until("a waiter that was woken gets the lock", || async {
-            matches!(backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
+            matches!(backend.acquire(request.clone()).await, Ok(Answer::Granted(_)))
         })
         .await?;
-        return Ok(granted(raw.backend.acquire(ask.clone()).await?)?);
+        return Ok(granted(raw.backend.acquire(request.clone()).await?)?);
     }
 }
 
-async fn line(
+async fn queue(
     context: &Context,
     name: &leasehold_core::Name,
     length: usize,
 ) -> Result<Vec<(Raw, AcquireRequest)>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut line = Vec::new();
+    let mut queue = Vec::new();
     for place in 0..length as u64 {
         let mut raw = context.raw().await;
-        let ask = waiting(&mut raw, name);
+        let request = waiting(&mut raw, name);
         for _ in 0..2 {
-            let answer = raw.backend.acquire(ask.clone()).await?;
+            let answer = raw.backend.acquire(request.clone()).await?;
             let at = match answer {
                 Answer::Queued { place, .. } => place,
                 ref other => return Err(format!("{other:?}").into()),
             };
             ensure_place(at, place)?;
         }
-        line.push((raw, ask));
+        queue.push((raw, request));
     }
-    Ok(line)
+    Ok(queue)
 }
 
 fn ensure_place(at: Option<u64>, wanted: u64) -> Result<(), String> {
@@ -142,16 +142,16 @@ fn ensure_place(at: Option<u64>, wanted: u64) -> Result<(), String> {
 async fn waiters_stand_in_line(context: Context) -> Outcome {
     let name = context.name("lock");
     let mut holder = context.raw().await;
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
-    let mut line = line(&context, &name, 4).await?;
-    holder.give(&ask, &grant).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
+    let mut queue = queue(&context, &name, 4).await?;
+    holder.give(&request, &grant).await?;
     let mut last = grant.tokens.top();
-    for (raw, ask) in &mut line {
-        let grant = turn(raw, ask).await?;
+    for (raw, request) in &mut queue {
+        let grant = turn(raw, request).await?;
         ensure!(grant.tokens.base() > last, "tokens went back");
         last = grant.tokens.top();
-        raw.give(ask, &grant).await?;
+        raw.give(request, &grant).await?;
     }
     Ok(())
 }
@@ -159,12 +159,12 @@ async fn waiters_stand_in_line(context: Context) -> Outcome {
 async fn a_release_is_pushed(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
     let wait = waiting(&mut waiter, &name);
     waiter.backend.acquire(wait.clone()).await?;
     let stopwatch = Stopwatch::start();
-    holder.give(&ask, &grant).await?;
+    holder.give(&request, &grant).await?;
     turn(&mut waiter, &wait).await?;
     context.in_time(stopwatch.elapsed(), TTL, 0)
 }
@@ -172,12 +172,12 @@ async fn a_release_is_pushed(context: Context) -> Outcome {
 async fn status_shows_the_line(context: Context) -> Outcome {
     let name = context.name("lock");
     let mut holder = context.raw().await;
-    let ask = holder.ask(&name, TTL);
-    holder.take(&ask).await?;
-    let line = line(&context, &name, 3).await?;
+    let request = holder.request(&name, TTL);
+    holder.take(&request).await?;
+    let queue = queue(&context, &name, 3).await?;
     let waiters = holder.status(&name).await?.waiters.ok_or("the line is not known")?;
     let shown: Vec<_> = waiters.iter().map(|waiter| waiter.holder.attempt).collect();
-    let wanted: Vec<_> = line.iter().map(|(_, ask)| ask.attempt).collect();
+    let wanted: Vec<_> = queue.iter().map(|(_, request)| request.attempt).collect();
     ensure!(shown == wanted, "{waiters:?}");
     let (pid, what) = (std::process::id(), Some("conformance"));
     for waiter in &waiters {
@@ -191,19 +191,19 @@ async fn status_shows_the_line(context: Context) -> Outcome {
 async fn a_waiter_that_leaves_leaves_nothing(context: Context) -> Outcome {
     let name = context.name("lock");
     let mut holder = context.raw().await;
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
-    let mut line = line(&context, &name, 4).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
+    let mut queue = queue(&context, &name, 4).await?;
     for gone in [3, 1, 0] {
-        let (raw, ask) = line.remove(gone);
-        raw.backend.release(raw.end(&ask)).await?;
+        let (raw, request) = queue.remove(gone);
+        raw.backend.release(raw.end(&request)).await?;
     }
     let waiters = holder.status(&name).await?.waiters.unwrap_or_default();
     ensure!(waiters.len() == 1, "{waiters:?}");
-    holder.give(&ask, &grant).await?;
-    let (raw, ask) = &mut line[0];
-    let grant = turn(raw, ask).await?;
-    raw.give(ask, &grant).await?;
+    holder.give(&request, &grant).await?;
+    let (raw, request) = &mut queue[0];
+    let grant = turn(raw, request).await?;
+    raw.give(request, &grant).await?;
     let waiters = raw.status(&name).await?.waiters.unwrap_or_default();
     ensure!(waiters.is_empty(), "{waiters:?}");
     Ok(())
@@ -212,17 +212,17 @@ async fn a_waiter_that_leaves_leaves_nothing(context: Context) -> Outcome {
 async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut one, mut two) = (context.raw().await, context.raw().await);
-    let first = one.ask(&name, TTL);
+    let first = one.request(&name, TTL);
     let grant = one.take(&first).await?;
     let alone = waiting(&mut one, &name);
-    let end = one.end_of(&first, &grant).with_then(alone.clone());
-    let then = one.backend.release(end).await?.then.ok_or("no answer to then")?;
+    let release = one.end_of(&first, &grant).with_then(alone.clone());
+    let then = one.backend.release(release).await?.then.ok_or("no answer to then")?;
     let grant = granted(then)?;
     let other = waiting(&mut two, &name);
     two.backend.acquire(other.clone()).await?;
     let again = waiting(&mut one, &name);
-    let end = one.end_of(&alone, &grant).with_then(again.clone());
-    let then = one.backend.release(end).await?.then;
+    let release = one.end_of(&alone, &grant).with_then(again.clone());
+    let then = one.backend.release(release).await?.then;
     ensure!(matches!(then, Some(Answer::Queued { .. })), "{then:?}");
     let grant = turn(&mut two, &other).await?;
     two.give(&other, &grant).await?;
@@ -233,8 +233,8 @@ async fn rotation_hands_on_and_stands_in_line_again(context: Context) -> Outcome
 async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
     let name = context.name("lock");
     let mut holder = context.raw().await;
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
     let (ttl, mut dead) = (secs(6), Vec::new());
     for place in 0..DEAD {
         dead.push(Waits::begin(&context, &name, ttl).await?);
@@ -255,7 +255,7 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
     .await?;
     dead.clear();
     let stopwatch = Stopwatch::start();
-    holder.give(&ask, &grant).await?;
+    holder.give(&request, &grant).await?;
     let guard = waiting.await??;
     let took = stopwatch.elapsed();
     guard.release().await?;
@@ -265,11 +265,11 @@ async fn a_dead_waiter_is_passed_over(context: Context) -> Outcome {
 async fn a_try_gets_a_free_lock_behind_very_many_dead_waiters(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut dead) = (context.raw().await, context.raw().await);
-    let ask = holder.ask(&name, secs(6));
-    holder.take(&ask).await?;
+    let request = holder.request(&name, secs(6));
+    holder.take(&request).await?;
     for _ in 0..MANY_DEAD {
-        let ask = waiting(&mut dead, &name).with_ttl(secs(6));
-        dead.backend.acquire(ask).await?;
+        let request = waiting(&mut dead, &name).with_ttl(secs(6));
+        dead.backend.acquire(request).await?;
     }
     // All of them at once, and no client releases.
     drop((holder, dead));
@@ -309,8 +309,8 @@ impl Waits {
             return Ok(Self::Process { _process: Process::waiting(url, name.as_str(), ttl)? });
         }
         let mut raw = context.raw().await;
-        let ask = waiting(&mut raw, name).with_ttl(ttl);
-        raw.backend.acquire(ask).await?;
+        let request = waiting(&mut raw, name).with_ttl(ttl);
+        raw.backend.acquire(request).await?;
         Ok(Self::Connection { _raw: raw })
     }
 }
@@ -319,13 +319,13 @@ async fn an_unconfirmed_offer_passes_on(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut deaf, mut next) =
         (context.raw().await, context.raw().await, context.raw().await);
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
     let first = waiting(&mut deaf, &name);
     deaf.backend.acquire(first.clone()).await?;
     let second = waiting(&mut next, &name);
     next.backend.acquire(second.clone()).await?;
-    holder.give(&ask, &grant).await?;
+    holder.give(&request, &grant).await?;
     let offered = turn(&mut deaf, &first).await?;
     ensure!(matches!(offered.term, Term::Offer(_)), "{offered:?}");
     let backend = next.backend.clone();
@@ -340,7 +340,7 @@ async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
     let (mut holder, mut passer) = (context.raw().await, context.raw().await);
     let (name, mut waiter, wait) = prepared(Duration::from_millis(150), |ttl| {
         let name = context.name(&format!("lock for {ttl:?}"));
-        let (short, backend) = (holder.ask(&name, ttl), holder.backend.clone());
+        let (short, backend) = (holder.request(&name, ttl), holder.backend.clone());
         let context = context.clone();
         async move {
             granted(backend.acquire(short).await?)?;
@@ -357,7 +357,7 @@ async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
         backend.status(&name).await.is_ok_and(|status| status.state == State::Free)
     })
     .await?;
-    let pass = passer.ask(&name, TTL).with_fair(false);
+    let pass = passer.request(&name, TTL).with_fair(false);
     let grant = passer.take(&pass).await?;
     let answer = waiter.backend.acquire(wait.clone()).await?;
     ensure!(matches!(answer, Answer::Queued { .. }), "the waiter was answered {answer:?}");
@@ -369,11 +369,11 @@ async fn whoever_does_not_care_for_order_may_pass(context: Context) -> Outcome {
 async fn a_late_offer_is_granted_again(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut waiter) = (context.raw().await, context.raw().await);
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
     let wait = waiting(&mut waiter, &name).with_ttl(Duration::from_millis(150));
     waiter.backend.acquire(wait.clone()).await?;
-    holder.give(&ask, &grant).await?;
+    holder.give(&request, &grant).await?;
     turn(&mut waiter, &wait).await?;
     let backend = holder.backend.clone();
     until("the offer has ended", || async {
@@ -388,12 +388,12 @@ async fn nobody_jumps_the_line(context: Context) -> Outcome {
     let name = context.name("lock");
     let (mut holder, mut waiter, mut passer) =
         (context.raw().await, context.raw().await, context.raw().await);
-    let ask = holder.ask(&name, TTL);
-    let grant = holder.take(&ask).await?;
+    let request = holder.request(&name, TTL);
+    let grant = holder.take(&request).await?;
     let wait = waiting(&mut waiter, &name);
     waiter.backend.acquire(wait.clone()).await?;
-    holder.give(&ask, &grant).await?;
-    let pass = passer.ask(&name, TTL);
+    holder.give(&request, &grant).await?;
+    let pass = passer.request(&name, TTL);
     let answer = passer.backend.acquire(pass).await?;
     ensure!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
     turn(&mut waiter, &wait).await?;

@@ -37,7 +37,7 @@ pub enum Action {
     /// A waiter's timer fires.
     Timer(u8),
     /// It does not want the lock any more.
-    GiveUp(u8),
+    EndWaiting(u8),
     /// It renews.
     Renew(u8),
     /// It passes the lock on inside its process.
@@ -111,8 +111,10 @@ fn promptly(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
         Phase::Waiting(waiting) => !waiting.pending.is_in_exchange(),
         _ => false,
     };
-    for (id, _) in (0..).zip(&state.clients).filter(|(_, client)| setup.gives_up && waits(client)) {
-        actions.push(Action::GiveUp(id));
+    for (id, _) in
+        (0..).zip(&state.clients).filter(|(_, client)| setup.waiters_leave && waits(client))
+    {
+        actions.push(Action::EndWaiting(id));
     }
 }
 
@@ -138,8 +140,8 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
         Phase::Idle => {}
         Phase::Waiting(waiting) => {
             let pending = &waiting.pending;
-            if setup.gives_up {
-                actions.push(Action::GiveUp(id));
+            if setup.waiters_leave {
+                actions.push(Action::EndWaiting(id));
             }
             if pending.is_due(now(clock)) {
                 actions.push(Action::Timer(id));
@@ -147,14 +149,14 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             if fault && pending.is_in_exchange() && !pending.is_asking() {
                 actions.push(Action::Impatient(id));
             }
-            if setup.line && another {
+            if setup.local_queue && another {
                 actions.push(Action::Inherit(id));
             }
             if setup.tasks && another {
                 actions.push(Action::Leave(id));
             }
         }
-        Phase::Holding(holding) if holding.let_go => actions.push(Action::TakeOver(id)),
+        Phase::Holding(holding) if holding.released => actions.push(Action::TakeOver(id)),
         Phase::Holding(holding) => {
             let valid = holding.lease.is_valid(now(clock));
             let full = super::client::terms(setup.ttl(id)).ttl;
@@ -204,7 +206,7 @@ impl State {
     fn awaits(&self, id: u8) -> Option<AttemptId> {
         let client = &self.clients[usize::from(id)];
         match (client.endings.first(), &client.phase) {
-            (Some(ending), _) => Some(ending.end.attempt),
+            (Some(ending), _) => Some(ending.release.attempt),
             (None, Phase::Waiting(waiting)) => {
                 waiting.pending.is_asking().then(|| waiting.pending.attempt())
             }
@@ -246,8 +248,9 @@ impl State {
             Action::Refuse(message) => {
                 self.faults -= 1;
                 self.network.remove(&message);
-                if let Message::Request { from, sent, call: Call::Rotate(end, next) } = message {
-                    let answer = Answered::Refused(end.attempt, next);
+                if let Message::Request { from, sent, call: Call::Rotate(release, next) } = message
+                {
+                    let answer = Answered::Refused(release.attempt, next);
                     self.network.insert(Message::Reply { to: from, sent, at: 0, answer });
                 }
             }
@@ -263,7 +266,7 @@ impl State {
             Action::Start(id)
             | Action::Again(id)
             | Action::Timer(id)
-            | Action::GiveUp(id)
+            | Action::EndWaiting(id)
             | Action::Renew(id)
             | Action::Pass(id)
             | Action::Release(id)
@@ -281,7 +284,7 @@ impl State {
             let reply = self.serve(setup, from, sent, call);
             if matches!(call, Call::Release(_)) {
                 self.deliver(setup, reply);
-                self.go_on_with_line(setup, from);
+                self.remove_dead_waiters(setup, from);
             } else {
                 self.network.insert(reply);
             }
@@ -303,7 +306,7 @@ impl State {
 
     /// The answer to a release reports that dead waiters are left: the client sends another end,
     /// for an attempt that no client has made.
-    fn go_on_with_line(&mut self, setup: &Setup, id: u8) {
+    fn remove_dead_waiters(&mut self, setup: &Setup, id: u8) {
         let Self { server, clients, network, history, clock, .. } = self;
         let client = &mut clients[usize::from(id)];
         let mute =
@@ -313,7 +316,7 @@ impl State {
         }
         let mut world = World { setup, clock: *clock, network, history };
         let attempt = attempt(id, 0);
-        if client.endings.iter().all(|ending| ending.end.attempt != attempt) {
+        if client.endings.iter().all(|ending| ending.release.attempt != attempt) {
             let (base, last, suspect, keep) = (None, None, false, None);
             client.end(&mut world, ReleaseRequest { attempt, base, last, suspect, keep });
         }
@@ -327,7 +330,7 @@ impl State {
             Action::Start(_) => client.start(&mut world),
             Action::Again(_) => client.again(&mut world),
             Action::Timer(_) | Action::Impatient(_) => client.ask(&mut world),
-            Action::GiveUp(_) => client.give_up(&mut world),
+            Action::EndWaiting(_) => client.end_waiting(&mut world),
             Action::Renew(_) => client.renew(&mut world),
             Action::Pass(_) => client.pass(&mut world),
             Action::Release(_) => client.release(&mut world),

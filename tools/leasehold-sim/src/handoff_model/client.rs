@@ -69,14 +69,14 @@ pub struct Holding {
     /// When the renewal in flight was sent.
     pub renewing: Option<u8>,
     /// Its task has released it, and the next task has not taken it over yet.
-    pub let_go: bool,
+    pub released: bool,
 }
 
 /// An attempt that is being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SentRelease {
     /// What is sent.
-    pub end: ReleaseRequest,
+    pub release: ReleaseRequest,
     /// How often, and what is asked for in exchange, for another task.
     pub machine: client::PendingRelease<AttemptId>,
     /// When an exchange was sent last.
@@ -135,13 +135,13 @@ impl Client {
 
     /// It knows of this attempt and will do something about it.
     pub(super) fn tracks(&self, attempt: AttemptId) -> bool {
-        let ends = |ending: &SentRelease| ending.end.attempt == attempt;
+        let ends = |ending: &SentRelease| ending.release.attempt == attempt;
         self.up && (self.attempt() == Some(attempt) || self.endings.iter().any(ends))
     }
 
     /// It has a guard that says it is valid.
     pub(super) fn is_valid(&self, clock: u8) -> bool {
-        let valid = |holding: &Holding| !holding.let_go && holding.lease.is_valid(now(clock));
+        let valid = |holding: &Holding| !holding.released && holding.lease.is_valid(now(clock));
         self.up && matches!(&self.phase, Phase::Holding(holding) if valid(holding))
     }
 
@@ -178,10 +178,10 @@ impl Client {
     }
 
     /// Ends an attempt in the background.
-    pub(super) fn end(&mut self, world: &mut World<'_>, end: ReleaseRequest) {
-        self.send(world, Call::Release(end));
+    pub(super) fn end(&mut self, world: &mut World<'_>, release: ReleaseRequest) {
+        self.send(world, Call::Release(release));
         let machine = client::PendingRelease::new(None);
-        self.endings.push(SentRelease { end, machine, sent: 0 });
+        self.endings.push(SentRelease { release, machine, sent: 0 });
     }
 
     /// Asks for the attempt that waits.
@@ -198,7 +198,7 @@ impl Client {
         let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
         let terms = terms(world.setup.ttl(self.id));
         let Ok(lease) = granted.lease(sent, world.now(), terms, 0, world.rules()) else {
-            return self.give_up(world);
+            return self.end_waiting(world);
         };
         let tokens = HeldTokens::new(granted.tokens);
         world.history.uses(tokens.base().get(), world.setup.in_order());
@@ -209,17 +209,17 @@ impl Client {
             offered: granted.offer,
             suspect: pending.is_suspect(),
             renewing: None,
-            let_go: false,
+            released: false,
         });
     }
 
     /// Ends the attempt that waits, and does nothing more.
-    pub(super) fn give_up(&mut self, world: &mut World<'_>) {
+    pub(super) fn end_waiting(&mut self, world: &mut World<'_>) {
         let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
-        let end = pending.end();
+        let release = pending.end();
         self.phase = Phase::Idle;
-        if let Some(end) = end {
-            self.end(world, end);
+        if let Some(release) = release {
+            self.end(world, release);
         }
     }
 }
@@ -239,17 +239,17 @@ impl Holding {
 
 impl SentRelease {
     pub(super) fn exchanges(&self, ended: AttemptId, next: AttemptId, sent: u8) -> bool {
-        (self.end.attempt, self.machine.then(), self.sent) == (ended, Some(&next), sent)
+        (self.release.attempt, self.machine.then(), self.sent) == (ended, Some(&next), sent)
     }
 
     pub(super) fn ends_alone(&self, ended: AttemptId) -> bool {
-        self.end.attempt == ended && self.machine.then().is_none()
+        self.release.attempt == ended && self.machine.then().is_none()
     }
 
     pub(super) fn call(&self) -> Call {
         match self.machine.then() {
-            Some(next) => Call::Rotate(self.end, *next),
-            None => Call::Release(self.end),
+            Some(next) => Call::Rotate(self.release, *next),
+            None => Call::Release(self.release),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Client {
                 if let Phase::Waiting(waiting) = &mut self.phase {
                     let after =
                         waiting.pending.handle_reply(world.now(), reply(world.setup, answer));
-                    self.go_on(world, after, now(sent));
+                    self.handle_after_reply(world, after, now(sent));
                     self.read_mail(world);
                 }
             }
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    fn go_on(&mut self, world: &mut World<'_>, after: AfterReply<()>, sent: Now) {
+    fn handle_after_reply(&mut self, world: &mut World<'_>, after: AfterReply<()>, sent: Now) {
         match after {
             AfterReply::Hold(granted) => self.hold(world, granted, sent),
             AfterReply::Wait => {}
@@ -121,7 +121,7 @@ impl Client {
             | AfterReply::Refused(())
             | AfterReply::Taken(_)
             | AfterReply::Free
-            | AfterReply::Later(..) => self.give_up(world),
+            | AfterReply::Later(..) => self.end_waiting(world),
         }
     }
 
@@ -137,7 +137,7 @@ impl Client {
             AfterMail::Granted(granted) => self.hold(world, granted, world.now()),
             AfterMail::Reply(sent, reply) => {
                 let after = waiting.pending.handle_answer(world.now(), reply);
-                self.go_on(world, after, sent);
+                self.handle_after_reply(world, after, sent);
                 self.read_mail(world);
             }
             AfterMail::Ask => self.ask(world),
@@ -152,12 +152,12 @@ impl Client {
         if renewed {
             holding.lease.handle_renewed(now(sent), world.now(), 0);
             holding.offered &= !holding.lease.is_valid(world.now());
-        } else if holding.let_go {
+        } else if holding.released {
             holding.lease.handle_lost(LossReason::NotOwner);
         } else {
-            let end = holding.end(world.rules());
+            let release = holding.end(world.rules());
             self.phase = Phase::Idle;
-            self.end(world, end);
+            self.end(world, release);
         }
     }
 
@@ -212,7 +212,7 @@ impl Client {
                     waiting.mail.granted = Some(Granted { tokens, until, offer: true, wanted });
                 }
                 // There is nothing to count from, or nothing left of it: asking tells.
-                None => waiting.mail.ask = true,
+                None => waiting.mail.ask_again = true,
             }
             return self.read_mail(world);
         }

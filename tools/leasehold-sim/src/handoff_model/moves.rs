@@ -68,7 +68,7 @@ impl Client {
     /// Another task gets the lease.
     pub(super) fn pass(&mut self, world: &mut World<'_>) {
         let Phase::Holding(holding) = &mut self.phase else { return };
-        holding.let_go = true;
+        holding.released = true;
         if !world.setup.tasks {
             self.take_over(world);
         }
@@ -86,15 +86,15 @@ impl Client {
             }
             return;
         };
-        (holding.lease, holding.tokens, holding.let_go) = (lease, tokens, false);
+        (holding.lease, holding.tokens, holding.released) = (lease, tokens, false);
         world.history.uses(tokens.token().get(), world.setup.in_order());
     }
 
     pub(super) fn release(&mut self, world: &mut World<'_>) {
         if let Phase::Holding(holding) = &self.phase {
-            let end = holding.end(world.rules());
+            let release = holding.end(world.rules());
             self.phase = Phase::Idle;
-            self.end(world, end);
+            self.end(world, release);
         }
     }
 
@@ -108,16 +108,16 @@ impl Client {
     }
 
     /// Ends an attempt, and asks for the next task in the same step.
-    fn exchange_for_next(&mut self, world: &mut World<'_>, end: ReleaseRequest) {
+    fn exchange_for_next(&mut self, world: &mut World<'_>, release: ReleaseRequest) {
         let mut next = self.new_attempt();
         if matches!(
             world.setup.bug,
             Some(Bug::RotateKeepsTheAttempt | Bug::TokensGivenBackWheneverOwner)
         ) {
-            next = end.attempt;
+            next = release.attempt;
         }
         let ending = SentRelease {
-            end,
+            release,
             machine: client::PendingRelease::new(Some(next)),
             sent: world.clock,
         };
@@ -144,9 +144,9 @@ impl Client {
         let Phase::Waiting(waiting) = &self.phase else { return };
         let leave = decide_leave(&waiting.pending, false, world.setup.rotate);
         match waiting.pending.end().filter(|_| leave == Leave::Exchange) {
-            Some(end) => self.exchange_for_next(world, end),
+            Some(release) => self.exchange_for_next(world, release),
             None => {
-                self.give_up(world);
+                self.end_waiting(world);
                 self.start(world);
             }
         }
@@ -156,7 +156,7 @@ impl Client {
     pub(super) fn resubscribed(&mut self, world: &mut World<'_>) {
         if let Phase::Waiting(waiting) = &mut self.phase {
             waiting.reference = None;
-            waiting.mail.ask = true;
+            waiting.mail.ask_again = true;
             self.read_mail(world);
         }
     }

@@ -83,8 +83,8 @@ impl Message {
             Self::Request { call, .. } => match call {
                 Call::Acquire(asked) => asked == attempt,
                 Call::Renew(renewed, _) => renewed == attempt,
-                Call::Release(end) => end.attempt == attempt,
-                Call::Rotate(end, next) => end.attempt == attempt || next == attempt,
+                Call::Release(release) => release.attempt == attempt,
+                Call::Rotate(release, next) => release.attempt == attempt || next == attempt,
             },
             Self::Reply { answer, .. } => match answer {
                 Answered::Acquired(asked, _) => asked == attempt,

@@ -35,9 +35,9 @@ const PLAIN: Setup = Setup {
     block: 1,
     bad_timing: false,
     silent: false,
-    gives_up: true,
+    waiters_leave: true,
     rotate: false,
-    line: false,
+    local_queue: false,
     tasks: false,
     timers: false,
     prompt: false,
@@ -59,16 +59,27 @@ const fn run(name: &'static str, size: Size, setup: Setup) -> Run {
 pub const RUNS: &[Run] = &[
     run("no fault", Size::Small, PLAIN),
     run("one fault", Size::Small, Setup { faults: 1, ticks: 2, ..PLAIN }),
-    run("second attempts", Size::Small, Setup { attempts: 2, ticks: 1, gives_up: false, ..PLAIN }),
+    run(
+        "second attempts",
+        Size::Small,
+        Setup { attempts: 2, ticks: 1, waiters_leave: false, ..PLAIN },
+    ),
     run(
         "rotation, blocks of tokens",
         Size::Small,
-        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, waiters_leave: false, ..PLAIN },
     ),
     run(
         "lines in a process",
         Size::Small,
-        Setup { attempts: 2, ticks: 0, rotate: true, line: true, gives_up: false, ..PLAIN },
+        Setup {
+            attempts: 2,
+            ticks: 0,
+            rotate: true,
+            local_queue: true,
+            waiters_leave: false,
+            ..PLAIN
+        },
     ),
     run(
         "one line alone, one fault",
@@ -80,7 +91,7 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             block: 2,
             rotate: true,
-            line: true,
+            local_queue: true,
             ..PLAIN
         },
     ),
@@ -92,7 +103,7 @@ pub const RUNS: &[Run] = &[
             block: 2,
             attempts: 2,
             tasks: true,
-            gives_up: false,
+            waiters_leave: false,
             prompt: true,
             ..PLAIN
         },
@@ -107,7 +118,7 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             block: 2,
             rotate: true,
-            gives_up: false,
+            waiters_leave: false,
             tasks: true,
             ..PLAIN
         },
@@ -123,7 +134,7 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             prompt: true,
             rotate: true,
-            gives_up: false,
+            waiters_leave: false,
             ..PLAIN
         },
     ),
@@ -132,7 +143,7 @@ pub const RUNS: &[Run] = &[
     run(
         "timers, two ttls",
         Size::Small,
-        Setup { clients: 3, ticks: 4, timers: true, gives_up: false, ..PLAIN },
+        Setup { clients: 3, ticks: 4, timers: true, waiters_leave: false, ..PLAIN },
     ),
     run(
         "init and forget",
@@ -193,17 +204,17 @@ pub const RUNS: &[Run] = &[
     run(
         "second attempts, longer",
         Size::Medium,
-        Setup { attempts: 2, ticks: 2, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, ticks: 2, waiters_leave: false, ..PLAIN },
     ),
     run(
         "second attempts, one fault",
         Size::Medium,
-        Setup { attempts: 2, faults: 1, ticks: 1, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, faults: 1, ticks: 1, waiters_leave: false, ..PLAIN },
     ),
     run(
         "rotation, longer",
         Size::Medium,
-        Setup { attempts: 2, ticks: 2, rotate: true, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, ticks: 2, rotate: true, waiters_leave: false, ..PLAIN },
     ),
     run(
         "rotation, one fault",
@@ -214,7 +225,7 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             block: 2,
             rotate: true,
-            gives_up: false,
+            waiters_leave: false,
             ..PLAIN
         },
     ),
@@ -242,7 +253,7 @@ pub const RUNS: &[Run] = &[
     run(
         "lines in a process, giving up",
         Size::Medium,
-        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, line: true, ..PLAIN },
+        Setup { attempts: 2, ticks: 0, block: 2, rotate: true, local_queue: true, ..PLAIN },
     ),
     run(
         "lines in a process, one fault",
@@ -252,15 +263,15 @@ pub const RUNS: &[Run] = &[
             faults: 1,
             ticks: 0,
             rotate: true,
-            line: true,
-            gives_up: false,
+            local_queue: true,
+            waiters_leave: false,
             ..PLAIN
         },
     ),
     run(
         "tasks that differ, longer",
         Size::Large,
-        Setup { attempts: 2, ticks: 1, block: 2, tasks: true, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, ticks: 1, block: 2, tasks: true, waiters_leave: false, ..PLAIN },
     ),
     run(
         "tasks that differ, more attempts",
@@ -285,7 +296,7 @@ pub const RUNS: &[Run] = &[
             ticks: 0,
             rotate: true,
             tasks: true,
-            gives_up: false,
+            waiters_leave: false,
             ..PLAIN
         },
     ),
@@ -299,12 +310,12 @@ pub const RUNS: &[Run] = &[
     run(
         "three clients, fault, longer",
         Size::Large,
-        Setup { clients: 3, faults: 1, ticks: 2, gives_up: false, ..PLAIN },
+        Setup { clients: 3, faults: 1, ticks: 2, waiters_leave: false, ..PLAIN },
     ),
     run("second attempts, giving up", Size::Large, Setup { attempts: 2, ticks: 1, ..PLAIN }),
     run(
         "rotation, time and fault",
         Size::Large,
-        Setup { attempts: 2, faults: 1, ticks: 1, rotate: true, gives_up: false, ..PLAIN },
+        Setup { attempts: 2, faults: 1, ticks: 1, rotate: true, waiters_leave: false, ..PLAIN },
     ),
 ];

@@ -62,7 +62,7 @@ impl Server {
                 reach(to, push)
             }
         };
-        let answer = self.record.acquire(now, &ask(setup, attempt), &mut reach);
+        let answer = self.record.acquire(now, &request(setup, attempt), &mut reach);
         if blank && setup.bug == Some(Bug::BlankRecordKnowsTheEnds) {
             self.record = Parts { lost: 0, ..self.record.clone().into() }.into();
         }
@@ -74,7 +74,7 @@ impl Server {
         let renewed = self.record.renew(now, attempt, base, ttl(setup, attempt));
         let lost = renewed == Renewed::Lost;
         if lost && setup.bug == Some(Bug::RenewalRevives) && self.holder(now).is_none() {
-            let revived = self.record.acquire(now, &ask(setup, attempt), &mut |_, _| true);
+            let revived = self.record.acquire(now, &request(setup, attempt), &mut |_, _| true);
             return matches!(revived, Answer::Granted(_));
         }
         !lost
@@ -84,53 +84,58 @@ impl Server {
         &mut self,
         setup: &Setup,
         now: Now,
-        mut end: ReleaseRequest,
+        mut release: ReleaseRequest,
         reach: Reach<'_>,
     ) -> Verdict {
         let owner = self.record.owner().map(|(attempt, ())| attempt);
-        let holds = self.holder(now).is_some_and(|(holder, _)| holder == end.attempt);
-        let same = end.base.is_none_or(|base| self.record.base() == Some(base));
+        let holds = self.holder(now).is_some_and(|(holder, _)| holder == release.attempt);
+        let same = release.base.is_none_or(|base| self.record.base() == Some(base));
         match setup.bug {
             Some(Bug::GivingUpFreesOffersOnly)
-                if end.base.is_none() && holds && self.record.is_confirmed() =>
+                if release.base.is_none() && holds && self.record.is_confirmed() =>
             {
                 return Verdict::Gone;
             }
             Some(Bug::ReleaseComparesTheBase) if holds && !same => return Verdict::Lost,
-            Some(Bug::ReleaseAskedAgainIsLost) if !holds && end.base.is_some() => {
-                self.record.release(now, &end, reach);
+            Some(Bug::ReleaseAskedAgainIsLost) if !holds && release.base.is_some() => {
+                self.record.release(now, &release, reach);
                 return Verdict::Lost;
             }
             Some(Bug::RestIsNeverRemoved) if self.record.needs_another_step() => {
                 return Verdict::Gone;
             }
-            Some(Bug::TombstoneIgnored) => end.suspect = false,
+            Some(Bug::TombstoneIgnored) => release.suspect = false,
             Some(Bug::RefusedByTheRecordAlone) => {
-                end.suspect = false;
-                if owner == Some(end.attempt) || !holds && self.holder(now).is_none() {
-                    self.last_ended = Some(end.attempt);
+                release.suspect = false;
+                if owner == Some(release.attempt) || !holds && self.holder(now).is_none() {
+                    self.last_ended = Some(release.attempt);
                 }
             }
             Some(Bug::ReleaseIgnoresTheAttempt) => {
-                end.attempt = owner.unwrap_or(end.attempt);
-                end.base = None;
+                release.attempt = owner.unwrap_or(release.attempt);
+                release.base = None;
             }
             Some(Bug::TokensGivenBackWheneverOwner) if holds && !same => {
-                return self.give_back_too_much(now, end, reach);
+                return self.give_back_too_much(now, release, reach);
             }
-            Some(Bug::LeavingTellsNobody) if owner != Some(end.attempt) => {
+            Some(Bug::LeavingTellsNobody) if owner != Some(release.attempt) => {
                 let mut mute = |to, push| matches!(push, Push::Next { .. }) || reach(to, push);
-                return self.record.release(now, &end, &mut mute);
+                return self.record.release(now, &release, &mut mute);
             }
             _ => {}
         }
-        self.record.release(now, &end, reach)
+        self.record.release(now, &release, reach)
     }
 
     /// Ends the lease as if the block were the one that `end` speaks of.
-    fn give_back_too_much(&mut self, now: Now, end: ReleaseRequest, reach: Reach<'_>) -> Verdict {
+    fn give_back_too_much(
+        &mut self,
+        now: Now,
+        release: ReleaseRequest,
+        reach: Reach<'_>,
+    ) -> Verdict {
         let base = self.record.base();
-        self.record.release(now, &ReleaseRequest { base, ..end }, reach);
+        self.record.release(now, &ReleaseRequest { base, ..release }, reach);
         Verdict::Lost
     }
 
@@ -138,20 +143,20 @@ impl Server {
         &mut self,
         setup: &Setup,
         now: Now,
-        end: ReleaseRequest,
+        release: ReleaseRequest,
         next: AttemptId,
         reach: Reach<'_>,
     ) -> (Verdict, Answer) {
         if matches!(setup.bug, None | Some(Bug::CapTellsNobody)) {
-            return self.record.rotate(now, &end, &ask(setup, next), reach);
+            return self.record.rotate(now, &release, &request(setup, next), reach);
         }
         // The other bugs are planted in the two halves.
-        let verdict = self.release(setup, now, end, reach);
+        let verdict = self.release(setup, now, release, reach);
         (verdict, self.acquire(setup, now, next, reach))
     }
 }
 
-fn ask(setup: &Setup, attempt: AttemptId) -> AcquireRequest {
+fn request(setup: &Setup, attempt: AttemptId) -> AcquireRequest {
     AcquireRequest {
         attempt,
         ttl: ttl(setup, attempt),

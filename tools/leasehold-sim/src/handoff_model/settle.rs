@@ -16,7 +16,7 @@ impl State {
         let mut state = self.clone();
         // One ttl for a crashed holder, one for the turn of each client, one to spare.
         for _ in 0..TTL * (setup.clients + 2) {
-            while state.go_on(setup, &wants) {
+            while state.step(setup, &wants) {
                 for (client, wants) in state.clients.iter().zip(&mut wants) {
                     *wants &= !matches!(client.phase, Phase::Holding(_));
                 }
@@ -37,7 +37,7 @@ impl State {
     }
 
     /// Lets one thing happen that needs no time; false when there is none.
-    fn go_on(&mut self, setup: &Setup, wants: &[bool]) -> bool {
+    fn step(&mut self, setup: &Setup, wants: &[bool]) -> bool {
         if let Some(message) = self.network.pop_first() {
             self.deliver(setup, message);
             self.sweep();
@@ -50,7 +50,7 @@ impl State {
             }
             let action = match &client.phase {
                 _ if !client.subscribed => Action::Resubscribe(id),
-                Phase::Holding(holding) if holding.let_go => Action::TakeOver(id),
+                Phase::Holding(holding) if holding.released => Action::TakeOver(id),
                 Phase::Holding(_) => Action::Release(id),
                 Phase::Idle if wants[usize::from(id)] => Action::Start(id),
                 Phase::Waiting(waiting) if waiting.pending.is_due(now(self.clock)) => {

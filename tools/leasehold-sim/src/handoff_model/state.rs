@@ -91,13 +91,13 @@ impl State {
                 let renewed = server.renew(setup, now, attempt, base);
                 (Answered::Renewed(attempt, base, renewed), None)
             }
-            Call::Release(end) => {
-                let verdict = server.release(setup, now, end, reach);
-                (Answered::Ended(end.attempt), Some((end, verdict)))
+            Call::Release(release) => {
+                let verdict = server.release(setup, now, release, reach);
+                (Answered::Ended(release.attempt), Some((release, verdict)))
             }
-            Call::Rotate(end, next) => {
-                let (verdict, answer) = server.rotate(setup, now, end, next, reach);
-                (Answered::Exchanged(end.attempt, next, answer), Some((end, verdict)))
+            Call::Rotate(release, next) => {
+                let (verdict, answer) = server.rotate(setup, now, release, next, reach);
+                (Answered::Exchanged(release.attempt, next, answer), Some((release, verdict)))
             }
         });
         let queued = matches!(
@@ -139,10 +139,10 @@ impl State {
         {
             self.history.breaks(Broken::Unreached);
         }
-        let (end, verdict) = ending.unzip();
-        self.remember(before, held, end);
-        if let (Some(end), Some(verdict)) = (end, verdict) {
-            self.history.tells(end.base.map(Token::get), verdict);
+        let (release, verdict) = ending.unzip();
+        self.remember(before, held, release);
+        if let (Some(release), Some(verdict)) = (release, verdict) {
+            self.history.tells(release.base.map(Token::get), verdict);
         }
         for (to, attempt, push) in pushes {
             let at = if matches!(push, Push::Granted { .. }) { self.server_time } else { 0 };
@@ -160,19 +160,19 @@ impl State {
         &mut self,
         before: Option<u64>,
         held: Option<(AttemptId, u64)>,
-        end: Option<ReleaseRequest>,
+        release: Option<ReleaseRequest>,
     ) {
         let after = self.server.record.base().map(Token::get);
         let holds = self.holder().map(|(_, base)| base);
         if let Some((owner, base)) = held.filter(|(_, base)| holds != Some(*base)) {
-            let by_owner = end.is_some_and(|end| end.attempt == owner);
+            let by_owner = release.is_some_and(|release| release.attempt == owner);
             self.history.ends(base, if by_owner { Fate::Released } else { Fate::Lost });
         }
         if let Some(base) = after.filter(|_| after != before) {
             self.history.grants(base);
         }
-        if let Some(end) = end {
-            self.history.ended.insert(end.attempt);
+        if let Some(release) = release {
+            self.history.ended.insert(release.attempt);
         }
     }
 

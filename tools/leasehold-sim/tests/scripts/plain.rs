@@ -31,12 +31,12 @@ impl Plain {
     pub(crate) fn step(&mut self, now: Duration, request: &Request, reach: Reach<'_>) -> Said {
         self.now = now;
         match *request {
-            Request::Acquire(ask) => Said::Acquired(self.acquire(ask, reach)),
+            Request::Acquire(request) => Said::Acquired(self.acquire(request, reach)),
             Request::Renew(attempt, base, ttl) => Said::Renewed(self.renew(attempt, base, ttl)),
-            Request::Release(end) => Said::Released(self.release(end, reach)),
-            Request::Rotate(end, ask) => {
-                let verdict = self.release(end, reach);
-                Said::Rotated(verdict, self.acquire(ask, reach))
+            Request::Release(release) => Said::Released(self.release(release, reach)),
+            Request::Rotate(release, request) => {
+                let verdict = self.release(release, reach);
+                Said::Rotated(verdict, self.acquire(request, reach))
             }
             Request::Force(token) => Said::Forced(self.force_release(token, reach)),
         }
@@ -66,7 +66,7 @@ impl Plain {
     }
 
     fn remove(&mut self, attempt: AttemptId) {
-        self.queue.retain(|_, ask| ask.attempt != attempt);
+        self.queue.retain(|_, request| request.attempt != attempt);
     }
 
     fn block(&self) -> TokenBlock {
@@ -75,14 +75,14 @@ impl Plain {
     }
 
     /// grant(a, ms, confirmed); the wall clock stands at zero.
-    fn grant(&mut self, ask: &AcquireRequest, ms: Duration, confirmed: bool) -> Answer {
+    fn grant(&mut self, request: &AcquireRequest, ms: Duration, confirmed: bool) -> Answer {
         self.base = self.top + 1;
-        self.top = self.base + u64::from(ask.tokens) - 1;
+        self.top = self.base + u64::from(request.tokens) - 1;
         self.state = "held";
-        self.owner = Some(ask.attempt);
+        self.owner = Some(request.attempt);
         self.until = self.now + ms;
         self.conf = confirmed;
-        self.remove(ask.attempt);
+        self.remove(request.attempt);
         Answer::Granted(self.block())
     }
 
@@ -118,28 +118,28 @@ impl Plain {
         }
     }
 
-    fn grant_now(&mut self, ask: AcquireRequest, reach: Reach<'_>) -> Answer {
-        let granted = self.grant(&ask, ask.ttl, true);
-        self.next(Some(ask.attempt), reach);
+    fn grant_now(&mut self, request: AcquireRequest, reach: Reach<'_>) -> Answer {
+        let granted = self.grant(&request, request.ttl, true);
+        self.next(Some(request.attempt), reach);
         granted
     }
 
     fn queued(&self, a: AttemptId) -> Answer {
-        let place = self.queue.values().position(|ask| ask.attempt == a).unwrap();
+        let place = self.queue.values().position(|request| request.attempt == a).unwrap();
         Answer::Queued { place, base: Token::new(self.base), remaining: self.remaining() }
     }
 
-    fn enqueue_once(&mut self, ask: AcquireRequest) -> bool {
-        let new = self.queue.values().all(|other| other.attempt != ask.attempt);
+    fn enqueue_once(&mut self, request: AcquireRequest) -> bool {
+        let new = self.queue.values().all(|other| other.attempt != request.attempt);
         if new {
             self.ticket += 1;
-            self.queue.insert(self.ticket, ask);
+            self.queue.insert(self.ticket, request);
         }
         new
     }
 
-    fn acquire(&mut self, ask: AcquireRequest, reach: Reach<'_>) -> Answer {
-        let a = ask.attempt;
+    fn acquire(&mut self, request: AcquireRequest, reach: Reach<'_>) -> Answer {
+        let a = request.attempt;
         if self.tombstones.get(&a).is_some_and(|until| *until > self.now) {
             return Answer::Ended;
         }
@@ -149,13 +149,13 @@ impl Plain {
             }
             if self.owner == Some(a) {
                 self.conf = true;
-                self.until = self.until.max(self.now + ask.ttl);
+                self.until = self.until.max(self.now + request.ttl);
                 return Answer::Granted(self.block());
             }
-            if !ask.wait {
+            if !request.wait {
                 return Answer::Busy(self.remaining());
             }
-            if self.enqueue_once(ask) {
+            if self.enqueue_once(request) {
                 reach(self.owner.unwrap(), Push::Wanted { base: Token::new(self.base) });
             }
             return self.queued(a);
@@ -166,17 +166,17 @@ impl Plain {
         }
         self.state = "";
         let first = self.head().is_none_or(|head| head.attempt == a);
-        if late || first || !ask.fair {
-            return self.grant_now(ask, reach);
+        if late || first || !request.fair {
+            return self.grant_now(request, reach);
         }
-        if ask.wait {
-            self.enqueue_once(ask);
+        if request.wait {
+            self.enqueue_once(request);
         }
-        self.hand_on(ask.wait.then_some(a), reach);
+        self.hand_on(request.wait.then_some(a), reach);
         if self.state.is_empty() {
-            return self.grant_now(ask, reach);
+            return self.grant_now(request, reach);
         }
-        match (self.owner == Some(a), ask.wait) {
+        match (self.owner == Some(a), request.wait) {
             (true, _) => Answer::Granted(self.block()),
             (false, true) => self.queued(a),
             (false, false) => Answer::Busy(self.remaining()),
@@ -193,23 +193,23 @@ impl Plain {
         Renewed::Renewed { remaining: self.remaining(), waiters: self.queue.len() }
     }
 
-    fn release(&mut self, end: ReleaseRequest, reach: Reach<'_>) -> Verdict {
-        let base = end.base.map(Token::get);
-        let was_first = self.head().is_some_and(|head| head.attempt == end.attempt);
-        self.remove(end.attempt);
-        if end.suspect {
-            self.tombstones.insert(end.attempt, self.now + TOMBSTONE);
+    fn release(&mut self, release: ReleaseRequest, reach: Reach<'_>) -> Verdict {
+        let base = release.base.map(Token::get);
+        let was_first = self.head().is_some_and(|head| head.attempt == release.attempt);
+        self.remove(release.attempt);
+        if release.suspect {
+            self.tombstones.insert(release.attempt, self.now + TOMBSTONE);
         }
-        if self.state == "held" && self.owner == Some(end.attempt) {
+        if self.state == "held" && self.owner == Some(release.attempt) {
             let ended = !self.alive();
             let different = base.is_some_and(|base| base != self.base);
             if ended {
                 self.lost = self.base;
             }
-            if let Some(last) = end.last.filter(|_| !ended && base == Some(self.base)) {
+            if let Some(last) = release.last.filter(|_| !ended && base == Some(self.base)) {
                 self.top = self.base.max(last.get());
             }
-            match end.keep.filter(|_| !ended && !different) {
+            match release.keep.filter(|_| !ended && !different) {
                 Some(keep) => {
                     self.state = "kept";
                     self.until = self.now + keep;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::settings::Place;
+use super::settings::EnsembleMember;
 use super::{TRIES, ZooKeeperServer, ZooKeeperSettings};
 use crate::{Links, links, ports, wait};
 
@@ -39,9 +39,9 @@ impl ZooKeeperEnsemble {
         };
         let mut servers = Vec::new();
         for (number, peers) in (1..).zip(known) {
-            let alone = Place::alone(settings.certificates.is_some());
-            let place = Place { number, peers, ..alone };
-            servers.push(ZooKeeperServer::new(settings.clone(), place)?);
+            let alone = EnsembleMember::alone(settings.certificates.is_some());
+            let member = EnsembleMember { number, peers, ..alone };
+            servers.push(ZooKeeperServer::new(settings.clone(), member)?);
         }
         servers.iter_mut().try_for_each(ZooKeeperServer::launch)?;
         servers.iter_mut().try_for_each(ZooKeeperServer::when_up)?;

@@ -17,9 +17,9 @@ pub struct ZooKeeperSettings {
     lines: Vec<String>,
 }
 
-/// Where one server of an ensemble is.
+/// One server of an ensemble: its number and its ports.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct EnsembleMember {
     pub(super) port: u16,
     pub(super) tls_port: Option<u16>,
     /// Its number, from 1, and the ports by which it knows all; empty when it is alone.
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) peers: Vec<(u16, u16)>,
 }
 
-impl Place {
+impl EnsembleMember {
     pub(super) fn alone(tls: bool) -> Self {
         Self { port: ports::free(), tls_port: tls.then(ports::free), number: 1, peers: Vec::new() }
     }
@@ -87,17 +87,17 @@ impl ZooKeeperSettings {
     }
 
     /// Writes the configuration into a directory; its path.
-    pub(super) fn write(&self, place: &Place, directory: &Path) -> io::Result<PathBuf> {
+    pub(super) fn write(&self, member: &EnsembleMember, directory: &Path) -> io::Result<PathBuf> {
         let data = directory.join("data");
         fs::create_dir_all(&data)?;
-        fs::write(data.join("myid"), place.number.to_string())?;
+        fs::write(data.join("myid"), member.number.to_string())?;
         let mut lines = vec![
             "tickTime=500".to_owned(),
             "initLimit=20".into(),
             "syncLimit=8".into(),
             "maxSessionTimeout=60000".into(),
             format!("dataDir={}", data.display()),
-            format!("clientPort={}", place.port),
+            format!("clientPort={}", member.port),
             "clientPortAddress=127.0.0.1".into(),
             "admin.enableServer=false".into(),
             "4lw.commands.whitelist=*".into(),
@@ -105,10 +105,10 @@ impl ZooKeeperSettings {
             "forceSync=no".into(),
             "preAllocSize=1024".into(),
         ];
-        for (at, (peer, election)) in place.peers.iter().enumerate() {
+        for (at, (peer, election)) in member.peers.iter().enumerate() {
             lines.push(format!("server.{}=127.0.0.1:{peer}:{election}", at + 1));
         }
-        if let (Some(port), Some(certificates)) = (place.tls_port, &self.certificates) {
+        if let (Some(port), Some(certificates)) = (member.tls_port, &self.certificates) {
             let store = directory.join("server.pem");
             let key = fs::read_to_string(certificates.server_key())?;
             fs::write(&store, key + &fs::read_to_string(certificates.server())?)?;

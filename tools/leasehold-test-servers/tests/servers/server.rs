@@ -49,7 +49,7 @@ fn a_stopped_server_answers_when_it_goes_on() {
     client.send(&["INCR", "a"]).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     assert!(stat.contains(") T "), "{stat}");
-    server.go_on().unwrap();
+    server.resume().unwrap();
     assert_eq!(client.receive().unwrap(), Value::Integer(1));
 }
 

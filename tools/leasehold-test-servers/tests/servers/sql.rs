@@ -46,7 +46,7 @@ fn postgres_lives_through_all() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         assert!(stat.contains(") T "), "{stat}");
     }
-    server.go_on().unwrap();
+    server.resume().unwrap();
     assert_eq!(psql(&server.url(), "SELECT n FROM a").unwrap(), "1");
 
     let (pid, port) = (server.pid(), server.port());
@@ -103,7 +103,7 @@ fn mariadb_lives_through_all() {
     server.stop().unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     assert!(stat.contains(") T "), "{stat}");
-    server.go_on().unwrap();
+    server.resume().unwrap();
     let pid = server.pid();
     server.restart().unwrap();
     assert!(is_gone(pid));

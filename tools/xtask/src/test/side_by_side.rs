@@ -13,7 +13,7 @@ use super::job::{Job, Running};
 use super::why::why;
 use crate::run::root;
 use crate::tally::Tally;
-use crate::ui::{self, End};
+use crate::ui::{self, Outcome};
 
 /// A program that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -77,12 +77,12 @@ impl Run {
             0 => String::new(),
             ignored => format!("{ignored} ignored"),
         };
-        let end = match is_good {
-            true => End::Good(ignored),
-            false if took >= LIMIT => End::Bad(format!("{said}\nnot done within {LIMIT:?}")),
-            false => End::Bad(said.clone()),
+        let outcome = match is_good {
+            true => Outcome::Good(ignored),
+            false if took >= LIMIT => Outcome::Bad(format!("{said}\nnot done within {LIMIT:?}")),
+            false => Outcome::Bad(said.clone()),
         };
-        ui::line(&counts, took, &end);
+        ui::line(&counts, took, &outcome);
         let Tally { passed, failed, ignored, failures } = tally;
         self.tally.passed += passed;
         self.tally.failed += failed;

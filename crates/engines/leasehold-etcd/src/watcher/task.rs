@@ -160,7 +160,7 @@ impl Task {
             biased;
             response = response => match response {
                 Some(response) => self.hear(&response),
-                None => self.give_up(index),
+                None => self.handle_stream_end(index),
             },
             () = moved => Step::Broken,
             () = at(due) => self.watch_settled(),
@@ -173,7 +173,7 @@ impl Task {
                 None => Step::Nothing,
             },
             () = at(probe_at) => match std::mem::replace(&mut self.probed, true) {
-                true => self.give_up(index),
+                true => self.handle_stream_end(index),
                 false => {
                     self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));
                     Step::Send(Request::Probe)
@@ -192,7 +192,7 @@ impl Task {
     }
 
     /// Handles a stream that has ended or is silent.
-    fn give_up(&self, index: Option<usize>) -> Step {
+    fn handle_stream_end(&self, index: Option<usize>) -> Step {
         if let Some(index) = index {
             self.ears.members.move_on(index);
         }

@@ -97,11 +97,11 @@ async fn an_extension_that_is_dropped_anywhere_is_followed_by_another() {
 async fn a_deleted_key_is_not_put_again() {
     let server = server();
     let mut raw = raw(&server, 7).await;
-    let ask = waits(&mut raw, secs(5));
-    let Answer::Granted(grant) = raw.backend.acquire(ask.clone()).await.unwrap() else {
+    let request = waits(&mut raw, secs(5));
+    let Answer::Granted(grant) = raw.backend.acquire(request.clone()).await.unwrap() else {
         panic!("not granted");
     };
-    let (name, attempt, base) = (ask.name.clone(), ask.attempt, grant.tokens.base());
+    let (name, attempt, base) = (request.name.clone(), request.attempt, grant.tokens.base());
     let renewal = Renewal::new(name, attempt, base, secs(100));
     let key = format!("leasehold/a\t{attempt}");
     operator(&server).await.delete(&*key, None).await.unwrap();

@@ -106,7 +106,7 @@ async fn a_holder_that_is_killed_or_stopped_loses_the_lock() {
     let mut holder = Process::start(&server.url(), "a").unwrap();
     holder.stop();
     let guard = client.lock("a").acquire_within(secs(30)).await.unwrap();
-    holder.go_on();
+    holder.resume();
     assert_eq!(holder.ask("valid").unwrap(), "false");
     assert_eq!(holder.ask("release").unwrap(), "Lost");
     assert!(guard.is_valid() && guard.token().get() > holder.token);
@@ -173,14 +173,14 @@ async fn a_key_on_a_lease_that_is_not_ours_is_removed_and_put_anew() {
     let server = server();
     let mut raw = raw(&server, 7).await;
     let mut operator = operator(&server).await;
-    let ask = waits(&mut raw, secs(30));
+    let request = waits(&mut raw, secs(30));
     // As an earlier request of the attempt would put it that was long on its way.
-    let key = format!("leasehold/a\t{}", ask.attempt);
+    let key = format!("leasehold/a\t{}", request.attempt);
     let theirs = operator.lease_grant(60, None).await.unwrap().id();
     let options = etcd_client::PutOptions::new().with_lease(theirs);
     let put = operator.put(&*key, "{}", Some(options)).await.unwrap();
     let before = put.header().unwrap().revision() as u64;
-    let Answer::Granted(grant) = raw.backend.acquire(ask.clone()).await.unwrap() else {
+    let Answer::Granted(grant) = raw.backend.acquire(request.clone()).await.unwrap() else {
         panic!("not granted");
     };
     assert!(grant.tokens.base().get() > before, "the key would go with the other lease");

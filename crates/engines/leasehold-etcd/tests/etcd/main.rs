@@ -73,7 +73,7 @@ async fn raw(server: &EtcdServer, client: u64) -> Raw {
 
 /// An ask of a new attempt that waits for lock `a`.
 fn waits(raw: &mut Raw, ttl: Duration) -> AcquireRequest {
-    raw.ask(&Name::new("a").unwrap(), ttl).with_wait(true)
+    raw.request(&Name::new("a").unwrap(), ttl).with_wait(true)
 }
 
 /// Waits until so many keys are watched at a server.

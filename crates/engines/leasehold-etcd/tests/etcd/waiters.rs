@@ -33,11 +33,11 @@ async fn a_release_wakes_one_of_a_thousand() {
         clients.push(raw(&server, number as u64).await);
     }
     // So long that no waiter repeats its request meanwhile.
-    let line: Vec<AcquireRequest> =
+    let queue: Vec<AcquireRequest> =
         (0..=WAITERS).map(|place| waits(&mut clients[place % CLIENTS], secs(3_600))).collect();
     let mut token = None;
-    for (place, ask) in line.iter().enumerate() {
-        match clients[place % CLIENTS].backend.acquire(ask.clone()).await.unwrap() {
+    for (place, request) in queue.iter().enumerate() {
+        match clients[place % CLIENTS].backend.acquire(request.clone()).await.unwrap() {
             Answer::Granted(grant) if place == 0 => token = Some(grant.tokens.base()),
             Answer::Queued { place: Some(before), .. } => assert_eq!(before as usize, place - 1),
             other => panic!("{other:?}"),
@@ -56,13 +56,13 @@ async fn a_release_wakes_one_of_a_thousand() {
     let before = count();
     for turn in 0..TURNS {
         let holder = &clients[turn % CLIENTS];
-        let end = holder.end(&line[turn]).with_base(token);
-        holder.backend.release(end).await.unwrap();
+        let release = holder.end(&queue[turn]).with_base(token);
+        holder.backend.release(release).await.unwrap();
         let next = turn + 1;
         let waiter = &mut clients[next % CLIENTS];
         let told = waiter.events.recv().await;
         assert!(matches!(told, Some(Event::Freed { .. })), "{told:?}");
-        let answer = waiter.backend.acquire(line[next].clone()).await.unwrap();
+        let answer = waiter.backend.acquire(queue[next].clone()).await.unwrap();
         let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
         assert!(Some(grant.tokens.base()) > token);
         token = Some(grant.tokens.base());

@@ -37,41 +37,41 @@ impl Store {
     /// Processes a request until there is an answer.
     pub(crate) fn take(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         files: &Files,
         seat: &mut Seat,
     ) -> Result<Taken> {
-        let line = WaiterQueue::new(&files.line);
+        let queue = WaiterQueue::new(&files.queue);
         if seat.place.is_none() {
-            if (!ask.fair || line.is_empty()?)
+            if (!request.fair || queue.is_empty()?)
                 && !matches!(look_at(&files.lock)?, Seen::Held(_))
-                && let Some(lease) = self.try_lock(ask, files, seat)?
+                && let Some(lease) = self.try_lock(request, files, seat)?
             {
                 return Ok(Taken::Lease(lease));
             }
-            if !ask.wait {
+            if !request.wait {
                 return Ok(Taken::Busy);
             }
         }
         for _ in 0..ROUNDS {
             let place = match seat.place.take() {
                 Some(place) => place,
-                None => line.join(&ask.origin.holder(ask.attempt), self.clock.now())?,
+                None => queue.join(&request.origin.holder(request.attempt), self.clock.now())?,
             };
             // A removed file is a lost place; the next round joins the queue again.
-            let Some(ahead) = line.ahead(&place)? else { continue };
+            let Some(ahead) = queue.ahead(&place)? else { continue };
             let count = ahead.count;
             seat.place = Some(place);
-            let Some(mut ask_again) = self.stand(ask, files, seat, ahead)? else {
+            let Some(mut ask_again) = self.stand(request, files, seat, ahead)? else {
                 // First in the queue. Watch before the try, so that no release is missed.
-                self.watch(seat, Kind::Lock, &files.lock, &ask.name);
-                return Ok(match self.try_lock(ask, files, seat)? {
+                self.watch(seat, Kind::Lock, &files.lock, &request.name);
+                return Ok(match self.try_lock(request, files, seat)? {
                     Some(lease) => Taken::Lease(lease),
-                    None if !ask.wait => Taken::Busy,
+                    None if !request.wait => Taken::Busy,
                     None => Taken::InLine { place: count, ask_again: net(seat, 1) },
                 });
             };
-            if !ask.wait {
+            if !request.wait {
                 return Ok(Taken::Busy);
             }
             if ask_again.is_zero() {
@@ -82,7 +82,7 @@ impl Store {
         }
         Err(failed(
             "wait in",
-            &files.line,
+            &files.queue,
             io::Error::other("other processes change it repeatedly"),
         ))
     }
@@ -91,17 +91,17 @@ impl Store {
     /// left), and `None` if the lock may be tried.
     fn stand(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         files: &Files,
         seat: &mut Seat,
         ahead: Ahead,
     ) -> Result<Option<Duration>> {
-        let Some(before) = ahead.nearest.filter(|_| ask.fair) else { return Ok(None) };
-        let left = self.left_to_pass(ask, files, seat, ahead.count)?;
+        let Some(before) = ahead.nearest.filter(|_| request.fair) else { return Ok(None) };
+        let left = self.left_to_pass(request, files, seat, ahead.count)?;
         if left.is_zero() {
             return Ok(None);
         }
-        self.watch(seat, Kind::Place, &before, &ask.name);
+        self.watch(seat, Kind::Place, &before, &request.name);
         // Check after the watch has begun: it does not report a waiter that left before.
         let gone = !matches!(look_at(&before)?, Seen::Held(_));
         Ok(Some(if gone { Duration::ZERO } else { left }))
@@ -110,7 +110,7 @@ impl Store {
     /// Returns how long the lock must stay free until this waiter may pass those before it.
     fn left_to_pass(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         files: &Files,
         seat: &mut Seat,
         before: u64,
@@ -121,7 +121,7 @@ impl Store {
         }
         let now = self.clock.now().steady_ns;
         // The token reveals a hold between two checks.
-        let token = Record::read(&files.record, &ask.name)?.and_then(|record| record.token());
+        let token = Record::read(&files.record, &request.name)?.and_then(|record| record.token());
         let since = match seat.free_since {
             Some((since, after)) if after == token => since,
             _ => now,
@@ -134,7 +134,7 @@ impl Store {
     /// Tries to lock the file once, and keeps it open if that fails.
     fn try_lock(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         files: &Files,
         seat: &mut Seat,
     ) -> Result<Option<Lease>> {
@@ -147,7 +147,7 @@ impl Store {
                     let watched = seat.watch.take();
                     let file = self.open(files)?;
                     if watched.is_some() {
-                        self.watch(seat, Kind::Lock, &files.lock, &ask.name);
+                        self.watch(seat, Kind::Lock, &files.lock, &request.name);
                     }
                     file
                 }
@@ -157,7 +157,7 @@ impl Store {
                 seat.file = Some(file);
                 return Ok(None);
             }
-            if let Some(lease) = self.settle(ask, files, file)? {
+            if let Some(lease) = self.settle(request, files, file)? {
                 return Ok(Some(lease));
             }
         }
@@ -179,8 +179,13 @@ impl Store {
 
     /// Turns a locked file into a lease: token, record, mark. `None` if the path points to another
     /// file now, which another process may have locked.
-    fn settle(&self, ask: &AcquireRequest, files: &Files, file: LockFile) -> Result<Option<Lease>> {
-        let settled = self.write_record(ask, files, &file);
+    fn settle(
+        &self,
+        request: &AcquireRequest,
+        files: &Files,
+        file: LockFile,
+    ) -> Result<Option<Lease>> {
+        let settled = self.write_record(request, files, &file);
         if !matches!(settled, Ok(Some(_))) {
             // Closing is not enough while a child of another thread is between fork and exec.
             let _ = file.unlock();
@@ -190,7 +195,7 @@ impl Store {
 
     fn write_record(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         files: &Files,
         file: &LockFile,
     ) -> Result<Option<Token>> {
@@ -198,14 +203,14 @@ impl Store {
         if !file.is_at(&files.lock).map_err(locking)? {
             return Ok(None);
         }
-        let last = Record::read(&files.record, &ask.name)?;
+        let last = Record::read(&files.record, &request.name)?;
         let now = self.clock.now();
         let token = next_token(last.as_ref(), now, files)?;
         // If the process id is not ours, its namespace is unknown.
-        let holder = ask.origin.holder(ask.attempt);
+        let holder = request.origin.holder(request.attempt);
         let ours = holder.pid == std::process::id();
         let pid_namespace = self.here.pid_namespace.filter(|_| ours);
-        Record::new(&ask.name, token, &holder, pid_namespace, now).write(files)?;
+        Record::new(&request.name, token, &holder, pid_namespace, now).write(files)?;
         file.mark(token).map_err(locking)?;
         Ok(file.is_at(&files.lock).map_err(locking)?.then_some(token))
     }

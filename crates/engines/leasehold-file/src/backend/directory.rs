@@ -31,7 +31,7 @@ pub(crate) struct Files {
     pub(crate) lock: PathBuf,
     pub(crate) record: PathBuf,
     pub(crate) draft: PathBuf,
-    pub(crate) line: PathBuf,
+    pub(crate) queue: PathBuf,
 }
 
 impl Directory {
@@ -66,7 +66,7 @@ impl Directory {
         let stem = escape(name);
         let file = |suffix| self.locks.join(format!("{stem}.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, line: file("wait") }
+        Files { lock, record, draft, queue: file("wait") }
     }
 
     /// Returns the path of the record with this stem.

@@ -48,8 +48,8 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
     let removing = |error| failed("remove", &files.lock, error);
     // Another process may have removed this file since it was opened, and a holder may have locked a
     // new one.
-    let line = WaiterQueue::new(&files.line);
-    if !lock.is_at(&files.lock).map_err(removing)? || !line.is_empty()? || line.leaves_dead() {
+    let queue = WaiterQueue::new(&files.queue);
+    if !lock.is_at(&files.lock).map_err(removing)? || !queue.is_empty()? || queue.leaves_dead() {
         return Ok(false);
     }
     let last = Record::read(&files.record, name)?.and_then(|record| record.token());
@@ -58,7 +58,7 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
     }
     // This removes only an empty directory: a waiter may have arrived since. The lock file is last,
     // because the next process that opens it may acquire the lock.
-    let _ = fs::remove_dir(&files.line);
+    let _ = fs::remove_dir(&files.queue);
     for file in [&files.record, &files.draft, &files.lock] {
         absent(fs::remove_file(file)).map_err(removing)?;
     }

@@ -195,7 +195,7 @@ mod tests {
     fn files(dir: &Path) -> Files {
         let file = |suffix: &str| dir.join(format!("a.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, line: file("wait") }
+        Files { lock, record, draft, queue: file("wait") }
     }
 
     #[test]

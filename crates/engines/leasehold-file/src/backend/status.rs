@@ -67,7 +67,7 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     status.holder = record.as_ref().and_then(Record::holder);
     status.token = token;
     status.since_unix_ms = record.as_ref().map(Record::since_unix_ms);
-    let mut waiters = WaiterQueue::new(&files.line).waiters()?;
+    let mut waiters = WaiterQueue::new(&files.queue).waiters()?;
     // A new holder is about to leave the queue.
     waiters
         .retain(|waiter| Some(waiter.holder.attempt) != status.holder.as_ref().map(|h| h.attempt));

@@ -60,14 +60,14 @@ impl Store {
     }
 
     /// Processes one acquire request.
-    pub(crate) fn acquire(&self, ask: &AcquireRequest) -> Result<Answer> {
-        let (turn, mut seat) = match self.attempts.begin(ask.attempt) {
+    pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
+        let (turn, mut seat) = match self.attempts.begin(request.attempt) {
             Begun::Go(turn, seat) => (turn, seat),
             Begun::Granted(token) => return Ok(granted(token)),
             Begun::Ended => return Ok(Answer::Ended),
         };
-        let files = self.directory.files(&ask.name);
-        match self.take(ask, &files, &mut seat) {
+        let files = self.directory.files(&request.name);
+        match self.take(request, &files, &mut seat) {
             Ok(Taken::Lease(lease)) => {
                 drop(seat);
                 let token = lease.token();

@@ -258,17 +258,17 @@ mod tests {
     fn the_line_keeps_the_order_of_arrival_even_if_the_clock_goes_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.wait");
-        let line = WaiterQueue::new(&path);
-        assert!(line.is_empty().unwrap());
+        let queue = WaiterQueue::new(&path);
+        assert!(queue.is_empty().unwrap());
         let places: Vec<QueuePlace> = (0..5)
-            .map(|at| line.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
+            .map(|at| queue.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
             .collect::<Result<_>>()
             .unwrap();
-        assert!(!line.is_empty().unwrap());
-        let order: Vec<_> = line.waiters().unwrap().into_iter().map(|w| w.holder).collect();
+        assert!(!queue.is_empty().unwrap());
+        let order: Vec<_> = queue.waiters().unwrap().into_iter().map(|w| w.holder).collect();
         assert_eq!(order, (0..5).map(holder).collect::<Vec<_>>());
         for (at, place) in places.iter().enumerate() {
-            let ahead = line.ahead(place).unwrap().unwrap();
+            let ahead = queue.ahead(place).unwrap().unwrap();
             assert_eq!(ahead.count, at as u64);
             assert_eq!(ahead.nearest.as_deref(), at.checked_sub(1).map(|at| places[at].path()));
         }
@@ -285,11 +285,11 @@ mod tests {
             fs::write(elsewhere.join(file), "").unwrap();
         }
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
-        let line = WaiterQueue::new(&path);
+        let queue = WaiterQueue::new(&path);
         for error in [
-            line.is_empty().unwrap_err(),
-            line.waiters().unwrap_err(),
-            line.join(&holder(1), Now::default()).unwrap_err(),
+            queue.is_empty().unwrap_err(),
+            queue.waiters().unwrap_err(),
+            queue.join(&holder(1), Now::default()).unwrap_err(),
         ] {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
@@ -297,7 +297,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         fs::write(path.join(".profile"), "").unwrap();
-        line.waiters().unwrap();
+        queue.waiters().unwrap();
         assert!(path.join(".profile").exists());
     }
 
@@ -305,20 +305,20 @@ mod tests {
     fn the_dead_and_their_drafts_are_removed_by_whoever_comes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.wait");
-        let line = WaiterQueue::new(&path);
-        let first = line.join(&holder(1), Now::default()).unwrap();
+        let queue = WaiterQueue::new(&path);
+        let first = queue.join(&holder(1), Now::default()).unwrap();
         for dead in ["00000000000000000009-7-x", ".00000000000000000009-7-y"] {
             fs::write(path.join(dead), "").unwrap();
         }
-        let last = line.join(&holder(2), Now { steady_ns: 0, wall_ns: 100 }).unwrap();
-        let ahead = line.ahead(&last).unwrap().unwrap();
+        let last = queue.join(&holder(2), Now { steady_ns: 0, wall_ns: 100 }).unwrap();
+        let ahead = queue.ahead(&last).unwrap().unwrap();
         assert_eq!((ahead.count, ahead.nearest.as_deref()), (1, Some(first.path())));
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
         fs::remove_file(last.path()).unwrap();
-        assert!(line.ahead(&last).unwrap().is_none(), "its own file is gone");
+        assert!(queue.ahead(&last).unwrap().is_none(), "its own file is gone");
         drop((first, last));
         fs::create_dir(&path).unwrap();
         fs::write(path.join("00000000000000000009-7-x"), "").unwrap();
-        assert!(line.is_empty().unwrap() && !path.exists());
+        assert!(queue.is_empty().unwrap() && !path.exists());
     }
 }

@@ -10,7 +10,7 @@ use leasehold_core::{Error, ErrorKind};
 use leasehold_file::FileBackend;
 
 use crate::helper::Helper;
-use crate::kit::{Kit, ask, attempt, inline, name, walk};
+use crate::kit::{Kit, attempt, inline, name, request, walk};
 
 fn refused(dir: &Path) -> Error {
     FileBackend::open(dir, Clock::system()).unwrap_err()
@@ -189,7 +189,7 @@ fn what_stands_in_a_files_place_neither_leads_elsewhere_nor_makes_anybody_wait()
     std::os::unix::fs::symlink(&victim, locks.join("b.json")).unwrap();
     nix::unistd::mkfifo(&locks.join("c.json"), pipe).unwrap();
     std::fs::File::create(locks.join("d.json")).unwrap().set_len(1 << 40).unwrap();
-    let acquired = |lock| inline(backend.acquire(ask(lock, attempt(), false)));
+    let acquired = |lock| inline(backend.acquire(request(lock, attempt(), false)));
     assert!(matches!(acquired("a"), Ok(Answer::Granted(_))));
     assert!(locks.join("a.json").symlink_metadata().unwrap().is_file());
     for lock in ["b", "c", "d"] {

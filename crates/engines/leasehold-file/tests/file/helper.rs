@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::kit::{Kit, ask, attempt, end, inline};
+use crate::kit::{Kit, attempt, inline, release, request};
 
 const ROLE: &str = "LEASEHOLD_FILE_ROLE";
 
@@ -102,7 +102,7 @@ impl Helper {
     }
 
     /// Lets it go on.
-    pub(crate) fn go_on(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.stdin = None;
     }
 }
@@ -120,7 +120,7 @@ fn say(what: impl std::fmt::Display) {
     out.flush().unwrap();
 }
 
-fn wait_to_go_on() {
+fn wait_for_resume() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
 }
@@ -154,7 +154,7 @@ async fn hold(dir: &Path, lock: &str) {
     let kit = Kit::open(dir);
     let (attempt, token) = kit.lock(lock).await;
     say(token);
-    wait_to_go_on();
+    wait_for_resume();
     say(format!("{:?}", kit.release(lock, attempt, token).await));
 }
 
@@ -173,7 +173,7 @@ async fn hold_with_child(dir: &Path, lock: &str) {
         .unwrap();
     say(token);
     say(sleeper.id());
-    wait_to_go_on();
+    wait_for_resume();
     say(format!("{:?}", kit.release(lock, attempt, token).await));
 }
 
@@ -226,9 +226,9 @@ async fn hold_often(dir: &Path, lock: &str, witness: &Path, times: u32) {
 /// Forgets free locks until the test ends it; prints their number.
 fn forget_often(dir: &Path, names: &str) {
     let backend = FileBackend::open(dir, Clock::system()).unwrap();
-    let end = std::thread::spawn(wait_to_go_on);
+    let waiter = std::thread::spawn(wait_for_resume);
     let mut forgotten = 0;
-    while !end.is_finished() {
+    while !waiter.is_finished() {
         forgotten += backend.forget(names).unwrap();
     }
     say(forgotten);
@@ -240,13 +240,14 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
     let backend = FileBackend::open(dir, Clock::system()).unwrap();
     for _ in 0..times {
         let attempt = attempt();
-        let Answer::Granted(grant) = inline(backend.acquire(ask(lock, attempt, false))).unwrap()
+        let Answer::Granted(grant) =
+            inline(backend.acquire(request(lock, attempt, false))).unwrap()
         else {
             panic!("another client holds the lock");
         };
         let token = grant.tokens.base();
         say(token);
-        inline(backend.release(end(lock, attempt, Some(token)))).unwrap();
+        inline(backend.release(release(lock, attempt, Some(token)))).unwrap();
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn attempt() -> AttemptId {
     AttemptId::new(client, COUNT.fetch_add(1, Ordering::Relaxed), 0)
 }
 
-pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> AcquireRequest {
+pub(crate) fn request(lock: &str, attempt: AttemptId, wait: bool) -> AcquireRequest {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let origin = Origin::new(host, std::process::id(), Some("test".into()));
     AcquireRequest::new(name(lock), attempt, Duration::from_secs(30))
@@ -45,7 +45,7 @@ pub(crate) fn ask(lock: &str, attempt: AttemptId, wait: bool) -> AcquireRequest 
         .with_origin(origin)
 }
 
-pub(crate) fn end(lock: &str, attempt: AttemptId, base: Option<Token>) -> ReleaseRequest {
+pub(crate) fn release(lock: &str, attempt: AttemptId, base: Option<Token>) -> ReleaseRequest {
     ReleaseRequest::new(name(lock), attempt).with_base(base).with_last(base)
 }
 
@@ -125,7 +125,7 @@ impl Kit {
     }
 
     pub(crate) async fn ask(&self, lock: &str, attempt: AttemptId, wait: bool) -> Result<Answer> {
-        self.backend.acquire(ask(lock, attempt, wait)).await
+        self.backend.acquire(request(lock, attempt, wait)).await
     }
 
     /// One try, without waiting.
@@ -164,13 +164,13 @@ impl Kit {
     }
 
     pub(crate) async fn release(&self, lock: &str, attempt: AttemptId, base: Token) -> Verdict {
-        self.backend.release(end(lock, attempt, Some(base))).await.unwrap().verdict
+        self.backend.release(release(lock, attempt, Some(base))).await.unwrap().verdict
     }
 
     /// Ends an attempt that never heard of a grant.
-    pub(crate) async fn give_up(&self, lock: &str, attempt: AttemptId) -> Verdict {
-        let end = end(lock, attempt, None).with_suspect(true);
-        self.backend.release(end).await.unwrap().verdict
+    pub(crate) async fn end_attempt(&self, lock: &str, attempt: AttemptId) -> Verdict {
+        let release = release(lock, attempt, None).with_suspect(true);
+        self.backend.release(release).await.unwrap().verdict
     }
 
     pub(crate) async fn renew(&self, lock: &str, attempt: AttemptId, base: Token) -> Renewed {

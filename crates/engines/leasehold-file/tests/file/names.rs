@@ -90,7 +90,7 @@ async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
     let kit = Kit::open(&store);
     for name in ["bench/1", "bench/2", "benchmark", "other"] {
         let (attempt, _) = kit.try_lock(name).await.unwrap();
-        kit.give_up(name, attempt).await;
+        kit.end_attempt(name, attempt).await;
     }
     let (held, _) = kit.try_lock("bench/3").await.unwrap();
     assert_eq!(kit.backend.forget("bench/").unwrap(), 2);
@@ -99,9 +99,9 @@ async fn forgetting_removes_the_free_locks_of_a_prefix_and_no_others() {
     assert_eq!(names, ["bench/3", "benchmark", "other"]);
     let waiter = attempt();
     kit.ask("bench/3", waiter, true).await.unwrap();
-    kit.give_up("bench/3", held).await;
+    kit.end_attempt("bench/3", held).await;
     assert_eq!(kit.backend.forget("bench/").unwrap(), 0, "a waiter is about to get it");
-    kit.give_up("bench/3", waiter).await;
+    kit.end_attempt("bench/3", waiter).await;
     assert_eq!((kit.backend.forget("bench/").unwrap(), kit.backend.forget("x").unwrap()), (1, 0));
 }
 
@@ -113,7 +113,7 @@ async fn forgetting_removes_the_files_of_long_names_too() {
     let names = ["a".repeat(512), "a".repeat(511), format!("{}b", "A/".repeat(200))];
     for name in &names {
         let (attempt, _) = kit.try_lock(name).await.unwrap();
-        kit.give_up(name, attempt).await;
+        kit.end_attempt(name, attempt).await;
     }
     let left = || std::fs::read_dir(dir.path().join("locks")).unwrap().count();
     assert_eq!(kit.backend.forget("b").unwrap(), 0);
@@ -129,12 +129,12 @@ async fn a_token_that_the_clock_has_not_passed_is_not_forgotten() {
     let hand = ManualClock::new();
     let kit = Kit::with_clock(dir.path(), hand.clock());
     let (attempt, grant) = kit.try_lock("a").await.unwrap();
-    kit.give_up("a", attempt).await;
+    kit.end_attempt("a", attempt).await;
     hand.step_wall(-3600);
     assert_eq!(kit.backend.forget("a").unwrap(), 0);
     let (attempt, next) = kit.try_lock("a").await.unwrap();
     assert!(next.tokens.base() > grant.tokens.base());
-    kit.give_up("a", attempt).await;
+    kit.end_attempt("a", attempt).await;
     hand.step_wall(3601);
     assert_eq!(kit.backend.forget("a").unwrap(), 1);
     let (_, last) = kit.try_lock("a").await.unwrap();

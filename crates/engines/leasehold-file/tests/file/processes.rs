@@ -42,7 +42,7 @@ async fn a_released_lock_wakes_a_waiter_in_another_process_by_push() {
     let attempt = crate::kit::attempt();
     kit.ask("a", attempt, true).await.unwrap();
     assert_eq!(kit.heard(), 0);
-    holder.go_on();
+    holder.resume();
     assert_eq!(holder.next().unwrap(), "Released");
     until("the push", SOON, async || (kit.heard() > 0).then_some(())).await;
     let token = kit.lock_as("a", attempt).await;
@@ -190,7 +190,7 @@ fn locks_that_are_forgotten_while_they_are_used_have_one_holder_and_growing_toke
         }
     }
     let forgotten = forgetters.into_iter().map(|mut forgetter| {
-        forgetter.go_on();
+        forgetter.resume();
         forgetter.next().unwrap().parse::<u64>().unwrap()
     });
     let forgotten = forgotten.sum::<u64>();

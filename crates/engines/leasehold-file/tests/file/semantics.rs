@@ -3,7 +3,7 @@
 use leasehold_core::backend::{Answer, Backend, Mode, Renewed, Verdict};
 use leasehold_core::{ErrorKind, State};
 
-use crate::kit::{Kit, SOON, ask, attempt, descriptors, end, inline, name, until};
+use crate::kit::{Kit, SOON, attempt, descriptors, inline, name, release, request, until};
 
 #[tokio::test]
 async fn asking_again_gives_the_same_lease_and_releasing_again_the_same_answer() {
@@ -31,7 +31,7 @@ async fn an_acquire_that_arrives_after_its_own_end_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let kit = Kit::open(dir.path());
     let attempt = attempt();
-    assert_eq!(kit.give_up("a", attempt).await, Verdict::Gone);
+    assert_eq!(kit.end_attempt("a", attempt).await, Verdict::Gone);
     assert_eq!(kit.ask("a", attempt, true).await.unwrap(), Answer::Ended);
     assert!(!kit.is_held("a").await);
 }
@@ -42,15 +42,15 @@ async fn a_dropped_acquire_that_is_ended_leaves_nothing_held_and_nothing_open() 
     let kit = Kit::open(dir.path());
     for round in 0..50 {
         let attempt = attempt();
-        let mut acquire = kit.backend.acquire(ask("a", attempt, true));
+        let mut acquire = kit.backend.acquire(request("a", attempt, true));
         // Polled once: the work has been handed to another thread, or is done.
         let _ = tokio::time::timeout(std::time::Duration::ZERO, &mut acquire).await;
         drop(acquire);
         if round < 25 {
-            kit.give_up("a", attempt).await;
+            kit.end_attempt("a", attempt).await;
             assert!(!kit.is_held("a").await);
         } else {
-            kit.backend.abandon(&crate::kit::end("a", attempt, None));
+            kit.backend.abandon(&crate::kit::release("a", attempt, None));
             let next = kit.lock("a").await;
             kit.release("a", next.0, next.1).await;
         }
@@ -74,9 +74,9 @@ async fn many_waiting_attempts_leave_nothing_behind() {
     }
     for (at, attempt) in waiting.iter().enumerate() {
         if at % 2 == 0 {
-            assert_eq!(kit.give_up("a", *attempt).await, Verdict::Gone);
+            assert_eq!(kit.end_attempt("a", *attempt).await, Verdict::Gone);
         } else {
-            kit.backend.abandon(&crate::kit::end("a", *attempt, None));
+            kit.backend.abandon(&crate::kit::release("a", *attempt, None));
         }
     }
     kit.release("a", holder, token).await;
@@ -139,9 +139,9 @@ async fn what_the_engine_has_not_is_refused_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let kit = Kit::open(dir.path());
     let (holder, token) = kit.lock("a").await;
-    let shared = ask("b", attempt(), true).with_mode(Mode::Shared);
-    let keep = end("a", holder, Some(token)).with_keep(SOON);
-    let then = end("a", holder, Some(token)).with_then(ask("a", attempt(), true));
+    let shared = request("b", attempt(), true).with_mode(Mode::Shared);
+    let keep = release("a", holder, Some(token)).with_keep(SOON);
+    let then = release("a", holder, Some(token)).with_then(request("a", attempt(), true));
     let errors = [
         kit.backend.acquire(shared).await.unwrap_err(),
         kit.backend.release(keep).await.unwrap_err(),
@@ -161,10 +161,10 @@ fn everything_works_without_a_runtime() {
     let clock = leasehold_core::clock::Clock::system();
     let backend = leasehold_file::FileBackend::open(dir.path(), clock).unwrap();
     let attempt = attempt();
-    let answer = inline(backend.acquire(ask("a", attempt, true))).unwrap();
+    let answer = inline(backend.acquire(request("a", attempt, true))).unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
-    let busy = inline(backend.acquire(ask("a", crate::kit::attempt(), true))).unwrap();
+    let busy = inline(backend.acquire(request("a", crate::kit::attempt(), true))).unwrap();
     assert!(!matches!(busy, Answer::Granted(_)));
-    backend.abandon(&crate::kit::end("a", attempt, None));
+    backend.abandon(&crate::kit::release("a", attempt, None));
     assert_eq!(inline(backend.status(&name("a"))).unwrap().state, State::Free);
 }

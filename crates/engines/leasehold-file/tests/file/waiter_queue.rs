@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use crate::helper::Helper;
-use crate::kit::{Kit, SOON, ask, attempt, until, walk};
+use crate::kit::{Kit, SOON, attempt, request, until, walk};
 
 /// After this a waiter that is stopped is passed by the next.
 const PASSED_WITHIN: Duration = Duration::from_millis(800);
@@ -51,7 +51,7 @@ async fn waiters_of_many_processes_are_served_in_order_of_arrival() {
         last = next;
         let status = kit.status("a").await;
         assert_eq!(status.holder.unwrap().pid, helper.pid().as_raw() as u32);
-        helper.go_on();
+        helper.resume();
         assert_eq!(helper.next().unwrap(), "Released");
     }
     until_waiting(&kit, 0).await;
@@ -74,7 +74,7 @@ async fn a_waiter_keeps_its_place_however_often_it_asks() {
     kit.release("a", holder, token).await;
     let answer = kit.ask("a", waiting[1], true).await.unwrap();
     assert!(matches!(answer, Answer::Queued { place: Some(1), .. }), "{answer:?}");
-    assert_eq!(kit.give_up("a", waiting[0]).await, Verdict::Gone);
+    assert_eq!(kit.end_attempt("a", waiting[0]).await, Verdict::Gone);
     let answer = kit.ask("a", waiting[1], true).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
 }
@@ -88,7 +88,7 @@ async fn a_fair_try_does_not_pass_those_who_wait_and_an_unfair_one_may() {
     kit.ask("a", waiting, true).await.unwrap();
     kit.release("a", holder, token).await;
     assert!(kit.try_lock("a").await.is_none());
-    let passing = ask("a", attempt(), false).with_fair(false);
+    let passing = request("a", attempt(), false).with_fair(false);
     let answer = kit.backend.acquire(passing).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
 }
@@ -102,7 +102,7 @@ async fn a_waiter_that_gives_up_wakes_the_one_behind_it_and_nobody_else() {
     for (kit, attempt) in &waiting {
         kit.ask("a", *attempt, true).await.unwrap();
     }
-    waiting[0].0.give_up("a", waiting[0].1).await;
+    waiting[0].0.end_attempt("a", waiting[0].1).await;
     until("the push", SOON, async || (waiting[1].0.heard() > 0).then_some(())).await;
     assert_eq!(waiting[2].0.heard(), 0);
     let answer = waiting[1].0.ask("a", waiting[1].1, true).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_waiter_that_is_killed_holds_nobody_up_and_its_place_is_cleared() {
     let got = timeout(SOON, tokio::task::spawn_blocking(move || (next.next(), next)));
     let (said, mut next) = got.await.unwrap().unwrap();
     assert!(said.unwrap().parse::<u64>().unwrap() > token.get());
-    next.go_on();
+    next.resume();
     assert_eq!(next.next().unwrap(), "Released");
     assert_eq!(walk(dir.path()), ["format", "locks/a.json", "locks/a.lock"]);
 }
@@ -183,7 +183,7 @@ async fn a_waiter_that_cannot_be_woken_is_told_to_ask_again_soon() {
     kit.lock("a").await;
     let unheard = FileBackend::open(dir.path(), Clock::system()).unwrap();
     for _ in 0..2 {
-        let answer = unheard.acquire(ask("a", attempt(), true)).await.unwrap();
+        let answer = unheard.acquire(request("a", attempt(), true)).await.unwrap();
         let Answer::Queued { ask_again, .. } = answer else { panic!("{answer:?}") };
         assert!(ask_again <= Duration::from_millis(100), "{ask_again:?}");
     }

@@ -94,7 +94,7 @@ impl From<Error> for Failure {
 /// One connection, which is re-established when it breaks.
 #[derive(Debug)]
 pub(super) struct Wire {
-    line: watch::Receiver<ConnectionState>,
+    state: watch::Receiver<ConnectionState>,
     orders: mpsc::UnboundedSender<Order>,
     clock: Clock,
 }
@@ -103,8 +103,8 @@ impl Wire {
     /// Begins to connect.
     pub(super) fn start(client: Client, clock: Clock) -> Self {
         let (orders, receiver) = mpsc::unbounded_channel();
-        let line = Supervisor::start_lazily(client, clock.clone(), receiver);
-        Self { line, orders, clock }
+        let state = Supervisor::start_lazily(client, clock.clone(), receiver);
+        Self { state, orders, clock }
     }
 
     pub(super) fn now(&self) -> Now {
@@ -117,13 +117,13 @@ impl Wire {
 
     /// Returns the connection, if there is one.
     pub(super) fn live(&self) -> Result<Live, Failure> {
-        self.line.borrow().live().map_err(Failure::Down)
+        self.state.borrow().live().map_err(Failure::Down)
     }
 
     /// Returns that there is no connection, with the reason, as the rest of a sentence about the
     /// node.
     pub(super) fn down(&self) -> Option<String> {
-        match &*self.line.borrow() {
+        match &*self.state.borrow() {
             ConnectionState::Up(_) => None,
             ConnectionState::Down(None) => Some("is not connected at the moment".to_owned()),
             ConnectionState::Down(Some(cause)) => {
@@ -139,11 +139,11 @@ impl Wire {
 
     /// Returns the state, as soon as it is known whether a connection can be made.
     pub(super) async fn settled(&self, limit: Duration) -> ConnectionState {
-        let mut line = self.line.clone();
-        let known = line.wait_for(|line| !matches!(line, ConnectionState::Down(None)));
+        let mut state = self.state.clone();
+        let known = state.wait_for(|state| !matches!(state, ConnectionState::Down(None)));
         match tokio::time::timeout(limit, known).await {
-            Ok(Ok(line)) => line.clone(),
-            _ => self.line.borrow().clone(),
+            Ok(Ok(state)) => state.clone(),
+            _ => self.state.borrow().clone(),
         }
     }
 

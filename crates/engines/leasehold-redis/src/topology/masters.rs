@@ -99,8 +99,8 @@ impl Masters {
         let source = Source::Node(self.maker.client(host, *port)?);
         let (orders, receiver) = mpsc::unbounded_channel();
         let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
-        let line = Supervisor::start(source, scripts.clone(), clock.clone(), receiver).await?;
-        let link = Batcher::new(line, orders, scripts, self.keys.clone(), clock);
+        let state = Supervisor::start(source, scripts.clone(), clock.clone(), receiver).await?;
+        let link = Batcher::new(state, orders, scripts, self.keys.clone(), clock);
         link.check_publish().await?;
         Ok(link)
     }
@@ -114,8 +114,8 @@ impl Masters {
         let source = Source::Node(self.maker.client(&place.0, place.1)?);
         let (orders, receiver) = mpsc::unbounded_channel();
         let (scripts, clock) = (self.scripts.clone(), self.clock.clone());
-        let line = Supervisor::start_later(source, scripts.clone(), clock.clone(), receiver);
-        let link = Batcher::new(line, orders, scripts, self.keys.clone(), clock);
+        let state = Supervisor::start_later(source, scripts.clone(), clock.clone(), receiver);
+        let link = Batcher::new(state, orders, scripts, self.keys.clone(), clock);
         self.subscribe_at(&nodes, &link);
         nodes.links.insert(place.clone(), link.clone());
         Ok(link)

@@ -71,7 +71,7 @@ impl Route {
         match self {
             Self::One(link, _) => link.send(request).await,
             Self::Cluster(cluster) => {
-                let waits = request.ask().is_some_and(|ask| ask.wait);
+                let waits = request.acquire().is_some_and(|request| request.wait);
                 let need = if waits { Need::Subscription } else { Need::Connection };
                 let command = crate::batcher::alone(cluster.scripts(), &request, keys);
                 let slot = Cluster::slot(&keys.of(request.name()));

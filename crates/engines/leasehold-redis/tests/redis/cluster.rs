@@ -38,16 +38,16 @@ async fn a_slot_that_moves_to_and_fro_under_load_loses_nothing() {
     let slot = cluster.slot("leasehold:{a}").unwrap();
     let (home, away) = (owner(slot), (owner(slot) + 1) % 3);
     let crowd = Crowd::start(&cluster.url(), 15, &["a".to_owned()]).await;
-    crowd.go_on(100).await;
+    crowd.progress(100).await;
     let mut moves = 0;
     for _ in 0..10 {
         for (from, to) in [(home, away), (away, home)] {
             // Like an operator, this does not replace an existing key.
             cluster.begin(slot, from, to).unwrap();
-            crowd.go_on(1).await;
+            crowd.progress(1).await;
             cluster.finish(slot, from, to).unwrap();
             moves += 1;
-            crowd.go_on(5).await;
+            crowd.progress(5).await;
         }
     }
     let seen = crowd.stop().await;
@@ -124,16 +124,16 @@ async fn a_killed_master_is_replaced_and_nobody_hangs() {
     let there = |name: &String| owner(cluster.slot(&format!("leasehold:{{{name}}}")).unwrap());
     assert!((0..3).all(|master| names.iter().any(|name| there(name) == master)));
     let crowd = Crowd::start(&cluster.url(), 30, &names).await;
-    crowd.go_on(20).await;
+    crowd.progress(20).await;
     crowd.stay().await;
     cluster.nodes[0].kill();
     cluster.promoted(0).unwrap();
     crowd.leave();
-    crowd.go_on(20).await;
+    crowd.progress(20).await;
     // It restarts as a replica: it kept its data and its place in the cluster.
     cluster.nodes[0].start_again().unwrap();
     cluster.settled().unwrap();
-    crowd.go_on(20).await;
+    crowd.progress(20).await;
     let seen = crowd.stop().await;
     println!("cluster, one of three masters killed under 30 clients: {seen:?}");
     // One grant of each lock of that master may be lost.
@@ -163,7 +163,7 @@ async fn a_stopped_master_keeps_no_other_lock_from_being_renewed() {
     }
     assert!(held.iter().filter(|(owner, _)| *owner != 1).all(|(_, guard)| guard.is_valid()));
     cluster.promoted(1).unwrap();
-    cluster.nodes[1].go_on().unwrap();
+    cluster.nodes[1].resume().unwrap();
     for (owner, guard) in held {
         let released = guard.release().await;
         assert!(owner == 1 || released.is_ok(), "{released:?}");
@@ -220,17 +220,17 @@ async fn a_password_and_tls_on_all_nodes() {
 async fn pushes_are_heard_once() {
     let cluster = six();
     let mut sides = [Side::connect(&cluster.url()).await, Side::connect(&cluster.url()).await];
-    let (first, second) = (sides[0].ask(secs(60)), sides[1].ask(secs(60)));
+    let (first, second) = (sides[0].request(secs(60)), sides[1].request(secs(60)));
     let grant = sides[0].granted(&first).await;
     // One for each master with a subscription.
     for _ in 0..3 {
         assert!(matches!(sides[1].next_event().await, leasehold_core::backend::Event::Reset));
     }
     assert!(matches!(sides[1].acquire(&second).await, Answer::Queued { .. }));
-    sides[0].verdict(&crate::side::end(&first, grant)).await;
+    sides[0].verdict(&crate::side::release(&first, grant)).await;
     assert_eq!(sides[1].pushed().await.0, second.attempt);
     // All nodes send it; the effect of a second copy would arrive before the next push.
-    let third = sides[0].ask(secs(60));
+    let third = sides[0].request(secs(60));
     assert!(matches!(sides[0].acquire(&third).await, Answer::Queued { .. }));
     let event = sides[1].next_event().await;
     assert!(matches!(event, leasehold_core::backend::Event::Wanted { .. }), "{event:?}");

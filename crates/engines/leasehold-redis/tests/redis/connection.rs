@@ -178,7 +178,7 @@ async fn try_acquire_is_bounded_at_a_silent_server() {
     let tried = tokio::time::timeout(secs(7), lock.try_acquire()).await;
     let error = tried.expect("it waits as one that waits does").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    server.go_on().unwrap();
+    server.resume().unwrap();
     client.settle().await;
     assert_eq!(lock.status().await.unwrap().state, State::Free, "a late grant was kept");
 }
@@ -191,7 +191,7 @@ async fn a_release_after_a_known_loss_says_lost_while_the_server_is_silent() {
     guard.lost().await;
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    server.go_on().unwrap();
+    server.resume().unwrap();
 }
 
 async fn a_wait_that_times_out_names_the_holder() {

@@ -126,7 +126,7 @@ impl Crowd {
     }
 
     /// Waits until every lock has had this many more visits.
-    pub(crate) async fn go_on(&self, more: u64) {
+    pub(crate) async fn progress(&self, more: u64) {
         let aims: Vec<u64> =
             self.judges.iter().map(|judge| judge.lock().unwrap().seen.visits + more).collect();
         let start = Instant::now();

@@ -6,7 +6,7 @@ use leasehold_core::StoreUrl;
 use leasehold_core::backend::{Answer, Backend};
 use leasehold_test_servers::RedisServer;
 
-use crate::side::{Side, end, unheard};
+use crate::side::{Side, release, unheard};
 use crate::{Test, calls, connect, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -40,14 +40,14 @@ fn line(server: &RedisServer) -> usize {
 async fn a_living_waiter_behind_very_many_dead_ones_gets_the_lock_in_small_steps() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let held = side.ask(secs(600));
+    let held = side.request(secs(600));
     let grant = side.granted(&held).await;
     let lock = connect(&server.url()).await.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
     until("it stands in line", || async { line(&server) == 1 }).await.unwrap();
     bury_line(&server);
     let before = calls(&server);
-    side.verdict(&end(&held, grant)).await;
+    side.verdict(&release(&held, grant)).await;
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let calls = (calls(&server) - before) as usize;
     assert!(calls >= ALL / STEP, "{ALL} dead waiters in {calls} calls");
@@ -64,18 +64,18 @@ async fn alone(url: &str) -> leasehold_redis::RedisBackend {
 async fn holder_goes(server: &RedisServer) {
     let mut side = Side::connect(&server.url()).await;
     let backend = alone(&server.url()).await;
-    let held = side.ask(secs(600)).with_wait(false);
+    let held = side.request(secs(600)).with_wait(false);
     let grant = match backend.acquire(held.clone()).await.unwrap() {
         Answer::Granted(grant) => grant,
         other => panic!("{other:?}"),
     };
-    let waits = side.ask(secs(600));
+    let waits = side.request(secs(600));
     side.queued(&waits).await;
     bury_line(server);
     // It leaves again: only dead waiters are left.
     side.verdict(&unheard(&waits)).await;
     let before = line(server);
-    backend.release(end(&held, grant)).await.unwrap();
+    backend.release(release(&held, grant)).await.unwrap();
     let removed = before - line(server);
     assert!((1..=STEP).contains(&removed), "{removed} in one call");
 }
@@ -97,11 +97,11 @@ async fn a_waiter_is_not_passed_while_dead_ones_stand_before_it() {
     let server = plain();
     holder_goes(&server).await;
     let mut first = Side::connect(&server.url()).await;
-    let waits = first.ask(secs(600));
+    let waits = first.request(secs(600));
     assert_eq!(first.queued(&waits).await, secs(0), "it goes on with the line");
     // A later client gets nothing, though no client holds the lock, and removes some.
     let second = alone(&server.url()).await;
-    let asking = first.ask(secs(600)).with_wait(false);
+    let asking = first.request(secs(600)).with_wait(false);
     let before = line(&server);
     let answer = second.acquire(asking.clone()).await.unwrap();
     assert!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
@@ -115,9 +115,9 @@ async fn a_waiter_is_not_passed_while_dead_ones_stand_before_it() {
 async fn each_ask_of_a_waiter_prolongs_the_queue() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let held = side.ask(secs(600));
+    let held = side.request(secs(600));
     side.granted(&held).await;
-    let waits = side.ask(secs(600));
+    let waits = side.request(secs(600));
     side.queued(&waits).await;
     server.admin(&["PEXPIRE", "leasehold:{a}:q", "5000"]).unwrap();
     side.queued(&waits).await;

@@ -6,7 +6,7 @@ use leasehold_core::backend::{AcquireRequest, Answer, Backend, Grant, ReleaseReq
 use leasehold_core::{ErrorKind, State, Status};
 use leasehold_test_servers::{Pattern, Proxy, RedisServer};
 
-use crate::side::{Side, end, name, unheard};
+use crate::side::{Side, name, release, unheard};
 use crate::{Test, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -40,18 +40,18 @@ const KINDS: [Kind; 6] =
 async fn send(
     side: &Side,
     kind: Kind,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     next: &AcquireRequest,
     grant: Option<Grant>,
 ) {
-    let end = |ask| grant.map_or_else(|| unheard(ask), |grant| end(ask, grant));
+    let release = |request| grant.map_or_else(|| unheard(request), |grant| release(request, grant));
     match (kind, grant) {
-        (Kind::Acquire, _) => drop(side.backend.acquire(ask.clone()).await),
-        (Kind::Renew, Some(grant)) => drop(side.renew(ask, grant).await),
-        (Kind::Release, _) => drop(side.release(&end(ask)).await),
-        (Kind::Cancel, _) => drop(side.release(&unheard(ask).with_suspect(true)).await),
+        (Kind::Acquire, _) => drop(side.backend.acquire(request.clone()).await),
+        (Kind::Renew, Some(grant)) => drop(side.renew(request, grant).await),
+        (Kind::Release, _) => drop(side.release(&release(request)).await),
+        (Kind::Cancel, _) => drop(side.release(&unheard(request).with_suspect(true)).await),
         (Kind::Rotate, _) => {
-            drop(side.release(&end(ask).with_then(next.clone())).await);
+            drop(side.release(&release(request).with_then(next.clone())).await);
         }
         (Kind::Force, Some(grant)) => {
             drop(side.backend.force_release(&name(), grant.tokens.base()).await);
@@ -71,9 +71,9 @@ async fn a_swallowed_reply_to_a_rotation_gives_the_same_lease() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let mut side = Side::connect(&proxy.url()).await;
-    let (ask, next) = (side.ask(secs(30)), side.ask(secs(30)));
-    let grant = side.granted(&ask).await;
-    let rotate = end(&ask, grant).with_then(next.clone());
+    let (request, next) = (side.request(secs(30)), side.request(secs(30)));
+    let grant = side.granted(&request).await;
+    let rotate = release(&request, grant).with_then(next.clone());
     let shot = proxy.reset_at_reply_to(about_a());
     assert_eq!(side.release(&rotate).await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(shot.happened());
@@ -84,13 +84,13 @@ async fn a_swallowed_reply_to_a_rotation_gives_the_same_lease() {
     assert_eq!(again(&side, &rotate).await.then, Some(Answer::Granted(second)), "the same");
     let status = side.status().await;
     assert_eq!(status.holder.unwrap().attempt, next.attempt);
-    assert_eq!(side.verdict(&end(&next, second)).await, Verdict::Released);
+    assert_eq!(side.verdict(&release(&next, second)).await, Verdict::Released);
 }
 
 /// Repeats an end until it is answered.
-async fn again(side: &Side, end: &ReleaseRequest) -> leasehold_core::backend::Ended {
+async fn again(side: &Side, release: &ReleaseRequest) -> leasehold_core::backend::Ended {
     for _ in 0..1000 {
-        match side.release(end).await {
+        match side.release(release).await {
             Ok(ended) => return ended,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
         }
@@ -104,17 +104,17 @@ async fn a_swallowed_reply_to_a_rotation_that_waits_keeps_its_place() {
     let proxy = Proxy::start(&server).unwrap();
     let (mut side, mut other) =
         (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
-    let (ask, next) = (side.ask(secs(30)), side.ask(secs(30)));
-    let grant = side.granted(&ask).await;
-    let waits = other.ask(secs(30));
+    let (request, next) = (side.request(secs(30)), side.request(secs(30)));
+    let grant = side.granted(&request).await;
+    let waits = other.request(secs(30));
     other.queued(&waits).await;
-    let rotate = end(&ask, grant).with_then(next.clone());
+    let rotate = release(&request, grant).with_then(next.clone());
     proxy.reset_at_reply_to(about_a());
     side.release(&rotate).await.unwrap_err();
     let (attempt, pushed) = other.pushed().await;
     assert_eq!(attempt, waits.attempt);
     other.renew(&waits, pushed).await.unwrap();
-    let last = other.ask(secs(30));
+    let last = other.request(secs(30));
     other.queued(&last).await;
     let ended = again(&side, &rotate.with_suspect(true)).await;
     assert_eq!(ended.verdict, Verdict::Released);
@@ -123,7 +123,7 @@ async fn a_swallowed_reply_to_a_rotation_that_waits_keeps_its_place() {
         .as_ref()
         .is_some_and(|answer| matches!(answer, Answer::Queued { place: Some(0), .. }));
     assert!(place, "{ended:?}");
-    other.verdict(&end(&waits, pushed)).await;
+    other.verdict(&release(&waits, pushed)).await;
     assert_eq!(side.pushed().await.0, next.attempt);
 }
 
@@ -131,11 +131,11 @@ async fn a_rotation_given_up_leaves_nothing_behind() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let mut side = Side::connect(&proxy.url()).await;
-    let (ask, next) = (side.ask(secs(30)), side.ask(secs(30)));
-    let grant = side.granted(&ask).await;
+    let (request, next) = (side.request(secs(30)), side.request(secs(30)));
+    let grant = side.granted(&request).await;
     proxy.reset_at_reply_to(about_a());
-    side.release(&end(&ask, grant).with_then(next.clone())).await.unwrap_err();
-    again(&side, &end(&ask, grant).with_suspect(true)).await;
+    side.release(&release(&request, grant).with_then(next.clone())).await.unwrap_err();
+    again(&side, &release(&request, grant).with_suspect(true)).await;
     again(&side, &unheard(&next).with_suspect(true)).await;
     assert_eq!(side.status().await.state, State::Free);
     assert_eq!(side.acquire(&next).await, Answer::Ended);
@@ -146,15 +146,15 @@ async fn every_request_repeated_does_what_it_does_once() {
     let proxy = Proxy::start(&server).unwrap();
     for kind in KINDS {
         let mut side = Side::connect(&proxy.url()).await;
-        let (ask, next) = (side.ask(secs(30)), side.ask(secs(30)));
+        let (request, next) = (side.request(secs(30)), side.request(secs(30)));
         let grant = match kind {
             Kind::Acquire => None,
-            _ => Some(side.granted(&ask).await),
+            _ => Some(side.granted(&request).await),
         };
         let before = side.status().await;
         let runs = scripts_run(&server);
         let shot = proxy.duplicate(about_a());
-        send(&side, kind, &ask, &next, grant).await;
+        send(&side, kind, &request, &next, grant).await;
         until("it was repeated", || async { scripts_run(&server) >= runs + 2 }).await.unwrap();
         assert!(shot.happened());
         let status = side.status().await;
@@ -162,7 +162,7 @@ async fn every_request_repeated_does_what_it_does_once() {
         assert_eq!(status.waiters.as_deref(), Some(&[][..]), "{kind:?}");
         match kind {
             Kind::Acquire => {
-                assert_eq!((status.state, holder(&status)), (State::Held, Some(ask.attempt)));
+                assert_eq!((status.state, holder(&status)), (State::Held, Some(request.attempt)));
             }
             Kind::Renew => {
                 assert_eq!((status.state, holder(&status)), (State::Held, holder(&before)));
@@ -175,8 +175,8 @@ async fn every_request_repeated_does_what_it_does_once() {
                 assert_eq!(status.state, State::Free, "{kind:?}");
             }
         }
-        for ask in [&ask, &next] {
-            side.release(&unheard(ask)).await.unwrap();
+        for request in [&request, &next] {
+            side.release(&unheard(request)).await.unwrap();
         }
     }
 }
@@ -187,22 +187,22 @@ async fn every_request_delayed_past_a_successor_leaves_it_alone() {
     let mut other = Side::connect(&server.url()).await;
     for kind in KINDS {
         let mut side = Side::connect(&proxy.url()).await;
-        let (ask, next) = (side.ask(ms(200)), side.ask(ms(200)));
+        let (request, next) = (side.request(ms(200)), side.request(ms(200)));
         let grant = match kind {
             Kind::Acquire => None,
-            _ => Some(side.granted(&ask).await),
+            _ => Some(side.granted(&request).await),
         };
         let held = proxy.hold(about_a());
         let sent = tokio::spawn({
-            let (ask, next) = (ask.clone(), next.clone());
-            async move { send(&side, kind, &ask, &next, grant).await }
+            let (request, next) = (request.clone(), next.clone());
+            async move { send(&side, kind, &request, &next, grant).await }
         });
         until("it is on its way", || async { held.is_caught() }).await.unwrap();
         // Its client times out and ends it in another way; then the successor acquires.
-        for ask in [&ask, &next] {
-            other.release(&unheard(ask).with_suspect(true)).await.unwrap();
+        for request in [&request, &next] {
+            other.release(&unheard(request).with_suspect(true)).await.unwrap();
         }
-        let successor = other.ask(secs(30));
+        let successor = other.request(secs(30));
         let lease = other.granted(&successor).await;
         let runs = scripts_run(&server);
         held.release();
@@ -215,7 +215,7 @@ async fn every_request_delayed_past_a_successor_leaves_it_alone() {
         );
         assert_eq!(status.holder.unwrap().attempt, successor.attempt, "{kind:?}");
         assert_eq!(status.waiters, Some(Vec::new()), "{kind:?}");
-        assert_eq!(other.verdict(&end(&successor, lease)).await, Verdict::Released);
+        assert_eq!(other.verdict(&release(&successor, lease)).await, Verdict::Released);
         sent.await.unwrap();
     }
 }

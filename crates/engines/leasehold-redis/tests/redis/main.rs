@@ -48,10 +48,10 @@ fn main() -> ExitCode {
     let groups = [
         ("messages", messages::TESTS),
         ("batches", batches::TESTS),
-        ("holes", protocol_regressions::TESTS),
-        ("dead", dead_waiters::TESTS),
-        ("late", late_requests::TESTS),
-        ("lead", token_lead::TESTS),
+        ("protocol_regressions", protocol_regressions::TESTS),
+        ("dead_waiters", dead_waiters::TESTS),
+        ("late_requests", late_requests::TESTS),
+        ("token_lead", token_lead::TESTS),
         ("list", list::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
@@ -63,11 +63,11 @@ fn main() -> ExitCode {
         ("quorum", quorum::refused::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
-        ("mute", push_support::TESTS),
+        ("push_support", push_support::TESTS),
         ("sentinel", sentinel::TESTS),
         ("cluster", cluster::TESTS),
         ("replicas", replicas::TESTS),
-        ("leaving", abandoned_waiters::TESTS),
+        ("abandoned_waiters", abandoned_waiters::TESTS),
         ("soak", soak::TESTS),
     ];
     let limit = Duration::from_secs(90) + soak::duration();

@@ -6,7 +6,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, State};
 use leasehold_test_servers::{Pattern, Proxy};
 
-use crate::side::{Side, end, unheard};
+use crate::side::{Side, release, unheard};
 use crate::{Test, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -168,9 +168,9 @@ async fn an_ending_that_was_never_answered_is_no_waiter_any_more() {
     let proxy = Proxy::start(&server).unwrap();
     let (mut side, mut direct) =
         (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
-    let held = direct.ask(secs(60));
+    let held = direct.request(secs(60));
     let grant = direct.granted(&held).await;
-    let waits = side.ask(secs(60));
+    let waits = side.request(secs(60));
     side.queued(&waits).await;
     assert!(matches!(side.next_event().await, Event::Reset), "it has been subscribed");
     // It is ended while the server is down, and never again.
@@ -182,7 +182,7 @@ async fn an_ending_that_was_never_answered_is_no_waiter_any_more() {
     while !matches!(side.next_event().await, Event::Reset) {}
     // So its client must end the lease that it gets. A client that only asked again would find no
     // caller, and the lock would stay taken for as long as the offer.
-    direct.verdict(&end(&held, grant)).await;
+    direct.verdict(&release(&held, grant)).await;
     let (attempt, pushed) = side.pushed().await;
     assert_eq!(attempt, waits.attempt);
     let Term::Offer(until) = pushed.term else { panic!("{pushed:?}") };
@@ -199,7 +199,7 @@ async fn a_lease_that_nobody_has_is_ended_when_somebody_wants_it() {
     guard.release().await.unwrap();
     // The request is repeated, and the client does not know.
     let mut side = Side::connect(&server.url()).await;
-    let mut repeated = side.ask(secs(300));
+    let mut repeated = side.request(secs(300));
     (repeated.attempt, repeated.wait) = (attempt, false);
     side.granted(&repeated).await;
     let guard = other.lock("a").acquire_within(secs(30)).await.unwrap();

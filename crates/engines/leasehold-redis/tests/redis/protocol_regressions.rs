@@ -7,40 +7,40 @@ use leasehold_core::backend::{Answer, Event, Term, Verdict};
 use leasehold_core::clock::Clock;
 use leasehold_test_servers::{Direction, Proxy};
 
-use crate::side::{Side, end, unheard};
+use crate::side::{Side, release, unheard};
 use crate::{Test, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation),
-    test!(hole_1_an_old_push_does_nothing_to_a_client_that_holds_again),
-    test!(hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt),
-    test!(hole_2_after_a_reconnect_a_push_has_nothing_to_count_from),
-    test!(hole_2_a_waiter_that_is_pushed_late_asks_again),
-    test!(hole_3_giving_up_frees_a_full_grant_under_way),
-    test!(hole_4_a_late_acquire_is_refused_though_the_record_has_forgotten_it),
-    test!(hole_5_a_release_asked_again_is_not_told_lost),
-    test!(hole_6_the_waiter_behind_a_crashed_owner_and_head_gets_the_lock),
-    test!(hole_6_a_new_head_is_told_though_the_one_before_it_was_granted_or_left),
-    test!(hole_7_tokens_of_an_earlier_block_are_not_given_back),
-    test!(hole_8_an_offer_granted_again_is_ended_by_a_release_that_names_the_first),
+    test!(push_before_rotation_is_not_the_grant_after_it),
+    test!(old_push_does_not_affect_a_client_that_holds_again),
+    test!(late_push_is_not_valid_from_its_receipt),
+    test!(push_after_reconnect_is_not_valid_without_a_new_request),
+    test!(waiter_with_late_push_asks_again),
+    test!(leaving_waiter_releases_a_grant_on_its_way),
+    test!(late_acquire_is_refused_after_its_attempt_left_the_record),
+    test!(repeated_release_does_not_report_a_loss),
+    test!(waiter_behind_crashed_holder_and_crashed_head_gets_the_lock),
+    test!(new_head_is_notified_after_the_previous_head_was_granted_or_left),
+    test!(tokens_of_an_earlier_block_are_not_returned),
+    test!(release_naming_the_first_offer_ends_the_repeated_one),
 ];
 
-async fn hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation() {
+async fn push_before_rotation_is_not_the_grant_after_it() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let held = two.ask(secs(30));
+    let held = two.request(secs(30));
     let grant = two.granted(&held).await;
-    let waits = one.ask(secs(30));
+    let waits = one.request(secs(30));
     one.queued(&waits).await;
-    two.verdict(&end(&held, grant)).await;
+    two.verdict(&release(&held, grant)).await;
     let (attempt, pushed) = one.pushed().await;
     assert_eq!(attempt, waits.attempt);
     // It rotates while another client waits, and the push arrives once more.
-    let other = two.ask(secs(30));
+    let other = two.request(secs(30));
     two.queued(&other).await;
-    let next = one.ask(secs(30));
-    let mut rotate = end(&waits, pushed);
+    let next = one.request(secs(30));
+    let mut rotate = release(&waits, pushed);
     rotate.then = Some(next.clone().into());
     let ended = one.release(&rotate).await.unwrap();
     assert_eq!(ended.verdict, Verdict::Released);
@@ -56,7 +56,7 @@ async fn hole_1_an_old_push_is_not_taken_for_the_grant_after_a_rotation() {
     assert_eq!(one.status().await.holder.unwrap().attempt, other.attempt);
 }
 
-async fn hole_1_an_old_push_does_nothing_to_a_client_that_holds_again() {
+async fn old_push_does_not_affect_a_client_that_holds_again() {
     let server = plain();
     let (client, direct) = (connect(&server.url()).await, connect(&server.url()).await);
     let held = direct.lock("a").acquire().await.unwrap();
@@ -83,17 +83,17 @@ async fn hole_1_an_old_push_does_nothing_to_a_client_that_holds_again() {
     second.release().await.unwrap();
 }
 
-async fn hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt() {
+async fn late_push_is_not_valid_from_its_receipt() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let (mut late, mut direct) =
         (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
-    let held = direct.ask(secs(30));
+    let held = direct.request(secs(30));
     let grant = direct.granted(&held).await;
-    let waits = late.ask(ms(200));
+    let waits = late.request(ms(200));
     late.queued(&waits).await;
     proxy.cut(Direction::ServerToClient);
-    direct.verdict(&end(&held, grant)).await;
+    direct.verdict(&release(&held, grant)).await;
     direct.ended().await; // The offer expires before any client receives it.
     proxy.heal();
     loop {
@@ -105,14 +105,14 @@ async fn hole_2_a_push_that_comes_late_is_not_valid_from_its_receipt() {
     }
 }
 
-async fn hole_2_after_a_reconnect_a_push_has_nothing_to_count_from() {
+async fn push_after_reconnect_is_not_valid_without_a_new_request() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let (mut waiter, mut direct) =
         (Side::connect(&proxy.url()).await, Side::connect(&server.url()).await);
-    let held = direct.ask(secs(30));
+    let held = direct.request(secs(30));
     let grant = direct.granted(&held).await;
-    let waits = waiter.ask(secs(30));
+    let waits = waiter.request(secs(30));
     waiter.queued(&waits).await;
     assert!(matches!(waiter.next_event().await, Event::Reset), "it has been subscribed");
     proxy.kill_connections();
@@ -123,16 +123,16 @@ async fn hole_2_after_a_reconnect_a_push_has_nothing_to_count_from() {
             other => panic!("{other:?}"),
         }
     }
-    direct.verdict(&end(&held, grant)).await;
+    direct.verdict(&release(&held, grant)).await;
     assert!(matches!(waiter.next_event().await, Event::Freed { .. }));
     waiter.granted(&waits).await;
 }
 
-async fn hole_2_a_waiter_that_is_pushed_late_asks_again() {
+async fn waiter_with_late_push_asks_again() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
     let (client, mut direct) = (connect(&proxy.url()).await, Side::connect(&server.url()).await);
-    let held = direct.ask(secs(30));
+    let held = direct.request(secs(30));
     let grant = direct.granted(&held).await;
     let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
@@ -143,9 +143,9 @@ async fn hole_2_a_waiter_that_is_pushed_late_asks_again() {
     // ask again during its offer.
     client.lock("a").status().await.unwrap();
     proxy.cut(Direction::ServerToClient);
-    direct.verdict(&end(&held, grant)).await;
+    direct.verdict(&release(&held, grant)).await;
     direct.ended().await;
-    let other = direct.ask(secs(2));
+    let other = direct.request(secs(2));
     let between = direct.granted(&other).await;
     proxy.heal();
     let guard = waiting.await.unwrap().unwrap();
@@ -153,61 +153,65 @@ async fn hole_2_a_waiter_that_is_pushed_late_asks_again() {
     guard.release().await.unwrap();
 }
 
-async fn hole_3_giving_up_frees_a_full_grant_under_way() {
+async fn leaving_waiter_releases_a_grant_on_its_way() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let ask = one.ask(secs(60));
-    one.granted(&ask).await; // As if its answer had never arrived.
-    let waits = two.ask(secs(60));
+    let request = one.request(secs(60));
+    one.granted(&request).await; // As if its answer had never arrived.
+    let waits = two.request(secs(60));
     two.queued(&waits).await;
-    let mut given_up = unheard(&ask);
+    let mut given_up = unheard(&request);
     given_up.suspect = true;
     assert_eq!(one.verdict(&given_up).await, Verdict::Released);
     assert_eq!(two.pushed().await.0, waits.attempt);
 }
 
-async fn hole_4_a_late_acquire_is_refused_though_the_record_has_forgotten_it() {
+async fn late_acquire_is_refused_after_its_attempt_left_the_record() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let ask = one.ask(secs(30));
-    let mut given_up = unheard(&ask);
+    let request = one.request(secs(30));
+    let mut given_up = unheard(&request);
     given_up.suspect = true;
     assert_eq!(one.verdict(&given_up).await, Verdict::Gone);
-    let other = two.ask(secs(30));
+    let other = two.request(secs(30));
     let grant = two.granted(&other).await;
-    assert_eq!(one.acquire(&ask).await, Answer::Ended, "a zombie in line");
-    two.verdict(&end(&other, grant)).await;
-    assert_eq!(one.acquire(&ask).await, Answer::Ended, "a zombie that holds");
+    assert_eq!(one.acquire(&request).await, Answer::Ended, "a zombie in line");
+    two.verdict(&release(&other, grant)).await;
+    assert_eq!(one.acquire(&request).await, Answer::Ended, "a zombie that holds");
     let status = two.status().await;
     assert_eq!((status.state, status.waiters), (State::Free, Some(Vec::new())));
 }
 
-async fn hole_5_a_release_asked_again_is_not_told_lost() {
+async fn repeated_release_does_not_report_a_loss() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let ask = one.ask(secs(30));
-    let release = end(&ask, one.granted(&ask).await);
-    assert_eq!(one.verdict(&release).await, Verdict::Released);
-    assert_eq!(one.verdict(&release).await, Verdict::Released);
-    let next = two.ask(ms(100));
-    let lost = end(&next, two.granted(&next).await);
-    assert_eq!(one.verdict(&release).await, Verdict::Released);
+    let request = one.request(secs(30));
+    let first_release = release(&request, one.granted(&request).await);
+    assert_eq!(one.verdict(&first_release).await, Verdict::Released);
+    assert_eq!(one.verdict(&first_release).await, Verdict::Released);
+    let next = two.request(ms(100));
+    let lost = release(&next, two.granted(&next).await);
+    assert_eq!(one.verdict(&first_release).await, Verdict::Released);
     two.ended().await;
-    let last = two.ask(secs(30));
+    let last = two.request(secs(30));
     two.granted(&last).await;
     assert_eq!(two.verdict(&lost).await, Verdict::Lost);
-    assert_eq!(one.verdict(&release).await, Verdict::Unknown, "a later one was lost meanwhile");
+    assert_eq!(
+        one.verdict(&first_release).await,
+        Verdict::Unknown,
+        "a later one was lost meanwhile"
+    );
     assert_eq!(two.status().await.holder.unwrap().attempt, last.attempt);
 }
 
-async fn hole_6_the_waiter_behind_a_crashed_owner_and_head_gets_the_lock() {
+async fn waiter_behind_crashed_holder_and_crashed_head_gets_the_lock() {
     let server = plain();
     let client = connect(&server.url()).await;
     let mut crashes = Side::connect(&server.url()).await;
-    let (owner, head) = (crashes.ask(secs(2)), crashes.ask(secs(2)));
+    let (owner, head) = (crashes.request(secs(2)), crashes.request(secs(2)));
     crashes.granted(&owner).await;
     crashes.queued(&head).await;
     let lock = client.lock("a");
@@ -221,19 +225,19 @@ async fn hole_6_the_waiter_behind_a_crashed_owner_and_head_gets_the_lock() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn hole_6_a_new_head_is_told_though_the_one_before_it_was_granted_or_left() {
+async fn new_head_is_notified_after_the_previous_head_was_granted_or_left() {
     let server = plain();
     let mut sides = Vec::new();
     for _ in 0..4 {
         sides.push(Side::connect(&server.url()).await);
     }
-    let owner = sides[0].ask(ms(300));
+    let owner = sides[0].request(ms(300));
     sides[0].granted(&owner).await;
     let mut asks = Vec::new();
     for side in &mut sides[1..] {
-        let ask = side.ask(secs(30));
-        side.queued(&ask).await;
-        asks.push(ask);
+        let request = side.request(secs(30));
+        side.queued(&request).await;
+        asks.push(request);
     }
     sides[1].ended().await;
     sides[1].granted(&asks[0]).await; // It asks itself: nothing is handed on.
@@ -249,39 +253,39 @@ async fn hole_6_a_new_head_is_told_though_the_one_before_it_was_granted_or_left(
 
 /// An offer that had expired when its waiter asked, and was granted again: returns the two grants.
 macro_rules! granted_again {
-    ($one:ident, $two:ident, $ask:ident) => {{
-        let held = $two.ask(secs(30));
+    ($one:ident, $two:ident, $request:ident) => {{
+        let held = $two.request(secs(30));
         let grant = $two.granted(&held).await;
-        $one.queued(&$ask).await;
-        $two.verdict(&end(&held, grant)).await;
+        $one.queued(&$request).await;
+        $two.verdict(&release(&held, grant)).await;
         let (_, first) = $one.pushed().await;
         $two.ended().await;
-        let second = $one.granted(&$ask).await;
+        let second = $one.granted(&$request).await;
         assert!(second.tokens.base() > first.tokens.top());
         (first, second)
     }};
 }
 
-async fn hole_7_tokens_of_an_earlier_block_are_not_given_back() {
+async fn tokens_of_an_earlier_block_are_not_returned() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let ask = one.ask(ms(200));
-    let (first, second) = granted_again!(one, two, ask);
-    one.verdict(&end(&ask, first)).await;
+    let request = one.request(ms(200));
+    let (first, second) = granted_again!(one, two, request);
+    one.verdict(&release(&request, first)).await;
     // Check the record: the next block starts at the wall clock, which would hide it.
     let top = server.admin(&["GETRANGE", "leasehold:{a}", "84", "99"]).unwrap();
     assert_eq!(top.text().parse().ok(), Some(second.tokens.top().get()), "tokens were given back");
 }
 
-async fn hole_8_an_offer_granted_again_is_ended_by_a_release_that_names_the_first() {
+async fn release_naming_the_first_offer_ends_the_repeated_one() {
     let server = plain();
     let (mut one, mut two) =
         (Side::connect(&server.url()).await, Side::connect(&server.url()).await);
-    let mut ask = one.ask(ms(200));
-    let (first, _) = granted_again!(one, two, ask);
-    ask.ttl = secs(60);
-    one.granted(&ask).await; // For much longer than the test takes.
-    assert_eq!(one.verdict(&end(&ask, first)).await, Verdict::Lost);
+    let mut request = one.request(ms(200));
+    let (first, _) = granted_again!(one, two, request);
+    request.ttl = secs(60);
+    one.granted(&request).await; // For much longer than the test takes.
+    assert_eq!(one.verdict(&release(&request, first)).await, Verdict::Lost);
     assert_eq!(two.status().await.state, State::Free);
 }

@@ -97,8 +97,8 @@ async fn without_the_right_to_see_who_listens_locks_are_handed_on() {
     let held = one.lock("a").ttl(secs(60)).acquire().await.unwrap();
     let lock = two.lock("a").ttl(secs(60));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(30)).await });
-    let line = || server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap().integer();
-    until("it stands in line", || async { line() == Some(1) }).await.unwrap();
+    let queue_length = || server.admin(&["ZCARD", "leasehold:{a}:q"]).unwrap().integer();
+    until("it stands in line", || async { queue_length() == Some(1) }).await.unwrap();
     // A dead waiter is ahead of it.
     let gone = format!("{:032x}{:08}{:08}0000", 7, 60_000, 1);
     server.admin(&["ZADD", "leasehold:{a}:q", "1", &gone]).unwrap();

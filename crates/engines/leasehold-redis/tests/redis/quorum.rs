@@ -183,7 +183,7 @@ async fn a_node_that_forgot_has_no_vote_until_its_leases_are_over() {
     let guard = one.lock("a").lease(secs(2)).acquire_within(secs(10)).await.unwrap();
     servers.0[2].restart_empty().unwrap();
     for server in &servers.0[3..] {
-        server.go_on().unwrap();
+        server.resume().unwrap();
     }
     while guard.is_valid() {
         let other = two.lock("a").ttl(secs(1)).try_acquire().await;
@@ -315,7 +315,7 @@ async fn stopped_and_killed_nodes_do_not_keep_a_majority_from_granting() {
     assert!(error.to_string().contains(&killed), "{error}");
     let error = try_connect(&url).await.unwrap_err();
     assert!(error.to_string().contains("2 of 5 nodes answer"), "{error}");
-    servers.0[0].go_on().unwrap();
+    servers.0[0].resume().unwrap();
     let guard = client.lock("a").ttl(secs(2)).acquire_within(secs(20)).await.unwrap();
     guard.release().await.unwrap();
 }

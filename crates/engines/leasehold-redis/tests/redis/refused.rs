@@ -125,8 +125,8 @@ async fn a_database_that_is_not_there_is_refused() {
 async fn a_key_of_another_type_beside_a_record_fails_its_own_lock_alone() {
     let server = plain();
     let client = connect(&server.url()).await;
-    for end in ["q", "t"] {
-        let key = format!("leasehold:{{a}}:{end}");
+    for suffix in ["q", "t"] {
+        let key = format!("leasehold:{{a}}:{suffix}");
         server.admin(&["FLUSHALL"]).unwrap();
         server.admin(&["SET", &key, "other"]).unwrap();
         let held = client.lock("b").acquire().await.unwrap();
@@ -221,22 +221,22 @@ async fn credentials_that_are_no_longer_right_are_named() {
 async fn used_up_tokens_are_said_and_nothing_is_changed() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let ask = side.ask(secs(30));
-    let first = side.granted(&ask).await;
-    side.verdict(&crate::side::end(&ask, first)).await;
+    let request = side.request(secs(30));
+    let first = side.granted(&request).await;
+    side.verdict(&crate::side::release(&request, first)).await;
     // This far beyond the clock there is one token at a time, down to the last.
     for left in [15, 1] {
         let token = leasehold_core::Token::MAX.get() - left;
         server.admin(&["SETRANGE", "leasehold:{a}", "84", &format!("{token:016}")]).unwrap();
-        let ask = side.ask(secs(30));
-        let grant = side.granted(&ask).await;
+        let request = side.request(secs(30));
+        let grant = side.granted(&request).await;
         assert_eq!((grant.tokens.base().get(), grant.tokens.top().get()), (token + 1, token + 1));
-        side.verdict(&crate::side::end(&ask, grant)).await;
+        side.verdict(&crate::side::release(&request, grant)).await;
     }
     let before = server.admin(&["GET", "leasehold:{a}"]).unwrap();
     for tokens in [1, 16] {
-        let ask = side.ask(secs(30)).with_tokens(tokens);
-        let error = side.backend.acquire(ask).await.unwrap_err();
+        let request = side.request(secs(30)).with_tokens(tokens);
+        let error = side.backend.acquire(request).await.unwrap_err();
         says(&error, ErrorKind::Foreign, &["leasehold:{a}", "no token left"]);
         assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap(), before);
     }
@@ -245,21 +245,21 @@ async fn used_up_tokens_are_said_and_nothing_is_changed() {
 async fn a_newer_record_is_left_alone_by_everything() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let ask = side.ask(secs(30));
-    let grant = side.granted(&ask).await;
+    let request = side.request(secs(30));
+    let grant = side.granted(&request).await;
     let newer = format!("L2{}", "0".repeat(200));
     server.admin(&["SET", "leasehold:{a}", &newer]).unwrap();
     let newer_version = ["newer version", "upgrade this program"];
-    let error = side.backend.acquire(ask.clone()).await.unwrap_err();
+    let error = side.backend.acquire(request.clone()).await.unwrap_err();
     says(&error, ErrorKind::Foreign, &newer_version);
     let name = crate::side::name();
     let error = side.backend.status(&name).await.unwrap_err();
     says(&error, ErrorKind::Foreign, &newer_version);
     let error = side.backend.force_release(&name, grant.tokens.base()).await.unwrap_err();
     says(&error, ErrorKind::Foreign, &newer_version);
-    let renewed = side.renew(&ask, grant).await.unwrap();
+    let renewed = side.renew(&request, grant).await.unwrap();
     assert_eq!(renewed, leasehold_core::backend::Renewed::Lost);
-    let verdict = side.verdict(&crate::side::end(&ask, grant)).await;
+    let verdict = side.verdict(&crate::side::release(&request, grant)).await;
     assert_eq!(verdict, leasehold_core::backend::Verdict::Lost);
     assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap().text(), newer);
 }
@@ -297,24 +297,24 @@ async fn metadata_that_is_too_large_is_refused() {
 async fn what_does_not_fit_into_its_field_is_refused() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let mut long = side.ask(secs(100_000));
+    let mut long = side.request(secs(100_000));
     let error = side.backend.acquire(long.clone()).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["ttl"]);
     long.ttl = secs(24 * 3600);
     long.tokens = 100_000_000;
     let error = side.backend.acquire(long.clone()).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["tokens"]);
-    let mut end = crate::side::unheard(&long);
-    end.keep = Some(secs(100_000));
-    says(&side.release(&end).await.unwrap_err(), ErrorKind::Invalid, &["keep"]);
-    end.keep = None;
-    end.then = Some(long.clone().into());
-    says(&side.release(&end).await.unwrap_err(), ErrorKind::Invalid, &["tokens"]);
+    let mut release = crate::side::unheard(&long);
+    release.keep = Some(secs(100_000));
+    says(&side.release(&release).await.unwrap_err(), ErrorKind::Invalid, &["keep"]);
+    release.keep = None;
+    release.then = Some(long.clone().into());
+    says(&side.release(&release).await.unwrap_err(), ErrorKind::Invalid, &["tokens"]);
     let origin = Origin::new("host", 1, Some("x".repeat(10_000)));
     (long.tokens, long.origin) = (16, Arc::new(origin));
     says(&side.backend.acquire(long).await.unwrap_err(), ErrorKind::Invalid, &["metadata"]);
     assert_eq!(server.admin(&["DBSIZE"]).unwrap().integer(), Some(0));
-    let longest = side.ask(secs(24 * 3600));
+    let longest = side.request(secs(24 * 3600));
     side.granted(&longest).await;
     let remaining = side.status().await.remaining.unwrap();
     assert!(remaining > secs(86_000), "{remaining:?}");

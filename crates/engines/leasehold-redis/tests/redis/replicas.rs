@@ -8,7 +8,7 @@ use leasehold_test_servers::{
 };
 
 use crate::crowd::Crowd;
-use crate::side::{Side, end};
+use crate::side::{Side, release};
 use crate::{Test, connect, everything_works, plain, secs, test, try_connect};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -144,14 +144,14 @@ async fn what_replicas_have_is_forgotten_with_the_lease_though_no_end_is_answere
     let (master, _between, _replica) = pair();
     let proxy = Proxy::start(&master).unwrap();
     let mut side = Side::connect(&format!("{}?replicas=1", proxy.url())).await;
-    let ask = side.ask(secs(60));
-    let grant = side.granted(&ask).await;
-    assert_eq!(side.backend.replicas(ask.attempt), Some(1));
+    let request = side.request(secs(60));
+    let grant = side.granted(&request).await;
+    assert_eq!(side.backend.replicas(request.attempt), Some(1));
     proxy.refuse_connections(true).unwrap();
     proxy.kill_connections();
     while !matches!(side.next_event().await, Event::Broken) {}
-    side.release(&end(&ask, grant)).await.unwrap_err();
-    assert_eq!(side.backend.replicas(ask.attempt), None, "it would stay for ever");
+    side.release(&release(&request, grant)).await.unwrap_err();
+    assert_eq!(side.backend.replicas(request.attempt), None, "it would stay for ever");
 }
 
 async fn waiters_get_only_what_replicas_have() {
@@ -185,12 +185,12 @@ async fn waiters_get_only_what_replicas_have() {
 async fn a_failover_under_load_loses_no_grant() {
     let mut all = RedisSentinels::start(RedisSettings::new(), RedisSettings::new()).unwrap();
     let crowd = Crowd::start(&format!("{}?replicas=majority", all.url()), 20, &["a".into()]).await;
-    crowd.go_on(50).await;
+    crowd.progress(50).await;
     crowd.stay().await;
     all.servers[0].kill();
     all.master_after(0).unwrap();
     crowd.leave();
-    crowd.go_on(50).await;
+    crowd.progress(50).await;
     let seen = crowd.stop().await;
     println!("sentinel, replicas=majority, master killed under 20 clients: {seen:?}");
     assert_eq!((seen.overlaps, seen.fallen), (0, 0), "{seen:?}");

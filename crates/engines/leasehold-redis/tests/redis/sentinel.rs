@@ -27,15 +27,15 @@ fn three() -> RedisSentinels {
 async fn a_killed_master_is_followed_by_fifty_clients() {
     let mut all = three();
     let crowd = Crowd::start(&all.url(), 50, &["a".to_owned()]).await;
-    crowd.go_on(200).await;
+    crowd.progress(200).await;
     crowd.stay().await;
     all.servers[0].kill();
     let new = all.master_after(0).unwrap();
     crowd.leave();
-    crowd.go_on(200).await;
+    crowd.progress(200).await;
     // It still acts as the master, until a sentinel reconfigures it.
     all.servers[0].start_again().unwrap();
-    crowd.go_on(200).await;
+    crowd.progress(200).await;
     // Sentinels watch it for eight seconds before they reconfigure it.
     wait("the old master follows the new one", || {
         all.servers[0].info("role").is_ok_and(|role| role == "slave")
@@ -98,7 +98,7 @@ async fn a_master_that_was_stopped_is_left_before_it_goes_on() {
     .await
     .unwrap();
     // For some seconds it acts as the master, and the old connection was never closed.
-    all.servers[0].go_on().unwrap();
+    all.servers[0].resume().unwrap();
     assert_eq!(all.servers[0].info("role").unwrap(), "master");
     let guard = client.lock("a").acquire().await.unwrap();
     assert_eq!(calls(&all.servers[0]), before, "the old master was asked");
@@ -139,7 +139,7 @@ async fn a_client_that_asks_during_a_failover_follows_its_switch() {
     // By the sentinel's report: sentinels make the old master a replica only after 8 s.
     assert!(is_master(0));
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
-    all.servers[other].go_on().unwrap();
+    all.servers[other].resume().unwrap();
 }
 
 async fn sentinels_that_are_away_or_of_another_mind_are_outvoted() {

@@ -212,7 +212,7 @@ async fn a_stopped_server_is_a_loss_told_before_the_deadline() {
     assert!(!guard.remaining().is_zero(), "told too late");
     let error = client.lock("b").acquire_within(ms(500)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    server.go_on().unwrap();
+    server.resume().unwrap();
     let next = client.lock("a").acquire_within(secs(20)).await.unwrap();
     assert!(next.token() > guard.token());
     drop(guard);

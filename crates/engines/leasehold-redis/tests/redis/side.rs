@@ -30,7 +30,7 @@ impl Side {
     }
 
     /// Builds a waiting acquire for lock `a` by a new attempt.
-    pub(crate) fn ask(&mut self, ttl: Duration) -> AcquireRequest {
+    pub(crate) fn request(&mut self, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
         let attempt = AttemptId::new(self.client, self.sequence, 0);
         AcquireRequest::new(name(), attempt, ttl)
@@ -39,37 +39,37 @@ impl Side {
             .with_origin(Origin::new("host", 1, None))
     }
 
-    pub(crate) async fn acquire(&self, ask: &AcquireRequest) -> Answer {
-        self.backend.acquire(ask.clone()).await.unwrap()
+    pub(crate) async fn acquire(&self, request: &AcquireRequest) -> Answer {
+        self.backend.acquire(request.clone()).await.unwrap()
     }
 
     /// Acquires, and is granted the lease.
-    pub(crate) async fn granted(&self, ask: &AcquireRequest) -> Grant {
-        match self.acquire(ask).await {
+    pub(crate) async fn granted(&self, request: &AcquireRequest) -> Grant {
+        match self.acquire(request).await {
             Answer::Granted(grant) => grant,
             other => panic!("{other:?}"),
         }
     }
 
     /// Acquires, and is queued.
-    pub(crate) async fn queued(&self, ask: &AcquireRequest) -> Duration {
-        match self.acquire(ask).await {
+    pub(crate) async fn queued(&self, request: &AcquireRequest) -> Duration {
+        match self.acquire(request).await {
             Answer::Queued { ask_again, .. } => ask_again,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn release(&self, end: &ReleaseRequest) -> Result<Ended> {
-        self.backend.release(end.clone()).await
+    pub(crate) async fn release(&self, release: &ReleaseRequest) -> Result<Ended> {
+        self.backend.release(release.clone()).await
     }
 
-    pub(crate) async fn verdict(&self, end: &ReleaseRequest) -> Verdict {
-        self.release(end).await.unwrap().verdict
+    pub(crate) async fn verdict(&self, release: &ReleaseRequest) -> Verdict {
+        self.release(release).await.unwrap().verdict
     }
 
-    pub(crate) async fn renew(&self, ask: &AcquireRequest, grant: Grant) -> Result<Renewed> {
+    pub(crate) async fn renew(&self, request: &AcquireRequest, grant: Grant) -> Result<Renewed> {
         let base = grant.tokens.base();
-        let lease = Renewal::new(ask.name.clone(), ask.attempt, base, ask.ttl);
+        let lease = Renewal::new(request.name.clone(), request.attempt, base, request.ttl);
         self.backend.renew(&[lease]).await.pop().unwrap()
     }
 
@@ -105,13 +105,13 @@ pub(crate) fn name() -> Name {
 }
 
 /// Builds the end of an attempt without a known grant.
-pub(crate) fn unheard(ask: &AcquireRequest) -> ReleaseRequest {
-    let (name, attempt) = (ask.name.clone(), ask.attempt);
+pub(crate) fn unheard(request: &AcquireRequest) -> ReleaseRequest {
+    let (name, attempt) = (request.name.clone(), request.attempt);
     ReleaseRequest::new(name, attempt)
 }
 
 /// Builds the end of a lease of which the first token was used.
-pub(crate) fn end(ask: &AcquireRequest, grant: Grant) -> ReleaseRequest {
+pub(crate) fn release(request: &AcquireRequest, grant: Grant) -> ReleaseRequest {
     let base = grant.tokens.base();
-    unheard(ask).with_base(base).with_last(base)
+    unheard(request).with_base(base).with_last(base)
 }

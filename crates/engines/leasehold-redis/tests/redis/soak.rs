@@ -128,7 +128,7 @@ impl Soak {
         let running: Vec<u32> = running.filter(|pid| Some(*pid) != stopped).collect();
         self.watch.look(&running, stopped.is_some());
         if let Some((at, until)) = self.stopped.filter(|(_, until)| *until <= now_us()) {
-            self.processes[at].go_on().unwrap();
+            self.processes[at].resume().unwrap();
             self.bound.disturbed((until, now_us()), Duration::ZERO);
             self.stopped = None;
         }

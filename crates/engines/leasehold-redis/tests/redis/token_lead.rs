@@ -9,7 +9,7 @@ use leasehold_core::proto::handoff::TOKEN_LEAD;
 use leasehold_core::{State, StoreUrl};
 use leasehold_test_servers::{ClockShim, RedisServer, RedisSettings};
 
-use crate::side::{Side, end, unheard};
+use crate::side::{Side, release, unheard};
 use crate::{Test, connect, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -71,10 +71,10 @@ async fn a_block_is_cut_where_it_would_reach_beyond_the_clock() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
     for round in 0..100 {
-        let mut ask = side.ask(Duration::from_secs(60));
-        ask.tokens = if round % 10 == 9 { 1_000_000 } else { TOKEN_LEAD };
+        let mut request = side.request(Duration::from_secs(60));
+        request.tokens = if round % 10 == 9 { 1_000_000 } else { TOKEN_LEAD };
         let before = clock_us(&server);
-        let Answer::Granted(grant) = side.acquire(&ask).await else { panic!("not granted") };
+        let Answer::Granted(grant) = side.acquire(&request).await else { panic!("not granted") };
         let (base, last) = (grant.tokens.base().get(), grant.tokens.top().get());
         let after = clock_us(&server);
         assert!(last < (after + u64::from(TOKEN_LEAD)).max(base + 1), "round {round}");
@@ -82,12 +82,12 @@ async fn a_block_is_cut_where_it_would_reach_beyond_the_clock() {
         let room = (before + u64::from(TOKEN_LEAD)).saturating_sub(base).max(1);
         assert!(last - base + 1 >= room.min(u64::from(TOKEN_LEAD)), "round {round}");
         assert_eq!(number(&server, "84", "99"), last, "the record says the same");
-        side.verdict(&unheard(&ask)).await;
+        side.verdict(&unheard(&request)).await;
         // The next holder gets the tokens that an end returns.
         if round == 50 {
-            let ask = side.ask(Duration::from_secs(60));
-            let grant = side.granted(&ask).await;
-            side.verdict(&end(&ask, grant)).await;
+            let request = side.request(Duration::from_secs(60));
+            let grant = side.granted(&request).await;
+            side.verdict(&release(&request, grant)).await;
             assert_eq!(number(&server, "84", "99"), grant.tokens.base().get());
         }
     }
@@ -130,17 +130,17 @@ async fn forgetting_keeps_the_tokens_that_the_clock_has_not_passed() {
 async fn forgetting_keeps_what_late_requests_are_refused_by() {
     let server = plain();
     let mut side = Side::connect(&server.url()).await;
-    let ask = side.ask(secs(60));
-    let mut given_up = unheard(&ask);
+    let request = side.request(secs(60));
+    let mut given_up = unheard(&request);
     given_up.suspect = true;
     side.verdict(&given_up).await;
-    let other = side.ask(secs(60));
+    let other = side.request(secs(60));
     let grant = side.granted(&other).await;
-    side.verdict(&end(&other, grant)).await;
+    side.verdict(&release(&other, grant)).await;
     let forget = leasehold_redis::forget(StoreUrl::parse(&server.url()).unwrap(), "").await;
     assert_eq!(forget.unwrap(), 1);
     assert_eq!(server.admin(&["EXISTS", "leasehold:{a}"]).unwrap().integer(), Some(0));
-    assert_eq!(side.acquire(&ask).await, Answer::Ended, "a lease that nobody knows of");
+    assert_eq!(side.acquire(&request).await, Answer::Ended, "a lease that nobody knows of");
 }
 
 async fn a_late_release_is_not_told_released_once_the_record_was_removed() {
@@ -148,8 +148,8 @@ async fn a_late_release_is_not_told_released_once_the_record_was_removed() {
     let mut side = Side::connect(&server.url()).await;
     // The short path of a free lock, and that of a waiter's request.
     for wait in [false, true] {
-        let lost = side.ask(Duration::from_millis(100));
-        let late = end(&lost, side.granted(&lost).await);
+        let lost = side.request(Duration::from_millis(100));
+        let late = release(&lost, side.granted(&lost).await);
         until("the lease is over", || async { side.status().await.state == State::Free })
             .await
             .unwrap();
@@ -158,10 +158,10 @@ async fn a_late_release_is_not_told_released_once_the_record_was_removed() {
             // The long path creates a record if another key of the lock exists.
             server.admin(&["ZADD", "leasehold:{a}:t", "1", &"0".repeat(32)]).unwrap();
         }
-        let next = side.ask(secs(600));
+        let next = side.request(secs(600));
         let grant = side.granted(&next).await;
         assert_eq!(side.verdict(&late).await, Verdict::Unknown, "the lease was lost");
-        side.verdict(&end(&next, grant)).await;
+        side.verdict(&release(&next, grant)).await;
         server.admin(&["DEL", "leasehold:{a}", "leasehold:{a}:t"]).unwrap();
     }
 }

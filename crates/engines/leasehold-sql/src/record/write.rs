@@ -51,7 +51,7 @@ impl Record {
             .map(|(attempt, place)| (*attempt, place.saturating_sub(gone.len() as u64)))
             .collect();
         // Remaining dead waiters need another step: a single statement does not remove them.
-        self.line = self.waiting > 0 || before.stale > DEAD;
+        self.has_queue = self.waiting > 0 || before.stale > DEAD;
         let buried: Vec<(AttemptId, u64)> = (self.parts.tombstones.iter())
             .filter(|tombstone| !before.parts.tombstones.contains(tombstone))
             .copied()
@@ -143,7 +143,7 @@ impl Record {
             ("until_us", until_us.to_string()),
             ("since_us", self.since_us.to_string()),
             ("confirmed", u8::from(confirmed).to_string()),
-            ("line", u8::from(self.line).to_string()),
+            ("line", u8::from(self.has_queue).to_string()),
             ("ended_us", self.ended_us.to_string()),
             ("ticket", self.ticket.to_string()),
         ];

@@ -115,10 +115,10 @@ impl Watch {
         // A waiter that has left is notified too: the client releases the lease.
         self.leave(attempt);
         self.hold(lasts);
-        if record.line {
+        if record.has_queue {
             self.note_waited_for(attempt);
         }
-        let grant = Grant::new(tokens, Term::Offer(until), record.line);
+        let grant = Grant::new(tokens, Term::Offer(until), record.has_queue);
         look.events.send(Event::Granted { name, attempt, grant });
     }
 }

@@ -55,20 +55,20 @@ pub(crate) async fn a_time_limit_is_kept_and_holds_for_one_statement<E: Talk>(po
     let mut holder = pool.begin().await.unwrap();
     for_update(&mut holder, ONE, Wait::AsSet).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    let ask = match E::NAME {
+    let request = match E::NAME {
         "PostgreSQL" => {
             "SELECT EXTRACT(EPOCH FROM current_setting('lock_timeout')::interval)::bigint"
         }
         "MySQL" => "SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)",
         _ => "PRAGMA busy_timeout",
     };
-    let set = E::number(&mut connection, ask).await.unwrap();
+    let set = E::number(&mut connection, request).await.unwrap();
     let limit = Wait::Within(Duration::from_millis(100));
     let mut tx = sqlx::Connection::begin(&mut *connection).await.unwrap();
     let error = for_update(&mut tx, ONE, limit).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     tx.rollback().await.unwrap();
-    assert_eq!(E::number(&mut connection, ask).await.unwrap(), set);
+    assert_eq!(E::number(&mut connection, request).await.unwrap(), set);
 
     // Long enough: it waits for the holder. Then the connection's own limit applies again.
     let mut tx = sqlx::Connection::begin(&mut *connection).await.unwrap();
@@ -77,7 +77,7 @@ pub(crate) async fn a_time_limit_is_kept_and_holds_for_one_statement<E: Talk>(po
     assert!(early.is_err(), "it did not wait");
     holder.rollback().await.unwrap();
     assert_eq!(patient.await.unwrap().len(), 1);
-    assert_eq!(E::number(&mut tx, ask).await.unwrap(), set);
+    assert_eq!(E::number(&mut tx, request).await.unwrap(), set);
     for bad in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
         let error = for_update(&mut tx, ONE, Wait::Within(bad)).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -8,7 +8,7 @@ use leasehold_core::backend::{Answer, Backend, Renewed, Verdict};
 use leasehold_core::{ErrorKind, Forced, State};
 use leasehold_test_servers::{Direction, MariaDb, Postgres, Proxy};
 
-use crate::side::{Side, end, name, unheard};
+use crate::side::{Side, name, release, unheard};
 use crate::tls::{mysql_is_used_over_tls, postgres_is_used_over_tls};
 use crate::{Test, connect, ms, secs, test};
 
@@ -59,15 +59,15 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     let mut far = Side::connect(&through(url, proxy), 1).await;
     let mut near = Side::connect(url, 2).await;
     // A lock that has a row.
-    let first = far.ask(secs(60));
+    let first = far.request(secs(60));
     let grant = far.granted(&first).await;
-    far.verdict(&end(&first, grant)).await;
-    let ask = far.ask(secs(60));
+    far.verdict(&release(&first, grant)).await;
+    let request = far.request(secs(60));
 
     proxy.cut(Direction::ServerToClient);
     let asking = tokio::spawn({
-        let (backend, ask) = (far.backend.clone(), ask.clone());
-        async move { backend.acquire(ask).await }
+        let (backend, request) = (far.backend.clone(), request.clone());
+        async move { backend.acquire(request).await }
     });
     until("it holds", || async { near.status().await.state == State::Held }).await.unwrap();
     let before = near.status().await;
@@ -75,17 +75,17 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     proxy.heal();
     // Only the client knows whether it still wants the lock; it asks again.
     assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
-    let grant = far.granted(&ask).await;
+    let grant = far.granted(&request).await;
     assert_eq!(Some(grant.tokens.base()), before.token, "the same lease and token");
-    assert_eq!(far.granted(&ask).await.tokens, grant.tokens);
+    assert_eq!(far.granted(&request).await.tokens, grant.tokens);
 
     leave_working_connections(&far).await;
     let remaining = near.status().await.remaining.unwrap();
     proxy.cut(Direction::ServerToClient);
     let renewing = tokio::spawn({
-        let (backend, ask) = (far.backend.clone(), ask.clone());
+        let (backend, request) = (far.backend.clone(), request.clone());
         async move {
-            let (name, attempt, ttl) = (ask.name, ask.attempt, secs(600));
+            let (name, attempt, ttl) = (request.name, request.attempt, secs(600));
             let base = grant.tokens.base();
             let lease = leasehold_core::backend::Renewal::new(name, attempt, base, ttl);
             backend.renew(&[lease]).await.remove(0)
@@ -101,11 +101,11 @@ async fn lost_replies(url: &str, proxy: &Proxy) {
     leave_working_connections(&far).await;
     proxy.cut(Direction::ServerToClient);
     let ending = tokio::spawn({
-        let (backend, end) = (far.backend.clone(), end(&ask, grant));
-        async move { backend.release(end).await }
+        let (backend, release) = (far.backend.clone(), release(&request, grant));
+        async move { backend.release(release).await }
     });
     until("it is released", || async { near.status().await.state == State::Free }).await.unwrap();
-    let next = near.ask(secs(60));
+    let next = near.request(secs(60));
     let other = near.granted(&next).await;
     proxy.kill_connections();
     proxy.heal();
@@ -145,8 +145,8 @@ where
     use sqlx::Executor as _;
     let far = Side::connect(&through(url, proxy), 1).await;
     let mut near = Side::connect(url, 2).await;
-    let ask = near.ask(secs(60));
-    let token = near.granted(&ask).await.tokens.base();
+    let request = near.request(secs(60));
+    let token = near.granted(&request).await.tokens.base();
     let mut locker = C::connect(url).await.unwrap();
     let lock = sqlx::raw_sql("BEGIN; SELECT 1 FROM leasehold_locks FOR UPDATE");
     (&mut locker).execute(lock).await.unwrap();
@@ -160,7 +160,7 @@ where
     until("the lease has ended", || async { near.status().await.state == State::Free })
         .await
         .unwrap();
-    let next = near.ask(secs(60));
+    let next = near.request(secs(60));
     let other = near.granted(&next).await;
     proxy.kill_connections();
     proxy.heal();
@@ -178,8 +178,8 @@ where
         async move { backend.force_release(&name(), other.tokens.base()).await }
     });
     until("the write waits for the row", || async { waits() }).await.unwrap();
-    let end = "UPDATE leasehold_locks SET state = 0, stamp = stamp + 1; COMMIT";
-    (&mut locker).execute(sqlx::raw_sql(end)).await.unwrap();
+    let commit = "UPDATE leasehold_locks SET state = 0, stamp = stamp + 1; COMMIT";
+    (&mut locker).execute(sqlx::raw_sql(commit)).await.unwrap();
     assert_eq!(forcing.await.unwrap().unwrap(), Forced::NotHeld);
 }
 
@@ -197,12 +197,12 @@ async fn refused_after(statement: &str, part: &str) {
     server.sql("CREATE ROLE app LOGIN PASSWORD 'app'").unwrap();
     server.sql("GRANT ALL ON ALL TABLES IN SCHEMA public TO app").unwrap();
     let mut far = Side::connect(&through(&server.url_as("app", "app"), &proxy), 1).await;
-    let ask = far.ask(secs(60));
-    let grant = far.granted(&ask).await;
+    let request = far.request(secs(60));
+    let grant = far.granted(&request).await;
     proxy.cut(Direction::ServerToClient);
     let ending = tokio::spawn({
-        let (backend, end) = (far.backend.clone(), end(&ask, grant));
-        async move { backend.release(end).await }
+        let (backend, release) = (far.backend.clone(), release(&request, grant));
+        async move { backend.release(release).await }
     });
     until("it is released", || async { near.status().await.state == State::Free }).await.unwrap();
     server.sql(statement).unwrap();
@@ -227,28 +227,29 @@ async fn a_request_that_arrives_late_on_mysql_does_nothing() {
 async fn late_requests(url: &str, proxy: &Proxy) {
     let mut far = Side::connect(&through(url, proxy), 1).await;
     let mut near = Side::connect(url, 2).await;
-    let first = far.ask(secs(60));
+    let first = far.request(secs(60));
     let grant = far.granted(&first).await;
-    let asks = [far.ask(secs(60)), far.ask(secs(60))];
+    let asks = [far.request(secs(60)), far.request(secs(60))];
     far.status().await;
 
     // An acquire, a renewal and a release are sent and delayed.
     let sent = proxy.bytes(Direction::ClientToServer);
     proxy.cut(Direction::ClientToServer);
     let mut under_way = Vec::new();
-    for ask in &asks {
-        let (backend, ask) = (far.backend.clone(), ask.clone());
+    for request in &asks {
+        let (backend, request) = (far.backend.clone(), request.clone());
         under_way.push(tokio::spawn(async move {
-            backend.acquire(ask).await.ok();
+            backend.acquire(request).await.ok();
         }));
     }
-    let (backend, ask) = (far.backend.clone(), first.clone());
+    let (backend, request) = (far.backend.clone(), first.clone());
     under_way.push(tokio::spawn(async move {
-        let (name, attempt, ttl, base) = (ask.name, ask.attempt, ask.ttl, grant.tokens.base());
+        let (name, attempt, ttl, base) =
+            (request.name, request.attempt, request.ttl, grant.tokens.base());
         let lease = leasehold_core::backend::Renewal::new(name, attempt, base, ttl);
         backend.renew(&[lease]).await;
     }));
-    let (backend, ending) = (far.backend.clone(), end(&first, grant));
+    let (backend, ending) = (far.backend.clone(), release(&first, grant));
     under_way.push(tokio::spawn(async move {
         backend.release(ending).await.ok();
     }));
@@ -257,11 +258,11 @@ async fn late_requests(url: &str, proxy: &Proxy) {
         .unwrap();
 
     // Another connection ends everything, and another client acquires the lock.
-    assert_eq!(near.verdict(&end(&first, grant)).await, Verdict::Released);
-    for ask in &asks {
-        near.verdict(&unheard(ask).with_suspect(true)).await;
+    assert_eq!(near.verdict(&release(&first, grant)).await, Verdict::Released);
+    for request in &asks {
+        near.verdict(&unheard(request).with_suspect(true)).await;
     }
-    let next = near.ask(secs(60));
+    let next = near.request(secs(60));
     let other = near.granted(&next).await;
     under_way.iter().for_each(tokio::task::JoinHandle::abort);
     proxy.heal();
@@ -275,9 +276,9 @@ async fn late_requests(url: &str, proxy: &Proxy) {
     assert_eq!(status.holder.unwrap().attempt, next.attempt);
     assert!(status.waiters.unwrap().is_empty());
     assert_eq!(near.renew(&next, other).await.unwrap(), Renewed::Renewed);
-    assert_eq!(near.verdict(&end(&next, other)).await, Verdict::Released);
-    for ask in &asks {
-        assert_eq!(near.backend.acquire(ask.clone()).await.unwrap(), Answer::Ended);
+    assert_eq!(near.verdict(&release(&next, other)).await, Verdict::Released);
+    for request in &asks {
+        assert_eq!(near.backend.acquire(request.clone()).await.unwrap(), Answer::Ended);
     }
 }
 
@@ -385,25 +386,25 @@ async fn a_release_dropped_anywhere_leaves_no_transaction_on_mysql() {
 async fn dropped_releases(url: &str, open: impl Fn() -> String) {
     let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
     for polls in 0..40 {
-        let held = one.ask(secs(60));
+        let held = one.request(secs(60));
         let grant = one.granted(&held).await;
-        let waits = two.ask(secs(60)).with_wait(true);
+        let waits = two.request(secs(60)).with_wait(true);
         two.queued(&waits).await;
-        let mut release = one.backend.release(end(&held, grant));
+        let mut pending = one.backend.release(release(&held, grant));
         for _ in 0..polls {
             let woken = std::future::poll_fn(|context| {
-                Poll::Ready(release.as_mut().poll(context).is_ready())
+                Poll::Ready(pending.as_mut().poll(context).is_ready())
             });
             if woken.await {
                 break;
             }
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
-        drop(release);
+        drop(pending);
         // No row stays locked for the tasks that finish it, and for the next client.
-        one.verdict(&end(&held, grant)).await;
+        one.verdict(&release(&held, grant)).await;
         let offered = two.pushed(&waits).await;
-        two.verdict(&end(&waits, offered)).await;
+        two.verdict(&release(&waits, offered)).await;
     }
     until("no transaction is open", || async { open() == "0" }).await.unwrap();
 }

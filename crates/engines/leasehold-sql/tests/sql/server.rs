@@ -98,10 +98,10 @@ async fn locked_row(url: &str, lock: impl Fn() + Sync, end: impl Fn()) {
     let mut leases = Vec::new();
     for number in 0..5 {
         let name = Name::new(format!("lock {number}")).unwrap();
-        let mut ask = side.ask(secs(60));
-        ask.name = name;
-        let base = side.granted(&ask).await.tokens.base();
-        leases.push(Renewal::new(ask.name, ask.attempt, base, ask.ttl));
+        let mut request = side.request(secs(60));
+        request.name = name;
+        let base = side.granted(&request).await.tokens.base();
+        leases.push(Renewal::new(request.name, request.attempt, base, request.ttl));
     }
     std::thread::scope(|scope| {
         let locker = scope.spawn(&lock);

@@ -30,34 +30,38 @@ impl Side {
         Self { backend: Arc::new(backend), events, client, sequence: 0 }
     }
 
-    pub(crate) fn ask(&mut self, ttl: Duration) -> AcquireRequest {
+    pub(crate) fn request(&mut self, ttl: Duration) -> AcquireRequest {
         self.sequence += 1;
         AcquireRequest::new(name(), AttemptId::new(self.client, self.sequence, 0), ttl)
             .with_origin(Origin::new("host", 7, None))
     }
 
-    pub(crate) async fn granted(&self, ask: &AcquireRequest) -> Grant {
-        match self.backend.acquire(ask.clone()).await.unwrap() {
+    pub(crate) async fn granted(&self, request: &AcquireRequest) -> Grant {
+        match self.backend.acquire(request.clone()).await.unwrap() {
             Answer::Granted(grant) => grant,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn queued(&self, ask: &AcquireRequest) -> Option<u64> {
-        match self.backend.acquire(ask.clone()).await.unwrap() {
+    pub(crate) async fn queued(&self, request: &AcquireRequest) -> Option<u64> {
+        match self.backend.acquire(request.clone()).await.unwrap() {
             Answer::Queued { place, .. } => place,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn renew(&self, ask: &AcquireRequest, grant: Grant) -> Result<Renewed, Error> {
-        let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+    pub(crate) async fn renew(
+        &self,
+        request: &AcquireRequest,
+        grant: Grant,
+    ) -> Result<Renewed, Error> {
+        let AcquireRequest { name, attempt, ttl, .. } = request.clone();
         let lease = Renewal::new(name, attempt, grant.tokens.base(), ttl);
         self.backend.renew(&[lease]).await.remove(0)
     }
 
-    pub(crate) async fn verdict(&self, end: &ReleaseRequest) -> Verdict {
-        self.backend.release(end.clone()).await.unwrap().verdict
+    pub(crate) async fn verdict(&self, release: &ReleaseRequest) -> Verdict {
+        self.backend.release(release.clone()).await.unwrap().verdict
     }
 
     pub(crate) async fn status(&self) -> Status {
@@ -65,10 +69,12 @@ impl Side {
     }
 
     /// Waits until a push grants the lock to this attempt.
-    pub(crate) async fn pushed(&mut self, ask: &AcquireRequest) -> Grant {
+    pub(crate) async fn pushed(&mut self, request: &AcquireRequest) -> Grant {
         loop {
             match self.events.recv().await.unwrap() {
-                Event::Granted { attempt, grant, .. } if attempt == ask.attempt => return grant,
+                Event::Granted { attempt, grant, .. } if attempt == request.attempt => {
+                    return grant;
+                }
                 _ => {}
             }
         }
@@ -76,11 +82,11 @@ impl Side {
 }
 
 /// Builds the end of an attempt without a known grant.
-pub(crate) fn unheard(ask: &AcquireRequest) -> ReleaseRequest {
-    ReleaseRequest::new(ask.name.clone(), ask.attempt)
+pub(crate) fn unheard(request: &AcquireRequest) -> ReleaseRequest {
+    ReleaseRequest::new(request.name.clone(), request.attempt)
 }
 
-pub(crate) fn end(ask: &AcquireRequest, grant: Grant) -> ReleaseRequest {
+pub(crate) fn release(request: &AcquireRequest, grant: Grant) -> ReleaseRequest {
     let base = Some(grant.tokens.base());
-    unheard(ask).with_base(base).with_last(base)
+    unheard(request).with_base(base).with_last(base)
 }

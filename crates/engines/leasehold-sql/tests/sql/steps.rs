@@ -133,26 +133,26 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
         };
         match (dice.throw(10), old) {
             (0..=3, _) | (_, None) => {
-                let ask = fresh(&mut dice, client);
-                known.push((client, ask.clone()));
-                steps.push(Step::Ask(client, ask));
+                let request = fresh(&mut dice, client);
+                known.push((client, request.clone()));
+                steps.push(Step::Ask(client, request));
             }
-            (4, Some((client, ask))) => steps.push(Step::Ask(client, ask)),
-            (5, Some((client, ask))) => steps.push(Step::Renew(client, ask)),
-            (6, Some((_, ask))) => steps.push(Step::Force(client, ask.attempt)),
-            (kind, Some((client, ask))) => {
+            (4, Some((client, request))) => steps.push(Step::Ask(client, request)),
+            (5, Some((client, request))) => steps.push(Step::Renew(client, request)),
+            (6, Some((_, request))) => steps.push(Step::Force(client, request.attempt)),
+            (kind, Some((client, request))) => {
                 let then = (kind == 7).then(|| fresh(&mut dice, client));
-                if let Some(ask) = &then {
-                    known.push((client, ask.clone()));
+                if let Some(request) = &then {
+                    known.push((client, request.clone()));
                 }
                 let keep = (dice.throw(8) == 0).then(|| secs(60));
                 let suspect = dice.throw(4) == 0;
-                let (name, attempt) = (ask.name, ask.attempt);
-                let end = ReleaseRequest::new(name, attempt)
+                let (name, attempt) = (request.name, request.attempt);
+                let release = ReleaseRequest::new(name, attempt)
                     .with_suspect(suspect)
                     .with_keep(keep)
                     .with_then(then);
-                steps.push(Step::End(client, end));
+                steps.push(Step::End(client, release));
             }
         }
     }
@@ -168,27 +168,27 @@ impl Engine {
     /// occurrence.
     async fn take(&mut self, step: &Step) -> String {
         let (client, name, answer) = match step {
-            Step::Ask(client, ask) => {
-                let answer = self.clients[*client].acquire(ask.clone()).await.unwrap();
-                (*client, &ask.name, self.answer(ask.attempt, &answer))
+            Step::Ask(client, request) => {
+                let answer = self.clients[*client].acquire(request.clone()).await.unwrap();
+                (*client, &request.name, self.answer(request.attempt, &answer))
             }
-            Step::Renew(client, ask) => {
-                let base = self.bases.get(&ask.attempt).copied().or(Token::new(1)).unwrap();
-                let AcquireRequest { name, attempt, ttl, .. } = ask.clone();
+            Step::Renew(client, request) => {
+                let base = self.bases.get(&request.attempt).copied().or(Token::new(1)).unwrap();
+                let AcquireRequest { name, attempt, ttl, .. } = request.clone();
                 let lease = Renewal::new(name, attempt, base, ttl);
                 let answer = self.clients[*client].renew(&[lease]).await.remove(0).unwrap();
-                (*client, &ask.name, format!("{answer:?}"))
+                (*client, &request.name, format!("{answer:?}"))
             }
-            Step::End(client, end) => {
-                let base = self.bases.get(&end.attempt).copied();
-                let whole = end.clone().with_base(base).with_last(base);
+            Step::End(client, release) => {
+                let base = self.bases.get(&release.attempt).copied();
+                let whole = release.clone().with_base(base).with_last(base);
                 let Ended { verdict, then, .. } =
                     self.clients[*client].release(whole).await.unwrap();
                 let mut text = format!("{verdict:?}");
-                if let (Some(ask), Some(answer)) = (&end.then, &then) {
-                    text += &self.answer(ask.attempt, answer);
+                if let (Some(request), Some(answer)) = (&release.then, &then) {
+                    text += &self.answer(request.attempt, answer);
                 }
-                (*client, &end.name, text)
+                (*client, &release.name, text)
             }
             Step::Force(client, attempt) => {
                 let token = self.bases.get(attempt).copied().or(Token::new(1)).unwrap();

@@ -7,7 +7,7 @@ use leasehold_core::backend::{AcquireRequest, Answer, Backend, Event, Renewed};
 use leasehold_core::clock::Clock;
 use leasehold_test_servers::{MariaDb, Postgres};
 
-use crate::side::{Side, end, name, unheard};
+use crate::side::{Side, name, release, unheard};
 use crate::{Test, connect, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn waits(side: &mut Side) -> AcquireRequest {
-    side.ask(secs(60)).with_wait(true)
+    side.request(secs(60)).with_wait(true)
 }
 
 async fn a_connection_that_listens_is_made_anew() {
@@ -32,21 +32,21 @@ async fn a_connection_that_listens_is_made_anew() {
         (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
     let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
     for round in 0..3 {
-        let held = one.ask(secs(60));
+        let held = one.request(secs(60));
         let grant = one.granted(&held).await;
-        let ask = waits(&mut two);
-        assert_eq!(two.queued(&ask).await, Some(0));
+        let request = waits(&mut two);
+        assert_eq!(two.queued(&request).await, Some(0));
         until("it listens", || async { server.sql(listeners).unwrap() == "1" }).await.unwrap();
         if round > 0 {
-            let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+            let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                        WHERE query LIKE 'LISTEN%'";
-            assert_eq!(server.sql(end).unwrap(), "1");
+            assert_eq!(server.sql(kill).unwrap(), "1");
         }
-        one.verdict(&end(&held, grant)).await;
-        let offered = two.pushed(&ask).await;
+        one.verdict(&release(&held, grant)).await;
+        let offered = two.pushed(&request).await;
         assert!(offered.tokens.base() > grant.tokens.top());
-        assert_eq!(two.renew(&ask, offered).await.unwrap(), Renewed::Renewed);
-        two.verdict(&end(&ask, offered)).await;
+        assert_eq!(two.renew(&request, offered).await.unwrap(), Renewed::Renewed);
+        two.verdict(&release(&request, offered)).await;
     }
 }
 
@@ -54,13 +54,13 @@ async fn an_outage_is_over_also_for_those_who_gave_up() {
     let mut server = Postgres::start(&[]).unwrap();
     let mut one = Side::connect(&server.url(), 1).await;
     let mut two = Side::connect(&server.url(), 2).await;
-    let held = one.ask(secs(60));
+    let held = one.request(secs(60));
     one.granted(&held).await;
-    let ask = waits(&mut two);
-    two.queued(&ask).await;
+    let request = waits(&mut two);
+    two.queued(&request).await;
     server.kill();
     while !matches!(two.events.recv().await.unwrap(), Event::Broken) {}
-    assert!(two.backend.release(unheard(&ask)).await.is_err());
+    assert!(two.backend.release(unheard(&request)).await.is_err());
     server.start_again().unwrap();
     while !matches!(two.events.recv().await.unwrap(), Event::Reset) {}
 }
@@ -77,10 +77,10 @@ async fn the_holder_is_told_that_somebody_waits_on_mysql() {
 
 async fn told(url: &str) {
     let (mut one, mut two) = (Side::connect(url, 1).await, Side::connect(url, 2).await);
-    let held = one.ask(secs(60)).with_tokens(100).with_wait(true);
+    let held = one.request(secs(60)).with_tokens(100).with_wait(true);
     one.granted(&held).await;
-    let ask = waits(&mut two);
-    two.queued(&ask).await;
+    let request = waits(&mut two);
+    two.queued(&request).await;
     wanted(&mut one, &held).await;
 }
 
@@ -101,12 +101,12 @@ async fn the_database_s_clock_decides() {
     let server = Postgres::start(&[]).unwrap();
     let (mut one, mut two) =
         (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
-    let held = one.ask(secs(60));
+    let held = one.request(secs(60));
     let grant = one.granted(&held).await;
     server.sql("UPDATE leasehold_locks SET until_us = until_us + 200000000000").unwrap();
     let status = one.status().await;
     assert!(status.note.is_some_and(|note| note.contains("force-release")), "a stuck lock is seen");
-    let next = two.ask(secs(60));
+    let next = two.request(secs(60));
     assert!(matches!(two.backend.acquire(next.clone()).await.unwrap(), Answer::Busy { .. }));
     server.sql("UPDATE leasehold_locks SET until_us = until_us - 300000000000").unwrap();
     assert_eq!(one.status().await.state, State::Free);
@@ -137,12 +137,12 @@ const DEAD: u32 = 4;
 async fn a_client_behind_dead_waiters_waits_an_offer_for_each() {
     let server = Postgres::start(&[]).unwrap();
     let mut holder = Side::connect(&server.url(), 1).await;
-    let held = holder.ask(secs(600)).with_ttl(secs(600));
+    let held = holder.request(secs(600)).with_ttl(secs(600));
     let grant = holder.granted(&held).await;
     let mut dead = Side::connect(&server.url(), 2).await;
     for _ in 0..DEAD {
-        let ask = waits(&mut dead);
-        dead.queued(&ask).await.unwrap();
+        let request = waits(&mut dead);
+        dead.queued(&request).await.unwrap();
     }
     drop(dead);
     let client = connect(&server.url()).await;
@@ -153,7 +153,7 @@ async fn a_client_behind_dead_waiters_waits_an_offer_for_each() {
     // It has just polled, as it does when the connection is up.
     Clock::system().sleep(ms(500)).await;
     let stopwatch = Stopwatch::start();
-    holder.verdict(&end(&held, grant)).await;
+    holder.verdict(&release(&held, grant)).await;
     let guard = next.await.unwrap().unwrap();
     let took = stopwatch.elapsed();
     guard.release().await.unwrap();
@@ -166,23 +166,23 @@ async fn a_thousand_waiters_are_served_in_order() {
     let place = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", place.path().join("locks.db").display());
     let (mut one, mut two) = (Side::connect(&url, 1).await, Side::connect(&url, 2).await);
-    let held = one.ask(secs(60));
+    let held = one.request(secs(60));
     let grant = one.granted(&held).await;
     let mut asks = Vec::new();
     for place in 0..WAITERS {
-        let ask = waits(&mut two);
-        assert_eq!(two.queued(&ask).await, Some(place));
-        asks.push(ask);
+        let request = waits(&mut two);
+        assert_eq!(two.queued(&request).await, Some(place));
+        asks.push(request);
     }
     let status = one.status().await;
     assert_eq!(status.waiters.unwrap().len() + status.more_waiters, WAITERS as usize);
-    one.verdict(&end(&held, grant)).await;
+    one.verdict(&release(&held, grant)).await;
     let mut last = grant.tokens.top();
-    for ask in &asks[..50] {
-        let offered = two.pushed(ask).await;
+    for request in &asks[..50] {
+        let offered = two.pushed(request).await;
         assert!(offered.tokens.base() > last);
         last = offered.tokens.top();
-        two.verdict(&end(ask, offered)).await;
+        two.verdict(&release(request, offered)).await;
     }
     assert_eq!(two.queued(&asks[999]).await, Some(948));
 }
@@ -197,18 +197,18 @@ async fn a_hand_off_by_push_takes_three_round_trips() {
         (Side::connect(&server.url(), 1).await, Side::connect(&server.url(), 2).await);
     let mut least = usize::MAX;
     for _ in 0..5 {
-        let held = one.ask(secs(60)).with_tokens(100).with_wait(true);
+        let held = one.request(secs(60)).with_tokens(100).with_wait(true);
         let grant = one.granted(&held).await;
-        let ask = waits(&mut two);
-        two.queued(&ask).await;
+        let request = waits(&mut two);
+        two.queued(&request).await;
         wanted(&mut one, &held).await;
         let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
         until("both listen", || async { server.sql(listeners).unwrap() == "2" }).await.unwrap();
         let before = server.log().matches(PACKET).count();
-        one.verdict(&end(&held, grant)).await;
-        let offered = two.pushed(&ask).await;
+        one.verdict(&release(&held, grant)).await;
+        let offered = two.pushed(&request).await;
         least = least.min(server.log().matches(PACKET).count() - before);
-        two.verdict(&end(&ask, offered)).await;
+        two.verdict(&release(&request, offered)).await;
     }
     assert_eq!(least, 3, "{}", server.log());
 }

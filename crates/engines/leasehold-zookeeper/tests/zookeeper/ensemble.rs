@@ -19,7 +19,7 @@ async fn the_line_goes_on_when_the_leader_is_killed() {
     let guard = one.lock("a").acquire().await.unwrap();
     let mut last = guard.token();
     let before = epoch(last);
-    let line: Vec<_> = [&two, &three]
+    let waiters: Vec<_> = [&two, &three]
         .map(|client| {
             let lock = client.lock("a");
             tokio::spawn(async move {
@@ -42,7 +42,7 @@ async fn the_line_goes_on_when_the_leader_is_killed() {
         }
     }
     let mut tokens = Vec::new();
-    for waiter in line {
+    for waiter in waiters {
         tokens.push(waiter.await.unwrap().unwrap());
     }
     tokens.sort_unstable();
@@ -88,7 +88,7 @@ async fn a_server_that_hangs_loses_nobody_a_lock() {
     for _ in 0..4 {
         try_connect(&url).await.unwrap();
     }
-    hangs.go_on().unwrap();
+    hangs.resume().unwrap();
 }
 
 fn epoch(token: Token) -> u64 {

@@ -61,39 +61,39 @@ async fn a_release_wakes_one_of_a_thousand() {
     for number in 0..SESSIONS {
         sessions.push(raw(&url, number).await);
     }
-    let mut line = Vec::new();
+    let mut queue = Vec::new();
     for place in 0..EACH * SESSIONS as usize {
         let session = &mut sessions[place % SESSIONS as usize];
-        let ask = waits(session).with_ttl(secs(300));
-        let answer = session.backend.acquire(ask.clone()).await.unwrap();
+        let request = waits(session).with_ttl(secs(300));
+        let answer = session.backend.acquire(request.clone()).await.unwrap();
         let Answer::Queued { place: Some(at), .. } = answer else { panic!("{answer:?}") };
         assert_eq!(at as usize, place);
-        line.push(ask);
+        queue.push(request);
     }
-    assert_eq!(server.number("zk_watch_count").unwrap() as usize, line.len(), "one watch each");
+    assert_eq!(server.number("zk_watch_count").unwrap() as usize, queue.len(), "one watch each");
     // Those who wait ask again now and then: that costs the server nothing.
     let before = count(&server);
-    for (place, ask) in line.iter().enumerate() {
+    for (place, request) in queue.iter().enumerate() {
         let session = &sessions[place % SESSIONS as usize];
-        let answer = session.backend.acquire(ask.clone()).await.unwrap();
+        let answer = session.backend.acquire(request.clone()).await.unwrap();
         assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");
     }
     assert_eq!(count(&server), before, "requests while all clients waited");
     let mut owner = holder.backend.clone();
-    for (place, ask) in line.iter().take(20).enumerate() {
+    for (place, request) in queue.iter().take(20).enumerate() {
         let before = count(&server);
         owner.release(holder.end(&held)).await.unwrap();
         let session = &mut sessions[place % SESSIONS as usize];
         match session.events.recv().await {
-            Some(Event::Next { attempt, .. }) => assert_eq!(attempt, ask.attempt),
+            Some(Event::Next { attempt, .. }) => assert_eq!(attempt, request.attempt),
             other => panic!("{other:?}"),
         }
-        let answer = session.backend.acquire(ask.clone()).await.unwrap();
+        let answer = session.backend.acquire(request.clone()).await.unwrap();
         assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
         let after = count(&server);
         let [changes, looks, fired] = [0, 1, 2].map(|at| after[at] - before[at]);
         assert_eq!((changes, looks, fired), (1, 1, 1), "removal, look of the next, watch");
-        held = ask.clone();
+        held = request.clone();
         owner = session.backend.clone();
     }
     for session in &mut sessions {

@@ -80,22 +80,26 @@ async fn a_creation_that_never_arrived_is_sent_again() {
 }
 
 /// The path of an attempt's nodes, without their number.
-fn path_of(ask: &AcquireRequest) -> String {
-    let id = ask.attempt.to_string();
+fn path_of(request: &AcquireRequest) -> String {
+    let id = request.attempt.to_string();
     let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
     format!("/leasehold/a/_c_{}-lock-", parts.join("-"))
 }
 
 /// Creates a node of the attempt in another session, and returns its path.
-async fn create_node(other: &ZooKeeper, ask: &AcquireRequest, mode: CreateMode) -> (Stat, String) {
-    let path = path_of(ask);
+async fn create_node(
+    other: &ZooKeeper,
+    request: &AcquireRequest,
+    mode: CreateMode,
+) -> (Stat, String) {
+    let path = path_of(request);
     let options = mode.with_acls(Acls::anyone_all());
     let (stat, number) = other.create(&path, b"", &options).await.unwrap();
     (stat, format!("{path}{number}"))
 }
 
-async fn create_late(other: &ZooKeeper, ask: &AcquireRequest) -> (Stat, String) {
-    create_node(other, ask, CreateMode::EphemeralSequential).await
+async fn create_late(other: &ZooKeeper, request: &AcquireRequest) -> (Stat, String) {
+    create_node(other, request, CreateMode::EphemeralSequential).await
 }
 
 /// Asks with a new attempt whose creation is sent and lost with its connection.
@@ -105,9 +109,9 @@ async fn lose_creation(raw: &mut Raw, proxy: &Proxy) -> AcquireRequest {
         until("it is connected", || async { raw.backend.status(&name).await.is_ok() })
             .await
             .unwrap();
-        let ask = waits(raw);
+        let request = waits(raw);
         proxy.cut(Direction::ClientToServer);
-        let mut asking = pin!(raw.backend.acquire(ask.clone()));
+        let mut asking = pin!(raw.backend.acquire(request.clone()));
         // The first poll sends it to the client library, which needs a moment to write it.
         let early = tokio::time::timeout(ms(100), &mut asking).await;
         proxy.kill_connections();
@@ -117,10 +121,10 @@ async fn lose_creation(raw: &mut Raw, proxy: &Proxy) -> AcquireRequest {
             Err(_) => asking.await.is_err(),
         };
         if is_lost {
-            return ask;
+            return request;
         }
         // The library wrote it to the next connection.
-        until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
+        until("it is ended", || async { raw.backend.release(raw.end(&request)).await.is_ok() })
             .await
             .unwrap();
     }
@@ -129,9 +133,9 @@ async fn lose_creation(raw: &mut Raw, proxy: &Proxy) -> AcquireRequest {
 async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
+    let request = lose_creation(&mut raw, &proxy).await;
     until("it is granted", || async {
-        matches!(raw.backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
+        matches!(raw.backend.acquire(request.clone()).await, Ok(Answer::Granted(_)))
     })
     .await
     .unwrap();
@@ -140,7 +144,7 @@ async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     let held = direct.lock("a").status().await.unwrap();
     // The first creation arrives. Its node is last in line, and would block the lock at its turn.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    let (_, late) = create_late(&other, &ask).await;
+    let (_, late) = create_late(&other, &request).await;
     proxy.heal();
     until("the second node is removed", || async {
         other.check_stat(&late).await.unwrap().is_none()
@@ -149,21 +153,21 @@ async fn a_creation_that_arrives_after_its_repetition_is_removed() {
     .unwrap();
     let status = direct.lock("a").status().await.unwrap();
     assert_eq!(status.token, held.token, "the node of the lease was removed");
-    raw.backend.release(raw.end(&ask)).await.unwrap();
+    raw.backend.release(raw.end(&request)).await.unwrap();
     free(&direct, "a").await;
 }
 
 async fn a_creation_that_arrives_after_its_attempt_has_ended_is_removed() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
-    until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
+    let request = lose_creation(&mut raw, &proxy).await;
+    until("it is ended", || async { raw.backend.release(raw.end(&request)).await.is_ok() })
         .await
         .unwrap();
     // No search is answered before the node is there.
     proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    create_late(&other, &ask).await;
+    create_late(&other, &request).await;
     proxy.heal();
     free(&direct, "a").await;
 }
@@ -171,15 +175,15 @@ async fn a_creation_that_arrives_after_its_attempt_has_ended_is_removed() {
 async fn a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
+    let request = lose_creation(&mut raw, &proxy).await;
     let name = Name::new("b").unwrap();
     until("it is connected", || async { raw.backend.status(&name).await.is_ok() }).await.unwrap();
     // The first release succeeds: no other work wakes the search.
-    raw.backend.release(raw.end(&ask)).await.unwrap();
+    raw.backend.release(raw.end(&request)).await.unwrap();
     // No search is answered before the node is there.
     proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    create_late(&other, &ask).await;
+    create_late(&other, &request).await;
     proxy.heal();
     free(&direct, "a").await;
 }
@@ -187,12 +191,12 @@ async fn a_creation_that_arrives_after_an_end_on_a_new_connection_is_removed() {
 async fn a_search_for_late_nodes_that_the_server_refuses_ends() {
     let (server, proxy, _, _) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
+    let request = lose_creation(&mut raw, &proxy).await;
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
     let no_read = [Acl::new(Permission::CREATE | Permission::DELETE, AuthId::anyone())];
     other.set_acl("/leasehold/a", &no_read, None).await.unwrap();
     until("it is ended", || async {
-        let released = raw.backend.release(raw.end(&ask)).await;
+        let released = raw.backend.release(raw.end(&request)).await;
         released.map_or_else(|error| error.kind() == ErrorKind::Refused, |_| true)
     })
     .await
@@ -212,15 +216,15 @@ async fn a_search_for_late_nodes_that_the_server_refuses_ends() {
 async fn a_failed_removal_of_a_late_node_is_tried_again() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
-    until("it is ended", || async { raw.backend.release(raw.end(&ask)).await.is_ok() })
+    let request = lose_creation(&mut raw, &proxy).await;
+    until("it is ended", || async { raw.backend.release(raw.end(&request)).await.is_ok() })
         .await
         .unwrap();
     // No search is answered before the node is there.
     proxy.cut(Direction::ClientToServer);
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
     // The server removes no node that has a child.
-    let (_, late) = create_node(&other, &ask, CreateMode::PersistentSequential).await;
+    let (_, late) = create_node(&other, &request, CreateMode::PersistentSequential).await;
     let child = format!("{late}/child");
     let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     other.create(&child, b"", &ephemeral).await.unwrap();
@@ -235,17 +239,17 @@ async fn a_failed_removal_of_a_late_node_is_tried_again() {
 async fn a_node_of_another_session_is_removed_and_never_claimed() {
     let (server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=20s", proxy.address()), 7).await;
-    let ask = lose_creation(&mut raw, &proxy).await;
+    let request = lose_creation(&mut raw, &proxy).await;
     // As an earlier session of the same program would have left it.
     let other = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    let (theirs, _) = create_late(&other, &ask).await;
+    let (theirs, _) = create_late(&other, &request).await;
     let mut granted = None;
     until("it is granted", || async {
-        matches!(raw.backend.acquire(ask.clone()).await, Ok(Answer::Granted(_)))
+        matches!(raw.backend.acquire(request.clone()).await, Ok(Answer::Granted(_)))
     })
     .await
     .unwrap();
-    if let Answer::Granted(grant) = raw.backend.acquire(ask.clone()).await.unwrap() {
+    if let Answer::Granted(grant) = raw.backend.acquire(request.clone()).await.unwrap() {
         granted = Some(grant.tokens.base().get());
     }
     assert!(granted.is_some_and(|token| token > theirs.czxid as u64), "{granted:?}");
@@ -328,15 +332,15 @@ async fn a_session_that_has_moved_leaves_no_node_behind() {
 async fn a_release_that_was_dropped_half_way_is_finished() {
     let (_server, proxy, _, direct) = set_up().await;
     let mut raw = crate::raw(&format!("zookeeper://{}?session=60s", proxy.address()), 7).await;
-    let ask = waits(&mut raw);
+    let request = waits(&mut raw);
     proxy.cut(Direction::ServerToClient);
-    let (backend, asked) = (raw.backend.clone(), ask.clone());
+    let (backend, asked) = (raw.backend.clone(), request.clone());
     let asking = tokio::spawn(async move { backend.acquire(asked).await });
     held(&direct).await;
     asking.abort();
-    let end = raw.end(&ask).with_suspect(true);
+    let release = raw.end(&request).with_suspect(true);
     // It looks for the node, and is not told what there is.
-    let half = tokio::time::timeout(ms(50), raw.backend.release(end)).await;
+    let half = tokio::time::timeout(ms(50), raw.backend.release(release)).await;
     assert!(half.is_err(), "{half:?}");
     proxy.heal();
     free(&direct, "a").await;
@@ -347,15 +351,15 @@ async fn a_lease_that_nobody_renews_ends_in_its_own_time() {
     let mut raw = crate::raw(&(server.url() + "?session=60s"), 7).await;
     // The second ends first.
     for (name, ttl) in [("long", secs(30)), ("a", ms(500))] {
-        let mut ask = waits(&mut raw).with_ttl(ttl);
-        ask.name = Name::new(name).unwrap();
-        let answer = raw.backend.acquire(ask.clone()).await.unwrap();
+        let mut request = waits(&mut raw).with_ttl(ttl);
+        request.name = Name::new(name).unwrap();
+        let answer = raw.backend.acquire(request.clone()).await.unwrap();
         assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
         if name == "a" {
             free(&direct, "a").await;
             let told = raw.events.recv().await;
             assert!(
-                matches!(told, Some(Event::Lost { attempt, .. }) if attempt == ask.attempt),
+                matches!(told, Some(Event::Lost { attempt, .. }) if attempt == request.attempt),
                 "{told:?}"
             );
         }

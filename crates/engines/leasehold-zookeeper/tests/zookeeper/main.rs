@@ -65,7 +65,7 @@ async fn raw(url: &str, client: u64) -> Raw {
 
 /// An ask of a new attempt that waits for lock `a`.
 fn waits(raw: &mut Raw) -> AcquireRequest {
-    raw.ask(&Name::new("a").unwrap(), secs(30)).with_wait(true)
+    raw.request(&Name::new("a").unwrap(), secs(30)).with_wait(true)
 }
 
 /// Waits until no client holds a lock or waits for it.

@@ -51,7 +51,7 @@ async fn a_process_that_was_stopped_for_longer_than_its_session_has_lost() {
     waiting(&client, "a", 1).await;
     holder.stop();
     let next = next.await.unwrap().unwrap();
-    holder.go_on();
+    holder.resume();
     assert_eq!(holder.ask("valid").unwrap(), "false", "valid while another client holds it");
     assert_eq!(holder.ask("release").unwrap(), "Lost");
     assert!(next.is_valid() && next.token().get() > holder.token);

@@ -111,7 +111,7 @@ impl Attempt {
         let tally = self.tally();
         let denied = Denied { why, tally, seen: self.seen, free_in: self.free_in(tally) };
         self.events.push_back(Event::Denied(denied));
-        self.phase = Phase::Ending { told: true };
+        self.phase = Phase::Releasing { told: true };
         self.release_all(now, true);
     }
 

@@ -14,10 +14,10 @@ impl Attempt {
     /// Ends the attempt in any state. It asks nodes that do not answer again until the lease has
     /// expired there.
     pub fn release(&mut self, now: Now) {
-        if matches!(self.phase, Phase::Ending { .. }) {
+        if matches!(self.phase, Phase::Releasing { .. }) {
             return;
         }
-        self.phase = Phase::Ending { told: false };
+        self.phase = Phase::Releasing { told: false };
         self.deadline = None;
         self.release_all(now, false);
         self.tell_released();
@@ -58,7 +58,7 @@ impl Attempt {
 
     /// Returns the event when the result is known, or every node has had its time.
     fn tell_released(&mut self) {
-        if self.phase != (Phase::Ending { told: false }) {
+        if self.phase != (Phase::Releasing { told: false }) {
             return;
         }
         let held = self.count(|node_state| node_state.ended == Some(true));
@@ -73,7 +73,7 @@ impl Attempt {
             (_, false) => Some(false),
             (false, true) => None,
         };
-        self.phase = Phase::Ending { told: true };
+        self.phase = Phase::Releasing { told: true };
         self.events.push_back(Event::Released { held });
     }
 
@@ -92,7 +92,7 @@ impl Attempt {
     pub(super) fn late(&mut self, now: Now, node: usize, reply: Reply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
         let has = matches!(reply, Reply::Granted(_) | Reply::Healed | Reply::Renewed);
-        if has && matches!(self.phase, Phase::Ending { .. }) && node_state.waits.is_none() {
+        if has && matches!(self.phase, Phase::Releasing { .. }) && node_state.waits.is_none() {
             node_state.suspect = true;
             self.send_release(now, node);
         }

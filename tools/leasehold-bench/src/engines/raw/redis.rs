@@ -82,12 +82,12 @@ impl Taker for Key {
             let mut set = redis::cmd("SET");
             set.arg(&self.name).arg(&self.value).arg("NX").arg("PX").arg(30_000);
             let set = &set;
-            let ask = |server: &MultiplexedConnection| {
+            let call = |server: &MultiplexedConnection| {
                 let mut server = server.clone();
                 async move { set.query_async::<Option<String>>(&mut server).await }
             };
             let mut granted = 0;
-            for one in join_all(self.servers.iter().map(ask)).await {
+            for one in join_all(self.servers.iter().map(call)).await {
                 granted += usize::from(one?.is_some());
             }
             if granted > self.servers.len() / 2 {

@@ -40,7 +40,7 @@ impl Acquiring {
 
     /// Handles the message that the lock has become free.
     pub(super) fn handle_freed(&mut self) {
-        self.mail.ask = true;
+        self.mail.ask_again = true;
     }
 
     /// When the request was sent that has no reply yet.
@@ -54,7 +54,7 @@ impl Acquiring {
             return None;
         }
         let ask_at = self.sleeps_until.or(self.machine.pending().ask_at());
-        let ask_at = ask_at.filter(|_| !self.mail.ask);
+        let ask_at = ask_at.filter(|_| !self.mail.ask_again);
         let ask_at = ask_at.unwrap_or(Deadline::after(now, Duration::ZERO));
         Some(self.limits.until.map_or(ask_at, |until| until.min(ask_at)))
     }
@@ -70,7 +70,7 @@ impl Acquiring {
         if self.limits.until.is_some_and(|until| until.has_passed(now)) {
             return Err(());
         }
-        let sleeps = |until: Deadline| !self.mail.ask && !until.has_passed(now);
+        let sleeps = |until: Deadline| !self.mail.ask_again && !until.has_passed(now);
         if self.sleeps_until.is_some_and(sleeps) {
             return Ok(false);
         }

@@ -75,7 +75,7 @@ async fn nobody_waits_for_a_node_that_is_stopped() {
     let client = connect(&url).await;
     servers.0[1].stop().unwrap();
     pairs(&client).await;
-    servers.0[1].go_on().unwrap();
+    servers.0[1].resume().unwrap();
     pairs(&client).await;
 }
 

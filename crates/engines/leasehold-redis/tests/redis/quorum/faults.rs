@@ -114,7 +114,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
                     () = tokio::task::yield_now() => {}
                 }
             }
-            servers.0[0].go_on().unwrap();
+            servers.0[0].resume().unwrap();
             // No task of this runtime can run, and the server answers.
             std::thread::sleep(secs(1));
             assert_eq!(asking.await, [Reply::NotHeld]);

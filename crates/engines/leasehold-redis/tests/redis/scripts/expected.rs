@@ -96,7 +96,7 @@ impl Expected {
         };
         let short = locks.len() == requests.len()
             && !requests.iter().any(|(lock, request)| match request {
-                Request::Release(end) => queued(lock, end.attempt),
+                Request::Release(release) => queued(lock, release.attempt),
                 _ => false,
             });
         let mut said = Vec::new();
@@ -123,8 +123,8 @@ impl Expected {
         // A record whose queue was deleted still claims that a client waits.
         let forgotten = self.locks.iter().any(|lock| lock.line_forgotten);
         let plain = |answers: &[String]| -> Vec<String> {
-            let end = if forgotten { "w" } else { "" };
-            answers.iter().map(|answer| answer.trim_end_matches(end).to_owned()).collect()
+            let suffix = if forgotten { "w" } else { "" };
+            answers.iter().map(|answer| answer.trim_end_matches(suffix).to_owned()).collect()
         };
         same("answers", &plain(&said), &plain(&answers))?;
         same("pushes", &pushed, &heard)?;
@@ -160,13 +160,13 @@ impl Expected {
             there
         };
         let said = match request {
-            Request::Acquire(ask) => Said::Acquired(record.acquire(now, ask, &mut reach)),
+            Request::Acquire(request) => Said::Acquired(record.acquire(now, request, &mut reach)),
             Request::Renew(attempt, base, ttl) => {
                 Said::Renewed(record.renew(now, *attempt, *base, *ttl))
             }
-            Request::Release(end) => Said::Released(record.release(now, end, &mut reach)),
-            Request::Rotate(end, ask) => {
-                let (verdict, answer) = record.rotate(now, end, ask, &mut reach);
+            Request::Release(release) => Said::Released(record.release(now, release, &mut reach)),
+            Request::Rotate(release, request) => {
+                let (verdict, answer) = record.rotate(now, release, request, &mut reach);
                 Said::Rotated(verdict, answer)
             }
             Request::Force(token) => Said::Forced(record.force_release(now, *token, &mut reach)),
@@ -191,13 +191,14 @@ impl Expected {
     }
 
     fn carry_out_foreign(&self, request: &Request) -> String {
-        let verdict = |end: &ReleaseRequest| if end.base.is_some() { "L" } else { "G" }.to_owned();
+        let verdict =
+            |release: &ReleaseRequest| if release.base.is_some() { "L" } else { "G" }.to_owned();
         let strange = self.strange_answer.to_owned();
         match request {
             Request::Acquire(_) | Request::Force(_) => strange,
             Request::Renew(..) => "L".to_owned(),
-            Request::Release(end) => verdict(end),
-            Request::Rotate(end, _) => verdict(end) + &strange,
+            Request::Release(release) => verdict(release),
+            Request::Rotate(release, _) => verdict(release) + &strange,
         }
     }
 }
@@ -231,10 +232,10 @@ impl Lock {
     /// `buried`: a tombstone was added last, and expired tombstones must have been removed.
     fn compare(&self, now_us: u64, stored: &Stored, buried: bool) -> Result<(), String> {
         let now = at(now_us);
-        let line: Vec<String> =
+        let waiters: Vec<String> =
             self.record.waiters().map(|w| messages::member(w.attempt)).collect();
         let queue: Vec<String> = stored.queue.iter().step_by(2).cloned().collect();
-        same("line", &line, &queue)?;
+        same("line", &waiters, &queue)?;
         let number = |text: &String| text.parse::<f64>().unwrap_or_default() as u64;
         let tickets: Vec<u64> = stored.queue.iter().skip(1).step_by(2).map(number).collect();
         if !tickets.is_sorted_by(|one, next| one < next) {
@@ -286,7 +287,7 @@ impl Lock {
 }
 
 fn buries(request: &Request) -> bool {
-    matches!(request, Request::Release(end) | Request::Rotate(end, _) if end.suspect)
+    matches!(request, Request::Release(release) | Request::Rotate(release, _) if release.suspect)
 }
 
 fn attempts_of(request: &Request) -> Vec<AttemptId> {
@@ -294,8 +295,8 @@ fn attempts_of(request: &Request) -> Vec<AttemptId> {
         Request::Acquire(AcquireRequest { attempt, .. }) | Request::Renew(attempt, ..) => {
             vec![*attempt]
         }
-        Request::Release(end) => vec![end.attempt],
-        Request::Rotate(end, ask) => vec![end.attempt, ask.attempt],
+        Request::Release(release) => vec![release.attempt],
+        Request::Rotate(release, request) => vec![release.attempt, request.attempt],
         Request::Force(_) => vec![],
     }
 }

@@ -31,16 +31,17 @@ pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
         false => each,
     };
     let asks = requests.iter().filter_map(|request| match request {
-        Request::Acquire(ask) => Some(ask),
+        Request::Acquire(request) => Some(request),
         _ => None,
     });
     let ends = requests.iter().filter_map(|request| match request {
-        Request::Release(end) => Some(end),
+        Request::Release(release) => Some(release),
         _ => None,
     });
     match requests[0] {
         Request::Acquire(_) => {
-            let attempts: String = asks.clone().map(|ask| ask.attempt.to_string()).collect();
+            let attempts: String =
+                asks.clone().map(|request| request.attempt.to_string()).collect();
             [vec![attempts], alike(asks.map(says).collect())].concat()
         }
         Request::Renew(..) => {
@@ -57,43 +58,44 @@ pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
         Request::Release(_) if short && ends.clone().all(is_plain) => {
             vec![ends.map(held).collect()]
         }
-        Request::Release(_) => [vec![String::new()], ends.map(end).collect()].concat(),
+        Request::Release(_) => [vec![String::new()], ends.map(release).collect()].concat(),
         Request::Rotate(request, then) => {
-            vec![end(request), format!("{}{}", then.attempt, says(then))]
+            vec![release(request), format!("{}{}", then.attempt, says(then))]
         }
         Request::Force(token) => vec![format!("{:016}", token.get())],
     }
 }
 
-fn says(ask: &AcquireRequest) -> String {
-    let flags = u8::from(ask.wait) + 2 * u8::from(ask.fair);
-    format!("{flags}{}", &member(ask.attempt)[32..])
+fn says(request: &AcquireRequest) -> String {
+    let flags = u8::from(request.wait) + 2 * u8::from(request.fair);
+    format!("{flags}{}", &member(request.attempt)[32..])
 }
 
 /// An end of a lease whose state is fully known.
-fn is_plain(end: &ReleaseRequest) -> bool {
-    end.base.is_some() && end.last.is_some() && !end.suspect && end.keep.is_none()
+fn is_plain(release: &ReleaseRequest) -> bool {
+    release.base.is_some() && release.last.is_some() && !release.suspect && release.keep.is_none()
 }
 
-fn held(end: &ReleaseRequest) -> String {
+fn held(release: &ReleaseRequest) -> String {
     let number = |token: Option<Token>| token.map_or(0, Token::get);
-    format!("H0{}{:016}{:016}", end.attempt, number(end.base), number(end.last))
+    format!("H0{}{:016}{:016}", release.attempt, number(release.base), number(release.last))
 }
 
-fn end(end: &ReleaseRequest) -> String {
+fn release(release: &ReleaseRequest) -> String {
     let number = |token: Option<Token>| token.map_or(0, Token::get);
-    let flags =
-        u8::from(end.base.is_some()) + 2 * u8::from(end.last.is_some()) + 4 * u8::from(end.suspect);
-    let keep = end.keep.unwrap_or_default().as_millis();
-    let (base, last) = (number(end.base), number(end.last));
-    format!("{}{base:016}{last:016}{flags}{keep:08}{}", end.attempt, member(end.attempt))
+    let flags = u8::from(release.base.is_some())
+        + 2 * u8::from(release.last.is_some())
+        + 4 * u8::from(release.suspect);
+    let keep = release.keep.unwrap_or_default().as_millis();
+    let (base, last) = (number(release.base), number(release.last));
+    format!("{}{base:016}{last:016}{flags}{keep:08}{}", release.attempt, member(release.attempt))
 }
 
 /// `A` with the first token means as many tokens as were requested.
 pub(super) fn in_full(answer: String, request: &Request) -> String {
     match (answer.strip_prefix('A'), request) {
-        (Some(base), Request::Acquire(ask)) => {
-            let top = base.parse::<u64>().unwrap_or_default() + u64::from(ask.tokens) - 1;
+        (Some(base), Request::Acquire(request)) => {
+            let top = base.parse::<u64>().unwrap_or_default() + u64::from(request.tokens) - 1;
             format!("G{base}{top:016}")
         }
         _ => answer,

@@ -119,12 +119,12 @@ impl Server {
     }
 
     pub(super) fn forget(&mut self, lock: usize, part: Part) {
-        let end = match part {
+        let suffix = match part {
             Part::Lease => "",
             Part::Queue => ":q",
             Part::Tombstones => ":t",
         };
-        self.admin.call(&["DEL", &format!("{}{end}", key(lock))]).unwrap();
+        self.admin.call(&["DEL", &format!("{}{suffix}", key(lock))]).unwrap();
     }
 
     /// Calls a script at a time in us; returns its answer, and its pushes in order.

@@ -70,8 +70,8 @@ fn in_short(seed: u64, length: usize) -> Vec<Step> {
         }
         for (lock, attempt) in holders.iter().copied() {
             let (ttl, tokens) = terms(attempt, UNIT);
-            let ask = AcquireRequest { attempt, ttl, wait, fair: true, tokens, tag: () };
-            steps.push(Step { lock, op: Op::Acquire(ask), joined: lock > 0 });
+            let request = AcquireRequest { attempt, ttl, wait, fair: true, tokens, tag: () };
+            steps.push(Step { lock, op: Op::Acquire(request), joined: lock > 0 });
         }
         let between = dice.one_in(3).then(|| others.next()).flatten();
         steps.extend(between.map(|op| Step { lock: dice.roll(3) as usize, op, joined: false }));

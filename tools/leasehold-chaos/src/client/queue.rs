@@ -12,15 +12,15 @@ use crate::now;
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// Writes down who waits, again and again, for as long as the engine has a line.
-pub(super) async fn look_at_line(lock: Lock, journal: Arc<Journal>) {
+pub(super) async fn look_at_queue(lock: Lock, journal: Arc<Journal>) {
     loop {
         tokio::time::sleep(PAUSE).await;
         let asked = now();
         let Ok(status) = lock.status().await else { continue };
         let Some(waiters) = status.waiters else { return };
-        let line: Vec<_> = waiters.iter().map(|one| one.holder.attempt.to_string()).collect();
-        if line.len() > 1 {
-            journal.write(&JournalEntry::Waiting { asked, at: now(), line });
+        let queue: Vec<_> = waiters.iter().map(|one| one.holder.attempt.to_string()).collect();
+        if queue.len() > 1 {
+            journal.write(&JournalEntry::Waiting { asked, at: now(), queue });
         }
     }
 }
