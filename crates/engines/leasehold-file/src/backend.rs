@@ -9,6 +9,7 @@ mod forget;
 mod lock_file;
 mod os_error;
 mod record;
+mod renew;
 mod status;
 mod store;
 mod waiter_queue;
@@ -30,7 +31,6 @@ use leasehold_core::{
 use tokio::runtime::Handle;
 
 use self::directory::Directory;
-use self::os_error::failed;
 use self::store::Store;
 
 /// Locks in a directory on this machine.
@@ -143,8 +143,9 @@ impl Backend for FileBackend {
         Box::pin(async move {
             let leases = leases.to_vec();
             let count = leases.len();
-            let all =
-                self.blocking(move |store| Ok(leases.iter().map(|r| check(store, r)).collect()));
+            let all = self.blocking(move |store| {
+                Ok(leases.iter().map(|lease| renew::check(store, lease)).collect())
+            });
             all.await.unwrap_or_else(|error| vec![Err(error); count])
         })
     }
@@ -199,19 +200,6 @@ impl Backend for FileBackend {
 
     fn abandon(&self, release: &ReleaseRequest) {
         self.store.attempts.end(release.attempt, release.base, false);
-    }
-}
-
-fn check(store: &Store, renewal: &Renewal) -> Result<Renewed> {
-    let Some(lease) = store.attempts.lease(renewal.attempt) else { return Ok(Renewed::Lost) };
-    if lease.token() != renewal.base {
-        return Ok(Renewed::Lost);
-    }
-    let path = store.directory.files(&renewal.name).lock;
-    match lease.is_healthy() {
-        Ok(true) => Ok(Renewed::Renewed),
-        Ok(false) => Ok(Renewed::Lost),
-        Err(error) => Err(failed("check", &path, error).during("renew", Some(&renewal.name))),
     }
 }
 

@@ -36,6 +36,7 @@
 //! The repository's `docs/redis.md` has the guarantees, the options and the access rights, `docs/redis-wire.md` the bytes
 //! of a record, and `docs/quorum.md` the quorum.
 
+mod acquire;
 mod address;
 mod backend;
 mod batcher;
@@ -49,6 +50,8 @@ mod node;
 mod push;
 mod push_support;
 mod quorum;
+mod release;
+mod renew;
 mod replica_policy;
 mod replication;
 mod reply;

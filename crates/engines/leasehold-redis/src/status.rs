@@ -1,16 +1,68 @@
-//! Reads a record for display.
+//! Reads records for display: one lock, or all locks under a prefix.
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_core::{Name, Result, State, Status, Token, Waiter};
 use redis::Value;
 
+use crate::backend::{LIMITS, RedisBackend};
 use crate::error::{foreign, strange};
 use crate::reply::{self, FIXED};
+use crate::scan::Scan;
+
+/// How many records one script reads: the server does nothing else meanwhile.
+const READ: usize = 250;
+
+impl RedisBackend {
+    /// Reads records that fit into one call.
+    pub(crate) async fn statuses(&self, names: &[Name]) -> Result<Vec<Result<Status>>> {
+        let keys: Vec<String> = names.iter().map(|name| self.keys.of(name)).collect();
+        let Some(first) = keys.first() else { return Ok(Vec::new()) };
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.route.scripts().status.hash()).arg(keys.len()).arg(&keys);
+        let Value::Array(answers) = self.route.run(first, &command, LIMITS.1).await? else {
+            return Err(strange("status is not an array"));
+        };
+        let each = names.iter().zip(&keys).zip(answers.chunks(4));
+        Ok(each.map(|((name, key), answers)| status(name.clone(), key, answers)).collect())
+    }
+
+    /// Reads the records of at most `limit` locks whose names start with `prefix`.
+    pub(crate) async fn list_locks(&self, prefix: &str, limit: usize) -> Result<Vec<Status>> {
+        let mut names = self.scan(prefix).await?;
+        names.truncate(limit);
+        let mut listed = Vec::new();
+        for page in names.chunks(READ) {
+            let groups = self.route.together(&self.keys, page.iter());
+            let names = |group: &Vec<usize>| -> Vec<Name> {
+                group.iter().map(|&number| page[number].clone()).collect()
+            };
+            let groups: Vec<Vec<Name>> = groups.iter().map(names).collect();
+            for statuses in join_all(groups.iter().map(|group| self.statuses(group))).await {
+                // Keys of other programs under this prefix are not locks.
+                listed.extend(statuses?.into_iter().filter_map(Result::ok));
+            }
+        }
+        listed.sort_by(|one, next| one.name.cmp(&next.name));
+        Ok(listed)
+    }
+
+    async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {
+        let mut scan = Scan::new(&self.keys, prefix);
+        for link in self.route.all()? {
+            scan.begin();
+            while let Some(command) = scan.next() {
+                scan.take(link.command(&command, LIMITS.1).await?)?;
+            }
+        }
+        Ok(scan.names())
+    }
+}
 
 /// Builds the status of one lock from the four answers of the script: the record, the server time,
 /// the first entries of the queue, and the length of the queue.
-pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
+fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let [record, now, queue, all] = answers else { return Err(strange(answers)) };
     let now = match now {
         Value::BulkString(now) => reply::number(&String::from_utf8_lossy(now))?,

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use leasehold_core::backend::AcquireRequest;
-use leasehold_core::{Name, Result, Token};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
+use leasehold_core::{ErrorKind, Name, Result, Token, TokenBlock};
 
-use super::attempts::Lease;
+use super::attempts::{Begun, Lease};
 use super::directory::Files;
 use super::lock_file::{LockFile, Seen, is_absent, look};
 use super::os_error::failed;
 use super::record::{Record, next_token};
-use super::store::{Seat, Store, Taken};
+use super::store::{Seat, Store};
 use super::waiter_queue::{Ahead, WaiterQueue};
 use super::watch::Kind;
 
@@ -33,14 +33,45 @@ const PASS_AFTER: Duration = Duration::from_millis(300);
 /// How often one request starts again because other processes remove files.
 const ROUNDS: usize = 16;
 
+/// The result of a request.
+enum Taken {
+    Lease(Lease),
+    InLine { place: u64, ask_again: Duration },
+    Busy,
+}
+
 impl Store {
+    /// Processes one acquire request.
+    pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
+        let (turn, mut seat) = match self.attempts.begin(request.attempt) {
+            Begun::Go(turn, seat) => (turn, seat),
+            Begun::Granted(token) => return Ok(granted(token)),
+            Begun::Ended => return Ok(Answer::Ended),
+        };
+        let files = self.directory.files(&request.name);
+        match self.take(request, &files, &mut seat) {
+            Ok(Taken::Lease(lease)) => {
+                drop(seat);
+                let token = lease.token();
+                Ok(if turn.granted(lease) { granted(token) } else { Answer::Ended })
+            }
+            Ok(Taken::InLine { place, ask_again }) => {
+                let queued = Answer::Queued { place: Some(place), ask_again };
+                Ok(if turn.waits(seat) { queued } else { Answer::Ended })
+            }
+            Ok(Taken::Busy) => Ok(Answer::Busy { ask_again: None }),
+            Err(error) => {
+                // Otherwise the caller considers the attempt ended, and its place would stay in the queue.
+                if error.kind() == ErrorKind::Unavailable {
+                    turn.waits(seat);
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Processes a request until there is an answer.
-    pub(crate) fn take(
-        &self,
-        request: &AcquireRequest,
-        files: &Files,
-        seat: &mut Seat,
-    ) -> Result<Taken> {
+    fn take(&self, request: &AcquireRequest, files: &Files, seat: &mut Seat) -> Result<Taken> {
         let queue = WaiterQueue::new(&files.queue);
         if seat.place.is_none() {
             if (!request.fair || queue.is_empty()?)
@@ -224,6 +255,10 @@ impl Store {
         let watch = watching.watch(kind, path, name, &self.clock);
         seat.watch = watch.map(|watch| (path.to_owned(), watch));
     }
+}
+
+fn granted(token: Token) -> Answer {
+    Answer::Granted(Grant::new(TokenBlock::single(token), Term::Session, false))
 }
 
 fn look_at(path: &Path) -> Result<Seen> {

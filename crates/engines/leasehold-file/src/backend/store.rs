@@ -1,13 +1,12 @@
-//! The state that a backend's calls share, and the processing of one acquire request.
+//! The state that a backend's calls share.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Answer, EventSink, Grant, Term};
+use leasehold_core::Token;
+use leasehold_core::backend::EventSink;
 use leasehold_core::clock::Clock;
-use leasehold_core::{ErrorKind, Result, Token, TokenBlock};
 
-use super::attempts::{Attempts, Begun, Lease};
+use super::attempts::Attempts;
 use super::directory::Directory;
 use super::lock_file::LockFile;
 use super::status::Here;
@@ -36,13 +35,6 @@ pub(crate) struct Seat {
     pub(crate) free_since: Option<(u64, Option<Token>)>,
 }
 
-/// The result of a request.
-pub(crate) enum Taken {
-    Lease(Lease),
-    InLine { place: u64, ask_again: Duration },
-    Busy,
-}
-
 impl Store {
     pub(crate) fn new(directory: Directory, clock: Clock) -> Self {
         Self {
@@ -58,37 +50,4 @@ impl Store {
     pub(crate) fn attach(&self, events: EventSink) {
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = Watching::Attached(events);
     }
-
-    /// Processes one acquire request.
-    pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
-        let (turn, mut seat) = match self.attempts.begin(request.attempt) {
-            Begun::Go(turn, seat) => (turn, seat),
-            Begun::Granted(token) => return Ok(granted(token)),
-            Begun::Ended => return Ok(Answer::Ended),
-        };
-        let files = self.directory.files(&request.name);
-        match self.take(request, &files, &mut seat) {
-            Ok(Taken::Lease(lease)) => {
-                drop(seat);
-                let token = lease.token();
-                Ok(if turn.granted(lease) { granted(token) } else { Answer::Ended })
-            }
-            Ok(Taken::InLine { place, ask_again }) => {
-                let queued = Answer::Queued { place: Some(place), ask_again };
-                Ok(if turn.waits(seat) { queued } else { Answer::Ended })
-            }
-            Ok(Taken::Busy) => Ok(Answer::Busy { ask_again: None }),
-            Err(error) => {
-                // Otherwise the caller considers the attempt ended, and its place would stay in the queue.
-                if error.kind() == ErrorKind::Unavailable {
-                    turn.waits(seat);
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
-fn granted(token: Token) -> Answer {
-    Answer::Granted(Grant::new(TokenBlock::single(token), Term::Session, false))
 }

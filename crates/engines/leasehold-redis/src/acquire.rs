@@ -1,0 +1,116 @@
+//! Acquires a lock, and waits for replicas where they must have the grant.
+
+use std::time::Duration;
+
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, ReleaseRequest};
+use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Name, Now, Result};
+
+use crate::backend::{LIMITS, RedisBackend, limit};
+use crate::error::strange;
+use crate::replication::Replicas;
+use crate::reply::Reply;
+use crate::request::{self, Request, What};
+
+impl RedisBackend {
+    /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
+    /// call allocates its whole future.
+    pub(crate) async fn ask(&self, mut request: AcquireRequest) -> Result<Answer> {
+        if request.mode != Mode::Exclusive {
+            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
+        }
+        request::acquire_fits(&request)?;
+        let mut limit = limit(request.ttl);
+        request.wait &= self.is_heard();
+        let (attempt, wait) = (request.attempt, request.wait);
+        let mut new = false;
+        if wait {
+            limit = self.subscribed(limit).await?;
+            new = self.waiters.enter(&request);
+        }
+        let sent = self.clock.now();
+        let secured =
+            self.replicas.as_ref().map(|replicas| (replicas, request.name.clone(), request.ttl));
+        match self.route.send(&self.keys, Request { what: What::Acquire(request), limit }).await {
+            Ok(Reply { answer: Some(answer), .. }) => {
+                let answer = self.note(attempt, wait, sent, answer);
+                if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
+                    Box::pin(self.secure(replicas, name, attempt, *grant, ttl)).await?;
+                }
+                Ok(answer)
+            }
+            Ok(Reply { answer: None, .. }) => Err(strange("no answer to an acquire")),
+            Err(error) => {
+                // It is certainly not queued, and no task will end it.
+                if new && error.kind().is_certain() {
+                    self.waiters.leave(attempt);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until the channel of this client is subscribed; returns the rest of the limit.
+    pub(crate) async fn subscribed(&self, limit: Duration) -> Result<Duration> {
+        if self.route.is_subscribed() {
+            return Ok(limit);
+        }
+        let until = Deadline::after(self.clock.now(), limit);
+        Box::pin(self.route.subscribed(limit)).await?;
+        Ok(until.remaining(self.clock.now()))
+    }
+
+    /// Records the answer to an acquire for later pushes.
+    pub(crate) fn note(
+        &self,
+        attempt: AttemptId,
+        wait: bool,
+        sent: Now,
+        (answer, server_us): (Answer, Option<u64>),
+    ) -> Answer {
+        let answer = match answer {
+            // Use the client's own schedule: no push reports the release of the lease.
+            Answer::Busy { ask_again } if ask_again != Some(Duration::ZERO) && !self.is_heard() => {
+                Answer::Busy { ask_again: None }
+            }
+            answer => answer,
+        };
+        match server_us {
+            // If replicas must have the grant, a waiter asks again after a push.
+            Some(server_us) if self.replicas.is_none() => {
+                self.waiters.refer(attempt, sent, server_us);
+            }
+            Some(_) => {}
+            None if wait => self.waiters.leave(attempt),
+            None => {}
+        }
+        answer
+    }
+
+    /// Waits until replicas have acknowledged a grant, or releases it.
+    pub(crate) async fn secure(
+        &self,
+        replicas: &Replicas,
+        name: Name,
+        attempt: AttemptId,
+        grant: Grant,
+        ttl: Duration,
+    ) -> Result<()> {
+        let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
+        let base = Some(grant.tokens.base());
+        let release = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
+        let request = Request { what: What::Release(release, None), limit: LIMITS.1 };
+        match self.route.send(&self.keys, request).await {
+            Ok(_) => Err(error),
+            // The caller ends it then.
+            Err(unknown) => {
+                Err(Error::new(ErrorKind::Unavailable, error.to_string()).with_source(unknown))
+            }
+        }
+    }
+
+    /// Returns whether pushes arrive. If not, waiters must not join the queue: the client asks
+    /// again.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.capability.push && !self.route.is_mute()
+    }
+}

@@ -1,0 +1,118 @@
+//! Releases a lease or an attempt, and may acquire with another attempt in the same step.
+
+use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest};
+use leasehold_core::{AttemptId, Error, ErrorKind, Forced, Name, Result, Token};
+use redis::Value;
+
+use crate::backend::{LIMITS, RedisBackend};
+use crate::error::strange;
+use crate::reply::{self, Reply};
+use crate::request::{self, Request, What};
+
+impl RedisBackend {
+    /// Releases, and asks for the next attempt if the request names one.
+    pub(crate) async fn end(&self, mut release: ReleaseRequest) -> Result<Ended> {
+        if let Some(request) = &mut release.then {
+            request.wait &= self.is_heard();
+        }
+        let then = release.then.as_deref();
+        if then.is_some_and(|request| request.mode != Mode::Exclusive) {
+            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
+        }
+        request::fits("keep", release.keep.unwrap_or_default())?;
+        then.map_or(Ok(()), request::acquire_fits)?;
+        let ended = release.attempt;
+        // A granted lease is not in the queue, unless a request is still on its way.
+        let queued = (release.base.is_none() || release.suspect).then_some(ended);
+        // From now on it neither waits nor holds, even if no answer arrives.
+        let member = queued.and_then(|attempt| self.waiters.end(attempt, self.clock.now()));
+        if let Some(replicas) = &self.replicas {
+            replicas.forget(ended);
+        }
+        let mut limit = LIMITS.1;
+        let mut entered = None;
+        if let Some(request) = then.filter(|request| request.wait) {
+            limit = self.subscribed(limit).await?;
+            entered = self.waiters.enter(request).then_some(request.attempt);
+        }
+        let secured =
+            self.replicas.as_ref().zip(then.map(|request| (request.name.clone(), request.ttl)));
+        let then = then.map(|request| (request.attempt, request.wait, self.clock.now()));
+        let name = release.name.clone();
+        let request = Request { what: What::Release(release, member), limit };
+        let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
+            // It is certainly not queued, and no task will end it.
+            if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
+                self.waiters.leave(attempt);
+            }
+        })?;
+        if reply.more {
+            self.clear_queue(name);
+        }
+        if let Some(attempt) = queued {
+            self.waiters.leave(attempt);
+        }
+        let answered = then.zip(reply.answer);
+        let mut then = answered.map(|((attempt, wait, sent), answer)| {
+            (attempt, self.note(attempt, wait, sent, answer))
+        });
+        if let (Some((attempt, answer)), Some((replicas, (name, ttl)))) = (&mut then, secured)
+            && let Answer::Granted(grant) = *answer
+        {
+            match Box::pin(self.secure(replicas, name, *attempt, grant, ttl)).await {
+                // The caller makes another attempt, which gets the reason itself.
+                Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
+                secured => secured?,
+            }
+        }
+        Ok(Ended::new(reply.verdict, then.map(|(_, answer)| answer)))
+    }
+
+    /// Lets the server continue with a free lock whose queue has more dead waiters than one call
+    /// removes. If this ends early, the timers of the waiters continue.
+    fn clear_queue(&self, name: Name) {
+        let Some(client) = self.client.get() else { return };
+        let (route, keys) = (self.route.clone(), self.keys.clone());
+        // No attempt has this id, so the call ends nothing.
+        let attempt = AttemptId::new(*client, 0, 0);
+        let release = ReleaseRequest::new(name, attempt);
+        tokio::spawn(async move {
+            loop {
+                let request =
+                    Request { what: What::Release(release.clone(), None), limit: LIMITS.1 };
+                match route.send(&keys, request).await {
+                    Ok(Reply { more: true, .. }) => {}
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::debug!(name = %release.name, %error, "dead waiters are left in the queue");
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Ends a lease by force if its token is `token`.
+    pub(crate) async fn end_lease(&self, name: &Name, token: Token) -> Result<Forced> {
+        let key = self.keys.of(name);
+        let token = format!("{:016}", token.get());
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key).arg(token);
+        match self.route.run(&key, &command, LIMITS.1).await? {
+            Value::BulkString(answer) => match answer.as_slice() {
+                [answer @ (b'e' | b'n')] => {
+                    self.clear_queue(name.clone());
+                    Ok(if *answer == b'e' { Forced::Ended } else { Forced::NotHeld })
+                }
+                b"E" => Ok(Forced::Ended),
+                b"N" => Ok(Forced::NotHeld),
+                [b'O', base @ ..] => {
+                    Ok(Forced::Other(reply::token(&String::from_utf8_lossy(base))?))
+                }
+                [b'X', why, ..] => Err(crate::error::foreign(*why, &key)),
+                other => Err(strange(other)),
+            },
+            other => Err(strange(other)),
+        }
+    }
+}
