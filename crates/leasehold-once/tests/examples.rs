@@ -1,4 +1,4 @@
-//! The examples print what their page shows.
+//! The examples print what their page shows, and the code of the page is compiled.
 
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "the examples have a `main` too")]
@@ -9,7 +9,9 @@ mod run_once;
 mod save_once;
 
 use leasehold_conformance::pages;
+use leasehold_once::{BoxError, SaveOnceBuilder, Table};
 use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
+use sqlx::SqlitePool;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn save_once_prints_what_its_page_shows() {
@@ -31,4 +33,18 @@ async fn run_once_prints_what_its_page_shows() {
     let mut printed = Vec::new();
     run_once::play(&server.url(), &mut printed).await.unwrap();
     pages::show("once.md", &String::from_utf8(printed).unwrap());
+}
+
+#[test]
+fn the_code_of_the_page_is_compiled() {
+    pages::are_compiled("once.md", include_str!("examples.rs"));
+}
+
+async fn once_page(pool: SqlitePool, rows: Vec<(String, Vec<u8>)>) -> Result<(), BoxError> {
+    let table = Table::new("events", pool)?;
+    table.create().await?;
+    let events = SaveOnceBuilder::new("events").open("redis://127.0.0.1:6379", table)?;
+
+    events.save_many(rows).await?;
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The example prints what its page shows.
+//! The example prints what its page shows, and the code of the page is compiled.
 
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "the example has a `main` too")]
@@ -6,8 +6,11 @@
 #[path = "../examples/outbox_postgres.rs"]
 mod outbox_postgres;
 
+use leasehold_cache::{BoxError, Cache};
 use leasehold_conformance::pages;
+use leasehold_outbox::Outbox;
 use leasehold_test_servers::{Needs, Postgres, RedisServer, RedisSettings};
+use sqlx::PgPool;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outbox_postgres_prints_what_its_page_shows() {
@@ -19,4 +22,18 @@ async fn outbox_postgres_prints_what_its_page_shows() {
     let mut printed = Vec::new();
     outbox_postgres::play(&database.url(), &redis.url(), &mut printed).await.unwrap();
     pages::show("cache-outbox.md", &String::from_utf8(printed).unwrap());
+}
+
+#[test]
+fn the_code_of_the_page_is_compiled() {
+    pages::are_compiled("cache-outbox.md", include_str!("examples.rs"));
+}
+
+async fn outbox_page(pool: PgPool, users: Cache<i64, String>) -> Result<(), BoxError> {
+    let outbox = Outbox::new();
+    let mut tx = pool.begin().await?;
+    sqlx::query("UPDATE users SET name = 'Grace' WHERE id = 1").execute(&mut *tx).await?;
+    users.invalidate_in_tx(&outbox, &mut tx, &[&1]).await?;
+    tx.commit().await?;
+    Ok(())
 }

@@ -9,11 +9,12 @@ mod shop;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_conformance::pages;
 use leasehold_test_servers::{MariaDb, Needs, Postgres};
 use shop::{Books, Shop, Talk, Way};
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-use sqlx::{Database, Encode, Pool, Type};
+use sqlx::{Database, Encode, PgPool, Pool, Row, Type};
 use tokio::task::JoinSet;
 
 fn options<E: Database>() -> PoolOptions<E> {
@@ -91,4 +92,28 @@ async fn mariadb_is_never_oversold() {
     let server = MariaDb::start(&[]).unwrap();
     let pool = options::<sqlx::MySql>().connect(&server.url()).await.unwrap();
     never_oversold(pool).await;
+}
+
+#[test]
+fn the_code_of_the_page_on_rows_is_compiled() {
+    pages::are_compiled("sql-rows.md", include_str!("stock.rs"));
+}
+
+#[expect(dead_code, unused_imports, reason = "the page on rows shows it")]
+async fn rows_page(pool: PgPool) -> Result<(), Box<dyn std::error::Error>> {
+    use leasehold::rows::{Change, Tries, Versioned, Wait, failure, for_update, retry};
+
+    let mut tx = pool.begin().await?;
+    let stock = sqlx::query("SELECT amount FROM stock WHERE item = $1").bind(7);
+    let rows = for_update(&mut tx, stock, Wait::Within(Duration::from_secs(1))).await?;
+
+    let stock = Versioned::new("stock", "item", "version")?;
+    let outcome = stock
+        .update(&pool, 7, |row| {
+            let amount: i64 = row.try_get("amount").map_err(failure)?;
+            Ok((amount > 0).then(|| Change::new().set("amount", amount - 1)))
+        })
+        .await?;
+    drop((rows, outcome));
+    Ok(())
 }
