@@ -110,11 +110,11 @@ pub(crate) enum Command {
     #[cfg(feature = "cache")]
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Play the stories of locks that fail, in a simulator; nothing is locked
+    /// Play stories of failing locks and stale caches, in a simulator; nothing is locked
     ///
-    /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, on a
-    /// set-up of your choice: what happens when, and what would have prevented it. It writes only
-    /// the requested files, and needs no server.
+    /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, or to a
+    /// cache, on a set-up of your choice: what happens when, and what would have prevented it. It
+    /// writes only the requested files, and needs no server.
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Print the completions for a shell

@@ -69,4 +69,5 @@ Examples:
   leasehold lab gc-pause
   leasehold lab node-restart --setup redlock --svg node-restart.svg
   leasehold lab gc-pause --lang zh
+  leasehold lab delayed-double-delete --setup leasehold
   leasehold lab matrix --seeds 1000";

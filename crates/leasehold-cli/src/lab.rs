@@ -1,11 +1,13 @@
-//! `leasehold lab`: the stories of locks that fail, and the table of what fails where.
+//! `leasehold lab`: stories of failing locks and stale caches, and the table of what fails where.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread;
 
-use leasehold_sim::lab::{self, Cell, Language, Story, stories};
+use leasehold_sim::lab::{
+    self, CacheStory, Cell, Language, Practice, Story, cache_stories, stories,
+};
 use leasehold_sim::simulator::Setup;
 use serde_json::json;
 
@@ -62,8 +64,20 @@ fn list_objects() -> Result<u8, Failure> {
             "about": story.about.in_language(Language::English),
         })
     });
-    let setups = Setup::ALL.map(|setup| json!({ "setup": setup.name(), "about": setup.about() }));
-    output::answer(stories.chain(setups).map(|object| format!("{object}\n")).collect::<String>())?;
+    let practices = Practice::ALL.map(Practice::name);
+    let caches = cache_stories().iter().map(|story| {
+        json!({
+            "story": story.name,
+            "setup": practices[0],
+            "setups": practices,
+            "about": story.about.in_language(Language::English),
+        })
+    });
+    let setup = |name: &str, about: &str| json!({ "setup": name, "about": about });
+    let setups = Setup::ALL.map(|one| setup(one.name(), one.about()));
+    let practices = Practice::ALL.map(|one| setup(one.name(), one.about(Language::English)));
+    let all = stories.chain(caches).chain(setups).chain(practices);
+    output::answer(all.map(|object| format!("{object}\n")).collect::<String>())?;
     Ok(0)
 }
 
@@ -77,6 +91,11 @@ fn list(lang: Lang) -> Result<u8, Failure> {
     rows.extend(
         stories()
             .map(|story| row(story.name, story.setup().name(), story.about.in_language(language))),
+    );
+    rows.extend(
+        cache_stories().iter().map(|story| {
+            row(story.name, Practice::Recipe.name(), story.about.in_language(language))
+        }),
     );
     rows.push(row(
         "walk-through",
@@ -96,6 +115,7 @@ fn list(lang: Lang) -> Result<u8, Failure> {
     setups.extend(
         Setup::ALL.map(|setup| [setup.name(), lab::about(setup, language)].map(str::to_owned)),
     );
+    setups.extend(Practice::ALL.map(|one| [one.name(), one.about(language)].map(str::to_owned)));
     let width = terminal::width(io::stdout());
     output::answer(format!(
         "{}\n{}",
@@ -128,43 +148,95 @@ fn walk(lang: Lang) -> Result<u8, Failure> {
 }
 
 fn tell(name: &str, args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failure> {
+    if let Some(story) = CacheStory::find(name) {
+        return tell_of_cache(story, args, voice, lang);
+    }
     let story = Story::find(name).ok_or_else(|| unknown(name))?;
     let setup = match &args.setup {
         None => story.setup(),
         Some(name) => find(name)?,
     };
     if !story.setups.contains(&setup) {
-        let known = names(story.setups).join(", ");
-        return Err(Failure::own(format!(
-            "lab {}: cannot be played on {setup}; it is played on {known}",
-            story.name
-        )));
+        return Err(not_there(story.name, setup.name(), &names(story.setups)));
     }
     let language = spoken(lang);
     let tale = story.play(setup, args.seed.unwrap_or(1));
-    let width = terminal::width(io::stdout());
-    let colon = lang.pick(": ", "：");
-    let head = format!("{}{colon}", story.name);
-    let title = table::hanging(&head, story.about.in_language(language), width);
     let (about, ttl) = (lab::about(setup, language), tale.plan.ttl.as_secs());
     let place = lang.pick(
         format!("on {setup}: {about}; ttl {ttl} s"),
         format!("部署 {setup}：{about}；ttl {ttl} 秒"),
     );
-    let mut text = title + &table::hanging("", &place, width) + "\n";
-    for (time, line) in tale.lines(language) {
-        let (indent, line) = line.split_at(line.len() - line.trim_start().len());
-        text += &table::hanging(&(lab::stamp(time, language) + indent), line, width);
-    }
-    text += "\n";
-    text += &table::hanging("", &tale.moral(language), width);
-    output::answer(text)?;
+    let about = story.about.in_language(language);
+    let told =
+        Told { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
+    output::answer(told.text(lang))?;
     draw(args.svg.as_deref(), voice, || lab::draw(&tale, language))?;
     Ok(0)
 }
 
+fn tell_of_cache(
+    story: &'static CacheStory,
+    args: &LabArgs,
+    voice: Voice,
+    lang: Lang,
+) -> Result<u8, Failure> {
+    let language = spoken(lang);
+    let given = args.setup.as_deref().unwrap_or(Practice::Recipe.name());
+    let practice = Practice::ALL
+        .into_iter()
+        .find(|practice| practice.name() == given)
+        .ok_or_else(|| not_there(story.name, given, &Practice::ALL.map(Practice::name)))?;
+    let tale = story.play(practice, args.seed.unwrap_or(1));
+    let how = practice.about(language);
+    let place = lang.pick(format!("with {practice}: {how}"), format!("部署 {practice}：{how}"));
+    let (name, about) = (story.name, story.about.in_language(language));
+    let told =
+        Told { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
+    output::answer(told.text(lang))?;
+    draw(args.svg.as_deref(), voice, || lab::draw_cache(&tale, language))?;
+    Ok(0)
+}
+
+/// A story that was played, for a terminal.
+struct Told<'a> {
+    name: &'a str,
+    about: &'a str,
+    place: String,
+    lines: Vec<(u64, String)>,
+    moral: String,
+}
+
+impl Told<'_> {
+    fn text(&self, lang: Lang) -> String {
+        let width = terminal::width(io::stdout());
+        let head = format!("{}{}", self.name, lang.pick(": ", "："));
+        let mut text = table::hanging(&head, self.about, width);
+        text += &table::hanging("", &self.place, width);
+        text += "\n";
+        for (time, line) in &self.lines {
+            let (indent, line) = line.split_at(line.len() - line.trim_start().len());
+            text += &table::hanging(&(lab::stamp(*time, spoken(lang)) + indent), line, width);
+        }
+        text += "\n";
+        text + &table::hanging("", &self.moral, width)
+    }
+}
+
+/// A story is not played on this set-up.
+fn not_there(story: &str, setup: &str, known: &[&'static str]) -> Failure {
+    let known_names = known.join(", ");
+    let failure = Failure::own(format!(
+        "lab {story}: cannot be played on {setup}; it is played on {known_names}"
+    ));
+    match nearest(setup, known.iter().copied()) {
+        Some(meant) => failure.next(format!("did you mean {meant:?}?")),
+        None => failure,
+    }
+}
+
 fn unknown(name: &str) -> Failure {
-    let names = stories().map(|story| story.name).chain(OTHERS);
+    let caches = cache_stories().iter().map(|story| story.name);
+    let names = stories().map(|story| story.name).chain(caches).chain(OTHERS);
     let failure = Failure::own(format!("lab {name:?}: there is no such story"));
     failure.next(match nearest(name, names) {
         Some(meant) => format!("did you mean {meant:?}? List them: leasehold lab list"),

@@ -2,6 +2,7 @@
 //! and the table of what every set-up does under every kind of trouble.
 
 mod base;
+mod cache;
 mod matrix;
 mod picture;
 mod stories;
@@ -10,6 +11,7 @@ mod text;
 mod walk;
 mod words;
 
+pub use cache::{CacheStory, CacheTale, Practice, cache_stories, draw_cache};
 pub use matrix::{Cell, markdown, matrix, picture as matrix_picture, table};
 pub use picture::draw;
 pub use stories::{Story, stories};

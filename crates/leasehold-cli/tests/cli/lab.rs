@@ -72,6 +72,20 @@ fn the_list_is_one_object_a_line() {
     assert!(rows.iter().any(|row| row["story"].is_null() && row["setup"] == "redlock"));
 }
 
+#[test]
+fn a_story_of_a_cache_is_told_with_the_recipe_and_with_leasehold() {
+    let place = WorkDir::new();
+    let recipe = place.run(&["lab", "delete-after-commit", "--svg", "cache.svg"]);
+    assert_eq!(recipe.code, 0, "{recipe:?}");
+    assert!(recipe.out.contains("At rest the cache says 1 and the database 2"), "{}", recipe.out);
+    assert!(place.read("cache.svg").starts_with("<svg"));
+    let ours = place.run(&["lab", "delete-after-commit", "--setup", "leasehold"]);
+    assert!(ours.out.contains("reader 1 may not fill: 1 goes to its caller only"), "{}", ours.out);
+    let done = place.run(&["lab", "hot-key", "--setup", "single"]);
+    assert_eq!(done.code, 125);
+    assert!(done.err.contains("it is played on recipe, leasehold"), "{}", done.err);
+}
+
 /// By option, by variable and by locale; objects are the same in every language.
 #[test]
 fn the_lab_speaks_chinese() {

@@ -222,20 +222,20 @@ fn no_text_of_a_picture_stands_over_another() {
     for story in stories() {
         for setup in story.setups {
             for language in [ENGLISH, Language::Chinese] {
-                let picture = lab::draw(&story.play(*setup, 1), language);
-                let texts: Vec<Area> = picture.lines().flat_map(areas).collect();
-                for (at, one) in texts.iter().enumerate() {
-                    for other in &texts[at + 1..] {
-                        assert!(!one.covers(other), "{} on {setup}: {one:?} {other:?}", story.name);
-                    }
-                    assert!(
-                        one.from >= 0.0 && one.until <= 900.0,
-                        "{} on {setup}: {one:?}",
-                        story.name
-                    );
-                }
+                check_texts(&lab::draw(&story.play(*setup, 1), language), story.name);
             }
         }
+    }
+}
+
+/// No text stands over another, or outside the picture.
+pub(crate) fn check_texts(picture: &str, name: &str) {
+    let texts: Vec<Area> = picture.lines().flat_map(areas).collect();
+    for (at, one) in texts.iter().enumerate() {
+        for other in &texts[at + 1..] {
+            assert!(!one.covers(other), "{name}: {one:?} {other:?}");
+        }
+        assert!(one.from >= 0.0 && one.until <= 900.0, "{name}: {one:?}");
     }
 }
 
