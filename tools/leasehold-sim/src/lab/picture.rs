@@ -393,7 +393,7 @@ impl Picture<'_> {
                     let (look, colour) = written(accepted, client);
                     let at = sign(by_value, look, colour);
                     if !accepted {
-                        let why = ("by the random value", "因随机值拒绝");
+                        let why = ("by the value", "因随机值拒绝");
                         refusals.push((by_value, at, why));
                     }
                 }
