@@ -95,13 +95,17 @@ impl Relay {
             let (done, last) = tokio::select! {
                 biased;
                 () = &mut stop => (self.within(GRACE, batch).await, true),
-                done = self.within(self.settings.claim, &mut batch) => (done, false),
+                done = self.within(self.settings.batches.claim, &mut batch) => (done, false),
             };
             let rest = match done {
                 Ok(rows) => {
                     pause = PAUSES.0;
                     self.counters.well();
-                    if rows == self.settings.batch { Duration::ZERO } else { self.settings.poll }
+                    if rows == self.settings.batches.batch {
+                        Duration::ZERO
+                    } else {
+                        self.settings.poll
+                    }
                 }
                 Err(error) => {
                     if self.counters.failed(error.to_string()) {
@@ -134,13 +138,13 @@ impl Relay {
     pub async fn once(&self) -> Result<u64> {
         let mut all = 0;
         loop {
-            let rows = self.within(self.settings.claim, self.batch()).await;
+            let rows = self.within(self.settings.batches.claim, self.batch()).await;
             let rows = rows.inspect_err(|error| {
                 self.counters.failed(error.to_string());
             })?;
             self.counters.well();
             all += rows as u64;
-            if rows < self.settings.batch {
+            if rows < self.settings.batches.batch {
                 self.look().await;
                 return Ok(all);
             }

@@ -15,6 +15,7 @@ mod faulty;
 mod forced;
 mod frozen;
 pub mod holder;
+pub mod manual_time;
 mod matrix;
 pub mod pages;
 #[cfg(unix)]

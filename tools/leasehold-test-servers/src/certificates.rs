@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::daemon::Daemon;
 use crate::find;
+use crate::programs::needed;
 
 /// Certificates and keys (ECDSA on P-256, PKCS #8) as PEM files that go with the last clone. The
 /// server's is for `127.0.0.1` and `localhost`; both are valid for a day.
@@ -136,9 +137,7 @@ fn certificate(directory: &Path, who: &str, days: &str, extensions: &[&str]) -> 
 }
 
 fn openssl(directory: &Path, args: &[&str]) -> io::Result<()> {
-    let program = find("openssl").ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, "openssl is not installed (package openssl)")
-    })?;
+    let program = needed("openssl", "openssl")?;
     let mut command = Command::new(program);
     let output = command.args(args).current_dir(directory).stdin(Stdio::null()).output()?;
     if output.status.success() {

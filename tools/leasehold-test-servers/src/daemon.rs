@@ -11,8 +11,9 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::programs::needed;
 use crate::user::{self, User};
-use crate::{Process, find, wait};
+use crate::{Process, wait};
 
 /// A server in the foreground, in a temporary directory that is its own; killed when dropped,
 /// with all processes that it started. What the kit's servers have in common.
@@ -150,9 +151,7 @@ impl Daemon {
     /// # Errors
     /// Without `prlimit` (util-linux), or with what it says.
     pub fn refuse_writes(&self, refuse: bool) -> io::Result<()> {
-        let program = find("prlimit").ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "prlimit is not installed (util-linux)")
-        })?;
+        let program = needed("prlimit", "util-linux")?;
         let limit = if refuse { "--fsize=0:" } else { "--fsize=unlimited:" };
         let pid = self.pid().to_string();
         let output = Command::new(program).args(["--pid", &pid, limit]).output()?;

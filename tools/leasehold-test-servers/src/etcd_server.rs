@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::needed;
 use crate::{Certificates, PATIENCE, Proxy, find, http, ports, wait};
 
 /// How a server is to be. By default: no TLS, no users, the server's own limits.
@@ -106,12 +107,7 @@ impl EtcdServer {
         let token = format!("leasehold-{}", random());
         let mut members = Vec::new();
         for _ in 0..size {
-            let program = find("etcd").ok_or_else(|| {
-                io::Error::new(
-                    io::ErrorKind::NotFound,
-                    "etcd is not installed (package etcd-server)",
-                )
-            })?;
+            let program = needed("etcd", "etcd-server")?;
             let daemon = Daemon::new("etcd", program, None)?;
             let [port, admin_port, peer_port] = [ports::free(), ports::free(), ports::free()];
             let (name, cluster) = (format!("m{}", random()), (String::new(), token.clone()));

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::needed;
 use crate::{Certificates, ClockShim, PATIENCE, find, ports};
 
 /// The user, the password and the database of the tests.
@@ -81,8 +82,8 @@ impl MariaDb {
         certificates: Option<Certificates>,
         environment: Vec<(String, String)>,
     ) -> io::Result<Self> {
-        let daemon = Daemon::new("mariadb", needed("mariadbd")?, Some("mysql"))?;
-        daemon.run(&needed("mariadb-install-db")?, |command| {
+        let daemon = Daemon::new("mariadb", needed("mariadbd", "mariadb-server")?, Some("mysql"))?;
+        daemon.run(&needed("mariadb-install-db", "mariadb-server")?, |command| {
             command.args(["--no-defaults", "--skip-test-db", "--innodb-log-file-size=8M"]);
             command.arg("--auth-root-authentication-method=normal");
             command.arg(argument("--datadir", &daemon.path("data")));
@@ -92,7 +93,7 @@ impl MariaDb {
             certificates.give(&daemon)?;
         }
         let options = options.iter().map(ToString::to_string).collect();
-        let client = needed("mariadb")?;
+        let client = needed("mariadb", "mariadb-client")?;
         let mut server = Self { daemon, client, port: 0, certificates, options, environment };
         ports::with_free(|port| {
             server.port = port;
@@ -208,9 +209,4 @@ fn query(daemon: &Daemon, client: &Path, database: &str, sql: &str) -> io::Resul
 
 fn argument(name: &str, path: &Path) -> String {
     format!("{name}={}", path.display())
-}
-
-fn needed(name: &str) -> io::Result<PathBuf> {
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not installed"));
-    find(name).ok_or_else(missing)
 }

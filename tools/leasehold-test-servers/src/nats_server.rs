@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::needed;
 use crate::{Certificates, PATIENCE, find, ports};
 
 /// A server that is stopped must not hang its test.
@@ -81,9 +82,7 @@ impl NatsServer {
     /// # Errors
     /// When there is no program, or with the end of the server's log.
     pub fn start(settings: NatsSettings) -> io::Result<Self> {
-        let program = find("nats-server").ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "nats-server is not installed")
-        })?;
+        let program = needed("nats-server", "nats-server")?;
         let daemon = Daemon::new("nats", program, None)?;
         let mut server = Self { settings, daemon, port: 0 };
         ports::with_free(|port| {

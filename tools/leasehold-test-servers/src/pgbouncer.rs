@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::needed;
 use crate::{PATIENCE, Postgres, find, ports};
 
 /// A pooler on loopback: each transaction gets whatever server connection is free, so that
@@ -31,8 +32,7 @@ impl PgBouncer {
     /// # Errors
     /// When the program is missing, or with the end of its log.
     pub fn start(server: &Postgres, pool: u32) -> io::Result<Self> {
-        let program = find("pgbouncer")
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "pgbouncer is not installed"))?;
+        let program = needed("pgbouncer", "pgbouncer")?;
         // The same user as the server's: it enters the directory of its socket.
         let daemon = Daemon::new("pgbouncer", program, Some("postgres"))?;
         let socket = server.socket_directory().display();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::missing;
 use crate::{Certificates, ClockShim, PATIENCE, find, ports};
 
 /// The user of the kit itself: over the unix socket alone, which no other user can reach.
@@ -253,6 +254,5 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 fn needed(name: &str) -> io::Result<PathBuf> {
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not installed"));
-    program(name).ok_or_else(missing)
+    program(name).ok_or_else(|| missing(name, "postgresql"))
 }

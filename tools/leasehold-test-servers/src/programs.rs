@@ -14,6 +14,17 @@ pub fn find(program: &str) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(program)).find(|file| Path::is_file(file))
 }
 
+/// The path of an installed program of this Debian package, or the error that it is missing.
+pub(crate) fn needed(program: &str, package: &str) -> io::Result<PathBuf> {
+    find(program).ok_or_else(|| missing(program, package))
+}
+
+/// The error for a program that is not installed.
+pub(crate) fn missing(program: &str, package: &str) -> io::Error {
+    let what = format!("{program} is not installed (package {package})");
+    io::Error::new(io::ErrorKind::NotFound, what)
+}
+
 /// Whether `LEASEHOLD_REQUIRE` (names with commas between them) has this name: a test whose
 /// program is missing then fails instead of being ignored.
 pub fn required(name: &str) -> bool {
@@ -23,8 +34,5 @@ pub fn required(name: &str) -> bool {
 
 /// `setpriv`, still without its arguments.
 pub(crate) fn setpriv() -> io::Result<Command> {
-    let setpriv = find("setpriv").ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, "setpriv is not installed (util-linux)")
-    })?;
-    Ok(Command::new(setpriv))
+    Ok(Command::new(needed("setpriv", "util-linux")?))
 }

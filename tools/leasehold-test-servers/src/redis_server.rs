@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::missing;
 use crate::proxy::Target;
 use crate::{Admin, PATIENCE, Proxy, Value, find, links, ports};
 
@@ -56,9 +57,11 @@ impl RedisServer {
     /// When there is no program, or with the end of the server's log.
     pub fn start(settings: RedisSettings) -> io::Result<Self> {
         let installed = || Self::programs().into_iter().next();
-        let program = settings.program.clone().or_else(installed).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "redis-server is not installed")
-        })?;
+        let program = settings
+            .program
+            .clone()
+            .or_else(installed)
+            .ok_or_else(|| missing("redis-server", "redis-server"))?;
         let daemon = Daemon::new("redis", program, None)?;
         let mut server = Self { settings, port: 0, tls_port: None, daemon };
         let mut outcome = Ok(());

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use self::settings::EnsembleMember;
 use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::programs::{missing, needed};
 use crate::{PATIENCE, find};
 
 pub use ensemble::ZooKeeperEnsemble;
@@ -71,10 +72,9 @@ impl ZooKeeperServer {
     }
 
     fn new(settings: ZooKeeperSettings, member: EnsembleMember) -> io::Result<Self> {
-        let missing = |what: &str| io::Error::new(io::ErrorKind::NotFound, what.to_owned());
-        let java = find("java").ok_or_else(|| missing("java is not installed"))?;
+        let java = needed("java", "default-jre-headless")?;
         if !Self::is_present() {
-            return Err(missing("the package zookeeper is not installed"));
+            return Err(missing("zookeeper", "zookeeper"));
         }
         Ok(Self { settings, member, daemon: Daemon::new("zookeeper", java, None)? })
     }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::Faults;
-use leasehold_core::backend::Backend;
+pub(crate) use leasehold_conformance::manual_time::{
+    Acquiring, connect, ms, others_run, pass_by, secs, stands_in_line,
+};
 use leasehold_core::clock::ManualClock;
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ClientSettings, Error, Guard, Lock, State, Usage};
+use leasehold_core::{Client, Error, Guard, Lock, State, Usage};
 use tokio::task::JoinHandle;
 
 /// A store, a client with injected faults, and the clock of both.
@@ -48,36 +50,6 @@ impl Bench {
     }
 }
 
-pub(crate) fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
-    Client::with_settings(backend, ClientSettings::new().clock(hand.clock()))
-        .expect("inside a runtime")
-}
-
-/// Moves a clock in small steps, and lets all tasks run in between.
-pub(crate) async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) {
-    let mut left = time;
-    while !left.is_zero() {
-        hand.advance(step.min(left));
-        left = left.saturating_sub(step);
-        others_run().await;
-    }
-}
-
-/// On a single-threaded runtime, every task that can run has run after this.
-pub(crate) async fn others_run() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-}
-
-pub(crate) fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-pub(crate) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
 pub(crate) type Waiting = JoinHandle<Result<Guard, Error>>;
 
 /// Starts a task that waits for the lock in the queue.
@@ -94,17 +66,6 @@ pub(crate) async fn got(waiting: Waiting) -> Guard {
     others_run().await;
     assert!(waiting.is_finished(), "its turn has come");
     waiting.await.unwrap().unwrap()
-}
-
-pub(crate) type Acquiring<'a, F> = std::pin::Pin<&'a mut F>;
-
-/// Polls a waiter, which then waits until it is polled again.
-pub(crate) async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
-    tokio::select! {
-        biased;
-        _ = acquiring => panic!("it is taken"),
-        () = others_run() => {}
-    }
 }
 
 /// Polls a waiter whose turn has come.

@@ -13,10 +13,10 @@ use leasehold_core::proto::Deadline;
 use super::connection::LIMIT;
 use super::message;
 use super::pull::Pull;
-use super::settings::{ReceiverBuilder, Settings};
+use super::settings::ReceiverBuilder;
 use super::stats::{Counters, ReceiverStats};
 use crate::Result;
-use crate::limits::{GRACE, PAUSES};
+use crate::limits::{BatchSettings, GRACE, PAUSES};
 use crate::merge::{Merged, merge};
 use crate::refusal::{again, reasons, shortened};
 use crate::transport::{Change, Transport};
@@ -39,7 +39,7 @@ const WAIT: Duration = Duration::from_secs(5);
 pub struct Receiver {
     pull: Pull,
     transport: Arc<dyn Transport>,
-    settings: Settings,
+    settings: BatchSettings,
     counters: Counters,
     clock: Clock,
 }
@@ -64,7 +64,7 @@ impl Receiver {
     pub(super) fn new(
         pull: Pull,
         transport: Arc<dyn Transport>,
-        settings: Settings,
+        settings: BatchSettings,
         clock: Clock,
     ) -> Self {
         Self { pull, transport, settings, counters: Counters::default(), clock }
@@ -150,7 +150,7 @@ impl Receiver {
     }
 
     async fn take(&self, wait: Duration) -> Result<Vec<Received>> {
-        let Settings { batch, claim, .. } = self.settings;
+        let BatchSettings { batch, claim, .. } = self.settings;
         let messages = self.pull.take(batch, wait, claim).await?;
         let received = messages.into_iter().map(|message| {
             let change = message::read(&message.payload);

@@ -10,26 +10,19 @@ use super::connection::NatsConnection;
 use super::pull::Pull;
 use super::receiver::Receiver;
 use crate::Result;
-use crate::limits::in_range;
+use crate::limits::BatchSettings;
 use crate::redis_transport::RedisTransport;
 use crate::transport::Transport;
 
 /// Configures a [`Receiver`].
 pub struct ReceiverBuilder {
     connection: NatsConnection,
-    settings: Settings,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) batch: usize,
-    pub(super) claim: Duration,
-    pub(super) tries: u32,
+    settings: BatchSettings,
 }
 
 impl ReceiverBuilder {
     pub(super) fn new(url: &str) -> Result<Self> {
-        let settings = Settings { batch: 256, claim: Duration::from_secs(30), tries: 10 };
+        let settings = BatchSettings::default();
         Ok(Self { connection: NatsConnection::open(url)?, settings })
     }
 
@@ -78,14 +71,6 @@ impl ReceiverBuilder {
         self.settings.check()?;
         let pull = Pull::new(self.connection);
         Ok(Receiver::new(pull, Arc::new(transport), self.settings, Clock::system()))
-    }
-}
-
-impl Settings {
-    fn check(&self) -> Result<()> {
-        in_range("batch", self.batch, 1..=1_000)?;
-        in_range("tries", self.tries, 1..=1_000)?;
-        in_range("claim", self.claim, Duration::from_secs(1)..=Duration::from_secs(3_600))
     }
 }
 

@@ -3,8 +3,8 @@
 use leasehold_cache_redis::LOG_TARGET;
 
 use super::Relay;
-use super::settings::Settings;
 use crate::Result;
+use crate::limits::BatchSettings;
 use crate::merge::{Merged, merge};
 use crate::refusal::{again, reasons, shortened};
 use crate::rows::{Row, Verdict};
@@ -12,7 +12,7 @@ use crate::rows::{Row, Verdict};
 impl Relay {
     /// How many rows were taken.
     pub(super) async fn batch(&self) -> Result<usize> {
-        let Settings { batch, claim, tries, .. } = self.settings;
+        let BatchSettings { batch, claim, tries } = self.settings.batches;
         let rows = self.rows.take(batch, claim).await.map_err(crate::error::database_failed)?;
         if rows.is_empty() {
             return Ok(0);

@@ -10,7 +10,7 @@ use sqlx::Pool;
 
 use super::Relay;
 use crate::Result;
-use crate::limits::in_range;
+use crate::limits::{BatchSettings, in_range};
 use crate::redis_transport::RedisTransport;
 use crate::rows::{Rows, Table};
 use crate::table::Outbox;
@@ -27,24 +27,21 @@ pub struct RelayBuilder {
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    pub(super) batch: usize,
+    pub(super) batches: BatchSettings,
     pub(super) poll: Duration,
-    pub(super) claim: Duration,
-    pub(super) tries: u32,
 }
 
 impl RelayBuilder {
     pub(super) fn new<E: Engine>(outbox: &Outbox, pool: &Pool<E>) -> Self {
         let rows = Arc::new(Table { outbox: outbox.clone(), pool: pool.clone() });
-        let settings =
-            Settings { batch: 256, poll: 200 * MS, claim: Duration::from_secs(30), tries: 10 };
+        let settings = Settings { batches: BatchSettings::default(), poll: 200 * MS };
         Self { rows, settings }
     }
 
     /// Sets how many rows are taken at a time, 1 to 1,000. Default 256.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
-        self.settings.batch = batch;
+        self.settings.batches.batch = batch;
         self
     }
 
@@ -60,7 +57,7 @@ impl RelayBuilder {
     /// another relay waits for this time. 1 s to an hour, default 30 seconds.
     #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
-        self.settings.claim = claim;
+        self.settings.batches.claim = claim;
         self
     }
 
@@ -68,7 +65,7 @@ impl RelayBuilder {
     /// second, two, four, and so on, 8 minutes in all. A server that is down refuses no row.
     #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
-        self.settings.tries = tries;
+        self.settings.batches.tries = tries;
         self
     }
 
@@ -102,11 +99,8 @@ impl RelayBuilder {
 
 impl Settings {
     fn check(&self) -> Result<()> {
-        let second = 1_000 * MS;
-        in_range("batch", self.batch, 1..=1_000)?;
-        in_range("tries", self.tries, 1..=1_000)?;
-        in_range("poll", self.poll, 10 * MS..=60 * second)?;
-        in_range("claim", self.claim, second..=3_600 * second)
+        self.batches.check()?;
+        in_range("poll", self.poll, 10 * MS..=60_000 * MS)
     }
 }
 

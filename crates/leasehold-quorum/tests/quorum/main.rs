@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod bench;
 mod metrics;
 mod nodes;
 
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold_conformance::manual_time::{connect, ms, others_run, secs, stands_in_line};
 use leasehold_core::backend::{Backend, Renewal, Renewed};
 use leasehold_core::{Error, ErrorKind, Lock, LossReason, State, Usage};
 use leasehold_quorum::{
@@ -19,7 +19,6 @@ use leasehold_quorum::{
     members,
 };
 
-use bench::{connect, ms, others_run, secs, stands_in_line};
 use nodes::Quorum;
 
 const FAULTS: [NodeFault; 7] = [

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use leasehold_conformance::manual_time::secs;
 use leasehold_core::backend::Origin;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{Op, Task, TaskReply};
 use leasehold_core::{AttemptId, Client, ClientId, Name, Token, telemetry};
 use leasehold_quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, Step, found};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-
-use crate::bench::secs;
 
 #[test]
 fn a_quorum_counts_the_rounds_that_its_grants_needed() {

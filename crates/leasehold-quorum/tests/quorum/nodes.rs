@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold_conformance::manual_time::{connect, ms, others_run, pass_by};
 use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
 use leasehold_core::{Client, Error};
 use leasehold_quorum::{
     Founding, MAX_TTL, MemoryNode, NodeFault, Outlook, QuorumBackend, QuorumNode, found,
 };
-
-use crate::bench::{connect, ms, others_run, pass_by};
 
 /// Nodes, and the clock of all.
 pub(super) struct Quorum {

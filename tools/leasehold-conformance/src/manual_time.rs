@@ -1,6 +1,6 @@
-//! A client on a clock that the test moves, and tasks that wait in the queue. The tests of core have the same few
-//! functions: a package's tests cannot share code with those of another one.
+//! Tests on a clock that they move: clients on it, and tasks that wait in the queue.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,30 @@ use leasehold_core::backend::Backend;
 use leasehold_core::clock::ManualClock;
 use leasehold_core::{Client, ClientSettings};
 
-pub(crate) fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
+/// Returns a number of seconds.
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Returns a number of milliseconds.
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A future that a test polls by hand.
+pub type Acquiring<'a, F> = Pin<&'a mut F>;
+
+/// Creates a client whose clock the test moves.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn connect(hand: &ManualClock, backend: Arc<dyn Backend>) -> Client {
     Client::with_settings(backend, ClientSettings::new().clock(hand.clock()))
         .expect("inside a runtime")
 }
 
 /// Moves a clock in small steps, and lets all tasks run in between.
-pub(crate) async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) {
+pub async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) {
     let mut left = time;
     while !left.is_zero() {
         hand.advance(step.min(left));
@@ -24,24 +41,17 @@ pub(crate) async fn pass_by(hand: &ManualClock, step: Duration, time: Duration) 
 }
 
 /// On a single-threaded runtime, every task that can run has run after this.
-pub(crate) async fn others_run() {
+pub async fn others_run() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-pub(crate) fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-pub(crate) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-pub(crate) type Acquiring<'a, F> = std::pin::Pin<&'a mut F>;
-
 /// Polls a waiter, which then waits until it is polled again.
-pub(crate) async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
+///
+/// # Panics
+/// If the waiter has acquired the lock.
+pub async fn stands_in_line<F: Future>(acquiring: Acquiring<'_, F>) {
     tokio::select! {
         biased;
         _ = acquiring => panic!("it is taken"),
