@@ -84,13 +84,7 @@ fn exists(server: &RedisServer, key: &str) -> bool {
 
 /// Waits until `condition` holds.
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
-        if condition() {
-            return;
-        }
-        tokio::time::sleep(ms(1)).await;
-    }
-    panic!("did not happen: {what}");
+    leasehold_conformance::until(what, || std::future::ready(condition())).await.unwrap();
 }
 
 /// Rows with their values, as a database has them; reads are counted.

@@ -378,13 +378,8 @@ async fn windows_forget_and_know_what_they_do_not_know() {
     assert_eq!(other.check("early").await, Answer::Maybe);
     assert_eq!(other.check("never").await, Answer::Unavailable, "who knows what was before");
     let absent = async |filter: &Rotating, item: &'static str| {
-        tokio::time::timeout(secs(30), async {
-            while filter.check(item).await != Answer::Absent {
-                tokio::time::sleep(ms(5)).await;
-            }
-        })
-        .await
-        .unwrap();
+        let forgotten = || async { filter.check(item).await == Answer::Absent };
+        leasehold_conformance::until("it is forgotten", forgotten).await.unwrap();
     };
     // By then it has watched for a whole window, and has forgotten.
     absent(&one, "never").await;

@@ -26,13 +26,7 @@ fn server() -> RedisServer {
 
 /// Waits until `condition` holds.
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
-        if condition() {
-            return;
-        }
-        tokio::time::sleep(ms(1)).await;
-    }
-    panic!("did not happen: {what}");
+    leasehold_conformance::until(what, || std::future::ready(condition())).await.unwrap();
 }
 
 fn secs(secs: u64) -> Duration {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::rows::Engine;
+use leasehold_conformance::until;
 use leasehold_once::ErrorKind;
 use leasehold_once::{SaveOnceBuilder, Store, StoreError, Table};
 use leasehold_test_servers::{RedisServer, RedisSettings, Value};
@@ -279,12 +280,7 @@ pub(crate) async fn marks_come_after_the_commit() {
     );
     assert_eq!(store.0.rows.lock().unwrap().len(), 49);
     let until_marked = async |count| {
-        for _ in 0..10_000 {
-            if marks() == count {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until("the rows are marked", || std::future::ready(marks() == count)).await.unwrap();
     };
     until_marked(49).await;
     assert_eq!(marks(), 49, "what was refused is not marked");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::fence::Fenced;
 use leasehold::fence::redis::RedisFence;
 use leasehold::{ErrorKind, Token};
+use leasehold_conformance::until;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection as Connection;
 
@@ -104,9 +105,12 @@ pub(crate) async fn the_token_outlives_its_value(mut redis: Connection, _: Arc<R
     let fence = FENCE.ttl(Duration::from_millis(50)).retention(Duration::from_secs(600));
     let written = fence.set_if_newer(&mut redis, "short", "x", token(34)).await.unwrap();
     assert_eq!(written, Fenced::Written);
-    while get(&mut redis, "short").await.0.is_some() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the value has expired", || {
+        let mut redis = redis.clone();
+        async move { get(&mut redis, "short").await.0.is_none() }
+    })
+    .await
+    .unwrap();
     assert_eq!(highest(set(&mut redis, "short", "late", 33).await), 34);
     let left: i64 = redis.pttl("{short}:fence").await.unwrap();
     assert!((1..=600_050).contains(&left), "{left}");

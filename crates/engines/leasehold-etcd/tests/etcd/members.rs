@@ -7,7 +7,7 @@ use leasehold_conformance::until;
 use leasehold_core::Client;
 use leasehold_test_servers::{EtcdServer, wait};
 
-use crate::{Test, cluster, connect, ms, secs, test, url_of};
+use crate::{Test, cluster, connect, secs, test, url_of};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_leader_costs_time_and_nothing_else),
@@ -103,11 +103,8 @@ async fn under(fault: impl FnOnce(&mut [EtcdServer]) + Send + 'static) {
 }
 
 async fn wait_rounds(seen: &Seen, wanted: u64) {
-    let clock = leasehold_core::clock::Clock::system();
-    // The test as a whole is limited.
-    while seen.rounds.load(Ordering::SeqCst) < wanted {
-        clock.sleep(ms(5)).await;
-    }
+    let done = || async { seen.rounds.load(Ordering::SeqCst) >= wanted };
+    until("the rounds are done", done).await.unwrap();
 }
 
 async fn a_killed_leader_costs_time_and_nothing_else() {
