@@ -53,7 +53,7 @@ pub(crate) struct Globals {
     #[arg(short, long, global = true, help_heading = ALL)]
     pub(crate) quiet: bool,
 
-    /// The language of `lab` [default: that of LEASEHOLD_LANG, or of the locale]
+    /// The language of help, messages and stories [default: that of LEASEHOLD_LANG, or of the locale]
     #[arg(long, global = true, help_heading = ALL, value_name = "LANGUAGE")]
     pub(crate) lang: Option<Lang>,
 }

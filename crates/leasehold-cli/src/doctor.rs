@@ -12,6 +12,7 @@ use crate::advice::Advice;
 use crate::cli::{DoctorArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code as codes};
+use crate::lang::{Lang, lang, text};
 use crate::locate::Located;
 use crate::{locate, output, sanitize, table, terminal};
 
@@ -32,7 +33,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, F
         output::answer(format_args!("{}\n", sanitize::json(&object(&diagnosis))))?;
     } else {
         let store = StoreUrl::parse(url).map(|url| url.to_string()).unwrap_or_default();
-        output::answer(text(&store, &diagnosis, globals.quiet, terminal::width(io::stdout())))?;
+        output::answer(report(&store, &diagnosis, globals.quiet, terminal::width(io::stdout())))?;
     }
     Ok(code(&diagnosis))
 }
@@ -55,7 +56,7 @@ fn word(severity: Severity) -> (&'static str, Style) {
 
 /// Formats the findings for display, wrapped at this width; when quiet, without those that need no
 /// change.
-fn text(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -> String {
+fn report(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -> String {
     let mut text = String::new();
     for finding in &diagnosis.findings {
         if !quiet || finding.severity > Severity::Note {
@@ -64,7 +65,7 @@ fn text(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -
     }
     for Unseen { place, what, why, .. } in diagnosis.unseen.iter().filter(|_| !quiet) {
         let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(what));
-        text.push_str(&table::hanging("not seen  ", &what, width));
+        text.push_str(&table::hanging(&text!("not seen  ", "看不到    "), &what, width));
         text.push_str(&table::hanging(INDENT, &sanitize::clean(why), width));
     }
     let count = |severity| diagnosis.findings.iter().filter(|f| f.severity == severity).count();
@@ -72,6 +73,13 @@ fn text(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -
         let [problems, warnings, notes] =
             [Severity::Problem, Severity::Warning, Severity::Note].map(count);
         let unseen = diagnosis.unseen.len();
+        if lang() == Lang::Chinese {
+            let _ = writeln!(
+                text,
+                "{store}：{problems} 个问题，{warnings} 个警告，{notes} 个提示，{unseen} 项看不到"
+            );
+            return text;
+        }
         let _ = writeln!(
             text,
             "{store}: {problems} problem{}, {warnings} warning{}, {notes} note{}, {unseen} not seen",
@@ -84,14 +92,26 @@ fn text(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>) -
 }
 
 fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
-    let (word, style) = word(finding.severity);
+    let (word, style) = (word_shown(finding.severity), word(finding.severity).1);
     let line = |part: &str| sanitize::clean(part);
     let (place, what) = (line(&finding.place), line(&finding.what));
     let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
     let _ = write!(text, "{style}{word:<8}{style:#}  {}", what.trim_start());
     text.push_str(&table::hanging(INDENT, &line(&finding.why), width));
     if !finding.change.is_empty() {
-        text.push_str(&table::hanging(INDENT, &format!("do: {}", line(&finding.change)), width));
+        text.push_str(&table::hanging(
+            INDENT,
+            &text!("do: {}", "建议：{}", line(&finding.change)),
+            width,
+        ));
+    }
+}
+
+fn word_shown(severity: Severity) -> String {
+    match severity {
+        Severity::Problem => text!("problem", "问题"),
+        Severity::Warning => text!("warning", "警告"),
+        _ => text!("note", "提示"),
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::cli::{ForceReleaseArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::lang::{Lang, lang, text};
 use crate::output::{self, Voice};
 use crate::sanitize;
 use crate::show;
@@ -33,10 +34,18 @@ pub(crate) async fn force_release(
     let name = &args.name;
     let (text, code) = match outcome? {
         Outcome::Answer(Forced::Ended) => {
-            (format!("the lease with token {} has ended", args.token), 0)
+            let ended =
+                text!("the lease with token {} has ended", "令牌 {} 的租约已结束", args.token);
+            (ended, 0)
         }
-        Outcome::Answer(Forced::Other(current)) => (other(args.token, current), code::CONFLICT),
-        Outcome::Answer(_) => ("no client holds it".to_owned(), code::CONFLICT),
+        Outcome::Answer(Forced::Other(current)) => {
+            let text = match lang() {
+                Lang::English => other(args.token, current),
+                Lang::Chinese => other_in_chinese(args.token, current),
+            };
+            (text, code::CONFLICT)
+        }
+        Outcome::Answer(_) => (text!("no client holds it", "没有客户端持有它"), code::CONFLICT),
         Outcome::Cannot(status) => return Err(cannot(name, &status)),
     };
     if !args.json {
@@ -70,6 +79,11 @@ async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, F
 fn other(token: u64, current: Token) -> String {
     let what = if token < current.get() { "has ended" } else { "was not granted yet" };
     format!("token {token} {what}; the current token is {current}, and nothing was changed")
+}
+
+fn other_in_chinese(token: u64, current: Token) -> String {
+    let what = if token < current.get() { "已经结束" } else { "还没有授予过" };
+    format!("令牌 {token} {what}；当前令牌是 {current}，没有任何改动")
 }
 
 fn cannot(name: &str, status: &Status) -> Failure {

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use crate::lang::{Lang, lang, text};
+
 /// Formats an age or a time left: `12 s`, `3 min`, `2 h`, `4 d`.
 pub(crate) fn span(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
-        0 if duration.as_millis() > 0 => format!("{} ms", duration.as_millis()),
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
+        0 if duration.as_millis() > 0 => text!("{} ms", "{} 毫秒", duration.as_millis()),
+        0..120 => text!("{} s", "{} 秒", seconds),
+        120..7200 => text!("{} min", "{} 分钟", seconds / 60),
+        7200..172_800 => text!("{} h", "{} 小时", seconds / 3600),
+        _ => text!("{} d", "{} 天", seconds / 86_400),
     }
 }
 
@@ -35,13 +37,15 @@ pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> Option<String> {
 /// Formats how long ago a moment was: `just now`, `3 min ago`.
 pub(crate) fn ago(unix_ms: u64, now_unix_ms: u64) -> String {
     match age(unix_ms, now_unix_ms) {
-        Some(age) => format!("{age} ago"),
-        None => JUST_NOW.to_owned(),
+        Some(age) => text!("{} ago", "{}前", age),
+        None => just_now(),
     }
 }
 
 /// The text for less than a second ago.
-pub(crate) const JUST_NOW: &str = "just now";
+pub(crate) fn just_now() -> String {
+    text!("just now", "刚刚")
+}
 
 /// Formats a moment with date and zone, for readers on another day and in another place.
 pub(crate) fn moment(unix_ms: u64) -> String {
@@ -61,6 +65,9 @@ pub(crate) fn moment(unix_ms: u64) -> String {
 
 /// Formats `1st`, `2nd`, `3rd`, `11th`.
 pub(crate) fn ordinal(number: usize) -> String {
+    if lang() == Lang::Chinese {
+        return format!("第 {number}");
+    }
     let suffix = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
         (1, _) => "st",

@@ -4,6 +4,7 @@ use crate::advice::Advice;
 use crate::cli::{Globals, InitArgs};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::lang::text;
 use crate::locate;
 use crate::output::{self, Voice};
 
@@ -19,8 +20,8 @@ pub(crate) async fn init(args: &InitArgs, globals: &Globals, voice: Voice) -> Re
         return Ok(0);
     }
     match leasehold::init(url).await.map_err(failed)? {
-        true => voice.note("the tables exist"),
-        false => voice.note("this store needs no tables"),
+        true => voice.note(&text!("the tables exist", "表已存在")),
+        false => voice.note(&text!("this store needs no tables", "这种存储不需要表")),
     }
     Ok(0)
 }

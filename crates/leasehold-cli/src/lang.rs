@@ -1,8 +1,18 @@
 //! The language of help, messages and stories: `--lang`, `LEASEHOLD_LANG`, or the locale.
 
+mod help;
+mod usage;
+mod words;
+mod wrap;
+
 use std::env;
+use std::ffi::OsString;
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
+
+pub(crate) use help::in_chinese;
+pub(crate) use usage::usage;
 
 /// Names the language, before the locale does.
 pub(crate) const LANG_VARIABLE: &str = "LEASEHOLD_LANG";
@@ -10,7 +20,7 @@ pub(crate) const LANG_VARIABLE: &str = "LEASEHOLD_LANG";
 /// The variables of the locale; the first one that is set counts.
 const LOCALE_VARIABLES: [&str; 3] = ["LC_ALL", "LC_MESSAGES", "LANG"];
 
-/// A language of the command.
+/// A language of the command. What `--json` prints does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lang {
     /// English.
@@ -22,9 +32,36 @@ pub(crate) enum Lang {
     Chinese,
 }
 
+/// The language of this process, once it is known.
+static DECIDED: OnceLock<Lang> = OnceLock::new();
+
+/// Returns the language of this process; English before [`Lang::decide`].
+pub(crate) fn lang() -> Lang {
+    DECIDED.get().copied().unwrap_or_default()
+}
+
 impl Lang {
-    /// Returns the language of this run. `option` is `--lang`.
-    pub(crate) fn of_run(option: Option<Self>) -> Self {
+    /// Decides the language of this process. `option` is `--lang`.
+    pub(crate) fn decide(option: Option<Self>) -> Self {
+        *DECIDED.get_or_init(|| Self::of_run(option))
+    }
+
+    /// Reads `--lang` from a command line that clap does not accept, or that asks for help.
+    pub(crate) fn named_in(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.take_while(|argument| argument != "--");
+        while let Some(argument) = arguments.next() {
+            let argument = argument.to_string_lossy();
+            let value = match argument.strip_prefix("--lang") {
+                Some("") => arguments.next()?.to_string_lossy().into_owned(),
+                Some(value) => value.strip_prefix('=').unwrap_or_default().to_owned(),
+                None => continue,
+            };
+            return Self::from_str(&value, false).ok();
+        }
+        None
+    }
+
+    fn of_run(option: Option<Self>) -> Self {
         let value = |name| env::var(name).ok();
         option.unwrap_or_else(|| Self::of_environment(value))
     }
@@ -39,7 +76,6 @@ impl Lang {
     }
 
     /// Chooses between the texts.
-    #[cfg(feature = "lab")]
     pub(crate) fn pick<T>(self, english: T, chinese: T) -> T {
         match self {
             Self::English => english,
@@ -47,6 +83,18 @@ impl Lang {
         }
     }
 }
+
+/// Formats the text of the language of this process: first English, then Chinese, then the values
+/// for both.
+macro_rules! text {
+    ($english:literal, $chinese:literal $(, $value:expr)* $(,)?) => {
+        match $crate::lang::lang() {
+            $crate::lang::Lang::English => format!($english $(, $value)*),
+            $crate::lang::Lang::Chinese => format!($chinese $(, $value)*),
+        }
+    };
+}
+pub(crate) use text;
 
 #[cfg(test)]
 mod tests {
@@ -74,5 +122,15 @@ mod tests {
     fn the_option_comes_first() {
         assert_eq!(Lang::of_run(Some(Lang::Chinese)), Lang::Chinese);
         assert_eq!(Lang::of_run(Some(Lang::English)), Lang::English);
+    }
+
+    #[test]
+    fn the_option_is_found_where_help_is_asked_for() {
+        let named = |line: &str| Lang::named_in(line.split(' ').map(OsString::from));
+        assert_eq!(named("--lang zh run --help"), Some(Lang::Chinese));
+        assert_eq!(named("run --lang=en -h"), Some(Lang::English));
+        assert_eq!(named("run a -- b --lang zh"), None);
+        assert_eq!(named("--lang"), None);
+        assert_eq!(named("--language zh"), None);
     }
 }

@@ -9,6 +9,7 @@ use leasehold::State;
 use crate::cli::{Globals, ListArgs};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::lang::text;
 use crate::live::Live;
 use crate::store::Store;
 use crate::{output, sanitize, show, terminal};
@@ -52,7 +53,12 @@ async fn shown<T>(place: &str, quiet: bool, looking: impl Future<Output = T>) ->
             Err(_elapsed) => seconds += 1,
         }
         if let Some(live) = &mut live {
-            live.show(&format!("looking through {place}, {seconds} s so far"));
+            live.show(&text!(
+                "looking through {}, {} s so far",
+                "正在查找 {}，已 {} 秒",
+                place,
+                seconds
+            ));
         }
     }
 }

@@ -49,7 +49,7 @@ mod watch;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, code};
@@ -68,7 +68,16 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    let (code, last_words) = match Cli::try_parse() {
+    let parsed = Cli::try_parse();
+    let spoken = Lang::decide(match &parsed {
+        Ok(cli) => cli.globals.lang,
+        Err(_) => Lang::named_in(std::env::args_os().skip(1)),
+    });
+    let parsed = parsed.map_err(|error| match spoken {
+        Lang::English => error,
+        Lang::Chinese => in_chinese().unwrap_or(error),
+    });
+    let (code, last_words) = match parsed {
         Ok(cli) => {
             let last_words = last_words(&cli.command);
             let code = execute(cli).unwrap_or_else(|failure| {
@@ -81,6 +90,11 @@ fn main() -> ExitCode {
     };
     output::finish(last_words);
     code.into()
+}
+
+/// Returns the same help, or the same error, in Chinese.
+fn in_chinese() -> Option<clap::Error> {
+    lang::in_chinese(Cli::command()).try_get_matches().err()
 }
 
 /// Returns how long messages may take to be written at the end. An unattended subcommand must end,
@@ -124,7 +138,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         #[cfg(feature = "cache")]
         Command::Cache(command) => runtime.block_on(cache::cache(&command, &globals, voice)),
         #[cfg(feature = "lab")]
-        Command::Lab(args) => lab::lab(&args, voice, Lang::of_run(globals.lang)),
+        Command::Lab(args) => lab::lab(&args, voice, lang::lang()),
         Command::Completions(args) => completions::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref(), args.dir.as_deref()),
     }
@@ -136,8 +150,7 @@ fn usage(error: &clap::Error) -> u8 {
         let _ = error.print();
         return 0;
     }
-    let text = error.to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let text = lang::usage(error);
     let failure = match features::of_subcommand(error) {
         None => Failure::own(text),
         Some(feature) => {

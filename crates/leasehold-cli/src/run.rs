@@ -24,6 +24,7 @@ use crate::cli::{Globals, RunArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::human;
+use crate::lang::text;
 use crate::on_lost::OnLost;
 use crate::output::{self, Voice};
 use crate::signals::Signals;
@@ -127,7 +128,12 @@ async fn hold(
             return Ok(options.conflict_exit_code.into());
         }
     };
-    voice.detail(&format!("holding {} with token {}", options.name, held.token()));
+    voice.detail(&text!(
+        "holding {} with token {}",
+        "持有 {}，令牌 {}",
+        options.name,
+        held.token()
+    ));
     output::settled().await;
     let keep_until = options.min_hold.map(timer::after);
     let worked = work(store, options, &held, signals, voice).await;
@@ -235,12 +241,20 @@ async fn give_back(
         Ok(true) => return None,
         Ok(false) => {}
         Err(failure) => {
-            voice.warn(&format!("{}; the lock may stay taken for its ttl", failure.message));
+            voice.warn(&text!(
+                "{}; the lock may stay taken for its ttl",
+                "{}；锁可能要到 ttl 结束才空出来",
+                failure.message
+            ));
             return None;
         }
     }
     if options.on_lost != OnLost::Ignore {
-        voice.warn(&format!("the lock {} was lost before the command ended", options.name));
+        voice.warn(&text!(
+            "the lock {} was lost before the command ended",
+            "命令结束之前丢了锁 {}",
+            options.name
+        ));
     }
     (options.on_lost == OnLost::Kill).then_some(code::LOST)
 }
@@ -260,7 +274,7 @@ async fn tell_stay(name: &str, keep_until: Option<Deadline>, voice: Voice) -> In
     sleep(NOT_WORTH_A_LINE).await;
     if let Some(left) = keep_until.map(timer::left).filter(|left| !left.is_zero()) {
         let left = human::span(left.max(Duration::from_secs(1)));
-        let line = format!("keeping the lock {name} for {left} more");
+        let line = text!("keeping the lock {} for {} more", "锁 {} 还要保留 {}", name, left);
         if output::is_live() { voice.note(&line) } else { voice.detail(&line) }
     }
     std::future::pending().await

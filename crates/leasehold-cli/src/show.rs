@@ -4,11 +4,18 @@ use leasehold::{Holder, State, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::human;
+use crate::lang::{Lang, lang, text};
 use crate::sanitize::clean;
 use crate::table::{self, Cut};
 use crate::timer::now_unix_ms;
 
-const HEAD: [&str; 6] = ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"];
+/// The head of the table.
+fn head() -> [&'static str; 6] {
+    match lang() {
+        Lang::English => ["NAME", "STATE", "HOLDER", "SINCE", "TOKEN", "WAITERS"],
+        Lang::Chinese => ["名字", "状态", "持有者", "已持有", "令牌", "等待者"],
+    }
+}
 
 /// What is cut if a row is too wide: first the token, which `status` and `--json` show. The process
 /// id of a holder stays.
@@ -20,39 +27,49 @@ const SHOWN: usize = 100;
 
 /// Returns many locks as a table with a head, in this many columns.
 pub(crate) fn table(all: &[Status], width: Option<usize>) -> String {
-    let mut rows = vec![HEAD.map(str::to_owned)];
+    let mut rows = vec![head().map(str::to_owned)];
     rows.extend(all.iter().map(row));
     table::fitted(&rows, CUTS, width)
 }
 
 /// Returns one lock in detail.
 pub(crate) fn lines(status: &Status) -> String {
-    let mut rows = vec![pair("name", clean(status.name.as_str()))];
-    rows.push(pair("state", state(status.state)));
+    let mut rows = vec![pair(text!("name", "名字"), clean(status.name.as_str()))];
+    rows.push(pair(text!("state", "状态"), state_shown(status.state)));
     let free = status.state == State::Free;
     if let Some(holder) = &status.holder {
-        let what = if free { "last holder" } else { "holder" };
+        let what = if free {
+            text!("last holder", "上一个持有者")
+        } else {
+            text!("holder", "持有者")
+        };
         rows.push(pair(what, who(holder)));
         if let Some(metadata) = &holder.metadata {
             rows.push(pair("", clean(metadata)));
         }
-        rows.push(pair("owner", holder.attempt.to_string()));
+        rows.push(pair(text!("owner", "拥有者"), holder.attempt.to_string()));
     }
     if let Some(token) = status.token {
-        rows.push(pair(if free { "last token" } else { "token" }, token.to_string()));
+        let what =
+            if free { text!("last token", "上一个令牌") } else { text!("token", "令牌") };
+        rows.push(pair(what, token.to_string()));
     }
     if let Some(since) = status.since_unix_ms {
-        let what = if free { "last taken" } else { "since" };
+        let what =
+            if free { text!("last taken", "上次获取") } else { text!("since", "获取于") };
         rows.push(pair(what, human::ago(since, now_unix_ms())));
     }
     if let Some(remaining) = status.remaining {
-        rows.push(pair("remaining", human::span(remaining)));
+        rows.push(pair(text!("remaining", "剩余"), human::span(remaining)));
     }
-    rows.push(pair("waiters", waiting(status).map_or("unknown".into(), |all| all.to_string())));
+    let waiters = waiting(status).map_or_else(|| text!("unknown", "未知"), |all| all.to_string());
+    rows.push(pair(text!("waiters", "等待者"), waiters));
     rows.extend(queue(status, SHOWN, None).lines().map(|line| pair("", line)));
     match &status.note {
-        Some(note) => rows.push(pair("note", clean(note))),
-        None if was_never_held(status) => rows.push(pair("note", "never held")),
+        Some(note) => rows.push(pair(text!("note", "说明"), clean(note))),
+        None if was_never_held(status) => {
+            rows.push(pair(text!("note", "说明"), text!("never held", "从未被持有")));
+        }
         None => {}
     }
     table::aligned(&rows)
@@ -81,7 +98,7 @@ pub(crate) fn queue(status: &Status, shown: usize, width: Option<usize>) -> Stri
     let mut text = table::fitted(&rows, cuts, width);
     match waiting(status).unwrap_or_default() - rows.len() {
         0 => {}
-        more => text.push_str(&format!("and {more} more\n")),
+        more => text.push_str(&text!("and {} more\n", "还有 {} 个\n", more)),
     }
     text
 }
@@ -132,7 +149,17 @@ pub(crate) fn holder(holder: &Holder) -> Value {
     })
 }
 
-/// Returns the state as a word.
+/// Returns the state as a word in the language of this process.
+pub(crate) fn state_shown(of: State) -> String {
+    match of {
+        State::Free => text!("free", "空闲"),
+        State::Held => text!("held", "持有"),
+        State::Kept => text!("kept", "保留"),
+        _ => text!("unknown", "未知"),
+    }
+}
+
+/// Returns the state as a word for programs.
 pub(crate) fn state(state: State) -> &'static str {
     match state {
         State::Free => "free",
@@ -153,7 +180,7 @@ fn row(status: &Status) -> [String; 6] {
     let now = now_unix_ms();
     [
         clean(status.name.as_str()),
-        state(status.state).to_owned(),
+        state_shown(status.state),
         or_dash(status.holder.as_ref().filter(|_| taken).map(who)),
         or_dash(status.since_unix_ms.filter(|_| taken).map(|since| since_when(since, now))),
         or_dash(status.token.map(|token| token.to_string())),
@@ -162,9 +189,9 @@ fn row(status: &Status) -> [String; 6] {
 }
 
 fn since_when(unix_ms: u64, now: u64) -> String {
-    human::age(unix_ms, now).unwrap_or_else(|| human::JUST_NOW.to_owned())
+    human::age(unix_ms, now).unwrap_or_else(human::just_now)
 }
 
-fn pair(key: &str, value: impl Into<String>) -> [String; 2] {
-    [key.to_owned(), value.into()]
+fn pair(key: impl Into<String>, value: impl Into<String>) -> [String; 2] {
+    [key.into(), value.into()]
 }

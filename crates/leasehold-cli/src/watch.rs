@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::lang::text;
 use crate::output::{self, Voice};
 use crate::store::Store;
 use crate::timer::now_unix_ms;
@@ -50,7 +51,7 @@ pub(crate) async fn watch(
             }
             Err(failure) if failure.code == code::UNAVAILABLE => {
                 if !cut_off {
-                    voice.warn(&format!("{}; trying again", failure.message));
+                    voice.warn(&text!("{}; trying again", "{}；正在重试", failure.message));
                 }
                 cut_off = true;
             }
@@ -129,18 +130,18 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
         return output::answer_part(format_args!("{}\n", sanitize::json(&object))).await;
     }
     let mut line = format!("{} {} ", human::moment(now), sanitize::clean(status.name.as_str()));
-    line.push_str(show::state(status.state));
+    line.push_str(&show::state_shown(status.state));
     if show::was_never_held(status) {
-        line.push_str(", never held");
+        line.push_str(&text!(", never held", "，从未被持有"));
     }
     if let (Some(holder), true) = (&status.holder, status.state != State::Free) {
-        line.push_str(&format!(" by {}", show::who(holder)));
+        line.push_str(&text!(" by {}", "，由 {}", show::who(holder)));
     }
     if let Some(token) = status.token {
-        line.push_str(&format!(", token {token}"));
+        line.push_str(&text!(", token {}", "，令牌 {}", token));
     }
     if let (Some(waiting), Some(waiters)) = (show::waiting(status), &status.waiters) {
-        line.push_str(&format!(", {waiting} waiting"));
+        line.push_str(&text!(", {} waiting", "，{} 个等待", waiting));
         let named: Vec<_> = waiters.iter().take(NAMED).map(|one| show::who(&one.holder)).collect();
         if !named.is_empty() {
             let more = if waiting > named.len() { ", …" } else { "" };

@@ -11,6 +11,7 @@ use leasehold::{Deadline, LossReason};
 use super::supervisor::Supervisor;
 use crate::failure::{Failure, code};
 use crate::ipc::Report;
+use crate::lang::text;
 use crate::on_lost::OnLost;
 use crate::output::Voice;
 use crate::process_group::Group;
@@ -282,18 +283,35 @@ impl Job<'_> {
         self.state.lost = Some(reason);
         self.end_for_loss();
         let what = match self.on_lost {
-            OnLost::Kill => "ending the command",
-            OnLost::Warn => "the command continues (--on-lost warn)",
+            OnLost::Kill => text!("ending the command", "正在终止命令"),
+            OnLost::Warn => {
+                text!("the command continues (--on-lost warn)", "命令继续运行（--on-lost warn）")
+            }
             OnLost::Ignore => return,
         };
         let why = match reason {
-            LossReason::Expired => "it could not be renewed in time",
-            LossReason::MaxHold => "the longest time to hold it (--max-hold) has ended",
-            LossReason::NotOwner => "the store reports that this run does not hold it any more",
-            LossReason::ClientClosed => "the connection to the store was closed",
-            _ => "the client reports its loss",
+            LossReason::Expired => text!("it could not be renewed in time", "没能及时续期"),
+            LossReason::MaxHold => text!(
+                "the longest time to hold it (--max-hold) has ended",
+                "最长持有时间（--max-hold）已到"
+            ),
+            LossReason::NotOwner => text!(
+                "the store reports that this run does not hold it any more",
+                "存储说它已不属于这次运行"
+            ),
+            LossReason::ClientClosed => {
+                text!("the connection to the store was closed", "与存储的连接已关闭")
+            }
+            _ => text!("the client reports its loss", "客户端报告丢锁"),
         };
-        self.voice.warn(&format!("the lock {} is lost: {why}; {what}", self.name));
+        let name = &self.name;
+        self.voice.warn(&text!(
+            "the lock {} is lost: {}; {}",
+            "丢了锁 {}：{}；{}",
+            name,
+            why,
+            what
+        ));
     }
 
     /// Sends TERM, then KILL early enough that the group has ended before the deadline.

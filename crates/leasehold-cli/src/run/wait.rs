@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::options::{RunOptions, Wait};
 use crate::failure::Failure;
 use crate::human;
+use crate::lang::{Lang, lang, text};
 use crate::live::Live;
 use crate::output::Voice;
 use crate::sanitize::clean;
@@ -76,11 +77,13 @@ pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
 /// Returns the line for a lock that was not available after this wait.
 pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String {
     let what = match wait {
-        Wait::For(time) => format!("timed out after {time:?} waiting for {name}"),
-        Wait::No | Wait::Forever => format!("cannot acquire {name}"),
+        Wait::For(time) => {
+            text!("timed out after {:?} waiting for {}", "等了 {:?}，没有等到 {}", time, name)
+        }
+        Wait::No | Wait::Forever => text!("cannot acquire {}", "没有拿到 {}", name),
     };
     match status.map(held_by).filter(|holder| !holder.is_empty()) {
-        Some(holder) => format!("{what}: {holder}"),
+        Some(holder) => text!("{}: {}", "{}：{}", what, holder),
         None => what,
     }
 }
@@ -102,11 +105,11 @@ async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
 }
 
 fn line(name: &str, status: Option<&Status>) -> String {
-    let mut line = format!("waiting for {name}");
+    let mut line = text!("waiting for {}", "正在等待 {}", name);
     let Some(status) = status else { return line };
     for part in [held_by(status), ahead(status)] {
         if !part.is_empty() {
-            line.push_str(", ");
+            line.push_str(&text!(", ", "，"));
             line.push_str(&part);
         }
     }
@@ -119,14 +122,20 @@ fn held_by(status: &Status) -> String {
     match (status.state, status.since_unix_ms) {
         (State::Free, _) => String::new(),
         (State::Held, Some(since)) => match human::age(since, now_unix_ms()) {
-            Some(age) => format!("held by {who} for {age}"),
-            None => format!("held by {who}, which has just acquired it"),
+            Some(age) => text!("held by {} for {}", "{} 已持有 {}", who, age),
+            None => text!("held by {}, which has just acquired it", "{} 刚刚拿到", who),
         },
-        (State::Held, None) => format!("held by {who}"),
+        (State::Held, None) => text!("held by {}", "由 {} 持有", who),
         // Kept, or a state of a newer library.
         _ => {
-            let rest = status.remaining.map(|rest| format!(" for {} more", human::span(rest)));
-            format!("kept{} after {who}", rest.unwrap_or_default())
+            let rest = status
+                .remaining
+                .map(|rest| text!(" for {} more", "，还有 {}", human::span(rest)))
+                .unwrap_or_default();
+            match lang() {
+                Lang::English => format!("kept{rest} after {who}"),
+                Lang::Chinese => format!("{who} 释放之后仍保留{rest}"),
+            }
         }
     }
 }
@@ -139,9 +148,9 @@ fn ahead(status: &Status) -> String {
     };
     let waiters = status.waiters.as_deref().unwrap_or_default();
     match waiters.iter().position(|waiter| ours(&host, waiter)) {
-        Some(0) => "next in line".to_owned(),
-        Some(1) => "1 waiter ahead".to_owned(),
-        Some(ahead) => format!("{ahead} waiters ahead"),
+        Some(0) => text!("next in line", "排在下一个"),
+        Some(1) => text!("1 waiter ahead", "前面有 1 个等待者"),
+        Some(ahead) => text!("{} waiters ahead", "前面有 {} 个等待者", ahead),
         None => String::new(),
     }
 }

@@ -21,6 +21,7 @@ mod force_release;
 mod inner;
 #[cfg(feature = "lab")]
 mod lab;
+mod language;
 mod layout;
 mod loss;
 mod manual;

@@ -1,0 +1,55 @@
+//! What is wrong with a command line, in the language of this process.
+
+use clap::Error;
+use clap::error::{ContextKind, ErrorKind};
+
+use super::{Lang, lang};
+
+/// Describes the error; the next step is part of the text.
+pub(crate) fn usage(error: &Error) -> String {
+    match lang() {
+        Lang::English => english(error),
+        Lang::Chinese => chinese(error).unwrap_or_else(|| english(error)),
+    }
+}
+
+fn english(error: &Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+}
+
+/// None for kinds that this command line does not cause.
+fn chinese(error: &Error) -> Option<String> {
+    let value = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (argument, given) = (value(ContextKind::InvalidArg), value(ContextKind::InvalidValue));
+    let mut text = match error.kind() {
+        ErrorKind::UnknownArgument => format!("没有参数 {argument}"),
+        ErrorKind::InvalidSubcommand => {
+            format!("没有子命令 {}", value(ContextKind::InvalidSubcommand))
+        }
+        ErrorKind::MissingSubcommand => {
+            format!("缺少子命令；有 {}", value(ContextKind::ValidSubcommand))
+        }
+        ErrorKind::MissingRequiredArgument => format!("缺少参数 {argument}"),
+        ErrorKind::ArgumentConflict => {
+            format!("{argument} 不能与 {} 一起使用", value(ContextKind::PriorArg))
+        }
+        ErrorKind::InvalidValue if given.is_empty() => format!("{argument} 需要一个值"),
+        ErrorKind::InvalidValue => {
+            format!("{argument} 的值 {given:?} 无效；可选：{}", value(ContextKind::ValidValue))
+        }
+        ErrorKind::ValueValidation => {
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            format!("{argument} 的值 {given:?} 无效：{why}")
+        }
+        ErrorKind::TooManyValues => format!("{argument} 多了一个值 {given:?}"),
+        _ => return None,
+    };
+    for similar in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+        if let Some(known) = error.get(similar) {
+            text.push_str(&format!("\n\n您是不是想写 {known}？"));
+        }
+    }
+    text.push_str("\n\n更多信息见 --help");
+    Some(text)
+}
