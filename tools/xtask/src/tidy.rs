@@ -6,6 +6,7 @@ mod code;
 mod decisions;
 mod defaults;
 mod direction;
+mod doc_words;
 pub(crate) mod errors;
 mod home_paths;
 mod invariants;
@@ -71,6 +72,7 @@ const RULES: &[Rule] = &[
     links::check,
     decisions::check,
     defaults::check,
+    doc_words::check,
     errors::check,
     invariants::check,
     readmes::check,
@@ -88,7 +90,9 @@ pub(crate) fn step() -> bool {
         let mut found: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
         found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         if found.is_empty() {
-            return Outcome::Good(format!("{} rules, {} files", RULES.len(), tree.files.len()));
+            let (rules, files) = (RULES.len(), tree.files.len());
+            let words = doc_words::count(&tree);
+            return Outcome::Good(format!("{rules} rules, {files} files, {words} words in docs"));
         }
         Outcome::Bad(found.iter().map(|violation| format!("{violation}\n")).collect())
     })
