@@ -20,6 +20,8 @@ mod ui;
 
 use std::process::ExitCode;
 
+use run::{cargo, open};
+
 /// One thing that `cargo xtask` can do.
 struct Task {
     name: &'static str,
@@ -72,6 +74,12 @@ const TASKS: &[Task] = &[
         args: "",
         about: "writes the tables of docs/articles.md and docs/zh/articles.md from docs/articles.tsv",
         run: |args| none(args).and_then(|()| tidy::articles::write()).map(|()| true),
+    },
+    Task {
+        name: "book",
+        args: "[--build | --port PORT]",
+        about: "builds the documentation as a book in two languages, and serves it on this machine",
+        run: |args| open(cargo(["run", "-q", "-p", "leasehold-book", "--"]).args(args)),
     },
     Task {
         name: "graph",

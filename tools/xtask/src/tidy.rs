@@ -13,10 +13,11 @@ mod invariants;
 mod links;
 mod manifests;
 mod markdown;
-mod readmes;
+
 mod sources;
 mod structure;
 mod subjects;
+mod translations;
 mod tree;
 mod words;
 
@@ -75,7 +76,7 @@ const RULES: &[Rule] = &[
     doc_words::check,
     errors::check,
     invariants::check,
-    readmes::check,
+    translations::check,
     subjects::check,
     words::check,
 ];

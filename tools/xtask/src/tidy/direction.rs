@@ -24,6 +24,7 @@ enum Role {
     Sim,
     Conformance,
     TestServers,
+    Book,
     Xtask,
 }
 
@@ -42,6 +43,7 @@ fn role(name: &str) -> Role {
         "leasehold-sim" => Role::Sim,
         "leasehold-conformance" => Role::Conformance,
         "leasehold-test-servers" => Role::TestServers,
+        "leasehold-book" => Role::Book,
         "xtask" => Role::Xtask,
         _ => Role::Backend,
     }

@@ -1,0 +1,33 @@
+//! A cache in front of a table, as the README shows it.
+//!
+//! `cargo run -p leasehold-cache --features sqlite --example readme`, beside a Redis server on its usual port.
+
+use leasehold_cache::{BoxError, Cache};
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{SqlitePool, SqliteTransaction};
+
+async fn read_name(pool: SqlitePool, id: u64) -> Result<Option<String>, sqlx::Error> {
+    let id = i64::try_from(id).unwrap_or(i64::MAX);
+    sqlx::query_scalar("SELECT name FROM users WHERE id = $1").bind(id).fetch_optional(&pool).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    sqlx::query("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)").execute(&pool).await?;
+    sqlx::query("INSERT INTO users VALUES (42, 'Edsger')").execute(&pool).await?;
+
+    let users: Cache<u64, String> = Cache::builder("users").open("redis://127.0.0.1:6379")?;
+
+    let loader = pool.clone();
+    let name = users.get(&42, move |_| read_name(loader, 42)).await?;
+    println!("before: {name:?}");
+
+    let rename = async |tx: &mut SqliteTransaction<'_>| {
+        sqlx::query("UPDATE users SET name = 'Ada' WHERE id = 42").execute(&mut **tx).await?;
+        Ok::<_, BoxError>(())
+    };
+    users.write_in_tx(&pool, &[&42], rename).await?;
+    println!("after: {:?}", users.get(&42, move |_| read_name(pool, 42)).await?);
+    Ok(())
+}
