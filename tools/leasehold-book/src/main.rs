@@ -36,7 +36,7 @@ fn run(args: &[String]) -> Result<bool, String> {
     for wrong in &wrong {
         eprintln!("{wrong}");
     }
-    println!("built {} and {}", "target/book/index.html", "target/book/zh/index.html");
+    println!("built target/book/index.html and target/book/zh/index.html");
     if let Some(port) = port {
         serve(&output, port)?;
     }
