@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(error) => return Err(error.into()),
     }
 
-    lock.run(|guard| work(guard)).await?;
+    lock.run(work).await?;
     client.close().await;
     Ok(())
 }
