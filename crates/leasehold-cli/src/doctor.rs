@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use leasehold::StoreUrl;
 use leasehold::doctor::{Diagnosis, Finding, Severity, Unseen, diagnose};
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 use crate::advice::Advice;
 use crate::cli::{DoctorArgs, Globals};
@@ -96,7 +97,8 @@ fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let line = |part: &str| sanitize::clean(part);
     let (place, what) = (line(&finding.place), line(&finding.what));
     let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
-    let _ = write!(text, "{style}{word:<8}{style:#}  {}", what.trim_start());
+    let blanks = " ".repeat(INDENT.len().saturating_sub(word.width()));
+    let _ = write!(text, "{style}{word}{style:#}{blanks}{}", what.trim_start());
     text.push_str(&table::hanging(INDENT, &line(&finding.why), width));
     if !finding.change.is_empty() {
         text.push_str(&table::hanging(

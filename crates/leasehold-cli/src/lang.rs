@@ -53,8 +53,8 @@ impl Lang {
             let argument = argument.to_string_lossy();
             let value = match argument.strip_prefix("--lang") {
                 Some("") => arguments.next()?.to_string_lossy().into_owned(),
-                Some(value) => value.strip_prefix('=').unwrap_or_default().to_owned(),
-                None => continue,
+                Some(value) if value.starts_with('=') => value[1..].to_owned(),
+                _ => continue,
             };
             return Self::from_str(&value, false).ok();
         }
@@ -70,18 +70,25 @@ impl Lang {
         let set = |name| value(name).filter(|value| !value.is_empty());
         let locale = || LOCALE_VARIABLES.into_iter().find_map(set);
         match set(LANG_VARIABLE).or_else(locale) {
-            Some(name) if name.starts_with("zh") => Self::Chinese,
+            Some(name) if name.starts_with("zh") && is_utf8(&name) => Self::Chinese,
             _ => Self::English,
         }
     }
 
     /// Chooses between the texts.
+    #[cfg(feature = "lab")]
     pub(crate) fn pick<T>(self, english: T, chinese: T) -> T {
         match self {
             Self::English => english,
             Self::Chinese => chinese,
         }
     }
+}
+
+/// Returns false for a locale with another character set, such as `zh_CN.GBK`.
+fn is_utf8(locale: &str) -> bool {
+    let set = locale.split_once('.').map(|(_, set)| set.to_ascii_lowercase());
+    set.is_none_or(|set| set.starts_with("utf-8") || set.starts_with("utf8"))
 }
 
 /// Formats the text of the language of this process: first English, then Chinese, then the values
@@ -116,6 +123,8 @@ mod tests {
         assert_eq!(of(&[("LC_MESSAGES", "zh_TW"), ("LANG", "C")]), Lang::Chinese);
         assert_eq!(of(&[("LANG", "zh_CN"), ("LEASEHOLD_LANG", "en")]), Lang::English);
         assert_eq!(of(&[("LANG", "de_DE.UTF-8"), ("LEASEHOLD_LANG", "zh")]), Lang::Chinese);
+        assert_eq!(of(&[("LANG", "zh_CN.GBK")]), Lang::English);
+        assert_eq!(of(&[("LANG", "zh_CN.utf8")]), Lang::Chinese);
     }
 
     #[test]
@@ -131,6 +140,6 @@ mod tests {
         assert_eq!(named("run --lang=en -h"), Some(Lang::English));
         assert_eq!(named("run a -- b --lang zh"), None);
         assert_eq!(named("--lang"), None);
-        assert_eq!(named("--language zh"), None);
+        assert_eq!(named("--language en --lang zh"), Some(Lang::Chinese));
     }
 }

@@ -53,7 +53,6 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, code};
-#[cfg(feature = "lab")]
 use crate::lang::Lang;
 use crate::output::Voice;
 
@@ -154,8 +153,11 @@ fn usage(error: &clap::Error) -> u8 {
     let failure = match features::of_subcommand(error) {
         None => Failure::own(text),
         Some(feature) => {
-            let what = format!(
-                "the subcommand {feature:?} needs the feature {feature:?}, which this build does not have"
+            let what = lang::text!(
+                "the subcommand {:?} needs the feature {:?}, which this build does not have",
+                "子命令 {:?} 需要 feature {:?}，当前构建没有它",
+                feature,
+                feature
             );
             Failure::own(what).next(features::install(&[feature]))
         }

@@ -10,6 +10,7 @@ use crate::advice::Advice;
 use crate::cli::{Globals, QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::lang::text;
 use crate::live::Live;
 use crate::locate::Located;
 use crate::output::{self, Voice};
@@ -88,7 +89,9 @@ impl Progress {
         self.whole = self.whole.max(left);
         if let Some(live) = &mut self.live {
             let bar = bar(self.whole, left);
-            let text = format!("until no lease can be left {bar} {}", human::wait(left));
+            let left = human::wait(left);
+            let text =
+                text!("until no lease can be left {} {}", "等到不可能还有租约 {} {}", bar, left);
             live.show(&text);
         }
     }

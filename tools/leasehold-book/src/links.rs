@@ -37,7 +37,7 @@ pub(crate) fn settle(
 ) -> Result<Vec<String>, String> {
     let pattern = |text| Regex::new(text).map_err(|error: regex::Error| error.to_string());
     let link = pattern(r#"\b(href|src)="([^"]*)""#)?;
-    let id = pattern(r#"\bid="([^"]*)""#)?;
+    let id = pattern(r#"\sid="([^"]*)""#)?;
     let mut anchors = BTreeMap::new();
     let all = pages::below(output)?;
     for page in &all {
@@ -72,7 +72,8 @@ pub(crate) fn settle(
 impl Places<'_> {
     /// What the link of this page leads to.
     fn target(&self, page: &Path, link: &str) -> Target {
-        if link.contains(':') || link.starts_with('/') {
+        let first = link.split(['/', '#', '?']).next().unwrap_or_default();
+        if first.contains(':') {
             return Target::Here;
         }
         let link = percent_decode_str(link).decode_utf8_lossy().into_owned();

@@ -8,6 +8,7 @@ use super::{failed, redis};
 use crate::cli::{CacheApplyArgs, Globals};
 use crate::failure::Failure;
 use crate::human;
+use crate::lang::text;
 use crate::output::Voice;
 use crate::timer::now_unix_ms;
 
@@ -44,15 +45,16 @@ impl Progress for ReceiverStats {
     }
 
     fn line(&self) -> String {
-        let mut line = format!("{} applied", self.applied);
+        let mut line = text!("{} applied", "已处理 {}", self.applied);
         if !self.oldest.is_zero() {
-            line.push_str(&format!(", the oldest waits for {}", human::span(self.oldest)));
+            let oldest = human::span(self.oldest);
+            line.push_str(&text!(", the oldest waits for {}", "，最早的已等 {}", oldest));
         }
         if self.waiting > 0 {
-            line.push_str(&format!(", {} wait", self.waiting));
+            line.push_str(&text!(", {} wait", "，{} 条等待", self.waiting));
         }
         if self.given_up > 0 {
-            line.push_str(&format!(", {} given up", self.given_up));
+            line.push_str(&text!(", {} given up", "，{} 条放弃", self.given_up));
         }
         line
     }

@@ -8,6 +8,7 @@ use super::{failed, failed_at, open, redis};
 use crate::cli::{CacheRelayArgs, Globals};
 use crate::failure::Failure;
 use crate::human;
+use crate::lang::text;
 use crate::output::Voice;
 use crate::timer::now_unix_ms;
 
@@ -28,7 +29,7 @@ pub(super) async fn relay(
     relay.parked(1).await.map_err(&failed_here)?;
     if args.retry_parked {
         let rows = relay.unpark().await.map_err(&failed_here)?;
-        voice.note(&format!("{rows} parked rows are tried again"));
+        voice.note(&text!("{} parked rows are tried again", "重试 {} 行搁置的行", rows));
     }
     if args.once {
         let done = relay.once().await;
@@ -58,12 +59,17 @@ impl Progress for RelayStats {
     }
 
     fn line(&self) -> String {
-        let mut line = format!("{} delivered", self.delivered);
+        let mut line = text!("{} delivered", "已投递 {}", self.delivered);
         if !self.oldest.is_zero() {
-            line.push_str(&format!(", the oldest waits for {}", human::span(self.oldest)));
+            let oldest = human::span(self.oldest);
+            line.push_str(&text!(", the oldest waits for {}", "，最早的已等 {}", oldest));
         }
         if self.parked_rows > 0 {
-            line.push_str(&format!(", {} parked (see the column problem)", self.parked_rows));
+            line.push_str(&text!(
+                ", {} parked (see the column problem)",
+                "，{} 行搁置（见 problem 列）",
+                self.parked_rows
+            ));
         }
         line
     }

@@ -144,9 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_is_used_once() {
+    fn no_key_has_two_entries() {
         let keys: BTreeSet<_> = HELP.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys.len(), HELP.len());
+    }
+
+    #[cfg(all(feature = "bench", feature = "cache", feature = "lab", feature = "nats"))]
+    #[test]
+    fn each_entry_is_used() {
+        let mut used: BTreeSet<_> = find("help").into_iter().collect();
+        used.extend(all().iter().filter_map(|(key, _)| translation(key)));
+        let stale: Vec<_> = HELP.iter().filter(|(_, text)| !used.contains(text)).collect();
+        assert!(stale.is_empty(), "{stale:?}");
     }
 
     /// The numbers, options and variables of a text.

@@ -31,9 +31,11 @@ fn chinese(error: &Error) -> Option<String> {
             format!("缺少子命令；有 {}", value(ContextKind::ValidSubcommand))
         }
         ErrorKind::MissingRequiredArgument => format!("缺少参数 {argument}"),
-        ErrorKind::ArgumentConflict => {
-            format!("{argument} 不能与 {} 一起使用", value(ContextKind::PriorArg))
-        }
+        ErrorKind::ArgumentConflict => match value(ContextKind::PriorArg) {
+            other if other == argument => format!("{argument} 只能写一次"),
+            other if other.is_empty() => format!("{argument} 不能与其他选项一起使用"),
+            other => format!("{argument} 不能与 {other} 一起使用"),
+        },
         ErrorKind::InvalidValue if given.is_empty() => format!("{argument} 需要一个值"),
         ErrorKind::InvalidValue => {
             format!("{argument} 的值 {given:?} 无效；可选：{}", value(ContextKind::ValidValue))

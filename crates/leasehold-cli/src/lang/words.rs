@@ -4,7 +4,7 @@
 //! ` (after)` what stands below the options. With a colon it is an option or an argument: of the
 //! subcommand, of its group, or of all subcommands (`*`).
 
-pub(super) const HELP: &[(&str, &str)] = &[
+pub(super) static HELP: &[(&str, &str)] = &[
     ("leasehold", "持有锁的同时运行命令，以及管理锁"),
     (
         "leasehold (long)",

@@ -12,7 +12,9 @@ fn is_chinese(text: &str) -> bool {
 #[test]
 fn help_is_in_the_language_of_the_option_the_variable_or_the_locale() {
     let place = WorkDir::new();
-    for line in [&["--help"][..], &["run", "--help"], &["help", "quorum", "init"], &["lab", "-h"]] {
+    for line in
+        [&["--help"][..], &["run", "--help"], &["help", "quorum", "init"], &["doctor", "-h"]]
+    {
         let english = place.run(line);
         assert!(english.out.contains("Usage: leasehold") && !is_chinese(&english.out), "{line:?}");
         for (variable, value) in [("LANG", "zh_CN.UTF-8"), ("LEASEHOLD_LANG", "zh")] {
