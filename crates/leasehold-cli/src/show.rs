@@ -47,7 +47,7 @@ pub(crate) fn lines(status: &Status) -> String {
         if let Some(metadata) = &holder.metadata {
             rows.push(pair("", clean(metadata)));
         }
-        rows.push(pair(text!("owner", "拥有者"), holder.attempt.to_string()));
+        rows.push(pair(text!("owner", "尝试"), holder.attempt.to_string()));
     }
     if let Some(token) = status.token {
         let what =
