@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "the examples have a `main` too")]
 
 #[cfg(feature = "filters")]
-#[path = "../examples/articles.rs"]
-mod articles;
+#[path = "../examples/cache_articles.rs"]
+mod cache_articles;
 #[path = "../examples/cache_in_front_of_sqlx.rs"]
 mod cache_in_front_of_sqlx;
 
@@ -26,11 +26,11 @@ async fn a_cache_in_front_of_sqlx_prints_what_its_page_shows() {
 #[cfg(feature = "filters")]
 #[tokio::test]
 async fn the_blocks_of_the_articles_run() {
-    articles::bitmap().unwrap();
-    articles::bloom().unwrap();
+    cache_articles::bitmap().unwrap();
+    cache_articles::bloom().unwrap();
     if Needs::Redis.is_skipped() {
         return;
     }
     let server = RedisServer::start(RedisSettings::new()).unwrap();
-    articles::balances(&server.url()).await.unwrap();
+    cache_articles::balances(&server.url()).await.unwrap();
 }

@@ -81,8 +81,10 @@ fn code(text: &str) -> Vec<&str> {
 
 #[test]
 fn each_rust_block_of_the_articles_is_a_part_of_an_example() {
-    let examples =
-        ["crates/leasehold/examples/articles.rs", "crates/leasehold-cache/examples/articles.rs"];
+    let examples = [
+        "crates/leasehold/examples/articles.rs",
+        "crates/leasehold-cache/examples/cache_articles.rs",
+    ];
     let examples = examples.map(read);
     for page in ["docs/articles.md", "docs/zh/articles.md"] {
         let text = read(page);

@@ -1,6 +1,6 @@
 //! What well-known articles say about caches, bitmaps and filters: the blocks of docs/articles.md.
 //!
-//! `cargo run -p leasehold-cache --features filters --example articles` sorts five numbers and asks
+//! `cargo run -p leasehold-cache --features filters --example cache_articles` sorts five numbers and asks
 //! a Bloom filter. With the URL of a Redis server behind `--`, it writes to a cache too.
 
 use leasehold_cache::{BoxError, Cache};
