@@ -50,6 +50,13 @@ fn serve(folder: &Path, port: u16) -> Result<(), String> {
     })?;
     println!("http://{}/ (English), http://{0}/zh/ (中文); end with Ctrl-C", server.server_addr());
     for request in server.incoming_requests() {
+        if let Some(Ok(there)) =
+            moved(folder, request.url()).map(|to| Header::from_bytes("Location", to))
+        {
+            let response = Response::empty(301).with_header(there);
+            let _sent = request.respond(response);
+            continue;
+        }
         let found =
             file(folder, request.url()).and_then(|path| Some((File::open(&path).ok()?, path)));
         // A browser that goes away in the middle of a reply is no error.
@@ -65,6 +72,13 @@ fn serve(folder: &Path, port: u16) -> Result<(), String> {
         };
     }
     Ok(())
+}
+
+/// The address of a folder that was asked for without the slash at its end: links in its page start from there.
+fn moved(folder: &Path, url: &str) -> Option<String> {
+    let path = url.split(['?', '#']).next()?;
+    let is_folder = file(folder, url)?.ends_with("index.html") && !path.ends_with("index.html");
+    (is_folder && !path.ends_with('/')).then(|| format!("{path}/{}", &url[path.len()..]))
 }
 
 /// The file for this address; none that lies outside the folder.
@@ -89,5 +103,22 @@ fn media_type(path: &Path) -> &'static str {
         Some("json") => "application/json",
         Some("woff2") => "font/woff2",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_the_slash_is_redirected() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let moved = |url| moved(folder, url);
+        assert_eq!(moved("/src"), Some("/src/".to_owned()));
+        assert_eq!(moved("/src?search=a"), Some("/src/?search=a".to_owned()));
+        for stays in ["/", "/src/", "/src/lib.rs", "/src/index.html", "/none", "/../leasehold-book"]
+        {
+            assert_eq!(moved(stays), None, "{stays}");
+        }
     }
 }

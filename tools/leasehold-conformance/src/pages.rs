@@ -15,7 +15,8 @@ pub fn show(name: &str, output: &str) {
 }
 
 /// Checks that each Rust block of the page `docs/NAME` and of its Chinese twin is a part of `source`, a file that is
-/// compiled. Comments, white space and trailing commas may differ.
+/// compiled. Comments, white space and trailing commas may differ. `cargo xtask tidy` refuses pages with a Rust block that
+/// no call names, and blocks that open in another way than with ` ```rust ` alone.
 ///
 /// # Panics
 /// If a page cannot be read, has no Rust block, or has a block that `source` does not have.

@@ -3,6 +3,7 @@
 pub(crate) mod articles;
 pub(crate) mod circles;
 mod code;
+mod compiled;
 mod decisions;
 mod defaults;
 mod direction;
@@ -70,6 +71,7 @@ const RULES: &[Rule] = &[
     sources::length,
     sources::words,
     home_paths::check,
+    compiled::check,
     links::check,
     decisions::check,
     defaults::check,
