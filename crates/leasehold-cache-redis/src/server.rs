@@ -75,10 +75,12 @@ impl Server {
                      by redis://host:port/db, or its sentinels by redis+sentinel://one,two,three/NAME",
                 ));
             }
+            "redis" | "rediss" | "redis+unix" => leasehold_redis::data_client(url)
+                .map_err(|error| Error::invalid(error.message().to_owned()))?,
             // The URL may hold a password, and the library's error may repeat it.
             _ => client(url).map_err(|_| {
                 Error::invalid(
-                    "Redis URL: write redis://host:port/db, rediss://host, unix:/path or \
+                    "Redis URL: write redis://host:port/db, rediss://host, redis+unix:/path or \
                      redis+sentinel://one,two,three/NAME",
                 )
             })?,
@@ -162,7 +164,7 @@ fn supported(scheme: &str, has_tls: bool) -> Result<()> {
     Ok(())
 }
 
-/// The client of a URL that names the server itself. A user without a password sends an empty one: without
+/// The client of a URL with a scheme that only the client library knows. A user without a password sends an empty one: without
 /// AUTH the server would take the client for the default user.
 fn client(url: &str) -> RedisResult<Client> {
     let mut info = url.into_connection_info()?;
@@ -264,13 +266,19 @@ mod tests {
 
     #[test]
     fn user_without_a_password_is_never_taken_for_the_default_user() {
-        for (url, login) in [
-            ("redis://app@localhost", (Some("app"), Some(""))),
-            ("redis://app:s3cret@localhost", (Some("app"), Some("s3cret"))),
-            ("redis://:s3cret@localhost", (None, Some("s3cret"))),
-            ("redis://localhost", (None, None)),
+        type Open = fn(&str) -> redis::Client;
+        let library: Open = |url| client(url).unwrap();
+        let ours: Open = |url| leasehold_redis::data_client(url).unwrap();
+        for (open, url, login) in [
+            (library, "valkey://app@localhost", (Some("app"), Some(""))),
+            (library, "valkey://app:s3cret@localhost", (Some("app"), Some("s3cret"))),
+            (library, "valkey://localhost", (None, None)),
+            (ours, "redis://app@localhost", (Some("app"), Some(""))),
+            (ours, "redis://app:s3cret@localhost", (Some("app"), Some("s3cret"))),
+            (ours, "redis://:s3cret@localhost", (None, Some("s3cret"))),
+            (ours, "redis://localhost", (None, None)),
         ] {
-            let client = client(url).unwrap();
+            let client = open(url);
             let settings = client.get_connection_info().redis_settings();
             assert_eq!((settings.username(), settings.password()), login, "{url}");
         }

@@ -148,10 +148,11 @@ impl<K: ?Sized, V> Builder<K, V> {
 
     /// Opens the cache on a Redis server, without connecting to it.
     ///
-    /// `url` names the server (`redis://[user:password@]host[:port][/db]`, `rediss://…`,
-    /// `unix:/path`), or the sentinels that name its master
-    /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`). Redis may
-    /// be down: until it is up, values are loaded.
+    /// `url` names the server (`redis://[user[:password]@]host[:port][/db]`, `rediss://…`,
+    /// `redis+unix:/path`), or the sentinels that name its master
+    /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`), with the
+    /// options of the lock store: `?password-file=/run/secrets/redis` keeps the password out of the
+    /// URL. Redis may be down: until it is up, values are loaded.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed,

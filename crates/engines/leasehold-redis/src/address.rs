@@ -34,6 +34,16 @@ impl Address {
     /// Does the same after the caller took further options, which are named here.
     pub(crate) fn parse_with(mut url: StoreUrl, options: &[&str]) -> Result<Self> {
         let common = Common::take(&mut url)?;
+        Self::server(url, common, options)
+    }
+
+    /// Parses the same URLs for data, which needs no pushes and so no right to `HELLO`.
+    pub(crate) fn parse_for_data(mut url: StoreUrl) -> Result<Self> {
+        let common = Common { protocol: ProtocolVersion::RESP2, ..Common::take(&mut url)? };
+        Self::server(url, common, &[])
+    }
+
+    fn server(url: StoreUrl, common: Common, options: &[&str]) -> Result<Self> {
         url.finish(&[OPTIONS, options].concat())?;
         let place = url.to_string();
         match url.scheme() {
@@ -133,6 +143,7 @@ pub(crate) struct Common {
     pub(crate) password_file: Option<String>,
     pub(crate) db: Option<String>,
     pub(crate) certificates: Option<Certificates>,
+    pub(crate) protocol: ProtocolVersion,
 }
 
 impl Common {
@@ -146,7 +157,8 @@ impl Common {
         let certificates = Certificates::take(url)?;
         let (user, db) = (url.take("user"), url.take("db"));
         let password_file = url.take("password-file");
-        Ok(Self { prefix, user, password_file, db, certificates })
+        let protocol = ProtocolVersion::RESP3;
+        Ok(Self { prefix, user, password_file, db, certificates, protocol })
     }
 
     pub(crate) fn address(
@@ -156,7 +168,7 @@ impl Common {
         place: String,
     ) -> Result<Address> {
         let mut redis = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
+            .set_protocol(self.protocol)
             .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
             .set_db(database(login.db.as_ref().or(self.db.as_ref()))?);
         let user = self.user.as_ref().or(login.user.as_ref());

@@ -5,6 +5,9 @@ use redis::RedisError;
 
 const MAY_NOT: &str = "the user may not do this";
 
+const NO_PASSWORD: &str = "the server requires a password; put it into the URL (redis://:PASSWORD@host), \
+                           or name its file with the option password-file";
+
 const NO_DATABASE: &str = "the server has no database of this number; its setting `databases` is how many \
                            it has, numbered from 0 (16 by default); correct /N or db=N in the URL";
 
@@ -66,7 +69,7 @@ pub fn meaning(error: &RedisError) -> (ErrorKind, &'static str) {
             "the server cannot save its data and refuses writes; check its log and disk",
         ),
         "NOPERM" => (ErrorKind::Refused, MAY_NOT),
-        "NOAUTH" => (ErrorKind::Refused, "the server requires a password"),
+        "NOAUTH" => (ErrorKind::Refused, NO_PASSWORD),
         "WRONGPASS" => (ErrorKind::Refused, "wrong user or password"),
         _ if is_denied(error) => (ErrorKind::Refused, MAY_NOT),
         _ if error.to_string().contains("switch database")
@@ -81,6 +84,10 @@ pub fn meaning(error: &RedisError) -> (ErrorKind, &'static str) {
             ErrorKind::Unsupported,
             "the server does not speak RESP3; Redis 7.0 or newer is needed",
         ),
+        // A long request to a server that requires a password, on a connection without HELLO.
+        _ if error.to_string().contains("Protocol error: unauthenticated") => {
+            (ErrorKind::Refused, NO_PASSWORD)
+        }
         // An error in the middle of a script: earlier requests of the batch have been done.
         _ if is_answer(error) => (ErrorKind::Unavailable, "the server reports an error"),
         _ if error.is_timeout() => (ErrorKind::Unavailable, "the server did not answer in time"),

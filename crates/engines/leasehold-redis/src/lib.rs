@@ -42,6 +42,7 @@ mod backend;
 mod batcher;
 mod command;
 mod connect;
+mod data_server;
 mod doctor;
 mod error;
 mod forget;
@@ -70,10 +71,11 @@ mod tls;
 mod topology;
 mod waiters;
 
-/// The version of the crate `redis` whose types [`meaning`] and [`SentinelMaster`] use.
+/// The version of the crate `redis` whose types [`data_client`], [`meaning`] and [`SentinelMaster`] use.
 pub use ::redis;
 pub use backend::RedisBackend;
 pub use connect::connect;
+pub use data_server::data_client;
 pub use doctor::diagnose;
 pub use error::meaning;
 pub use forget::forget;

@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use super::logs::{listen, warnings};
 use super::recorded::recorded;
-use super::{Test, secs, server, test};
+use super::{Test, quiet, secs, server, test};
 
 pub(crate) const TESTS: &[Test] = &[
+    test!(a_password_file_is_read_and_a_missing_password_is_named),
     test!(a_refused_password_is_not_tried_again_and_again),
     test!(a_lost_server_is_one_warning_for_each_user_and_so_is_its_return),
     test!(the_breaker_of_each_user_has_a_gauge),
@@ -104,6 +105,24 @@ fn passwords(server: &RedisServer) -> u64 {
     let sent = server.info("cmdstat_auth").unwrap();
     let calls = sent.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
     calls.unwrap().parse().unwrap()
+}
+
+async fn a_password_file_is_read_and_a_missing_password_is_named() {
+    let server = RedisServer::start(RedisSettings::new().password("secret-word")).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "secret-word\n").unwrap();
+    let place = format!("redis://127.0.0.1:{}", server.port());
+    let url = format!("{place}?password-file={}", file.path().display());
+    for user in users(&url, "file").await {
+        (user.call)().await.unwrap();
+    }
+    let runs = RunOnce::builder("none").open(&place).unwrap();
+    let refused = runs.begin::<String>("a", b"").await.unwrap_err().to_string();
+    let cache = quiet().open(&place).unwrap();
+    let unseen = cache.invalidate(&["k"]).await.unwrap_err().to_string();
+    for text in [refused, unseen] {
+        assert!(text.contains("requires a password") && text.contains("password-file"), "{text}");
+    }
 }
 
 async fn a_refused_password_is_not_tried_again_and_again() {
