@@ -22,6 +22,8 @@ pub use messages::{
     AcquireRequest, Answer, Forced, Part, Push, ReleaseRequest, Renewed, State, Verdict, Waiter,
 };
 pub use parts::Parts;
+pub(crate) use queue::tokens_above;
+pub(crate) use release::verdict_on_the_past;
 
 use crate::{AttemptId, Now, Token};
 
@@ -154,7 +156,8 @@ impl<T, const CAP: usize> Record<T, CAP> {
     }
 }
 
-fn after(now: Now, time: Duration) -> u64 {
+/// Returns the steady time `time` from now, in nanoseconds.
+pub(crate) fn after(now: Now, time: Duration) -> u64 {
     now.steady_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 

@@ -5,10 +5,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sound;
 
-/// Says which rule is broken on purpose.
+/// Says which rule is broken on purpose: which bug of the kind `B` is planted.
 #[doc(hidden)]
-pub trait Rules: Copy {
-    fn breaks(self, bug: Bug) -> bool;
+pub trait Rules<B = Bug>: Copy {
+    fn breaks(self, bug: B) -> bool;
 }
 
 /// A planted bug: one rule that a machine does not keep.
@@ -37,15 +37,15 @@ pub enum Bug {
     RefusedExchangeEndsNothing,
 }
 
-impl Rules for Sound {
+impl<B> Rules<B> for Sound {
     #[inline]
-    fn breaks(self, _: Bug) -> bool {
+    fn breaks(self, _: B) -> bool {
         false
     }
 }
 
-impl Rules for Option<Bug> {
-    fn breaks(self, bug: Bug) -> bool {
+impl<B: Copy + PartialEq> Rules<B> for Option<B> {
+    fn breaks(self, bug: B) -> bool {
         self == Some(bug)
     }
 }

@@ -114,15 +114,9 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         self.confirmed = confirmed;
     }
 
-    /// Reserves tokens from `max(top + 1, wall clock in microseconds)` on. Tokens therefore grow
-    /// even after the record was lost. A waiter that ends without using its block wastes it. Blocks
-    /// end at [`TOKEN_LEAD`], or tokens would run ahead of the clock and go back when the record is
-    /// lost.
+    /// Reserves tokens above the highest one of this lock.
     pub(super) fn next_tokens(&self, now: Now, count: u32) -> Option<TokenBlock> {
-        let base = Token::new((self.top + 1).max(now.unix_us()))?;
-        let room = (now.unix_us() + u64::from(TOKEN_LEAD)).saturating_sub(base.get());
-        let room = u32::try_from(room).unwrap_or(TOKEN_LEAD);
-        TokenBlock::new(base, count.min(room).max(1))
+        tokens_above(self.top, now, count)
     }
 
     /// Adds the attempt to the queue. Returns false if it was queued already.
@@ -141,4 +135,15 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         self.queue.remove(place);
         Some(place)
     }
+}
+
+/// Reserves `count` tokens from `max(top + 1, wall clock in microseconds)` on. Tokens therefore grow
+/// even after the record was lost. A waiter that ends without using its block wastes it. Blocks end
+/// at [`TOKEN_LEAD`], or tokens would run ahead of the clock and go back when the record is lost.
+/// Returns `None` if no token is left.
+pub(crate) fn tokens_above(top: u64, now: Now, count: u32) -> Option<TokenBlock> {
+    let base = Token::new(top.saturating_add(1).max(now.unix_us()))?;
+    let room = (now.unix_us() + u64::from(TOKEN_LEAD)).saturating_sub(base.get());
+    let room = u32::try_from(room).unwrap_or(TOKEN_LEAD);
+    TokenBlock::new(base, count.min(room).max(1))
 }

@@ -40,7 +40,7 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
             if was_first {
                 self.say_next(now, None, spare, reach);
             }
-            return self.verdict_on_the_past(release.base);
+            return verdict_on_the_past(release.base, self.top, self.lost);
         }
         let alive = self.is_alive(now);
         let same = release.base.is_none_or(|base| base.get() == self.base);
@@ -100,15 +100,16 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         }
         forced
     }
+}
 
-    /// Returns how a lease ended that is no longer the current lease.
-    fn verdict_on_the_past(&self, base: Option<Token>) -> Verdict {
-        let Some(base) = base.map(Token::get) else { return Verdict::Gone };
-        match self.lost.cmp(&base) {
-            _ if self.top < base => Verdict::Lost, // The server lost the record and the lease.
-            Ordering::Less => Verdict::Released,
-            Ordering::Equal => Verdict::Lost,
-            Ordering::Greater => Verdict::Unknown,
-        }
+/// Returns how a lease ended that is no longer the current lease. `top` is the highest token that was
+/// ever reserved, and `lost` the first token of the last lease that ended without a release.
+pub(crate) fn verdict_on_the_past(base: Option<Token>, top: u64, lost: u64) -> Verdict {
+    let Some(base) = base.map(Token::get) else { return Verdict::Gone };
+    match lost.cmp(&base) {
+        _ if top < base => Verdict::Lost, // The server lost the record and the lease.
+        Ordering::Less => Verdict::Released,
+        Ordering::Equal => Verdict::Lost,
+        Ordering::Greater => Verdict::Unknown,
     }
 }
