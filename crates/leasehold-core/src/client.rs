@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_proto::{AttemptId, ClientId};
+use leasehold_proto::{AttemptId, ClientId, Deadline};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -155,6 +156,11 @@ impl Client {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
+    }
+
+    /// Returns the end of a wait that begins now; `None` for one without an end.
+    pub(crate) fn deadline(&self, wait: Option<Duration>) -> Option<Deadline> {
+        wait.map(|wait| Deadline::after(self.shared().clock.now(), wait))
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -13,6 +13,7 @@ use crate::extend::extend;
 use crate::hold::Hold;
 use crate::hold_end::lingers;
 use crate::release::{Next, Releasing, let_drop};
+use crate::scope::Scope;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
 /// A held lock. It ends when it is dropped or [released](Self::release).
@@ -291,16 +292,30 @@ impl Guard {
     }
 
     /// Drops this guard's share of the lease, which ends in the background if it was the last one.
-    fn leave(&mut self, stay: bool) {
+    pub(crate) fn leave(&mut self, stay: bool) {
         if let Some(hold) = self.hold.take()
             && hold.leave()
         {
             let_drop(self.client.driver(), hold, stay);
         }
     }
+}
 
-    pub(crate) fn stops_work(&self) -> bool {
+impl Scope for Guard {
+    fn reenter(&self) -> Result<Self> {
+        Self::reenter(self)
+    }
+
+    fn stops_work(&self) -> bool {
         self.hold().on_loss != OnLoss::Notify
+    }
+
+    async fn loss(&self) -> Error {
+        lost(self.lost().await).during("run", Some(self.name()))
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
     }
 }
 

@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Client`], [`Lock`], [`Guard`], [`Owner`]: what programs use.
+//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`Owner`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
@@ -25,6 +25,7 @@
 //! The decisions that need no I/O are in `leasehold-proto`.
 
 mod acquire;
+mod any_loss;
 pub mod backend;
 mod background_job;
 mod capability;
@@ -42,11 +43,14 @@ mod guard;
 mod hold;
 mod hold_end;
 mod keyed_mutex;
+mod knobs;
 mod late_releases;
 mod local_handoff;
 mod local_queue;
 mod lock;
 pub mod memory;
+mod multi_guard;
+mod multi_lock;
 mod name;
 mod on_loss;
 mod options;
@@ -55,6 +59,7 @@ mod pending_release;
 pub mod random;
 mod release;
 mod renewal;
+mod scope;
 mod settings;
 mod shared;
 mod stale_grant;
@@ -65,6 +70,7 @@ mod timeout_error;
 mod timer_buckets;
 mod url;
 
+pub use any_loss::LostLock;
 pub use capability::{Capability, LeaseKind};
 pub use certificate::certificate_fault;
 pub use client::Client;
@@ -75,6 +81,8 @@ pub use leasehold_proto::{
     AttemptId, ClientId, Deadline, LossReason, NotAToken, Now, Token, TokenBlock,
 };
 pub use lock::Lock;
+pub use multi_guard::MultiGuard;
+pub use multi_lock::MultiLock;
 pub use name::Name;
 pub use on_loss::OnLoss;
 pub use owner::Owner;

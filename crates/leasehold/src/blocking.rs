@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. [`Lock`], [`Guard`] and [`Client`] have every method of the async types, except
+//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`] and [`MultiGuard`] have every method of the async types, except
 //! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
 //! client, always with its own thread. [`forget`], [`init`], [`doctor`], [`quorum`] and [`route`] have the
 //! other async functions of the crate. These have no counterpart: `open` and `connect_on_own_thread`,
@@ -45,14 +45,18 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 use leasehold_core::{
     AttemptId, CancellationToken, Capability, ClientSettings, Deadline, Error, ErrorKind, Forced,
-    LossReason, Name, OnLoss, Owner, Result, Status, Token, Usage,
+    LossReason, Name, Owner, Result, Status, Token, Usage,
 };
 use tokio::runtime::{Handle, Runtime};
 
 pub mod doctor;
+mod knobs;
+mod multi;
 pub mod quorum;
 pub mod route;
 mod wait;
+
+pub use multi::{MultiGuard, MultiLock};
 
 /// The time that the drop of a guard waits for its release.
 const DROP_WAITS: Duration = Duration::from_secs(1);
@@ -133,6 +137,11 @@ impl Client {
         Lock { lock: self.client.lock(name), runtime: self.runtime.clone() }
     }
 
+    /// Returns a lock of all these names, without I/O; see [`crate::Client::lock_all`].
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
+        MultiLock::new(self.client.lock_all(names), self.runtime.clone())
+    }
+
     /// Lists the known locks whose names start with `prefix`; see [`crate::Client::list`].
     ///
     /// # Errors
@@ -184,49 +193,9 @@ impl Lock {
         Self { lock: knobs(self.lock), runtime: self.runtime }
     }
 
-    /// See [`crate::Lock::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|lock| lock.ttl(ttl))
-    }
-
     /// See [`crate::Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|lock| lock.lease(lease))
-    }
-
-    /// See [`crate::Lock::renew_after`].
-    pub fn renew_after(self, after: Duration) -> Self {
-        self.with(|lock| lock.renew_after(after))
-    }
-
-    /// See [`crate::Lock::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.with(|lock| lock.wait(wait))
-    }
-
-    /// See [`crate::Lock::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.with(|lock| lock.max_hold(max_hold))
-    }
-
-    /// See [`crate::Lock::min_hold`].
-    pub fn min_hold(self, min_hold: Duration) -> Self {
-        self.with(|lock| lock.min_hold(min_hold))
-    }
-
-    /// See [`crate::Lock::on_loss`].
-    pub fn on_loss(self, on_loss: OnLoss) -> Self {
-        self.with(|lock| lock.on_loss(on_loss))
-    }
-
-    /// See [`crate::Lock::metadata`].
-    pub fn metadata(self, metadata: impl Into<String>) -> Self {
-        self.with(|lock| lock.metadata(metadata))
-    }
-
-    /// See [`crate::Lock::fair`].
-    pub fn fair(self, fair: bool) -> Self {
-        self.with(|lock| lock.fair(fair))
     }
 
     /// Returns the name, if it is valid; see [`crate::Lock::name`].
@@ -303,7 +272,7 @@ impl Lock {
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
-        self.runtime.0.silent_until().take();
+        self.runtime.answered();
         Guard { guard: Some(guard), runtime: self.runtime.clone() }
     }
 }
@@ -424,17 +393,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(guard) = self.guard.take() else { return };
-        // In both cases dropping the guard releases in the background.
-        if guard.lingers() || self.runtime.0.is_silent() {
-            return;
-        }
-        // Without a runtime to wait on, dropping the future does as well.
-        let release = async { tokio::time::timeout(DROP_WAITS, guard.release()).await };
-        if let Ok(waited) = self.runtime.block_on(release) {
-            let clock = Clock::system();
-            let silent = waited.is_err().then(|| Deadline::after(clock.now(), SILENCE));
-            *self.runtime.0.silent_until() = silent;
+        if let Some(guard) = self.guard.take() {
+            self.runtime.release_dropped(guard.lingers(), guard.release());
         }
     }
 }
@@ -474,6 +434,26 @@ impl Own {
                 "this is a blocking call inside an async task; use the async client there, \
                  or make the call in spawn_blocking",
             )),
+        }
+    }
+
+    /// Records that the backend answers: drops wait again.
+    fn answered(&self) {
+        self.0.silent_until().take();
+    }
+
+    /// Runs the release of a dropped guard, and waits for it where that is right. Dropping the
+    /// future releases in the background.
+    fn release_dropped(&self, lingers: bool, release: impl Future<Output = Result<()>>) {
+        if lingers || self.0.is_silent() {
+            return;
+        }
+        // Without a runtime to wait on, dropping the future does as well.
+        let release = async { tokio::time::timeout(DROP_WAITS, release).await };
+        if let Ok(waited) = self.block_on(release) {
+            let clock = Clock::system();
+            let silent = waited.is_err().then(|| Deadline::after(clock.now(), SILENCE));
+            *self.0.silent_until() = silent;
         }
     }
 }

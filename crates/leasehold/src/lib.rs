@@ -27,6 +27,7 @@
 //!   lock, immediately.
 //! - Release and renewal compare the id of the attempt that acquired the lock, so a late release
 //!   does not affect a later holder.
+//! - [`Client::lock_all`] acquires several locks or none of them.
 //! - Waiters acquire in the order in which they began to wait. The client is notified when its
 //!   turn comes, so it does not poll.
 //! - If all work for a key goes to one instance, its tasks wait in memory and send fewer requests.
@@ -62,8 +63,9 @@ pub use connect::{
 pub use init::{init, init_statements};
 pub use leasehold_core::{
     AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Error, ErrorKind,
-    Forced, Guard, Holder, LeaseKind, Lock, LossReason, Name, NotAToken, OnLoss, Owner, Result,
-    Retry, State, Status, StoreUrl, Token, Usage, Waiter, clock, memory, telemetry,
+    Forced, Guard, Holder, LeaseKind, Lock, LossReason, LostLock, MultiGuard, MultiLock, Name,
+    NotAToken, OnLoss, Owner, Result, Retry, State, Status, StoreUrl, Token, Usage, Waiter, clock,
+    memory, telemetry,
 };
 
 /// The types and functions that most programs need.

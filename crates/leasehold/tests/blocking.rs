@@ -34,14 +34,23 @@ const SOURCES: &[(&str, &str)] = &[
 /// The sources whose async functions take a connection of another crate, which is async itself.
 const FOREIGN_CONNECTIONS: &[&str] = &["fence/redis/newer.rs", "fence/redis/owner.rs"];
 
-/// Returns the public methods of `impl TYPE` in a source file.
-fn methods(path: &str, of: &str) -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    let text = std::fs::read_to_string(&path).unwrap();
+/// Returns the public methods of `impl TYPE` in a source file, also those that a macro in the
+/// file `knobs` writes.
+fn methods(path: &str, knobs: &str, of: &str) -> BTreeSet<String> {
+    let read = |path| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let text = read(path);
     let (_, rest) = text.split_once(&format!("\nimpl {of} {{\n")).expect("the type has methods");
     let (body, _) = rest.split_once("\n}\n").unwrap();
-    let names = body.lines().filter_map(|line| {
-        let line = line.strip_prefix("    pub ")?;
+    let knobs = read(knobs);
+    let written = match knobs.contains(&format!("\nknobs!({of});\n")) {
+        true => knobs,
+        false => String::new(),
+    };
+    let names = body.lines().chain(written.lines()).filter_map(|line| {
+        let line = line.trim_start().strip_prefix("pub ")?;
         let line = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")?;
         let end = line.find(['(', '<'])?;
         Some(format!("{of}::{}", &line[..end]))
@@ -51,10 +60,18 @@ fn methods(path: &str, of: &str) -> BTreeSet<String> {
 
 #[test]
 fn blocking_types_have_every_method_of_the_async_types() {
-    for (of, path) in [("Lock", "lock.rs"), ("Guard", "guard.rs"), ("Client", "client.rs")] {
-        let ours = methods("src/blocking.rs", of);
-        let theirs = methods(&format!("../leasehold-core/src/{path}"), of);
-        assert!(theirs.len() > 5, "{of}: {theirs:?}");
+    for (of, path, blocking) in [
+        ("Lock", "lock.rs", "blocking.rs"),
+        ("Guard", "guard.rs", "blocking.rs"),
+        ("Client", "client.rs", "blocking.rs"),
+        ("Client", "multi_lock.rs", "blocking.rs"),
+        ("MultiLock", "multi_lock.rs", "blocking/multi.rs"),
+        ("MultiGuard", "multi_guard.rs", "blocking/multi.rs"),
+    ] {
+        let ours = methods(&format!("src/{blocking}"), "src/blocking/knobs.rs", of);
+        let core = "../leasehold-core/src";
+        let theirs = methods(&format!("{core}/{path}"), &format!("{core}/knobs.rs"), of);
+        assert!(!theirs.is_empty(), "{of}: {theirs:?}");
         for method in theirs {
             let excused = ASYNC_ONLY.iter().any(|(name, _)| *name == method);
             assert_ne!(ours.contains(&method), excused, "{method}: in blocking, and in ASYNC_ONLY");
@@ -111,7 +128,14 @@ fn pass(client: &blocking::Client) -> leasehold::Result<()> {
     assert!(client.lock("a").try_acquire()?.is_none());
     guard.release()?;
     drop(client.lock("a").acquire()?);
-    client.lock("a").try_acquire()?.expect("a drop waits for its release").release()
+    client.lock("a").try_acquire()?.expect("a drop waits for its release").release()?;
+    let both = client.lock_all(["a", "b"]);
+    let guard = both.acquire()?;
+    assert!(both.try_acquire()?.is_none() && client.lock("b").try_acquire()?.is_none());
+    guard.release()?;
+    drop(both.acquire()?);
+    both.try_acquire()?.expect("a drop waits for its releases").release()?;
+    both.run(|guard| assert!(guard.is_valid()))
 }
 
 /// Calls the functions that need no client, and the router.

@@ -5,6 +5,7 @@ mod bench;
 mod extend;
 mod handoff_races;
 mod local_handoff;
+mod multi;
 mod silent_engine;
 
 use std::collections::HashMap;
@@ -450,23 +451,29 @@ const ABORT: &str = "LEASEHOLD_TEST_ABORT";
 #[test]
 fn a_loss_aborts_the_process_when_it_is_told_to() {
     use std::os::unix::process::ExitStatusExt;
-    if std::env::var_os(ABORT).is_some() {
+    if let Some(several) = std::env::var_os(ABORT) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let bench = Bench::new();
-            let lock = bench.client.lock("a").ttl(secs(30)).on_loss(OnLoss::Abort);
-            let _guard = lock.acquire().await.unwrap();
+            let lock = bench.client.lock("a").on_loss(OnLoss::Abort);
+            let all = bench.client.lock_all(["a", "b"]).on_loss(OnLoss::Abort);
+            let _guards = match several == "yes" {
+                true => (None, Some(all.acquire().await.unwrap())),
+                false => (Some(lock.acquire().await.unwrap()), None),
+            };
             bench.faults.cut_renewals(true);
             bench.pass(secs(30)).await;
         });
         return;
     }
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_loss_aborts_the_process_when_it_is_told_to"])
-        .env(ABORT, "1")
-        .output()
-        .unwrap();
-    assert_eq!(child.status.signal(), Some(6), "{child:?}");
+    for several in ["no", "yes"] {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_loss_aborts_the_process_when_it_is_told_to"])
+            .env(ABORT, several)
+            .output()
+            .unwrap();
+        assert_eq!(child.status.signal(), Some(6), "several: {several}, {child:?}");
+    }
 }
 
 #[test]
