@@ -6,8 +6,7 @@ use leasehold_cache::{BoxError, Cache};
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{SqlitePool, SqliteTransaction};
 
-async fn read_name(pool: SqlitePool, id: u64) -> Result<Option<String>, sqlx::Error> {
-    let id = i64::try_from(id).unwrap_or(i64::MAX);
+async fn read_name(pool: SqlitePool, id: i64) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar("SELECT name FROM users WHERE id = $1").bind(id).fetch_optional(&pool).await
 }
 
@@ -17,7 +16,7 @@ async fn main() -> Result<(), BoxError> {
     sqlx::query("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)").execute(&pool).await?;
     sqlx::query("INSERT INTO users VALUES (42, 'Edsger')").execute(&pool).await?;
 
-    let users: Cache<u64, String> = Cache::builder("users").open("redis://127.0.0.1:6379")?;
+    let users: Cache<i64, String> = Cache::builder("users").open("redis://127.0.0.1:6379")?;
 
     let loader = pool.clone();
     let name = users.get(&42, move |_| read_name(loader, 42)).await?;

@@ -9,7 +9,7 @@ mod run_once;
 mod save_once;
 
 use leasehold_conformance::pages;
-use leasehold_once::{BoxError, SaveOnceBuilder, Table};
+use leasehold_once::BoxError;
 use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use sqlx::SqlitePool;
 
@@ -40,11 +40,29 @@ fn the_code_of_the_page_is_compiled() {
     pages::are_compiled("once.md", include_str!("examples.rs"));
 }
 
-async fn once_page(pool: SqlitePool, rows: Vec<(String, Vec<u8>)>) -> Result<(), BoxError> {
+async fn once_page(pool: SqlitePool, messages: Vec<(String, Vec<u8>)>) -> Result<(), BoxError> {
+    use leasehold_once::{SaveOnceBuilder, Table};
+
     let table = Table::new("events", pool)?;
     table.create().await?;
     let events = SaveOnceBuilder::new("events").open("redis://127.0.0.1:6379", table)?;
 
+    let rows: Vec<(String, Vec<u8>)> = messages;
     events.save_many(rows).await?;
+    events.save("request 7".into(), b"...".to_vec()).await?;
+    Ok(())
+}
+
+async fn work_of_the_page() -> Result<(), BoxError> {
+    use leasehold_once::{Begun, RunOnce};
+
+    let payments = RunOnce::builder("payments").open("redis://127.0.0.1:6379")?;
+    match payments.begin::<String>("order 555", b"12.50 EUR").await? {
+        Begun::Won(mut run) => run.complete("receipt 1").await?, // pay before this line
+        Begun::Completed(receipt) => println!("paid before: {receipt}"),
+        Begun::Busy(left) => println!("in progress for up to {left:?}"),
+        Begun::Failed(reason) => println!("failed: {reason}"),
+        other => println!("unknown result: {other:?}"),
+    }
     Ok(())
 }
