@@ -29,6 +29,11 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
     if let Some(max_ttl) = admission.max_ttl().filter(|max_ttl| machine.ttl() > *max_ttl) {
         return ttl_too_long(machine.ttl(), max_ttl, admission);
     }
+    // The state of each node is the same, and says nothing more.
+    let outlook = admission.outlook(report.now);
+    if let Some(advice) = advice(outlook).filter(|_| outlook == Outlook::NotSetUp) {
+        return Error::new(ErrorKind::Unavailable, advice);
+    }
     let count = |is: fn(&Reply) -> bool| later.iter().filter(|(_, reply)| is(reply)).count();
     let granted = tally.granted + count(|reply| matches!(reply, Reply::Granted(_)));
     let busy = tally.busy + count(|reply| matches!(reply, Reply::Busy { .. }));
@@ -38,7 +43,7 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
         message += &format!(" (another client holds it on {busy})");
     }
     message += &report.reasons("did not answer");
-    match advice(admission.outlook(report.now)) {
+    match advice(outlook) {
         Some(advice) => message += &format!("; {advice}"),
         None => {
             let missing = enough.saturating_sub(granted + busy);

@@ -34,17 +34,18 @@ impl Address {
     /// Does the same after the caller took further options, which are named here.
     pub(crate) fn parse_with(mut url: StoreUrl, options: &[&str]) -> Result<Self> {
         let common = Common::take(&mut url)?;
-        Self::server(url, common, options)
+        Self::server(url, common, &[OPTIONS, options].concat())
     }
 
     /// Parses the same URLs for data, which needs no pushes and so no right to `HELLO`.
     pub(crate) fn parse_for_data(mut url: StoreUrl) -> Result<Self> {
         let common = Common { protocol: ProtocolVersion::RESP2, ..Common::take(&mut url)? };
-        Self::server(url, common, &[])
+        let options: Vec<&str> = OPTIONS.iter().copied().filter(|name| *name != "prefix").collect();
+        Self::server(url, common, &options)
     }
 
     fn server(url: StoreUrl, common: Common, options: &[&str]) -> Result<Self> {
-        url.finish(&[OPTIONS, options].concat())?;
+        url.finish(options)?;
         let place = url.to_string();
         match url.scheme() {
             "redis+unix" => {

@@ -57,7 +57,10 @@ mod tests {
         for (url, named) in [
             ("redis://h?prefix=app", "prefix"),
             ("redis://h?admission=strict", "admission"),
-            ("redis://h?protocol=resp3", "protocol"),
+            (
+                "redis://h?protocol=resp3",
+                "\"protocol\"; redis: the options are db, password-file, tls-ca, tls-cert, tls-key, user",
+            ),
             ("redis://h?password-file=/nope/s3", "cannot be read"),
             ("redlock://a,b,c", "not a URL of one Redis server"),
         ] {

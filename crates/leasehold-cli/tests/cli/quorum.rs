@@ -35,6 +35,8 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
     assert_eq!(done.err.matches(said).count(), 1, "{done:?}");
     let done = place.run(&["run", "-n", "--store", &url, "--ttl", "5900ms", "a", "true"]);
     assert!(!done.err.contains("waiting for"), "{done:?}");
+    assert_eq!(done.err.matches(said).count(), 1, "{done:?}");
+    assert!(!done.err.contains("may have lost leases"), "{done:?}");
     let done = place.run(&["quorum", "status", "--store", &url]);
     assert!(done.out.contains("not set up") && !done.out.contains("waits"), "{done:?}");
     assert_eq!(done.err.matches(said).count(), 1, "{done:?}");
