@@ -47,7 +47,7 @@ pub(super) fn renewing(start: u64, hold: u64) -> Behaviour {
     Behaviour { renews: true, ..once(start, hold) }
 }
 
-/// The same without a watchdog, and its write is 100 ms on its way after the last look at the lock.
+/// The same without a watchdog, and its write is 100 ms on its way after the last check of the lock.
 pub(super) fn writing_slowly(start: u64, hold: u64) -> Behaviour {
     Behaviour { write: (100 * MS, 100 * MS + 1), ..once(start, hold) }
 }

@@ -67,16 +67,16 @@ fn title(tale: &Tale, language: Language) -> String {
 fn legend(tale: &Tale, language: Language) -> &'static str {
     match tale.plan.setup.tokens() {
         true => language.pick(
-            "bar: takes itself for the holder, with its token · line: waits · tick: asks · hatched: paused · \
-             below: whose lease is on the node · dot: write accepted · cross: refused",
-            "色条：以为自己持有锁（数字为令牌）· 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 下方：节点上是谁的租约 · \
-             圆点：写入被接受 · 叉：被拒绝",
+            "bar of a client: believes that it holds the lock, with this token · line: waits · tick: request · \
+             hatched: paused · bar of a node: whose lease it has · dot: write accepted · cross: write refused",
+            "客户端的色条：以为自己持有锁（数字为令牌）· 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 节点的色条：它上面是谁的租约 · \
+             圆点：写入被接受 · 叉：写入被拒绝",
         ),
         false => language.pick(
-            "bar: takes itself for the holder · line: waits · tick: asks · hatched: paused · below: whose \
-             lease is on the node · dot: write accepted · cross: refused",
-            "色条：以为自己持有锁 · 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 下方：节点上是谁的租约 · \
-             圆点：写入被接受 · 叉：被拒绝",
+            "bar of a client: believes that it holds the lock · line: waits · tick: request · hatched: paused · \
+             bar of a node: whose lease it has · dot: write accepted · cross: write refused",
+            "客户端的色条：以为自己持有锁 · 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 节点的色条：它上面是谁的租约 · \
+             圆点：写入被接受 · 叉：写入被拒绝",
         ),
     }
 }
@@ -247,7 +247,7 @@ impl Picture<'_> {
         }
     }
 
-    /// The bars of those who take themselves for the holder.
+    /// The bars of the clients that believe that they hold the lock.
     fn beliefs(&mut self) {
         for (client, from, until, _) in self.tale.beliefs() {
             let look = format!("fill=\"{}\" rx=\"3\"", colour(client));

@@ -134,7 +134,7 @@ impl Tale {
                 lines.push((
                     until,
                     language.pick(
-                        format!("{client}'s lease is over by its own clock"),
+                        format!("{client}'s lease has ended by its own clock"),
                         format!("按{client} 自己的时钟，它的租约已结束"),
                     ),
                 ));
@@ -160,8 +160,8 @@ impl Tale {
             Some(language.pick(format!("{client} {english}"), format!("{client} {chinese}")))
         };
         match what {
-            What::Asks(client) => says(client, "asks for the lock", "请求锁"),
-            What::Denied(client) => says(client, "has to wait", "需要等待"),
+            What::Asks(client) => says(client, "requests the lock", "请求锁"),
+            What::Denied(client) => says(client, "waits", "等待"),
             What::Holds(client, token) => match self.token(*token) {
                 Some(token) => says(
                     client,
@@ -178,7 +178,7 @@ impl Tale {
             ),
             What::NotValid(client) => says(
                 client,
-                "looks at its clock: the lock is not valid any more",
+                "checks its clock: the lock is no longer valid",
                 "查看自己的时钟：锁已失效",
             ),
             What::Writes(client, plain, fenced) => {
@@ -201,7 +201,7 @@ impl Tale {
                 "写入：随机值与登记的不同，拒绝",
             ),
             What::Stops(client) => says(client, "is paused", "暂停"),
-            What::GoesOn(client) => says(client, "goes on", "恢复运行"),
+            What::GoesOn(client) => says(client, "continues", "恢复运行"),
             What::Dies(client) => says(client, "dies", "崩溃"),
             What::Listens(client) => says(client, "listens for a release", "开始监听释放通知"),
             What::Tells(number, many) => {
@@ -230,7 +230,7 @@ impl Tale {
             What::Overlap(first, second) => {
                 let (first, second) = (person(*first, language), person(*second, language));
                 Some(language.pick(
-                    format!("!! {first} and {second} both take themselves for the holder"),
+                    format!("!! {first} and {second} both believe that they hold the lock"),
                     format!("!! {first} 和{second} 都以为自己持有锁"),
                 ))
             }
@@ -284,8 +284,8 @@ impl Tale {
                 };
                 language.pick(
                     format!(
-                        "at {time:.1} s {second} got the lock while {first} still took itself for its \
-                         holder{lost}{english}."
+                        "at {time:.1} s {second} acquired the lock while {first} still believed that it \
+                         held it{lost}{english}."
                     ),
                     format!(
                         "{time:.1} 秒时，{second} 获得锁，而{first} 还以为自己持有锁{lost}{chinese}。"

@@ -7,7 +7,7 @@ use super::super::text::{Text, text};
 use super::{EVERYWHERE, Story, late_write, two_holders};
 use crate::simulator::{Behaviour, Fault, MS, Plan, SECOND, Setup, What};
 
-/// The holder is stopped just after its last look at the lock, for 35 s.
+/// The holder is stopped just after its last check of the lock, for 35 s.
 fn paused_before_its_write(setup: Setup) -> Plan {
     Plan {
         clients: vec![writing_slowly(0, 5000), once(1000, 5000)],
@@ -54,7 +54,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "gc-pause",
         about: text(
-            "a pause of 35 s between the holder's last look at the lock and its write, with a ttl of 30 s",
+            "a pause of 35 s between the holder's last check of the lock and its write, with a ttl of 30 s",
             "ttl 30 秒，持有者在最后一次检查锁与写入之间暂停 35 秒",
         ),
         setups: EVERYWHERE,
