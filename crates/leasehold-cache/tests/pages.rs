@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "the pages show it")]
 
-use leasehold_cache::{BoxError, Cache, bloom};
+use leasehold_cache::BoxError;
 use leasehold_conformance::pages;
-use sqlx::{SqlitePool, SqliteTransaction};
+use sqlx::SqlitePool;
 
 #[test]
 fn the_code_of_the_pages_is_compiled() {
@@ -13,6 +13,9 @@ fn the_code_of_the_pages_is_compiled() {
 }
 
 async fn cache_page(pool: SqlitePool) -> Result<(), BoxError> {
+    use leasehold_cache::{BoxError, Cache};
+    use sqlx::SqliteTransaction;
+
     let users: Cache<i64, String> = Cache::builder("users").open("redis://127.0.0.1:6379")?;
     let name = users.get(&42, |_| async { read_from_database(42).await }).await?;
 
@@ -31,11 +34,14 @@ async fn read_from_database(id: i64) -> Result<Option<String>, BoxError> {
 }
 
 async fn filters_page() -> Result<(), BoxError> {
+    use leasehold_cache::Cache;
+    use leasehold_filters::bloom;
+
     let filter = bloom::Redis::builder("users", 1_000_000, 0.01)
         .create(true)
         .open("redis://127.0.0.1:6379")
         .await?;
-    let users: Cache<u64, String> =
+    let users: Cache<i64, String> =
         Cache::builder("users").filter(filter.clone()).open("redis://127.0.0.1:6379")?;
 
     filter.add("42").await?;

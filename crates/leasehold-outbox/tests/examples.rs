@@ -8,7 +8,6 @@ mod outbox_postgres;
 
 use leasehold_cache::{BoxError, Cache};
 use leasehold_conformance::pages;
-use leasehold_outbox::Outbox;
 use leasehold_test_servers::{Needs, Postgres, RedisServer, RedisSettings};
 use sqlx::PgPool;
 
@@ -30,6 +29,8 @@ fn the_code_of_the_page_is_compiled() {
 }
 
 async fn outbox_page(pool: PgPool, users: Cache<i64, String>) -> Result<(), BoxError> {
+    use leasehold_outbox::Outbox;
+
     let outbox = Outbox::new();
     let mut tx = pool.begin().await?;
     sqlx::query("UPDATE users SET name = 'Grace' WHERE id = 1").execute(&mut *tx).await?;
