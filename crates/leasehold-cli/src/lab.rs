@@ -42,7 +42,7 @@ pub(crate) fn lab(args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failur
         return Err(Failure::own(format!("lab {}: takes {known}, not {option}", args.story)));
     }
     match args.story.as_str() {
-        "matrix" => matrix(args, voice),
+        "matrix" => matrix(args, voice, spoken(lang)),
         "list" if args.json => list_objects(),
         "list" => list(lang),
         "walk-through" => walk(lang),
@@ -248,16 +248,16 @@ fn names(setups: &[Setup]) -> Vec<&'static str> {
     setups.iter().map(|setup| setup.name()).collect()
 }
 
-fn matrix(args: &LabArgs, voice: Voice) -> Result<u8, Failure> {
+fn matrix(args: &LabArgs, voice: Voice, language: Language) -> Result<u8, Failure> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let cells = lab::matrix(args.seeds.unwrap_or(100), threads);
     let text = match (args.json, args.markdown) {
         (true, _) => cells.iter().map(|cell| format!("{}\n", object(cell))).collect(),
         (_, true) => lab::markdown(&cells),
-        _ => lab::table(&cells),
+        _ => lab::table(&cells, language),
     };
     output::answer(text)?;
-    draw(args.svg.as_deref(), voice, || lab::matrix_picture(&cells))?;
+    draw(args.svg.as_deref(), voice, || lab::matrix_picture(&cells, language))?;
     let broken: u64 = cells.iter().map(|cell| cell.broken).sum();
     Ok(u8::from(broken > 0))
 }

@@ -108,6 +108,13 @@ fn the_lab_speaks_chinese() {
     }
     let objects = |lang| place.run(&["lab", "list", "--json", "--lang", lang]).out;
     assert_eq!(objects("zh"), objects("en"));
+    let matrix = ["--lang", "zh", "lab", "matrix", "--seeds", "1", "--svg", "matrix.svg"];
+    let done = place.run(&matrix);
+    for words in ["部署           故障  ", "消息丢失、迟到、重复  ", "检查令牌    乱序"]
+    {
+        assert!(done.out.contains(words), "{words}: {}", done.out);
+    }
+    assert!(place.read("matrix.svg").contains("同时有两个持有者的次数"));
     let done = place.run(&["lab", "--lang", "klingon"]);
     assert_eq!(done.code, 125, "{done:?}");
 }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::text::{Language, columns};
+use super::words::trouble;
 use crate::simulator::{SECOND, Setup, Trouble, plan, run};
 
 /// What was seen in the runs of one set-up under one kind of trouble.
@@ -95,39 +97,54 @@ pub fn matrix(seeds: u64, threads: usize) -> Vec<Cell> {
 }
 
 /// Columns for a terminal.
-pub fn table(cells: &[Cell]) -> String {
-    let mut out = format!(
-        "{:<15}{:<30}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>10}  promised\n",
-        "set-up", "trouble", "runs", "holds", "overlaps", "lost", "fenced", "tokens", "gap ms"
+pub fn table(cells: &[Cell], language: Language) -> String {
+    let heads = language.pick(
+        [
+            "set-up", "trouble", "runs", "holds", "overlaps", "lost", "fenced", "tokens", "gap ms",
+            "promised",
+        ],
+        ["部署", "故障", "运行", "持有", "重叠", "丢失", "检查令牌", "乱序", "空档毫秒", "承诺"],
     );
+    let mut out = row(heads.map(str::to_owned));
     for cell in cells {
-        let _ = writeln!(
-            out,
-            "{:<15}{:<30}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>10}  {}",
-            cell.setup,
-            cell.trouble,
-            cell.runs,
-            cell.holds,
-            cell.overlaps,
-            cell.lost_plain,
+        out += &row([
+            cell.setup.to_string(),
+            trouble(cell.trouble, language).to_owned(),
+            cell.runs.to_string(),
+            cell.holds.to_string(),
+            cell.overlaps.to_string(),
+            cell.lost_plain.to_string(),
             or_dash(cell.lost_fenced),
             or_dash(cell.inversions),
-            cell.gap_ms,
-            verdict(cell)
-        );
+            cell.gap_ms.to_string(),
+            verdict(cell, language).to_owned(),
+        ]);
     }
     out
+}
+
+/// A line of the table: two columns of words, seven of numbers, the verdict.
+fn row(texts: [String; 10]) -> String {
+    const WIDTHS: [usize; 9] = [15, 30, 8, 9, 9, 8, 9, 8, 10];
+    let mut line = String::new();
+    for (at, (text, width)) in texts.iter().zip(WIDTHS).enumerate() {
+        let gap = " ".repeat(width.saturating_sub(columns(text)));
+        let (before, after) = if at < 2 { ("", &*gap) } else { (&*gap, "") };
+        line += &format!("{before}{text}{after}");
+    }
+    let [.., last] = &texts;
+    format!("{line}  {last}\n")
 }
 
 fn or_dash(value: Option<u64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-fn verdict(cell: &Cell) -> &'static str {
+fn verdict(cell: &Cell, language: Language) -> &'static str {
     match (cell.broken, cell.exclusive()) {
-        (0, true) => "yes",
-        (0, false) => "no",
-        _ => "BROKEN",
+        (0, true) => language.pick("yes", "有"),
+        (0, false) => language.pick("no", "没有"),
+        _ => language.pick("BROKEN", "被打破"),
     }
 }
 
@@ -207,7 +224,10 @@ fn capitalized(text: &str) -> String {
 }
 
 /// The overlaps as a picture: set-ups against kinds of trouble.
-pub fn picture(cells: &[Cell]) -> String {
+pub fn picture(cells: &[Cell], language: Language) -> String {
+    let title = language.pick("Overlaps by set-up and trouble", "各部署在各种故障下的重叠");
+    let head = language
+        .pick("Two holders at a time, in 1,000 holds", "每 1,000 次持有中，同时有两个持有者的次数");
     const LEFT: f64 = 222.0;
     const TOP: f64 = 118.0;
     const WIDE: f64 = 68.0;
@@ -219,9 +239,8 @@ pub fn picture(cells: &[Cell]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\" \
          font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\" \
-         font-size=\"12\" fill=\"{ink}\">\n<title>Overlaps by set-up and trouble</title>\n\
-         <text x=\"16\" y=\"28\" font-size=\"17\" font-weight=\"600\">Two holders at a time, in 1,000 \
-         holds</text>\n"
+         font-size=\"12\" fill=\"{ink}\">\n<title>{title}</title>\n\
+         <text x=\"16\" y=\"28\" font-size=\"17\" font-weight=\"600\">{head}</text>\n"
     );
     for (column, setup) in Setup::COMPARED.into_iter().enumerate() {
         let x = LEFT + WIDE * (column as f64 + 0.4);
@@ -231,11 +250,12 @@ pub fn picture(cells: &[Cell]) -> String {
             "<text x=\"{x:.1}\" y=\"{y}\" transform=\"rotate(-35 {x:.1} {y})\">{setup}</text>"
         );
     }
-    for (row, trouble) in Trouble::ALL.into_iter().enumerate() {
+    for (row, kind) in Trouble::ALL.into_iter().enumerate() {
+        let trouble = trouble(kind, language);
         let y = TOP + HIGH * row as f64;
         let _ = writeln!(out, "<text x=\"16\" y=\"{:.1}\">{trouble}</text>", y + 20.0);
         for (column, setup) in Setup::COMPARED.into_iter().enumerate() {
-            let Some(cell) = cells.iter().find(|one| one.setup == setup && one.trouble == trouble)
+            let Some(cell) = cells.iter().find(|one| one.setup == setup && one.trouble == kind)
             else {
                 continue;
             };

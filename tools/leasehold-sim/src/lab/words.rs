@@ -1,7 +1,7 @@
 //! What a story's clients, nodes and set-ups are called, and what is said of each thing that happens.
 
 use super::text::Language;
-use crate::simulator::{ClientChange, NodeChange, Setup};
+use crate::simulator::{ClientChange, NodeChange, Setup, Trouble};
 
 /// What a set-up is, in a sentence.
 pub fn about(setup: Setup, language: Language) -> &'static str {
@@ -21,6 +21,28 @@ pub fn about(setup: Setup, language: Language) -> &'static str {
         Setup::SqlLease => "持久化 SQL 数据库中租约表的模型",
     };
     language.pick(setup.about(), chinese)
+}
+
+/// A kind of trouble, as tables have it.
+pub(super) fn trouble(trouble: Trouble, language: Language) -> &'static str {
+    let chinese = match trouble {
+        Trouble::None => "没有故障",
+        Trouble::Network => "消息丢失、迟到、重复",
+        Trouble::Partition => "客户端连不上部分节点",
+        Trouble::Pause => "客户端暂停超过 ttl",
+        Trouble::Crash => "持有者崩溃",
+        Trouble::ClientClock => "客户端的系统时钟跳变",
+        Trouble::NodeClock => "一个节点的时钟跳变",
+        Trouble::NodeClocks => "多数节点的时钟跳变",
+        Trouble::NodeDown => "节点无法访问",
+        Trouble::Restart => "一个节点重启",
+        Trouble::Restarts => "多数节点重启",
+        Trouble::Init => "有节点无应答时执行 init",
+        Trouble::Upkeep => "forget 和 force-release",
+        Trouble::Older => "一个节点带着旧数据恢复",
+        Trouble::Snapshot => "一个节点从快照恢复运行",
+    };
+    language.pick(trouble.name(), chinese)
 }
 
 /// A client's name.
