@@ -55,7 +55,7 @@ impl Advice {
             | ErrorKind::Closed => code::UNAVAILABLE,
             _ => code::OWN,
         };
-        let failure = Failure::with_code(code, error.to_string());
+        let failure = Failure::of_error(code, &error);
         match self.next_step(&error) {
             Some(step) => failure.next(step),
             None => failure,

@@ -51,10 +51,10 @@ fn redis(globals: &Globals, command: &str) -> Result<String, Failure> {
 fn failed(error: Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::Unavailable => Failure::with_code(code::UNAVAILABLE, text)
+        ErrorKind::Unavailable => Failure::of_kind(code::UNAVAILABLE, text, "服务器不可用")
             .next("check the URLs (--store, --to, --from), and that the servers run"),
-        ErrorKind::Database => Failure::with_code(code::UNAVAILABLE, text),
-        _ => Failure::own(text),
+        ErrorKind::Database => Failure::of_kind(code::UNAVAILABLE, text, "数据库出错"),
+        _ => Failure::of_kind(code::OWN, text, "参数无效"),
     }
 }
 

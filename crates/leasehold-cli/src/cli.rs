@@ -168,7 +168,10 @@ pub(crate) struct RunArgs {
     pub(crate) wait: Option<Duration>,
 
     /// Exit code if the lock is not available in that time [default: 1]
-    #[arg(short = 'E', long, value_name = "CODE", allow_hyphen_values = true)]
+    #[arg(
+        short = 'E', long, value_name = "CODE", value_parser = number::within::<u8>(0..=255),
+        allow_hyphen_values = true
+    )]
     pub(crate) conflict_exit_code: Option<u8>,
 
     /// How long the lock outlives a crash, on stores where leases end by time: 10ms to 24h

@@ -92,10 +92,13 @@ impl Config {
         toml::from_str(text).map_err(|error| {
             // Do not show the error's own text, which quotes the line: it may contain a password.
             let at = error.span().map(|span| span.start);
-            let line = at.map(|at| format!("line {}: ", 1 + text[..at].matches('\n').count()));
             let key = at.and_then(|at| key(text, at)).filter(|key| !error.message().contains(key));
             let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
-            format!("{}{key}{}", line.unwrap_or_default(), error.message())
+            let what = error.message();
+            match at.map(|at| 1 + text[..at].matches('\n').count()) {
+                Some(line) => format!("line {line}: {key}{what}"),
+                None => format!("{key}{what}"),
+            }
         })
     }
 

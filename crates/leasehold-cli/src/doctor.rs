@@ -13,7 +13,7 @@ use crate::advice::Advice;
 use crate::cli::{DoctorArgs, Globals};
 use crate::config::Config;
 use crate::failure::{Failure, code as codes};
-use crate::lang::{Lang, lang, text};
+use crate::lang::{Lang, lang, text, told};
 use crate::locate::Located;
 use crate::{locate, output, sanitize, table, terminal};
 
@@ -65,9 +65,9 @@ fn report(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>)
         }
     }
     for Unseen { place, what, why, .. } in diagnosis.unseen.iter().filter(|_| !quiet) {
-        let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(what));
+        let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(&told(what)));
         text.push_str(&table::hanging(&text!("not seen  ", "看不到    "), &what, width));
-        text.push_str(&table::hanging(INDENT, &sanitize::clean(why), width));
+        text.push_str(&table::hanging(INDENT, &sanitize::clean(&told(why)), width));
     }
     let count = |severity| diagnosis.findings.iter().filter(|f| f.severity == severity).count();
     if !quiet {
@@ -94,8 +94,8 @@ fn report(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>)
 
 fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let (word, style) = (word_shown(finding.severity), word(finding.severity).1);
-    let line = |part: &str| sanitize::clean(part);
-    let (place, what) = (line(&finding.place), line(&finding.what));
+    let line = |part: &str| sanitize::clean(&told(part));
+    let (place, what) = (sanitize::clean(&finding.place), line(&finding.what));
     let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
     let blanks = " ".repeat(INDENT.len().saturating_sub(word.width()));
     let _ = write!(text, "{style}{word}{style:#}{blanks}{}", what.trim_start());

@@ -1,5 +1,11 @@
 //! How the command fails: an exit code, a message, and a next step if there is one.
 
+use std::borrow::Cow;
+
+use leasehold::Error;
+
+use crate::lang::{self, Lang, lang};
+
 /// The exit codes of `leasehold` itself.
 pub(crate) mod code {
     /// The lock was not available (`-E` changes the code); for `status`, no client holds it.
@@ -27,10 +33,23 @@ pub(crate) mod code {
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) code: u8,
-    /// One line for stderr.
+    /// One line, in English: `--json` has it in this form.
     pub(crate) message: String,
-    /// The next step.
+    /// The next step, in English.
     pub(crate) next_step: Option<String>,
+    /// The error of the library that it comes from.
+    origin: Option<Origin>,
+}
+
+/// What is known of an error of the library, besides the whole message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Origin {
+    /// What kind of error it is, in Chinese.
+    kind: &'static str,
+    /// The operation and the lock, in Chinese.
+    during: String,
+    /// The message without them.
+    message: String,
 }
 
 impl Failure {
@@ -46,7 +65,40 @@ impl Failure {
 
     /// Creates a failure with this exit code.
     pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), next_step: None }
+        Self { code, message: message.into(), next_step: None, origin: None }
+    }
+
+    /// Creates the failure for an error of the library.
+    pub(crate) fn of_error(code: u8, error: &Error) -> Self {
+        let name = error.name().map(|name| format!(" {name}")).unwrap_or_default();
+        let during = match error.operation() {
+            "" => String::new(),
+            operation => format!("{}{name}：", lang::operation(operation)),
+        };
+        let kind = lang::kind(error.kind());
+        let origin = Origin { kind, during, message: error.message().to_owned() };
+        Self { origin: Some(origin), ..Self::with_code(code, error.to_string()) }
+    }
+
+    /// Creates the failure for another error; `kind` says in Chinese what kind of error it is.
+    #[cfg(feature = "cache")]
+    pub(crate) fn of_kind(code: u8, message: String, kind: &'static str) -> Self {
+        let origin = Origin { kind, during: String::new(), message: message.clone() };
+        Self { origin: Some(origin), ..Self::with_code(code, message) }
+    }
+
+    /// Returns the message in the language of this process. What has no translation stays in
+    /// English, behind the kind of the error.
+    pub(crate) fn told(&self) -> Cow<'_, str> {
+        let Some(origin) = self.origin.as_ref().filter(|_| lang() == Lang::Chinese) else {
+            return lang::told(&self.message);
+        };
+        let told = lang::told(&origin.message);
+        let kind = match told == origin.message {
+            true => format!("{}：", origin.kind),
+            false => String::new(),
+        };
+        format!("{}{kind}{told}", origin.during).into()
     }
 
     /// Adds the next step.

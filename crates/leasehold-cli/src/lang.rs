@@ -1,9 +1,10 @@
 //! The language of help, messages and stories: `--lang`, `LEASEHOLD_LANG`, or the locale.
 
 mod help;
+mod messages;
 mod usage;
 mod words;
-mod wrap;
+pub(crate) mod wrap;
 
 use std::env;
 use std::ffi::OsString;
@@ -11,7 +12,8 @@ use std::sync::OnceLock;
 
 use clap::ValueEnum;
 
-pub(crate) use help::in_chinese;
+pub(crate) use help::{in_chinese, in_chinese_paragraphs};
+pub(crate) use messages::{kind, operation, told};
 pub(crate) use usage::usage;
 
 /// Names the language, before the locale does.

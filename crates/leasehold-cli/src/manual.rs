@@ -12,16 +12,26 @@ use clap_mangen::Man;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
+use crate::lang::{self, Lang, lang, text, wrap};
 use crate::{output, terminal};
 
 /// The sections that the options do not contain.
 const SECTIONS: &str = include_str!("manual.roff");
+const CHINESE_SECTIONS: &str = include_str!("manual.zh.roff");
+
+/// The headings that clap writes in English.
+const HEADINGS: [(&str, &str); 3] =
+    [(".SH NAME", ".SH 名称"), (".SH SYNOPSIS", ".SH 概要"), (".SH DESCRIPTION", ".SH 描述")];
 
 /// Shows the page of `leasehold` or of a subcommand, or writes all pages into a directory.
 pub(crate) fn man(of: Option<&str>, dir: Option<&Path>) -> Result<u8, Failure> {
     // There is no page of `help`, so do not refer to it.
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
+    let command = match lang() {
+        Lang::English => command,
+        Lang::Chinese => lang::in_chinese_paragraphs(command),
+    };
     let Some(dir) = dir else {
         let page = page(find(command, of)?);
         let page = page.map_err(|error| Failure::own(format!("man: {error}")))?;
@@ -68,7 +78,8 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     let usage = synopsis(&command);
     let command = command.override_usage(usage);
     // The text of `--help` about `-h` has no meaning on a page.
-    let command = command.mut_arg("help", |arg| arg.help("Print help").long_help("Print help"));
+    let help = text!("Print help", "显示帮助");
+    let command = command.mut_arg("help", |arg| arg.help(help.clone()).long_help(help));
     let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.after_help("")).source(version).manual("Leasehold");
     let mut page = Vec::new();
@@ -80,8 +91,38 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     if has_subcommands {
         man.render_subcommands_section(&mut page)?;
     }
-    page.extend_from_slice(SECTIONS.as_bytes());
-    Ok(page)
+    Ok(match lang() {
+        Lang::English => [&page, SECTIONS.as_bytes()].concat(),
+        Lang::Chinese => in_chinese(&String::from_utf8_lossy(&page)).into_bytes(),
+    })
+}
+
+/// Returns the page with Chinese headings and sections, and with the places where a line may end:
+/// nroff(1) only knows blanks.
+fn in_chinese(page: &str) -> String {
+    let mut out = String::new();
+    let mut is_literal = false;
+    for line in page.lines().chain(CHINESE_SECTIONS.lines()) {
+        is_literal = line == ".nf" || (is_literal && line != ".fi");
+        match HEADINGS.iter().find(|(english, _)| *english == line) {
+            Some((_, chinese)) => out.push_str(chinese),
+            None if is_literal || line.starts_with(['.', '\'']) => out.push_str(line),
+            None => {
+                let mut pieces = wrap::pieces(line).into_iter().peekable();
+                while let Some(piece) = pieces.next() {
+                    let may_break = pieces.peek().is_some() && !piece.ends_with(' ');
+                    out.push_str(piece);
+                    out.push_str(if may_break { "\\:" } else { "" });
+                }
+            }
+        }
+        out.push('\n');
+        if line.starts_with(".TH ") {
+            // No hyphens in English words, and no blanks to fill a line with.
+            out.push_str(".nh\n.ad l\n");
+        }
+    }
+    out
 }
 
 /// Returns the usage with every option in it, and the names of their values.

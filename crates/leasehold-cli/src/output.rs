@@ -11,6 +11,7 @@ use anstyle::{AnsiColor, Style};
 
 use self::writer::{STDERR, STDOUT};
 use crate::failure::Failure;
+use crate::lang::told;
 use crate::sanitize;
 
 /// How long a subcommand that holds a lock waits for its messages to be written, so that they come
@@ -31,21 +32,21 @@ impl Voice {
     /// Writes a warning, unless quiet.
     pub(crate) fn warn(self, message: &str) {
         if !self.quiet {
-            line(AnsiColor::Yellow.on_default().bold(), message);
+            line(AnsiColor::Yellow.on_default().bold(), &told(message));
         }
     }
 
     /// Writes useful information.
     pub(crate) fn note(self, message: &str) {
         if !self.quiet {
-            line(Style::new().bold(), message);
+            line(Style::new().bold(), &told(message));
         }
     }
 
     /// Writes a detail, if verbose.
     pub(crate) fn detail(self, message: &str) {
         if self.verbose {
-            line(Style::new().dimmed(), message);
+            line(Style::new().dimmed(), &told(message));
         }
     }
 }
@@ -53,10 +54,10 @@ impl Voice {
 /// Writes why the command ends.
 pub(crate) fn failure(failure: &Failure) {
     if !failure.message.is_empty() {
-        line(AnsiColor::Red.on_default().bold(), &failure.message);
+        line(AnsiColor::Red.on_default().bold(), &failure.told());
     }
     if let Some(step) = &failure.next_step {
-        line(AnsiColor::Cyan.on_default(), step);
+        line(AnsiColor::Cyan.on_default(), &told(step));
     }
 }
 

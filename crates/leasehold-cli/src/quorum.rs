@@ -10,7 +10,7 @@ use crate::advice::Advice;
 use crate::cli::{Globals, QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
-use crate::lang::text;
+use crate::lang::{Lang, lang, text};
 use crate::live::Live;
 use crate::locate::Located;
 use crate::output::{self, Voice};
@@ -57,14 +57,21 @@ async fn init(args: &QuorumInitArgs, store: &Located, voice: Voice) -> Result<u8
 /// Asks the operator to confirm the statement behind the command.
 fn confirm(after_loss: bool) -> Result<(), Failure> {
     let question = if after_loss {
-        "Tokens start again at the wall clock, above all tokens that the remaining nodes know."
+        text!(
+            "Tokens start again at the wall clock, above all tokens that the remaining nodes know.",
+            "令牌将从当前时间重新开始，大于其余节点所知的全部令牌。"
+        )
     } else {
-        "By this you state that no client holds a lock on these nodes."
+        text!(
+            "By this you state that no client holds a lock on these nodes.",
+            "这样做表示您确认：没有客户端在这些节点上持有锁。"
+        )
     };
     if !io::stdin().is_terminal() || !output::is_live() {
         return Err(Failure::own(question).next("to confirm, add --yes"));
     }
-    output::answer(format_args!("{question} Go on? [y/N] "))?;
+    let go_on = text!("Go on?", "继续吗？");
+    output::answer(format_args!("{question} {go_on} [y/N] "))?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     match read.map(|_| line.trim()) {
@@ -155,14 +162,33 @@ fn state(node: &NodeReport, outlook: Outlook) -> &'static str {
     }
 }
 
+/// Returns the state as a word in the language of this process.
+fn state_shown(state: &'static str) -> String {
+    match (lang(), state) {
+        (Lang::English, _) => state,
+        (_, "unfit") => "不能参加",
+        (_, "not set up") => "未初始化",
+        (_, "votes") => "可以投票",
+        (_, "waits") => "等待中",
+        (_, "twin") => "重复",
+        (_, "silent") => "没有应答",
+        _ => state,
+    }
+    .to_owned()
+}
+
 fn table(report: &Report, width: Option<usize>) -> String {
-    let head = ["NODE", "STATE", "MAX TTL", "CLOCK", "HIGH", "PROCESS"].map(str::to_owned);
+    let head = match lang() {
+        Lang::English => ["NODE", "STATE", "MAX TTL", "CLOCK", "HIGH", "PROCESS"],
+        Lang::Chinese => ["节点", "状态", "最长 TTL", "时钟", "最大令牌", "进程"],
+    };
+    let head = head.map(str::to_owned);
     let mut rows = vec![head];
     for node in &report.nodes {
         let dash = || "-".to_owned();
         // Not the rest of the wait: each client counts for itself, and this one has just begun.
-        let state = state(node, report.members.outlook).to_owned();
-        let clock = node.fitness.clock_ahead_ms.map(|ms| format!("{ms:+} ms"));
+        let state = state_shown(state(node, report.members.outlook));
+        let clock = node.fitness.clock_ahead_ms.map(|ms| text!("{:+} ms", "{:+} 毫秒", ms));
         rows.push([
             node.place.clone(),
             state,

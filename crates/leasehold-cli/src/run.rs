@@ -109,9 +109,11 @@ async fn hold(
             metadata: options.metadata.clone(),
         },
     );
-    let obtained = obtain(&wanted, options, signals, voice).await.map_err(|failure| {
-        let in_time = failure.code == code::CONFLICT;
-        Failure { code: if in_time { options.conflict_exit_code } else { failure.code }, ..failure }
+    let obtained = obtain(&wanted, options, signals, voice).await.map_err(|mut failure| {
+        if failure.code == code::CONFLICT {
+            failure.code = options.conflict_exit_code;
+        }
+        failure
     });
     let held = match obtained? {
         Outcome::Held(held) => held,
@@ -244,7 +246,7 @@ async fn give_back(
             voice.warn(&text!(
                 "{}; the lock may stay taken for its ttl",
                 "{}；锁可能要到 ttl 结束才空出来",
-                failure.message
+                failure.told()
             ));
             return None;
         }

@@ -4,7 +4,7 @@ use leasehold::{Holder, State, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::human;
-use crate::lang::{Lang, lang, text};
+use crate::lang::{Lang, lang, text, told};
 use crate::sanitize::clean;
 use crate::table::{self, Cut};
 use crate::timer::now_unix_ms;
@@ -66,7 +66,7 @@ pub(crate) fn lines(status: &Status) -> String {
     rows.push(pair(text!("waiters", "等待者"), waiters));
     rows.extend(queue(status, SHOWN, None).lines().map(|line| pair("", line)));
     match &status.note {
-        Some(note) => rows.push(pair(text!("note", "说明"), clean(note))),
+        Some(note) => rows.push(pair(text!("note", "说明"), clean(&told(note)))),
         None if was_never_held(status) => {
             rows.push(pair(text!("note", "说明"), text!("never held", "从未被持有")));
         }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
+use crate::lang::wrap;
 use crate::sanitize;
 
 /// The blanks between two columns.
@@ -107,20 +108,7 @@ pub(crate) fn wrapped<const N: usize>(rows: &[[String; N]], width: Option<usize>
 pub(crate) fn hanging(head: &str, text: &str, width: Option<usize>) -> String {
     let indent = head.width();
     let room = width.and_then(|width| width.checked_sub(indent)).filter(|room| *room >= READABLE);
-    let mut lines = vec![String::new()];
-    for (blank, part) in parts(text) {
-        let gap = if blank { " " } else { "" };
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(part),
-            Some(line)
-                if room.is_none_or(|room| line.width() + gap.len() + part.width() <= room) =>
-            {
-                line.push_str(gap);
-                line.push_str(part);
-            }
-            _ => lines.push(part.to_owned()),
-        }
-    }
+    let lines = wrap::lines(text, room);
     let mut all = String::new();
     for (at, line) in lines.iter().enumerate() {
         let line = if at == 0 { format!("{head}{line}") } else { format!("{:indent$}{line}", "") };
@@ -128,33 +116,6 @@ pub(crate) fn hanging(head: &str, text: &str, width: Option<usize>) -> String {
         all.push('\n');
     }
     all
-}
-
-/// Returns the parts of a text between which a line may end, each with whether a blank is before it.
-/// A line may end at a blank, and before or after a wide character, except where punctuation would
-/// begin the next line or an opening bracket would end this one.
-fn parts(text: &str) -> Vec<(bool, &str)> {
-    const CLOSING: &str = "，。；：！？、）》」』”’";
-    const OPENING: &str = "（《「『“‘";
-    let is_wide = |letter: char| letter.width() == Some(2);
-    let mut parts = Vec::new();
-    for word in text.split(' ') {
-        let (mut from, mut blank, mut before) = (0, !parts.is_empty(), None);
-        for (at, letter) in word.char_indices() {
-            let may_end = before.is_some_and(|before| {
-                (is_wide(before) || is_wide(letter))
-                    && !CLOSING.contains(letter)
-                    && !OPENING.contains(before)
-            });
-            if may_end {
-                parts.push((blank, &word[from..at]));
-                (from, blank) = (at, false);
-            }
-            before = Some(letter);
-        }
-        parts.push((blank, &word[from..]));
-    }
-    parts
 }
 
 fn line<const N: usize>(row: &[String; N], widths: &[usize; N]) -> String {

@@ -14,7 +14,7 @@ mod invariants;
 mod links;
 mod manifests;
 mod markdown;
-
+mod messages;
 mod sources;
 mod structure;
 mod subjects;
@@ -78,6 +78,7 @@ const RULES: &[Rule] = &[
     doc_words::check,
     errors::check,
     invariants::check,
+    messages::check,
     translations::check,
     subjects::check,
     words::check,

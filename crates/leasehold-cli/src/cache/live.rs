@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::cli::Pace;
 use crate::failure::Failure;
+use crate::lang::{text, told};
 use crate::output::{self, Voice};
 use crate::run::LAST_WORDS;
 
@@ -67,7 +68,10 @@ async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, F
             .await;
     }
     match stats.problem() {
-        Some(problem) => voice.warn(&format!("{}; {problem}; trying again", stats.line())),
+        Some(problem) => {
+            let problem = told(problem);
+            voice.warn(&text!("{}; {}; trying again", "{}；{}；正在重试", stats.line(), problem));
+        }
         None => voice.note(&stats.line()),
     }
     Ok(true)

@@ -15,10 +15,19 @@ const INDENT: usize = 10;
 /// The widest help text, as in English.
 const WIDEST: usize = 100;
 
-/// Returns the command with all help texts in Chinese.
-pub(crate) fn in_chinese(mut command: Command) -> Command {
-    command.build();
+/// Returns the command with all help texts in Chinese, for this terminal.
+pub(crate) fn in_chinese(command: Command) -> Command {
     let columns = terminal::width(io::stdout()).unwrap_or(WIDEST).clamp(2 * INDENT, WIDEST);
+    in_columns(command, columns)
+}
+
+/// Returns the command with all help texts in Chinese, each paragraph in one line.
+pub(crate) fn in_chinese_paragraphs(command: Command) -> Command {
+    in_columns(command, usize::MAX)
+}
+
+fn in_columns(mut command: Command, columns: usize) -> Command {
+    command.build();
     subcommand(command, "", columns)
 }
 
@@ -53,7 +62,11 @@ fn subcommand(mut command: Command, path: &str, columns: usize) -> Command {
     }
     command = command.mut_args(|arg| argument(arg, path, columns - INDENT));
     command.mut_subcommands(|sub| {
-        let path = format!("{path} {}", sub.get_name());
+        // Each group of subcommands has its own `help`, with the same text.
+        let path = match sub.get_name() {
+            "help" => "help".to_owned(),
+            name => format!("{path} {name}"),
+        };
         subcommand(sub, path.trim_start(), columns)
     })
 }

@@ -3,7 +3,7 @@
 use clap::Error;
 use clap::error::{ContextKind, ErrorKind};
 
-use super::{Lang, lang};
+use super::{Lang, lang, told};
 
 /// Describes the error; the next step is part of the text.
 pub(crate) fn usage(error: &Error) -> String {
@@ -42,7 +42,7 @@ fn chinese(error: &Error) -> Option<String> {
         }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            format!("{argument} 的值 {given:?} 无效：{why}")
+            format!("{argument} 的值 {given:?} 无效：{}", told(&why))
         }
         ErrorKind::TooManyValues => format!("{argument} 多了一个值 {given:?}"),
         _ => return None,

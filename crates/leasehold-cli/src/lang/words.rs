@@ -222,7 +222,7 @@ pub(super) static HELP: &[(&str, &str)] = &[
          powershell  leasehold completions powershell >> $PROFILE\n\n目录不存在时先创建。新开的 shell 会读取这个文件。",
     ),
     ("completions: shell", "哪种 shell"),
-    ("man", "显示手册页（英文），或把所有手册页写进一个目录"),
+    ("man", "显示手册页，或把所有手册页写进一个目录"),
     (
         "man (long)",
         "在终端上用 man(1) 显示；没有 man(1) 就输出纯文本。输出到文件或管道时是手册页的源文件，供 nroff(1) 使用。",

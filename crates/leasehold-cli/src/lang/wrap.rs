@@ -1,6 +1,6 @@
-//! Wraps Chinese text, which has few spaces to break lines at.
+//! Wraps text; Chinese has few blanks to break lines at.
 
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Marks that do not begin a line.
 const NOT_FIRST: &str = "，。；：、！？）」』】〉》”’,.;:!?)]";
@@ -9,28 +9,31 @@ const NOT_LAST: &str = "（「『【〈《“‘([";
 
 /// Breaks each line of the text so that it takes at most so many columns, where possible.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
-    text.lines().map(|line| wrapped_line(line, columns)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| lines(line, Some(columns)).join("\n")).collect::<Vec<_>>().join("\n")
 }
 
-fn wrapped_line(line: &str, columns: usize) -> String {
-    let (mut out, mut width) = (String::new(), 0);
+/// Breaks one line into lines of at most so many columns, where possible, and at least one.
+pub(crate) fn lines(line: &str, columns: Option<usize>) -> Vec<String> {
+    let mut lines = vec![String::new()];
     for piece in pieces(line) {
-        let more: usize = piece.chars().map(|c| c.width().unwrap_or(0)).sum();
-        let fits = width + piece.trim_end().chars().map(|c| c.width().unwrap_or(0)).sum::<usize>();
-        if width > 0 && fits > columns {
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-            width = 0;
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || fits(line, piece, columns) => line.push_str(piece),
+            _ => lines.push(piece.to_owned()),
         }
-        out.push_str(piece);
-        width += more;
     }
-    out
+    for line in &mut lines {
+        line.truncate(line.trim_end().len());
+    }
+    lines
+}
+
+fn fits(line: &str, piece: &str, columns: Option<usize>) -> bool {
+    columns.is_none_or(|columns| line.width() + piece.trim_end().width() <= columns)
 }
 
 /// The parts between which a line may be broken: words with the blank behind them, single Chinese
 /// characters with their marks.
-fn pieces(line: &str) -> Vec<&str> {
+pub(crate) fn pieces(line: &str) -> Vec<&str> {
     let mut ends = Vec::new();
     let mut characters = line.char_indices().peekable();
     while let Some((at, this)) = characters.next() {

@@ -9,6 +9,9 @@ const INDENT: usize = 4;
 const WIDEST: usize = 100;
 const USUAL: usize = 80;
 
+/// A place in a word where a line may end: a space without width.
+const MAY_BREAK: &str = "\u{200b}";
+
 /// Renders the requests that these pages contain; others are left out.
 pub(super) fn text(roff: &str, width: Option<usize>) -> String {
     let mut page = Page { width: width.unwrap_or(USUAL).min(WIDEST), ..Page::default() };
@@ -70,18 +73,21 @@ impl Page {
     /// Adds words to the line, and begins a new line if they do not fit.
     fn add(&mut self, text: &str) {
         if self.is_literal {
-            self.line = text.to_owned();
+            self.line = text.replace(MAY_BREAK, "");
             return self.end_line();
         }
         for word in text.split_whitespace() {
-            let room = self.width.saturating_sub(self.indent + 1 + word.width());
-            if !self.line.is_empty() && self.line.width() > room {
-                self.end_line();
+            for (number, part) in word.split(MAY_BREAK).enumerate() {
+                let gap = if number == 0 { " " } else { "" };
+                let room = self.width.saturating_sub(self.indent + gap.len() + part.width());
+                if !self.line.is_empty() && self.line.width() > room {
+                    self.end_line();
+                }
+                if !self.line.is_empty() {
+                    self.line.push_str(gap);
+                }
+                self.line.push_str(part);
             }
-            if !self.line.is_empty() {
-                self.line.push(' ');
-            }
-            self.line.push_str(word);
         }
         if self.is_tag {
             self.end_line();
@@ -110,7 +116,8 @@ impl Page {
 
 /// Returns a line without font changes, and with characters for their escapes.
 fn characters(line: &str) -> String {
-    const ESCAPES: [(&str, &str); 10] = [
+    const ESCAPES: [(&str, &str); 11] = [
+        ("\\:", MAY_BREAK),
         ("\\fB", ""),
         ("\\fI", ""),
         ("\\fR", ""),
@@ -179,5 +186,11 @@ EXIT STATUS
             text(roff, Some(20)),
             shown.replace("does what's said", "does\n    what's said")
         );
+    }
+
+    #[test]
+    fn a_word_ends_a_line_where_the_page_says() {
+        let roff = ".SH 描述\n持\\:有\\:锁\\:的\\:进\\:程 a\n.nf\n一\\:二\n.fi\n";
+        assert_eq!(text(roff, Some(12)), "描述\n    持有锁的\n    进程 a\n    一二\n");
     }
 }

@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::write;
 use tokio::sync::Notify;
 
+use crate::lang::text;
 use crate::timer;
 
 /// Moves to the first column, and clears the row.
@@ -210,8 +211,11 @@ impl State {
         self.row_is_due = self.row.is_some();
         if self.dropped > 0 {
             let count = std::mem::take(&mut self.dropped);
-            return format!(
-                "{clear}leasehold: {count} lines were dropped while stderr was blocked\n"
+            return text!(
+                "{}leasehold: {} lines were dropped while stderr was blocked\n",
+                "{}leasehold: stderr 被堵住时丢弃了 {} 行\n",
+                clear,
+                count
             );
         }
         if let Some(line) = self.lines.pop_front() {

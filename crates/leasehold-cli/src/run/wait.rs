@@ -78,7 +78,11 @@ pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
 pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String {
     let what = match wait {
         Wait::For(time) => {
-            text!("timed out after {:?} waiting for {}", "等了 {:?}，没有等到 {}", time, name)
+            let long = match lang() {
+                Lang::English => format!("{time:?}"),
+                Lang::Chinese => human::span(time),
+            };
+            text!("timed out after {} waiting for {}", "等了 {}，没有等到 {}", long, name)
         }
         Wait::No | Wait::Forever => text!("cannot acquire {}", "没有拿到 {}", name),
     };
