@@ -11,24 +11,30 @@
 //! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
 //! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
 //! | [`PendingRelease`] | how often an end is sent, and which attempt gets the answer to an exchange |
+//! | [`SharedRead`] | whether another task of the process may join a read lease, and who ends it |
+//! | [`Conversion`] | what a downgrade or an upgrade sends, and what its answer means |
 //! | [`PushReference`] | until when a pushed lease is valid |
 
 mod acquire;
+mod conversion;
 mod hand_over;
 mod held;
 mod messages;
 mod pending_attempt;
 mod pending_release;
 mod push;
+mod reading;
 mod rules;
 
 pub use acquire::{Acquire, Heard, Limits, Next, SLOW_POLL, Silence};
+pub use conversion::{AfterConversion, Conversion, ConversionRequest};
 pub use hand_over::{Leave, Release, Successor, decide_leave, decide_release, take_over};
 pub use held::HeldTokens;
 pub use messages::{ForwardedReply, Granted, Mail, Reply};
 pub use pending_attempt::{AfterMail, AfterReply, PendingAttempt};
 pub use pending_release::{AfterRelease, PendingRelease, ReleaseResult, stray, unwanted};
 pub use push::PushReference;
+pub use reading::SharedRead;
 pub use rules::Sound;
 #[doc(hidden)]
 pub use rules::{Bug, Rules};

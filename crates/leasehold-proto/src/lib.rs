@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`handoff`] | the record of a lock on one server: who holds it, who is next, which tokens are used |
 //! | [`semaphore`] | the record of a semaphore on one server: its limit, its numbered slots, who is next |
+//! | [`read_write`] | the record of a read-write lock on one server: its read and write phases, its two queues |
 //! | [`quorum`] | one node of a quorum, an attempt over several nodes, and which nodes may vote |
 //! | [`Deadline`], [`drift`] | until when a lease is valid by a clock that may run slow |
 //! | [`Token`], [`TokenBlock`] | fencing tokens, and the numbers that a holder may use without asking |
@@ -29,7 +30,9 @@ pub mod client;
 pub mod handoff;
 mod lease;
 pub mod quorum;
+pub mod read_write;
 mod retry;
+mod rules;
 pub mod semaphore;
 mod time;
 mod timed_map;

@@ -57,6 +57,11 @@ impl<V> TimedMap<V> {
         self.ends.first().copied()
     }
 
+    /// Iterates over ends and attempts, the latest end first.
+    pub(crate) fn latest_first(&self) -> impl Iterator<Item = (u64, AttemptId)> {
+        self.ends.iter().rev().copied()
+    }
+
     /// Iterates over attempts, ends and values in the order of the attempts' ids.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (AttemptId, u64, &V)> {
         self.entries.iter().map(|(attempt, (until_ns, value))| (*attempt, *until_ns, value))

@@ -24,6 +24,8 @@ pub struct PendingAttempt<R = Sound> {
     asking: bool,
     /// Another task asked for it in exchange for that task's lease, and no answer has arrived.
     in_exchange: bool,
+    /// Another client waits for the lock.
+    wanted: bool,
     /// When to ask (again); at once if it is not set.
     ask_at: Option<Deadline>,
     rules: R,
@@ -73,6 +75,7 @@ impl<R: Rules> PendingAttempt<R> {
             unanswered: false,
             asking: false,
             in_exchange: false,
+            wanted: false,
             ask_at: None,
             rules,
         }
@@ -139,6 +142,12 @@ impl<R: Rules> PendingAttempt<R> {
         self.asking = true;
     }
 
+    /// Records the message that another client waits for the lock. It may arrive before the grant: a
+    /// later grant then says so too.
+    pub fn handle_wanted(&mut self) {
+        self.wanted = !self.rules.breaks(Bug::WantedBeforeGrantIsForgotten);
+    }
+
     /// Handles the reply to the request that was sent last.
     pub fn handle_reply<E>(&mut self, now: Now, reply: Reply<E>) -> AfterReply<E> {
         self.asking = false;
@@ -167,7 +176,7 @@ impl<R: Rules> PendingAttempt<R> {
         match reply {
             Reply::Granted(granted) => {
                 self.known = true;
-                AfterReply::Hold(granted)
+                AfterReply::Hold(self.remember_wanted(granted))
             }
             Reply::Queued { ask_again } => {
                 self.known = true;
@@ -201,7 +210,7 @@ impl<R: Rules> PendingAttempt<R> {
     pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> AfterMail<E> {
         let Mail { granted, forwarded, ask_by, ask_again, broken: _ } = mail;
         if let Some(granted) = granted {
-            return AfterMail::Granted(granted);
+            return AfterMail::Granted(self.remember_wanted(granted));
         }
         if let Some(forwarded) = forwarded {
             return self.handle_forwarded(forwarded);
@@ -210,6 +219,10 @@ impl<R: Rules> PendingAttempt<R> {
             self.ask_by(at);
         }
         if ask_again { AfterMail::Ask } else { AfterMail::Wait }
+    }
+
+    fn remember_wanted(&self, granted: Granted) -> Granted {
+        Granted { wanted: granted.wanted || self.wanted, ..granted }
     }
 
     /// Returns the attempt as the next task of the process continues it. A request of the previous

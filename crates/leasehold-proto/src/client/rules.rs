@@ -1,15 +1,13 @@
-//! Lets the model checker plant bugs in the machines; the library runs them without bugs.
+//! The rules of the client that the model checker can break.
 
-/// All rules are kept: there is no planted bug. The library runs the machines with this type, which
-/// has no size and costs nothing. The model checker uses another type, which plants a bug.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Sound;
+use crate::rules::Breaks;
+pub use crate::rules::Sound;
 
 /// Says which rule is broken on purpose: which bug of the kind `B` is planted.
 #[doc(hidden)]
-pub trait Rules<B = Bug>: Copy {
-    fn breaks(self, bug: B) -> bool;
-}
+pub trait Rules<B = Bug>: Breaks<B> {}
+
+impl<B, R: Breaks<B>> Rules<B> for R {}
 
 /// A planted bug: one rule that a machine does not keep.
 #[doc(hidden)]
@@ -35,17 +33,10 @@ pub enum Bug {
     EndIsSentOnce,
     /// After an exchange that the engine refused, the end is not sent alone.
     RefusedExchangeEndsNothing,
-}
-
-impl<B> Rules<B> for Sound {
-    #[inline]
-    fn breaks(self, _: B) -> bool {
-        false
-    }
-}
-
-impl<B: Copy + PartialEq> Rules<B> for Option<B> {
-    fn breaks(self, bug: B) -> bool {
-        self == Some(bug)
-    }
+    /// A task joins a read lease while another task upgrades it.
+    JoinsDuringUpgrade,
+    /// A message that another client waits is forgotten if it arrives before the grant.
+    WantedBeforeGrantIsForgotten,
+    /// After a downgrade of a lost lease the client ends no attempt.
+    LostDowngradeEndsNothing,
 }
