@@ -1,4 +1,4 @@
-//! Leaves Redis alone while it is down.
+//! A circuit breaker: sends no calls to Redis while it is down.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Deadline;
 
-/// Failures in a row that open the breaker.
+/// How many failures in a row open the breaker.
 const FAILURES: u32 = 3;
-/// How long it stays open before one call may try.
+/// How long the breaker stays open before one call may try.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A circuit breaker: after some failures in a row no caller may call for a while, then one may
-/// try.
+/// A circuit breaker: after some failures in a row, calls fail at once during a pause, then one
+/// call may try.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     clock: Clock,
     state: Mutex<State>,
 }
 
-/// What a call has changed.
+/// The change that the result of a call made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Opened,
@@ -37,7 +37,13 @@ impl Breaker {
         Self { clock, state: Mutex::default() }
     }
 
-    /// Whether a call may be made now. Of those that ask when the pause is over, one may.
+    /// Returns the time until one call may try.
+    pub(crate) fn pause_left(&self) -> Duration {
+        let until = self.state().open_until;
+        until.map_or(Duration::ZERO, |until| until.remaining(self.clock.now()))
+    }
+
+    /// Returns true if a call may be made now. After a pause, only one caller gets true.
     pub(crate) fn lets_through(&self) -> bool {
         let mut state = self.state();
         let Some(until) = state.open_until else { return true };
@@ -49,7 +55,7 @@ impl Breaker {
         over
     }
 
-    /// Notes what became of a call. Whether that has opened the breaker, or closed it.
+    /// Records the result of a call. Returns whether that opened or closed the breaker.
     pub(crate) fn note(&self, well: bool) -> Option<Change> {
         let mut state = self.state();
         let was_open = state.open_until.is_some();

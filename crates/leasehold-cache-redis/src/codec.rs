@@ -9,12 +9,11 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// `postcard`: small and fast. In a cache, raise `schema` when the type of the
-    /// values changes: the bytes of one type may decode as another type.
+    /// `postcard`: small and fast. In a cache, raise `schema` when the type of the values changes:
+    /// without that, old bytes may decode as the new type.
     #[default]
     Postcard,
-    /// JSON: readable for other languages and for people; fields may be added. Needs the feature
-    /// `json`.
+    /// JSON: readable by people and other languages; you may add fields. Needs the feature `json`.
     #[cfg(feature = "json")]
     Json,
 }
@@ -26,7 +25,7 @@ impl Codec {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a value that cannot be encoded.
     pub fn encode<V: Serialize>(self, value: &V) -> Result<Vec<u8>> {
         let invalid = |error: &dyn std::fmt::Display| {
-            Error::invalid(format!("value: cannot be written as {self:?}: {error}"))
+            Error::invalid(format!("value: cannot be encoded as {self:?}: {error}"))
         };
         match self {
             Self::Postcard => postcard::to_stdvec(value).map_err(|error| invalid(&error)),

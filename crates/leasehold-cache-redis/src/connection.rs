@@ -1,5 +1,5 @@
-//! A connection to Redis that is made anew when it was lost, when its server is the wrong one by now, and
-//! when its server is in another run than before.
+//! A connection to Redis that is replaced when it is lost, when another server is the master, or
+//! when the server was restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,19 +16,19 @@ use crate::consumer::Consumer;
 use crate::server::Server;
 use crate::server_run::{Said, ServerRun};
 
-/// How often it is made anew at most because of what was answered.
+/// The shortest time between two connections that are replaced because of an error reply.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often the server is asked for its run, so that another run is noticed within twice this.
+/// How often the server is asked for its run, so that a new run is noticed within twice this time.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// A connection to Redis, which is made when it is used first. It is made again when it is lost, when another server is the
-/// master, and when the server is in another run than before.
+/// A connection to Redis, which is made at its first use. It is replaced when it is lost, when
+/// another server is the master, or when the server was restarted.
 pub struct Connection(Arc<Inner>);
 
 struct Inner {
     server: Server,
     consumer: Arc<Consumer>,
-    /// For a connection, and for an answer.
+    /// The limit for a connection attempt, and for each reply.
     limit: Duration,
     clock: Clock,
     current: Mutex<Current>,
@@ -37,11 +37,11 @@ struct Inner {
 #[derive(Default)]
 struct Current {
     state: State,
-    /// Connections that were begun: the name of the last.
+    /// The number of connections that were started, which is the number of the last one.
     begun: u64,
-    /// The run of the last that was made.
+    /// The server run of the last connection.
     run: Option<ServerRun>,
-    /// It is not made anew again before, whatever is answered.
+    /// Until then an error reply does not replace the connection.
     settled: Option<Deadline>,
 }
 
@@ -55,19 +55,19 @@ enum State {
 
 type Making = Shared<BoxFuture<'static, RedisResult<Made>>>;
 
-/// A connection, and what is known of its server.
+/// A connection, and what is known about its server.
 #[derive(Clone)]
 struct Made {
     name: u64,
-    /// The server's number.
+    /// The number of the server.
     number: u64,
     run: ServerRun,
     connection: MultiplexedConnection,
 }
 
 impl Connection {
-    /// Creates a connection that is not made yet. `limit` is how long Redis may take to connect, and for each
-    /// answer. Call it inside a tokio runtime.
+    /// Creates a connection that is not made yet. `limit` is how long Redis may take to connect,
+    /// and for each reply. Call it inside a tokio runtime.
     pub fn new(server: Server, limit: Duration, clock: Clock, consumer: Arc<Consumer>) -> Self {
         let current = Mutex::default();
         let inner = Arc::new(Inner { server, consumer, limit, clock: clock.clone(), current });
@@ -75,8 +75,8 @@ impl Connection {
         Self(inner)
     }
 
-    /// Makes a call, which gets the run of the server that it is made to. If the server refuses a call that it
-    /// should accept, the call is made once more on another connection.
+    /// Calls `call` with a connection and the run of its server. If the server refuses a call that
+    /// it should accept, `call` is called once more with another connection.
     ///
     /// # Errors
     /// The error of the connection or of the call.
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Returns the run of the server that is used now.
+    /// Returns the run of the current server.
     ///
     /// # Errors
     /// The error of the connection.
@@ -111,7 +111,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Inner {
-    /// The connection to the server of now.
+    /// Returns the connection to the current server.
     async fn made(&self) -> RedisResult<Made> {
         let number = self.server.now().number;
         let (name, making) = {
@@ -132,7 +132,7 @@ impl Inner {
         self.ended(name, made)
     }
 
-    /// Takes what became of a connection, unless it was taken already.
+    /// Records the result of a connection attempt, unless it is recorded already.
     fn ended(&self, name: u64, made: RedisResult<Made>) -> RedisResult<Made> {
         let mut current = self.lock();
         let is_new = matches!(&current.state, State::Making(of, _) if *of == name);
@@ -154,26 +154,27 @@ impl Inner {
         }
     }
 
-    /// A connection is there; the one before it was to a server in run `before`.
+    /// Records the server run of a new connection; `before` is the run of the previous one.
     fn note_run(&self, before: Option<ServerRun>, made: &mut Made) {
         if made.run == ServerRun::UNKNOWN && before != Some(ServerRun::UNKNOWN) {
             self.consumer.warn(
-                "Redis does not say which run of the server this is (INFO replication): what it has \
-                 from before a restart cannot be told from what is new; allow the user INFO",
+                "the user may not run INFO replication: data from before a restart of Redis \
+                 cannot be recognized; allow INFO",
             );
         }
         if before.is_some_and(|before| before != made.run) {
             self.consumer.warn(
-                "Redis was restarted, or another server has taken its place: it may have lost what it \
-                 had acknowledged",
+                "Redis was restarted or failed over: it may have lost data that it had \
+                 acknowledged",
             );
             // A task that listens may do so at the one before.
             made.number = self.server.renew().unwrap_or(made.number);
         }
     }
 
-    /// To be told of each error of the connection of this name. True when the next call gets another
-    /// one because this server refuses what it had to take, such as a master that has become a replica.
+    /// Handles an error of the connection of this number. Returns true if the next call gets
+    /// another connection because this server refuses calls that it should accept, such as a master
+    /// that has become a replica.
     fn failed(&self, error: &RedisError, name: u64) -> bool {
         let now = self.clock.now();
         let mut current = self.lock();
@@ -201,7 +202,7 @@ impl Inner {
         true
     }
 
-    /// Whether the server is still in the run that it was in; if not, connects anew.
+    /// Checks that the server is still in the same run; if not, reconnects.
     async fn check(&self) {
         if self.lock().begun == 0 {
             return;
@@ -229,7 +230,7 @@ impl Inner {
     }
 }
 
-/// Looks after the connection for as long as it is used.
+/// Checks the connection regularly for as long as it is used.
 async fn beat(inner: Weak<Inner>, clock: Clock) {
     loop {
         clock.sleep(BEAT).await;
@@ -255,7 +256,7 @@ async fn make(mut server: Server, limit: Duration, name: u64) -> RedisResult<Mad
     Ok(Made { name, number, run, connection })
 }
 
-/// What another connection may make better; what was lost on the way is not the server's.
+/// Returns true if another connection may fix the error; false for an error of the network.
 fn is_the_servers(error: &RedisError) -> bool {
     let others = |code| {
         let of_the_call = matches!(code, "WRONGTYPE" | "NOPERM" | "NOSCRIPT" | "EXECABORT");

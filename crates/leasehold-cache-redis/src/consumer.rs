@@ -1,4 +1,4 @@
-//! What uses Redis: its name in warnings, errors and metrics.
+//! The user of a Redis connection, and its name in warnings, errors and metrics.
 
 use redis::RedisError;
 use tracing::field::display;
@@ -6,10 +6,11 @@ use tracing::field::display;
 use crate::Error;
 use crate::server::Server;
 
-/// The target of all warnings, of this crate and of the crates above it.
+/// The target of all log lines, of this crate and of the crates that use it.
 pub const LOG_TARGET: &str = "leasehold_cache";
 
-/// The kind of a [`Consumer`]. Each kind has its own label in metrics, and its own field in warnings.
+/// The kind of a [`Consumer`]. Each kind has its own label in metrics, and its own field in log
+/// lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConsumerKind {
@@ -21,7 +22,7 @@ pub enum ConsumerKind {
     Bitmap,
     /// Rows that are saved once.
     SaveOnce,
-    /// Work that is done once.
+    /// Work that runs once.
     RunOnce,
     /// A relay of invalidations.
     Relay,
@@ -39,10 +40,10 @@ impl ConsumerKind {
         }
     }
 
-    /// What happens while Redis cannot be used.
+    /// Returns what happens while Redis cannot be used.
     pub(crate) fn meanwhile(self) -> &'static str {
         match self {
-            Self::Cache => "values are loaded past it",
+            Self::Cache => "values are loaded without the cache",
             Self::Filter => "the filter answers Unavailable, and nothing can be added",
             Self::SaveOnce => "rows are saved without its marks",
             Self::RunOnce => "no run begins",
@@ -51,17 +52,17 @@ impl ConsumerKind {
     }
 }
 
-/// What uses a Redis server: a cache, a filter, and so on.
+/// The user of a Redis server, such as a cache or a filter.
 #[derive(Debug)]
 pub struct Consumer {
     pub(crate) kind: ConsumerKind,
     pub(crate) name: String,
-    /// Of the server, without its password.
+    /// The URL of the server, without its password.
     url: String,
 }
 
 impl Consumer {
-    /// Creates the consumer of this kind and name.
+    /// Creates a consumer of this kind and name.
     pub fn new(kind: ConsumerKind, name: impl Into<String>, server: &Server) -> Self {
         Self { kind, name: name.into(), url: server.url().to_owned() }
     }
@@ -71,7 +72,7 @@ impl Consumer {
         &self.name
     }
 
-    /// The server's URL without its password.
+    /// Returns the server's URL without its password.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -1,4 +1,5 @@
-//! The errors of the cache, and of the crates beside it. For a reader of a cache, an outage of Redis is not an error.
+//! The errors of the cache and of the related crates. For a reader of a cache, an outage of Redis
+//! is not an error.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,17 +14,18 @@ pub enum ErrorKind {
     /// The loader failed, and there was no stale value to return. The error of the loader is the
     /// source.
     Load,
-    /// Too many loads are under way (see `max_loads` of the cache), and no
-    /// load ended within the hard time limit.
+    /// Too many loads are running (see `max_loads` of the cache), and none ended within the hard
+    /// time limit.
     Overloaded,
-    /// The value did not arrive within the hard time limit; the load continues, and fills if it
-    /// can. From `write_in_tx`: the transaction took longer than `write_hold`, and was rolled back.
+    /// The value did not arrive within the hard time limit. The load continues in the background,
+    /// and fills the cache if it can. From `write_in_tx`: the transaction took longer than
+    /// `write_hold`, and was rolled back.
     Timeout,
-    /// Redis cannot be reached, or refuses. From a write: the value that should be invalidated may
-    /// still be there.
+    /// Redis cannot be reached, or refuses the call. From a write: the old value may still be
+    /// cached.
     Unavailable,
     /// The database of an outbox failed or refused; its error is the source. In a transaction: no
-    /// part of it was committed, roll it back.
+    /// part of it was committed; roll it back.
     Database,
     /// The lease of a run ended, and another process has begun the run. The result of that process
     /// is valid.
@@ -33,7 +35,7 @@ pub enum ErrorKind {
     Foreign,
 }
 
-/// The error of a call, with its [`ErrorKind`].
+/// An error, with its [`ErrorKind`].
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -58,25 +60,25 @@ impl Error {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Adds the error that this error comes from.
+    /// Adds the error that caused this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Arc<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Of the server with this URL, which is without its password.
+    /// Creates the error of a Redis call; `url` has no password.
     pub(crate) fn redis(url: &str, error: redis::RedisError) -> Self {
         let (_, meaning) = leasehold_redis::meaning(&error);
         let mut message = format!("Redis at {url}: {meaning} ({error})");
         if error.code() == Some("MOVED") {
-            message += " (a node of a Cluster, which caches and what stands beside them do not use; \
-                        name a server of its own, or its sentinels)";
+            message += " (this is a node of a Redis Cluster, which is not supported here; use a \
+                        single server, or its sentinels)";
         }
         Self { source: Some(Arc::new(error)), ..Self::new(ErrorKind::Unavailable, message) }
     }
 
-    /// Returns the class of this error.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! Whether Redis is there for its consumer: one warning at each change of that, and a gauge.
+//! Tracks whether Redis answers its consumer: logs each change once, and sets a gauge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Creates the state of a server that answers, and records the gauge [`BREAKER_OPEN`].
+    /// Creates the state of a server that answers, and sets the gauge [`BREAKER_OPEN`] to 0.
     pub fn new(consumer: Arc<Consumer>) -> Self {
         let breaker = metrics::gauge!(BREAKER_OPEN, consumer.kind.label() => consumer.name.clone());
         breaker.set(0.0);
@@ -32,21 +32,21 @@ impl Health {
         &self.consumer
     }
 
-    /// A call was answered.
+    /// Records that a call was answered.
     pub(crate) fn answers(&self) {
         if self.down.load(Ordering::Relaxed) && self.down.swap(false, Ordering::SeqCst) {
-            self.consumer.warn("Redis answers again, and is used");
+            self.consumer.warn("Redis answers again");
         }
     }
 
-    /// Notes that a call failed.
+    /// Records that a call failed.
     pub fn failed(&self, error: &RedisError) {
         if is_refusal(error) {
             self.goes_down(error);
         }
     }
 
-    /// The breaker has opened, for this error, or has closed.
+    /// Records that the breaker has opened, for this error, or has closed.
     pub(crate) fn breaker(&self, open: bool, error: Option<&RedisError>) {
         self.breaker.set(f64::from(u8::from(open)));
         if let Some(error) = error.filter(|_| open) {

@@ -1,5 +1,5 @@
-//! How a cache is invalidated: the keys of an entry, the script that every writer calls, and the messages to other
-//! processes. A cache uses it, and so does a relay in its stead.
+//! How a cache is invalidated: the keys of an entry, the script of every writer, and the messages
+//! to other processes. Caches use it, and relays do the same for them.
 
 mod lag_holds;
 mod listen;
@@ -15,13 +15,13 @@ pub use listen::{Listener, listen, try_to_listen};
 pub use recent::RecentWrites;
 pub use write_script::{Step, WriteScript};
 
-/// How many keys are sent at a time.
+/// How many keys are sent in one round trip.
 pub const PAGE: usize = 256;
-/// The pauses between two tries: the first and the longest.
+/// The first and the longest pause between two tries.
 pub const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Adds the keys that belong to `key` in the cache with this stem, in the order of the scripts: the entry, its fill lease,
-/// and if `holds` is true, the writes under way.
+/// Adds the keys that belong to `key` in the cache with this stem, in the order of the scripts: the
+/// entry, its fill lease, and if `holds` is true, the writes in progress.
 pub fn add_keys(call: &mut ScriptInvocation<'_>, stem: &str, key: &str, holds: bool) {
     let entry = entry_key(stem, key);
     let (lease, writes) = (format!("{entry}:l"), format!("{entry}:h"));
@@ -41,7 +41,7 @@ pub fn channel(stem: &str) -> String {
     format!("{stem}:changes")
 }
 
-/// Returns a duration in whole milliseconds, as scripts take it.
+/// Returns a duration in whole milliseconds, for the scripts.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

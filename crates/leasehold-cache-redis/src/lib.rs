@@ -1,10 +1,11 @@
-//! How the cache of Leasehold and the crates beside it use a Redis server.
+//! The Redis connection of the Leasehold cache and the related crates.
 //!
-//! - [`Link`], a connection for commands and scripts. It follows the master that sentinels name, notices that a server
-//!   was restarted ([`ServerRun`]), fails at once while Redis is down, and logs each outage once.
-//! - [`invalidation`]: how entries of a cache are invalidated, for caches and for relays in their stead.
+//! - [`Link`], a connection for commands and scripts. It follows the master that sentinels name,
+//!   notices that a server was restarted ([`ServerRun`]), fails at once while Redis is down, and
+//!   logs each outage once.
+//! - [`invalidation`]: how caches and relays invalidate cache entries.
 //! - [`Codec`], and the checks of names and keys that all these crates share.
-//! - [`Error`], the error of all of them.
+//! - [`Error`], the error type of all these crates.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,4 +1,4 @@
-//! Calls to Redis that fail at once while it is down, and what an operator sees of that.
+//! Calls to Redis that fail at once while it is down, with log lines and metrics about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::server::Server;
 use crate::server_run::ServerRun;
 use crate::{Error, ErrorKind, Result};
 
-/// Called for each call that failed.
+/// Called for each failed call.
 type OnError = Arc<dyn Fn() + Send + Sync>;
 
 /// A [`Connection`] whose calls fail at once while Redis is down: after some failures in a row a circuit breaker lets
@@ -30,8 +30,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Opens the server of `url` for the consumer of this kind and name, without connecting to it. `limit` is how long
-    /// Redis may take to connect, and for each answer.
+    /// Opens the server of `url` for the consumer of this kind and name, without connecting to it.
+    /// `limit` is how long Redis may take to connect, and for each reply.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a URL that is not allowed, or outside a tokio runtime.
@@ -54,14 +54,14 @@ impl Link {
         Self { connection, breaker: Arc::new(Breaker::new(clock)), health, on_error: None }
     }
 
-    /// Sets a function that is called for each call that failed.
+    /// Sets a function that is called for each failed call.
     #[must_use]
     pub fn on_error(mut self, on_error: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(on_error));
         self
     }
 
-    /// Returns the connection, for calls past the circuit breaker.
+    /// Returns the connection, for calls that bypass the circuit breaker.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -79,13 +79,14 @@ impl Link {
     /// Runs a command.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if Redis does not answer or refuses, or the circuit breaker is open.
-    /// [`ErrorKind::Foreign`] if the key holds another type. The other methods fail alike.
+    /// [`ErrorKind::Unavailable`] if Redis does not answer or refuses, or the circuit breaker is
+    /// open. [`ErrorKind::Foreign`] if the key holds another type. The other methods return the
+    /// same errors.
     pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         own(self.call(|mut to, _| async move { command.query_async(&mut to).await }).await)
     }
 
-    /// Runs a command. Also returns the run of the server that has answered.
+    /// Runs a command. Also returns the run of the server that answered.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -95,7 +96,7 @@ impl Link {
             .await)
     }
 
-    /// Runs many commands in one round trip. Also returns the run of the server that has answered.
+    /// Runs many commands in one round trip. Also returns the run of the server that answered.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -108,7 +109,7 @@ impl Link {
             .await)
     }
 
-    /// Returns the run that the server is in.
+    /// Returns the run of the server.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -132,7 +133,8 @@ impl Link {
         own(self.call(|mut to, _| async move { script.invoke_async(&mut to).await }).await)
     }
 
-    /// Runs a script also while the circuit breaker is open, for a call whose loss costs more than its wait.
+    /// Runs a script even while the circuit breaker is open; for calls that are worse lost than
+    /// slow.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -145,7 +147,7 @@ impl Link {
         own(self.noted(call).await)
     }
 
-    /// Makes a call, which gets a connection and the run of the server behind it.
+    /// Calls `call` with a connection and the run of its server.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] with the error of the call, or if the circuit breaker is open.
@@ -154,13 +156,16 @@ impl Link {
         call: impl Fn(MultiplexedConnection, ServerRun) -> F,
     ) -> Result<T> {
         if !self.breaker.lets_through() {
-            let what = format!("Redis at {} failed a moment ago", self.health.consumer().url());
+            let url = self.health.consumer().url();
+            let next = self.breaker.pause_left().as_millis();
+            let what =
+                format!("circuit breaker is open: Redis at {url} failed; next try in {next}ms");
             return Err(Error::new(ErrorKind::Unavailable, what));
         }
         self.noted(self.connection.call(call)).await
     }
 
-    /// Notes the result of a call that was made past the circuit breaker.
+    /// Reports the result of a call that bypassed the circuit breaker.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] with the error of the call.
@@ -189,11 +194,14 @@ impl Link {
     }
 }
 
-/// Says of what lies under a key that it is not ours.
+/// Converts an error about the type of a key to [`ErrorKind::Foreign`].
 fn own<T>(done: Result<T>) -> Result<T> {
     // In a transaction the code is that of the whole.
     done.map_err(|error| match error.to_string().contains("WRONGTYPE") {
-        true => Error::new(ErrorKind::Foreign, "the key holds another type"),
+        true => Error::new(
+            ErrorKind::Foreign,
+            "the key holds a value of another type; use another name or prefix",
+        ),
         false => error,
     })
 }

@@ -1,14 +1,14 @@
-//! Which names and keys are allowed.
+//! Checks names and keys.
 
 use leasehold_core::random;
 
 use crate::{Error, Result};
 
-/// The longest key in bytes.
+/// The most bytes of a key.
 const MAX_KEY: usize = 512;
 
-/// Checks a part of the keys in Redis, such as a name or a prefix: it must not end a hash tag, and people must be able to
-/// read it. `field` is what the error calls it.
+/// Checks a part of the keys in Redis, such as a name or a prefix. It must not end a hash tag, and
+/// must be readable. The error calls it `field`.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for other texts than 1 to 64 letters, digits, `_`, `.` and `-`.
@@ -18,7 +18,7 @@ pub fn check_name(field: &str, text: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "{field} is {text:?}; allowed are 1 to 64 letters, digits, '_', '.' and '-'"
+        "{field} is {text:?}; 1 to 64 letters, digits, '_', '.' and '-' are allowed"
     )))
 }
 
@@ -29,15 +29,15 @@ pub fn check_name(field: &str, text: &str) -> Result<()> {
 pub fn check_key(text: &str) -> Result<()> {
     if text.is_empty() || text.len() > MAX_KEY {
         let bytes = text.len();
-        return Err(Error::invalid(format!("key: {bytes} bytes; allowed are 1 to {MAX_KEY}")));
+        return Err(Error::invalid(format!("key: has {bytes} bytes; 1 to {MAX_KEY} are allowed")));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::invalid(format!("key: {text:?} has a control character")));
+        return Err(Error::invalid(format!("key: {text:?} has a control character; remove it")));
     }
     Ok(())
 }
 
-/// Draws the token of one write, fill or run: 16 hexadecimal digits.
+/// Returns a random token for one write, fill or run: 16 hexadecimal digits.
 pub fn draw_token() -> String {
     format!("{:016x}", random::fresh())
 }

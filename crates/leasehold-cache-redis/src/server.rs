@@ -1,4 +1,4 @@
-//! Which Redis server is used now: the one of the URL, or the master that sentinels name.
+//! The current Redis server: the one of the URL, or the master that sentinels name.
 
 use std::fmt;
 use std::io;
@@ -12,26 +12,26 @@ use tokio::sync::{Notify, watch};
 
 use crate::{Error, Result};
 
-/// Pauses before sentinels that name no master are asked again: the first and the longest.
+/// The first and the longest pause before the sentinels are asked again if they name no master.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// The server of a URL, or the master that its sentinels name now. Clones stand for the same server.
+/// The server of a URL, or the master that its sentinels name now. Clones refer to the same server.
 #[derive(Clone)]
 pub struct Server {
-    /// Its URL without the password.
+    /// The URL without the password.
     url: Arc<str>,
     found: watch::Receiver<Found>,
-    /// To ask the sentinels once more.
+    /// Wakes the task that asks the sentinels.
     again: Arc<Notify>,
-    /// Of a URL that names the server itself.
+    /// Present if the URL names the server itself.
     named: Option<Arc<watch::Sender<Found>>>,
 }
 
-/// The server, as far as it is known.
+/// The current server, as far as it is known.
 pub(crate) struct Found {
-    /// One more for each server.
+    /// Increases by one for each new server.
     pub(crate) number: u64,
-    /// Or why there is none.
+    /// The client of the server, or the reason why there is none.
     pub(crate) client: std::result::Result<Client, Arc<str>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Found {
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) outside a runtime.
 pub fn ready() -> Result<()> {
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::invalid("no tokio runtime here: open it inside one"));
+        return Err(Error::invalid("no tokio runtime; call this inside a tokio runtime"));
     }
     // If the engines of locks add a second provider to the build, neither is the default.
     #[cfg(feature = "tls")]
@@ -64,15 +64,15 @@ impl Server {
             "redis+sentinel" | "rediss+sentinel" => {
                 let master = SentinelMaster::parse(url)
                     .map_err(|error| Error::invalid(error.message().to_owned()))?;
-                let none = Err("the sentinels were not asked yet".into());
+                let none = Err("the sentinels have not answered yet".into());
                 let (sender, found) = watch::channel(Found { number: 0, client: none });
                 tokio::spawn(follow(master, sender, Arc::clone(&again), clock));
                 return Ok(Self { url: shown, found, again, named: None });
             }
             "redis+cluster" | "rediss+cluster" => {
                 return Err(Error::invalid(
-                    "Redis URL: a Cluster; what the cache package keeps is on one server. Name that \
-                     by redis://host:port/db, or its sentinels by redis+sentinel://one,two,three/NAME",
+                    "Redis URL: Redis Cluster is not supported here; write redis://host:port/db, \
+                     or redis+sentinel://one,two,three/NAME",
                 ));
             }
             "redis" | "rediss" | "redis+unix" => leasehold_redis::data_client(url)
@@ -94,12 +94,12 @@ impl Server {
         &self.url
     }
 
-    /// The server by now.
+    /// Returns the current server.
     pub(crate) fn now(&self) -> watch::Ref<'_, Found> {
         self.found.borrow()
     }
 
-    /// Waits until there is one.
+    /// Waits until a server is known.
     pub(crate) async fn wait(&mut self) -> (u64, Client) {
         loop {
             if let Found { number, client: Ok(client) } = &*self.found.borrow_and_update() {
@@ -109,20 +109,20 @@ impl Server {
         }
     }
 
-    /// Waits until it is another one than [`wait`](Self::wait) has said.
+    /// Waits until the server is another one than [`wait`](Self::wait) returned.
     pub(crate) async fn moved_on(&mut self) {
         if self.found.changed().await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// It is not the right one, it seems.
+    /// Reports that the server may be the wrong one: the sentinels are asked again.
     pub(crate) fn doubt(&self) {
         self.again.notify_one();
     }
 
-    /// Behind the name of the URL is another server, or another run of it: a connected task connects
-    /// anew. The number from now on; `None` where sentinels say what the server is.
+    /// Reports that another server, or another run of it, answers at this URL: connected tasks
+    /// reconnect. Returns the new number; `None` if sentinels name the server.
     pub(crate) fn renew(&self) -> Option<u64> {
         let sender = self.named.as_ref()?;
         let mut number = 0;
@@ -133,7 +133,7 @@ impl Server {
         Some(number)
     }
 
-    /// Why there was none within a time limit.
+    /// Returns the error if no server was known within a time limit.
     pub(crate) fn none(&self) -> RedisError {
         let now = self.now();
         let why = now.client.as_ref().err().map_or("the server is not known yet", |why| why);
@@ -147,25 +147,25 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The scheme of a URL, in lower case.
+/// Returns the scheme of a URL, in lower case.
 fn scheme(url: &str) -> String {
     url.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Refuses a scheme that only a build with TLS has. The client library refuses it too, without the
-/// name of the feature.
+/// Refuses a scheme that needs a build with TLS. The client library refuses it too, but does not
+/// name the feature.
 fn supported(scheme: &str, has_tls: bool) -> Result<()> {
     if !has_tls && matches!(scheme, "rediss" | "rediss+sentinel") {
         return Err(Error::invalid(format!(
-            "Redis URL: scheme {scheme:?} needs the feature \"tls\" of the Leasehold crate that opens it, \
-             which this build does not have"
+            "Redis URL: scheme {scheme:?} needs the feature \"tls\" of the Leasehold crate that \
+             opens it, which this build does not have"
         )));
     }
     Ok(())
 }
 
-/// The client of a URL with a scheme that only the client library knows. A user without a password sends an empty one: without
-/// AUTH the server would take the client for the default user.
+/// Returns the client of a URL. A user without a password sends an empty one: without AUTH the
+/// server would use the default user.
 fn client(url: &str) -> RedisResult<Client> {
     let mut info = url.into_connection_info()?;
     let login = info.redis_settings();
@@ -176,7 +176,7 @@ fn client(url: &str) -> RedisResult<Client> {
     Client::open(info)
 }
 
-/// A URL without its password and its options.
+/// Returns a URL without its password and its options.
 fn redacted(url: &str) -> String {
     let end = |place: &str| place.split(['?', '#']).next().unwrap_or_default().to_owned();
     // A socket has its user and password in the options. An @ before its absolute path is a mistaken login.
@@ -201,8 +201,8 @@ fn redacted(url: &str) -> String {
     }
 }
 
-/// Asks the sentinels now, and whenever one of them names another master, for as long as a caller wants
-/// to know.
+/// Asks the sentinels now, and whenever one of them names another master, for as long as the server
+/// is used.
 async fn follow(
     master: SentinelMaster,
     found: watch::Sender<Found>,
@@ -223,7 +223,7 @@ async fn follow(
                     let is_known = |known: &Client| *known.get_connection_info().addr() == address;
                     let other = moved || !found.client.as_ref().is_ok_and(is_known);
                     if other {
-                        tracing::debug!(%address, "sentinels name the cache's server");
+                        tracing::debug!(%address, "the sentinels name a master");
                         *found = Found { number: found.number + 1, client: Ok(client) };
                     }
                     other
@@ -231,7 +231,7 @@ async fn follow(
                 (moved, pause) = (false, PAUSES.0);
             }
             Err(error) => {
-                tracing::debug!(%error, "no master for the cache");
+                tracing::debug!(%error, "the sentinels name no master");
                 let why: Arc<str> = error.message().into();
                 // No caller waits for another reason, and the previous server may still be there.
                 found.send_if_modified(|found| {

@@ -1,23 +1,24 @@
-//! Which run of a Redis server answers: what an earlier run has left may be older than it was.
+//! The run of a Redis server: data of an earlier run may be out of date.
 
 use std::io;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult, cmd};
 
-/// How many bytes name a [`ServerRun`].
+/// The number of bytes of a [`ServerRun`].
 pub const RUN_SIZE: usize = 5;
 
-/// A period in which one server has been the master without a gap, named by a part of its replication id. Redis
-/// draws a new id when it starts, and when it becomes a master or a replica.
+/// A period in which one server has been the master without interruption, identified by a part of
+/// its replication id. Redis draws a new id when it starts, and when it becomes a master or a
+/// replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerRun([u8; RUN_SIZE]);
 
 impl ServerRun {
-    /// The run of a server that does not name it.
+    /// The run of a server that does not report it.
     pub const UNKNOWN: Self = Self([0; RUN_SIZE]);
 
-    /// Asks the server; an error when it is a replica.
+    /// Asks the server for its run; an error if it is a replica.
     pub(crate) async fn ask(connection: &mut MultiplexedConnection) -> RedisResult<Said> {
         let info = cmd("INFO").arg("replication").query_async::<String>(connection).await;
         match info {
@@ -31,7 +32,7 @@ impl ServerRun {
     fn read(info: &str) -> RedisResult<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         if field("role:").is_some_and(|role| role.trim() == "slave") {
-            let what = "the server is a replica, and a cache writes: name its master";
+            let what = "the server is a read-only replica; use the URL of its master";
             return Err(io::Error::new(io::ErrorKind::NotConnected, what).into());
         }
         let id = field("master_replid:").unwrap_or_default().as_bytes();
@@ -59,7 +60,7 @@ impl ServerRun {
     }
 }
 
-/// What a server says of its run.
+/// What a server reports about its run.
 pub(crate) enum Said {
     Run(ServerRun),
     Refused(RedisError),

@@ -57,28 +57,28 @@ impl<K: ?Sized, V> Builder<K, V> {
         /// Sets how long an entry is fresh; 10 ms to 30 days. Default 5 minutes.
         ttl: Duration,
         /// Sets the share by which each ttl is shortened at random, so that entries that were
-        /// filled together do not end together; 0 to 0.9. Default 0.1.
+        /// filled together do not expire together; 0 to 0.9. Default 0.1.
         jitter: f64,
         /// Sets how long the cache remembers that a value does not exist; 10 ms to 30 days. Default
         /// 30 seconds.
         null_ttl: Duration,
-        /// How long after its ttl an entry may be served while it is loaded anew, or when that
-        /// fails; and how long after the beginning of an outage of Redis a value of this process
-        /// replaces a load that fails. Up to 30 days, zero for never. Default one minute.
+        /// Sets how long after its ttl an entry may be served while it is reloaded, or if that
+        /// fails. Also, after an outage of Redis begins, for how long a value in the memory of this
+        /// process replaces a failed load. Up to 30 days, zero for never. Default one minute.
         stale_for: Duration,
         /// Sets how long a reader waits for a fresh value if it has a stale value. Default 100 ms.
         soft_limit: Duration,
-        /// Sets the longest time that a reader waits. It must be longer than `lease`, so that
-        /// readers outlive a loader whose process dies. Default 5 seconds.
+        /// Sets the longest time that a reader waits. It must be longer than `lease`: if a process
+        /// dies while it loads, its readers wait for the next load. Default 5 seconds.
         hard_limit: Duration,
-        /// Sets how long one load may keep others from loading; a longer load does not fill. If the
-        /// process that loads dies, others wait for this time. 10 ms to a day and below
-        /// `hard_limit`. Default 3 seconds.
+        /// Sets how long one load may prevent other loads of its key; a longer load does not fill.
+        /// If the loading process dies, the other processes wait for this time. 10 ms to a day, and
+        /// below `hard_limit`. Default 3 seconds.
         lease: Duration,
-        /// Sets what a reader may see while a write is under way. Default [`Mode::Eventual`].
+        /// Sets what a reader may see during a write. Default [`Mode::Eventual`].
         mode: Mode,
-        /// Sets how far the replicas that loaders read lag behind at most. No value is filled for
-        /// this time after a write. Up to a day. Default zero (loaders read the primary).
+        /// Sets the longest lag of the replicas that loaders read. For this time after a write, no
+        /// value is filled. Up to a day. Default zero (loaders read the primary).
         replica_lag: Duration,
         /// Sets how long a write may take from `begin_write` to the commit. If the writer dies, no
         /// value is filled until this time has passed. 10 ms to a day. Default 30 seconds.
@@ -91,9 +91,9 @@ impl<K: ?Sized, V> Builder<K, V> {
         /// fresh, and how long a value from before the outage replaces a load that is slower than
         /// `soft_limit`. Up to a day. Default one second.
         down_ttl: Duration,
-        /// Sets how many loads may be under way in this process; at least 1. Default 64.
+        /// Sets how many loads may run in this process at the same time; at least 1. Default 64.
         max_loads: usize,
-        /// Sets how eagerly entries are loaded again before they end: the beta of XFetch, 0 (never)
+        /// Sets how eagerly entries are reloaded before they expire: the beta of XFetch, 0 (never)
         /// to 100. Default 1.
         early: f64,
         /// Sets how long Redis may take to answer. Default 500 ms.
@@ -102,9 +102,9 @@ impl<K: ?Sized, V> Builder<K, V> {
         max_value: usize,
         /// Sets how values are encoded. Default [`Codec::Postcard`].
         codec: Codec,
-        /// Sets the number of the type of the values; raise it when the type changes. An entry with
-        /// another number is never decoded: it is loaded again and overwritten. All numbers share
-        /// holds and invalidations, so that old and new programs may run side by side. Default 0.
+        /// Sets the number of the value type; raise it when the type changes. An entry with another
+        /// number is never decoded: it is reloaded and overwritten. All numbers share holds and
+        /// invalidations, so old and new programs may run side by side. Default 0.
         schema: u32,
     }
 
@@ -116,10 +116,10 @@ impl<K: ?Sized, V> Builder<K, V> {
         self
     }
 
-    /// Sets a filter that knows which keys have no value. A `get` of such a key returns `None`, and
-    /// neither reads the entry in Redis nor calls the loader. Use a
-    /// [`bloom::Redis`](crate::bloom::Redis), to which a key must be added before its row is
-    /// committed, or [`Filter::per_process`]. Default: none.
+    /// Sets a filter that knows which keys have no value. For such a key, `get` returns `None`, and
+    /// neither reads Redis nor calls the loader. Use a [`bloom::Redis`](crate::bloom::Redis), to
+    /// which a key must be added before its row is committed, or [`Filter::per_process`]. Default:
+    /// none.
     ///
     /// Needs the feature `filters`.
     #[cfg(feature = "filters")]
@@ -149,7 +149,7 @@ impl<K: ?Sized, V> Builder<K, V> {
     /// Opens the cache on a Redis server, without connecting to it.
     ///
     /// `url` names the server (`redis://[user[:password]@]host[:port][/db]`, `rediss://…`,
-    /// `redis+unix:/path`), or the sentinels that name its master
+    /// `redis+unix:/path`), or the sentinels of its master
     /// (`redis+sentinel://[user[:password]@]host[:port],…/NAME`, `rediss+sentinel://…`), with the
     /// options of the lock store: `?password-file=/run/secrets/redis` keeps the password out of the
     /// URL. Redis may be down: until it is up, values are loaded.

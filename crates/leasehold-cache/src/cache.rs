@@ -1,4 +1,4 @@
-//! The cache as programs use it.
+//! The type [`Cache`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,8 +12,8 @@ use crate::Result;
 use crate::state::State;
 use crate::stats::Stats;
 
-/// A cache of values of type `V` by keys of type `K`, in this process and in Redis, in front of a
-/// loader.
+/// A cache of values of type `V` by keys of type `K`, in the memory of this process and in Redis,
+/// in front of a loader.
 ///
 /// Clones share all state.
 pub struct Cache<K: ?Sized, V> {
@@ -39,22 +39,22 @@ impl<K: ?Sized, V> Cache<K, V> {
     }
 
     /// Returns the counts of this cache since it was opened. The crate `metrics` receives the same
-    /// counts as they happen, and more: [`Stats::METRICS`].
+    /// counts, and more: [`Stats::METRICS`].
     pub fn stats(&self) -> Stats {
         self.state.counters.stats()
     }
 }
 
 impl<K: ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Cache<K, V> {
-    /// Checks that Redis can serve this cache: connects again, tries the commands that a cache
-    /// needs, and listens.
+    /// Checks that Redis can serve this cache: reconnects, runs the commands that a cache needs,
+    /// and subscribes.
     ///
-    /// Call it at the start of a program or in its health check. `open` does not connect, and
-    /// loaders serve the readers while Redis cannot be used.
+    /// Call it at the start of a program or in its health check. `open` does not connect, and while
+    /// Redis cannot be used, loaders serve the readers.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with the URL of the server,
-    /// without its password, and with the reason: no answer, a refused user or password, a missing
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with the URL of the server
+    /// (without its password) and the reason: no answer, a refused user or password, or a missing
     /// permission.
     pub async fn check(&self) -> Result<()> {
         let state = &self.state;

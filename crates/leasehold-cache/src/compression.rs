@@ -1,6 +1,6 @@
-//! Makes large values smaller before they go to Redis.
+//! Compresses large values for Redis.
 
-/// The smaller of the two, and whether it is compressed.
+/// Returns the smaller of the plain and the compressed bytes, and whether they are compressed.
 #[cfg(feature = "compression")]
 pub(crate) fn pack(bytes: Vec<u8>, from: usize) -> (Vec<u8>, bool) {
     if bytes.len() < from {
@@ -10,7 +10,7 @@ pub(crate) fn pack(bytes: Vec<u8>, from: usize) -> (Vec<u8>, bool) {
     if packed.len() < bytes.len() { (packed, true) } else { (bytes, false) }
 }
 
-/// What was packed; `None` when it is damaged or longer than `limit`.
+/// Decompresses bytes; `None` if they are damaged or longer than `limit`.
 #[cfg(feature = "compression")]
 pub(crate) fn unpack(bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
     let size = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;

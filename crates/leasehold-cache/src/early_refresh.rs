@@ -1,9 +1,9 @@
-//! Decides when an entry is loaded again before it ends, so that no reader has to wait for it.
+//! Decides when an entry is reloaded before it expires, so that no reader waits for the load.
 
 /// XFetch (Vattani, Chierichetti, Lowenstein: "Optimal Probabilistic Cache Stampede Prevention",
-/// VLDB 2015): the nearer the end and the dearer the load, the likelier. `dice` is uniform in
-/// (0, 1]; `beta` above 1 loads earlier, and 0 never, not even in the millisecond to which the end
-/// of an entry is rounded. Times in milliseconds.
+/// VLDB 2015): a reload is more likely if the expiry is near and the load is slow. `dice` is
+/// uniform in (0, 1]. A `beta` above 1 reloads earlier; 0 never reloads, not even in the
+/// millisecond to which the expiry is rounded. Times are in milliseconds.
 pub(crate) fn is_due(now_ms: u64, soft_ms: u64, load_us: u32, beta: f64, dice: f64) -> bool {
     let ahead = f64::from(load_us) / 1000.0 * beta * -dice.max(f64::MIN_POSITIVE).ln();
     beta > 0.0 && now_ms as f64 + ahead >= soft_ms as f64

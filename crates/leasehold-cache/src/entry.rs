@@ -1,39 +1,39 @@
-//! What lies under a key in Redis, byte for byte.
+//! The bytes of an entry in Redis.
 
 use leasehold_cache_redis::{RUN_SIZE, ServerRun};
 use leasehold_core::random;
 
-/// Magic and version.
+/// Magic byte and version.
 const HEAD: &[u8; 2] = b"L1";
-/// Bytes before the payload.
+/// The number of bytes before the payload.
 const HEADER: usize = 23;
 
 const NULL: u8 = 1;
 const COMPRESSED: u8 = 2;
-/// The number of the schema, 4 bytes, stands before the payload.
+/// The schema number (4 bytes) follows the header.
 const SCHEMA: u8 = 4;
 const KNOWN: u8 = NULL | COMPRESSED | SCHEMA;
 
-/// One entry; `payload` is encoded, and empty when the value does not exist.
+/// One entry. `payload` is encoded, and empty if the value does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// There is no such value: a type of its own, no magic payload.
+    /// The value does not exist. This is a flag, not a special payload.
     pub(crate) null: bool,
     pub(crate) compressed: bool,
-    /// Which fill it came from: the run that the server was in when the fill was allowed, and 3 random
-    /// bytes. Of another run it may be out of date, and is none.
+    /// The id of the fill: the server run in which the fill was allowed, and 3 random bytes. An
+    /// entry of another run may be out of date and is not used.
     pub(crate) id: [u8; 8],
-    /// When it stops being fresh: Unix milliseconds.
+    /// When it stops being fresh, in Unix milliseconds.
     pub(crate) soft_unix_ms: u64,
-    /// How long the load took, in microseconds.
+    /// The duration of the load in microseconds.
     pub(crate) load_us: u32,
-    /// Of the value's type, by the program that wrote it; 0 when it has none.
+    /// The schema number of the program that wrote it; 0 by default.
     pub(crate) schema: u32,
     pub(crate) payload: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Reads what came from Redis; `None` for what is not ours or of another version.
+    /// Parses bytes from Redis; `None` for other data or another version.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_at_checked(HEADER)?;
         let flags = header[2];
@@ -58,7 +58,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// The bytes for Redis.
+    /// Returns the bytes for Redis.
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + size_of::<u32>() + self.payload.len());
         bytes.extend_from_slice(HEAD);
@@ -76,7 +76,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The id of a fill in this run.
+/// Returns a new fill id of this run.
 pub(crate) fn id(run: ServerRun) -> [u8; 8] {
     let mut id = random::fresh().to_be_bytes();
     id[..RUN_SIZE].copy_from_slice(&run.bytes());

@@ -1,4 +1,4 @@
-//! Answers for keys that cannot have a value, before Redis and the loader are asked.
+//! Filters of keys that have no value, checked before Redis and the loader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{BoxError, Result};
 /// A filter that knows which keys have no value.
 ///
 /// Add a key to the filter before its row is committed: the cache does not look for a key that is
-/// [`Answer::Absent`]. After [`Answer::Unavailable`] the cache reads as without a filter.
+/// [`Answer::Absent`]. After [`Answer::Unavailable`], the cache reads as if it had no filter.
 #[derive(Clone)]
 pub struct Filter(Kind);
 
@@ -28,17 +28,16 @@ impl Filter {
     /// Creates a filter in the memory of this process, for this number of keys and this error rate
     /// (more than 0, less than 1).
     ///
-    /// The cache fills it by `load`, which adds the text of every key that exists. The cache also
-    /// adds each key that any process writes, as it receives the invalidation.
+    /// `load` adds the text of every key that exists. The cache also adds each key that any process
+    /// writes, when it receives the invalidation.
     ///
-    /// Rows must be added as values are changed: by `begin_write`, `invalidate`, or an outbox.
-    /// Other processes receive a new key by push, a moment after the write, so
+    /// Add rows in the same way as you change values: with `begin_write`, `invalidate` or an
+    /// outbox. Other processes learn of a new key by a message shortly after the write, so
     /// [`Mode::Strong`](crate::Mode::Strong) refuses this filter. It answers
     /// [`Answer::Unavailable`] until `load` has ended, and while the process cannot receive
     /// messages. After such a gap the filter is loaded again, and once more after `write_hold`,
-    /// since a write that the process did not detect may commit until then. A load that fails is
-    /// tried again, with a warning. If several caches are opened with this filter, each has its own
-    /// copy.
+    /// since a write that the process has not seen may commit until then. A failed load is retried,
+    /// with a warning. If several caches are opened with this filter, each has its own copy.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) as [`bloom::Local::new`].
@@ -59,7 +58,7 @@ impl Filter {
     }
 
     /// Creates a filter that calls a function of the program with the text of each key. The
-    /// function must know the keys that other processes add.
+    /// function must also know the keys that other processes add.
     pub fn by(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self(Kind::By(Arc::new(answer)))
     }
@@ -72,7 +71,7 @@ impl From<bloom::Redis> for Filter {
 }
 
 impl Filter {
-    /// Returns the filter for one cache, with its own copy of what a process keeps.
+    /// Returns the filter for one cache, with its own copy of the keys.
     pub(crate) fn for_one_cache(mut self) -> Self {
         if let Kind::PerProcess(filter) = &mut self.0 {
             *filter = Arc::new(filter.again());
@@ -80,7 +79,7 @@ impl Filter {
         self
     }
 
-    /// Returns the filter that learns by the messages that the cache receives.
+    /// Returns the filter if it learns from the messages that the cache receives.
     pub(crate) fn per_process_filter(&self) -> Option<&Arc<PerProcess>> {
         match &self.0 {
             Kind::PerProcess(filter) => Some(filter),
@@ -88,7 +87,7 @@ impl Filter {
         }
     }
 
-    /// Returns which of the keys have no value, as the filter says.
+    /// Returns for each key whether the filter excludes it.
     pub(crate) async fn absent(&self, keys: &[&str], counters: &Counters) -> Vec<bool> {
         let answers = match &self.0 {
             Kind::PerProcess(filter) => keys.iter().map(|key| filter.check(key)).collect(),

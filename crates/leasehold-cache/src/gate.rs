@@ -1,4 +1,5 @@
-//! Keys that cannot have a value, for which neither Redis nor the loader is asked: by their form, or as a filter says.
+//! Excludes keys that cannot have a value, by their form or by a filter, before Redis or the loader
+//! is called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use leasehold_core::clock::Clock;
 use crate::filter::Filter;
 use crate::stats::Counters;
 
-/// Returns whether the key of this text can have a value, by its form.
+/// Returns true if a key of this text can have a value.
 type Form = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// What a key must pass before the cache reads it.
+/// The checks of a key before the cache reads it.
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
     pub(crate) form: Option<Form>,
@@ -22,7 +23,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Returns whether the key can have a value, by its form.
+    /// Returns true if the key can have a value, by its form.
     pub(crate) fn has_form(&self, key: &str, counters: &Counters) -> bool {
         let has = self.form.as_ref().is_none_or(|form| form(key));
         if !has {
@@ -34,7 +35,7 @@ impl Gate {
 
 #[cfg(feature = "filters")]
 impl Gate {
-    /// Returns the gate for one cache, with a filter of its own.
+    /// Returns the gate for one cache, with its own filter.
     pub(crate) fn for_one_cache(mut self) -> Self {
         self.filter = self.filter.map(Filter::for_one_cache);
         self
@@ -44,26 +45,27 @@ impl Gate {
         self.filter.is_some()
     }
 
-    /// Returns whether the filter learns of a new key only when a message arrives.
+    /// Returns true if the filter learns of a new key only by a message.
     pub(crate) fn learns_late(&self) -> bool {
         self.per_process().is_some()
     }
 
-    /// The value of this key has changed, or may have changed.
+    /// Records that the value of this key has changed, or may have changed.
     pub(crate) fn changed(&self, key: &str) {
         if let Some(filter) = self.per_process() {
             filter.add(key);
         }
     }
 
-    /// From now on changes are received, or they are not. A write that began before may commit until `hold` is over.
+    /// Records whether changes are received from now on. A write that began before may commit until
+    /// `hold` is over.
     pub(crate) fn set_subscribed(&self, is_subscribed: bool, hold: Duration, clock: &Clock) {
         if let Some(filter) = self.per_process() {
             filter.set_subscribed(is_subscribed, hold, clock);
         }
     }
 
-    /// Returns which of the keys have no value, as the filter says.
+    /// Returns for each key whether the filter excludes it.
     pub(crate) async fn absent(&self, keys: &[&str], counters: &Counters) -> Vec<bool> {
         match &self.filter {
             Some(filter) => filter.absent(keys, counters).await,
@@ -76,7 +78,7 @@ impl Gate {
     }
 }
 
-/// Without filters every key of the right form passes.
+/// Without the feature, every key of the right form passes.
 #[cfg(not(feature = "filters"))]
 impl Gate {
     pub(crate) fn for_one_cache(self) -> Self {

@@ -1,4 +1,5 @@
-//! Reading: this process, Redis, and a load that all callers of a missing key share.
+//! Reads a value: from this process, from Redis, or by a load that all callers of a missing key
+//! share.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -24,13 +25,14 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     /// Returns the value of `key`, or `None` if there is no such value.
     ///
     /// If neither this process nor Redis has the value, one of the concurrent callers calls `load`.
-    /// `load` runs in its own task: if its caller is dropped, the load continues, and fills.
+    /// `load` runs in its own task: if its caller is dropped, the load continues, and fills the
+    /// cache.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key that is not allowed. Only if there is no stale value to
-    /// return either: [`ErrorKind::Load`] if the loader failed or panicked,
+    /// [`ErrorKind::Invalid`] for a key that is not allowed. The other errors are returned only if
+    /// there is no stale value: [`ErrorKind::Load`] if the loader failed or panicked,
     /// [`ErrorKind::Overloaded`] and [`ErrorKind::Timeout`] if there was no value within the hard
-    /// time limit. An outage of Redis is no error.
+    /// time limit. An outage of Redis is not an error.
     pub async fn get<F, L, E>(&self, key: &K, load: F) -> Result<Option<V>>
     where
         F: FnOnce(Load) -> L + Send + 'static,
@@ -107,18 +109,18 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         early_refresh::is_due(now_ms, found.soft_unix_ms, found.load_us, self.settings.early, dice)
     }
 
-    /// Begins to load again what is still served, unless a task in this process already does.
+    /// Starts to reload a value that is still served, unless a task of this process already does.
     fn refresh(self: &Arc<Self>, key: &str, seen: Found<V>, load: Loader<V>) {
         if let Part::Lead(lead, _) = self.flights.join(key) {
             tokio::spawn(fly(Arc::clone(self), lead, load, Some(seen)));
         }
     }
 
-    /// Waits for a flight of this or another task. A stale value shortens the wait, and replaces
-    /// what fails: the entry that Redis has, or what this process has kept. If Redis has `answered`
-    /// that there is no entry, what was kept is used only if every invalidation since was heard.
-    /// If it has not, a kept value that may have been invalidated without notice replaces a slow load for
-    /// `down_ttl`, and a failed one for `stale_for`.
+    /// Waits for a flight of this or another task. If a stale value exists (an entry in Redis, or a
+    /// value that this process has kept), it shortens the wait and replaces a failure. If Redis has
+    /// `answered` that there is no entry, a kept value is used only if this process received every
+    /// invalidation since. If Redis has not answered, the process may have missed an invalidation:
+    /// then a kept value replaces a slow load for `down_ttl`, and a failed load for `stale_for`.
     pub(crate) async fn fetch(
         &self,
         key: &str,
@@ -155,7 +157,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
             Some(Err(error)) => error,
             None => Error::new(
                 ErrorKind::Timeout,
-                format!("no value within {hard:?}; the load goes on"),
+                format!("timed out after {hard:?}; the load continues in the background"),
             ),
         };
         match stand_in(stale_for) {

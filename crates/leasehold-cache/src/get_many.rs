@@ -1,5 +1,5 @@
-//! Reading many keys at once: one command for all that are in Redis, one load for the rest, shared
-//! with every other call that wants the same keys.
+//! Reads many keys at once: one command for all entries in Redis, and one load for the rest, shared
+//! with every other call for the same keys.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
@@ -24,40 +24,40 @@ use crate::single_flight::{ALL, Flown, Follow, Lead, NOBODY, Part};
 use crate::state::{Found, State};
 use crate::{BoxError, Error, Result};
 
-/// A loader of many keys, by their positions.
+/// A loader of many keys, by their indexes.
 type Loader<V> = Arc<dyn Fn(Vec<usize>, Load) -> Loading<V> + Send + Sync>;
 type Loading<V> = BoxFuture<'static, Result<Vec<Option<V>>, BoxError>>;
 
-/// A key that neither this process nor Redis has a fresh value of.
+/// A key for which neither this process nor Redis has a fresh value.
 struct Missing<V> {
-    /// Where its value belongs.
+    /// The index of its value in the result.
     at: usize,
     key: String,
     note: Option<Note>,
-    /// An entry that is no longer fresh.
+    /// The entry, if it is no longer fresh.
     seen: Option<Found<V>>,
-    /// The entry that is to be replaced.
+    /// The id of the entry to replace.
     replaces: Option<[u8; 8]>,
 }
 
-/// A key that this call loads, for all who want it.
+/// A key that this call loads, for all callers.
 struct Wanted<V> {
     at: usize,
     lead: Lead<V>,
     seen: Option<Found<V>>,
     replaces: Option<[u8; 8]>,
     note: Option<Note>,
-    /// The fill lease that was asked for.
+    /// The token of the requested fill lease.
     token: String,
     right: Right,
 }
 
-/// Whether a loaded value may be kept.
+/// Where a loaded value may be kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// In Redis: the lease was won in this run.
+    /// In Redis: the lease was granted in this run.
     Fill(ServerRun),
-    /// Nowhere: a write is under way, or the entry is not ours.
+    /// Nowhere: a write is in progress, or the entry is foreign.
     None,
     /// In this process, for `down_ttl`: Redis is down.
     Alone,
@@ -72,20 +72,20 @@ impl Right {
 impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Cache<K, V> {
     /// Returns the values of many keys, in their order.
     ///
-    /// `load` receives the positions in `keys` of the values that it must load, and returns them in
-    /// that order.
+    /// `load` receives the indexes in `keys` of the values that it must load, and returns the
+    /// values in that order.
     ///
-    /// Loads are shared with all other calls of [`get`](Self::get) and `get_many` that want the
-    /// same keys at the same time, in this process and in others. One call of `load` loads all keys
-    /// that no other call is loading. If another process gives up the load of a key, a separate
-    /// call of `load` loads that key. As with `get`, `load` runs in its own task: if the caller is
-    /// dropped, the load continues, and fills. Per key, a stale value replaces a load that fails or
+    /// Loads are shared with all concurrent calls of [`get`](Self::get) and `get_many` for the same
+    /// keys, in this process and in others. One call of `load` loads all keys that no other call is
+    /// loading. If another process abandons the load of a key, a separate call of `load` loads that
+    /// key. As with `get`, `load` runs in its own task: if the caller is dropped, the load
+    /// continues, and fills the cache. For each key, a stale value replaces a load that fails or
     /// takes longer than `soft_limit`.
     ///
     /// # Errors
     /// As [`get`](Self::get), for all keys together: one key without a value to return is enough.
-    /// [`ErrorKind::Load`](crate::ErrorKind::Load) also if `load` returns another number of values
-    /// than it was asked for.
+    /// Also [`ErrorKind::Load`](crate::ErrorKind::Load) if `load` returns the wrong number of
+    /// values.
     pub async fn get_many<F, L, E>(&self, keys: &[&K], load: F) -> Result<Vec<Option<V>>>
     where
         F: Fn(Vec<usize>, Load) -> L + Send + Sync + 'static,
@@ -97,7 +97,7 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     }
 }
 
-/// The loader as flights share it; a panic is an error.
+/// Wraps the loader for flights; a panic becomes an error.
 fn shared<V: Send + 'static, F, L, E>(load: F) -> Loader<V>
 where
     F: Fn(Vec<usize>, Load) -> L + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         Ok(places.into_iter().map(|at| values.get(&at).cloned().flatten()).collect())
     }
 
-    /// Takes what this process has.
+    /// Takes the values that this process has.
     fn here(
         &self,
         keys: Vec<(usize, String)>,
@@ -164,7 +164,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         missing
     }
 
-    /// Leaves out what the filter says has no value.
+    /// Removes the keys that the filter excludes.
     async fn gate(&self, missing: &mut Vec<Missing<V>>, values: &mut HashMap<usize, Option<V>>) {
         if missing.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         });
     }
 
-    /// Takes what Redis has, by one command. Whether Redis has answered.
+    /// Takes the values that Redis has, by one command. Returns whether Redis answered.
     async fn there(
         &self,
         missing: &mut Vec<Missing<V>>,
@@ -217,7 +217,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
     }
 
     /// Joins the flights of these keys, and starts one flight for the keys that have none. The
-    /// second value: whether it is one of them.
+    /// second value tells whether a key is in the new flight.
     fn join_all(
         self: &Arc<Self>,
         missing: &[Missing<V>],
@@ -240,7 +240,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         joined
     }
 
-    /// What a flight has brought that was joined at `came`.
+    /// Takes the result of a flight that was joined at `came`.
     async fn land(
         self: &Arc<Self>,
         missing: &Missing<V>,
@@ -261,8 +261,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// Asks for each whether it may be loaded: returns those that this flight loads, and those that
-    /// another process loads.
+    /// Requests a fill lease for each key. Returns the keys that this flight loads, and the keys
+    /// that another process loads.
     async fn ask(&self, wanted: Vec<Wanted<V>>) -> (Vec<Wanted<V>>, Vec<Wanted<V>>) {
         let asks = wanted.into_iter().map(|mut wanted| async move {
             wanted.note = self.note(wanted.lead.key());
@@ -306,7 +306,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         (own, others)
     }
 
-    /// Loads these by one call, and fills what may be filled.
+    /// Loads these keys by one call, and fills the entries that may be filled.
     async fn load_many(&self, mut own: Vec<Wanted<V>>, load: &Loader<V>) {
         let strong = self.settings.mode == Mode::Strong;
         let mut source = Source::Any;
@@ -328,7 +328,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
                 self.timed(loading, |values| match values.len() {
                     brought if brought == asked => Ok(values),
                     brought => {
-                        let what = format!("it brought {brought} values for {asked} keys");
+                        let what = format!("the loader returned {brought} values for {asked} keys");
                         Err(load_failed(what.into()))
                     }
                 })
@@ -384,14 +384,15 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// Ends a fill lease without a value, so that others may load. It may have been granted although
-    /// the answer did not come.
+    /// Releases a fill lease without a value, so that others may load. The lease may have been
+    /// granted even though the reply was lost.
     async fn give_back(&self, key: &str, token: &str) {
         let _ = self.remote.give_back(key, token).await;
     }
 }
 
-/// One flight for many keys, in a task of its own. What another process loads is waited for key by key.
+/// Runs one flight for many keys, in its own task. Keys that another process loads are waited for
+/// one by one.
 async fn fly_many<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
     state: Arc<State<V>>,
     wanted: Vec<Wanted<V>>,
@@ -415,11 +416,12 @@ fn one_value<V>(values: Vec<Option<V>>) -> Result<Option<V>, BoxError> {
     let mut values = values.into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value),
-        _ => Err(format!("it brought {brought} values for 1 key").into()),
+        _ => Err(format!("the loader returned {brought} values for 1 key").into()),
     }
 }
 
-/// Each key once, with the first place where it was named; and this place for all that were named.
+/// Returns each key once, with the index of its first occurrence, and for every given key the index
+/// of its distinct key.
 fn distinct(keys: Vec<String>) -> (Vec<(usize, String)>, Vec<usize>) {
     let mut first = HashMap::with_capacity(keys.len());
     let places = keys.into_iter().enumerate().map(|(at, key)| match first.entry(key) {

@@ -35,17 +35,17 @@ macro_rules! numbers {
 }
 numbers!(u32 u64 u128 i32 i64 i128);
 
-/// Returns the text of a key, if it is allowed.
+/// Returns the text of a key, or an error if it is not allowed.
 pub(crate) fn text<K: Key + ?Sized>(key: &K) -> Result<Cow<'_, str>> {
     let text = key.text();
     check_key(&text)?;
     Ok(text)
 }
 
-/// Returns the texts of the keys of a write, of which there must be one at least.
+/// Returns the texts of the keys of a write; there must be at least one.
 pub(crate) fn texts<K: Key + ?Sized>(keys: &[&K]) -> Result<Vec<String>> {
     if keys.is_empty() {
-        return Err(Error::invalid("keys: none; name those whose values change"));
+        return Err(Error::invalid("keys: the list is empty; name the keys whose values change"));
     }
     keys.iter().map(|key| text(*key).map(Into::into)).collect()
 }

@@ -1,8 +1,9 @@
-//! A cache in front of a database that neither collapses nor lies.
+//! Cache protection over Redis: one load per missing key, no stale writes, no lost invalidation.
 //!
-//! [`Cache::get`] looks into this process, then into Redis, and loads what is in neither: once for
-//! the whole fleet, by a *fill lease*, and never over something newer. [`Cache::begin_write`]
-//! brackets a write to the database, so that no reader puts an old value back while it is under way.
+//! [`Cache::get`] looks into the memory of this process, then into Redis. If both lack the value,
+//! one process loads it: a *fill lease* in Redis excludes the others, and a fill never replaces a
+//! newer value. [`Cache::begin_write`] encloses a write to the database, so that no reader fills an
+//! old value during the write.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,20 +20,20 @@
 //! # async fn read_from_database(id: u64) -> std::io::Result<Option<String>> { Ok(Some(id.to_string())) }
 //! ```
 //!
-//! One entry of key `k` is three keys in Redis, in one slot of a cluster:
+//! The entry of key `k` uses three keys in Redis, in one slot of a cluster:
 //!
 //! | key | what it holds |
 //! |---|---|
 //! | `{prefix:name:k}` | the entry: `L1`, one byte of flags, id (8 bytes: 5 of the server's run, 3 of the fill), soft expiry (Unix ms, 8), load time (µs, 4), schema (4, unless it is 0), payload |
 //! | `{prefix:name:k}:l` | the fill lease: the token of the one load that may fill |
-//! | `{prefix:name:k}:h` | writes under way: token and expiry, by the server's clock |
+//! | `{prefix:name:k}:h` | writes in progress: token and expiry, by the server's clock |
 //!
 //! A hit in Redis is one plain `GET`.
 //!
-//! With the feature `filters`, a filter of the crate `leasehold-filters` knows which keys do not exist
-//! (`Builder::filter`).
+//! With the feature `filters`, a filter of the crate `leasehold-filters` excludes keys that do not
+//! exist (`Builder::filter`).
 //!
-//! The example `service` has it all behind HTTP routes, with a load that shows what each defence does.
+//! The example `service` serves a cache over HTTP, and shows under load what each protection does.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,4 +1,4 @@
-//! Messages from other processes: what a cache does when one arrives, and when they stop or begin.
+//! Handles the messages of other processes, and the gaps in the subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::stats::Counters;
 use crate::subscription::Subscription;
 
-/// Opens a cache, and begins to receive messages.
+/// Opens a cache, and starts to receive messages.
 pub(crate) fn start<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
     mut settings: Settings,
     server: Server,

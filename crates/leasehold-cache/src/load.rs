@@ -19,15 +19,15 @@ use crate::single_flight::{ALL, Lead, NOBODY};
 use crate::state::{Found, State};
 use crate::{BoxError, Error, ErrorKind, Result};
 
-/// How often a task that waits for a load of another process asks again without a message: while
-/// messages are received, and while they are not.
+/// How often a task that waits for a load of another process asks Redis: while messages are
+/// received, and while they are not.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(25));
 
-/// How often one load tries to replace an entry that it cannot decode, while programs with other types
-/// write others.
+/// How often one load tries to replace an entry that it cannot decode, while programs with other
+/// types write theirs.
 const REPLACED: u32 = 3;
 
-/// Describes to a loader how it must load.
+/// Tells a loader how it must load.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Load {
@@ -39,18 +39,18 @@ pub struct Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// The primary, or a replica that lags no further behind than `replica_lag`.
+    /// The primary, or a replica that lags by at most `replica_lag`.
     Any,
-    /// The primary alone: a write is under way, or was a moment ago.
+    /// Only the primary: a write is in progress, or has just ended.
     Primary,
 }
 
 pub(crate) type Loading<V> =
     std::pin::Pin<Box<dyn Future<Output = Result<Option<V>, BoxError>> + Send>>;
-/// A loader as a flight carries it.
+/// A loader as a flight stores it.
 pub(crate) type Loader<V> = Box<dyn FnOnce(Load) -> Loading<V> + Send>;
 
-/// Why a value is loaded past the cache.
+/// Why a value is loaded without the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Past {
     Held,
@@ -59,8 +59,8 @@ enum Past {
 }
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
-    /// Gets the value from Redis or from the loader. The second: for whom it holds of those who
-    /// joined ([`Flown::for_before_ns`]).
+    /// Gets the value from Redis or from the loader. The second value tells which callers may use
+    /// it ([`Flown::for_before_ns`]).
     async fn bring(
         &self,
         key: &str,
@@ -154,14 +154,14 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         (Ok(value), if filled { asked } else { NOBODY })
     }
 
-    /// Puts a loaded value into Redis and keeps it here, unless it is refused.
+    /// Puts a loaded value into Redis and keeps it in this process, unless Redis refuses it.
     pub(crate) async fn fill(&self, fill: &Fill<'_>, value: Option<&V>, load_us: u32) -> bool {
         let Fill { key, token, note, run } = *fill;
         let id = entry::id(run);
         let (payload, compressed) = match self.payload(value) {
             Ok(payload) => payload,
             Err(error) => {
-                tracing::warn!(cache = self.settings.name, key, %error, "a value is not cached");
+                tracing::warn!(cache = self.settings.name, key, %error, "cannot cache a value");
                 let _ = self.remote.give_back(key, token).await;
                 return false;
             }
@@ -186,7 +186,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// Loads and fills nothing.
+    /// Loads a value without filling the cache.
     async fn past(
         &self,
         key: &str,
@@ -219,7 +219,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// One load, and how long it took in microseconds.
+    /// Runs one load, and measures its duration in microseconds.
     pub(crate) async fn timed<T, U, E: Into<BoxError>>(
         &self,
         loading: impl Future<Output = Result<T, E>>,
@@ -241,13 +241,16 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         let permit = self.clock.within(Some(deadline), self.loads.acquire()).await;
         permit.and_then(Result::ok).ok_or_else(|| {
             let most = self.settings.max_loads;
-            let what = format!("{most} loads (max_loads) were under way for {limit:?}");
+            let what = format!(
+                "{most} loads (max_loads) were running for {limit:?}; raise max_loads, or make \
+                 loads faster"
+            );
             Error::new(ErrorKind::Overloaded, what)
         })
     }
 }
 
-/// A fill that was won.
+/// A granted fill.
 #[derive(Clone, Copy)]
 pub(crate) struct Fill<'a> {
     key: &'a str,
@@ -257,13 +260,14 @@ pub(crate) struct Fill<'a> {
 }
 
 impl<'a> Fill<'a> {
-    /// Under the lease `token`, which was won in `run`; what was noted before it was asked for.
+    /// Creates the fill of the lease `token`, which was granted in `run`; `note` was taken before
+    /// the request.
     pub(crate) fn new(key: &'a str, token: &'a str, note: Option<Note>, run: ServerRun) -> Self {
         Self { key, token, note, run }
     }
 }
 
-/// One flight, in a task of its own.
+/// Runs one flight, in its own task.
 pub(crate) async fn fly<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static>(
     state: Arc<State<V>>,
     lead: Lead<V>,

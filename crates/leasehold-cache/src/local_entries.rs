@@ -1,4 +1,5 @@
-//! The level inside the process: takes nothing that was invalidated while it was fetched.
+//! The entries in the memory of this process. An entry that was invalidated while it was fetched is
+//! not kept.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,29 +9,30 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use leasehold_core::proto::{Deadline, Now};
 
-/// Counters of invalidations; keys share them by hash, which costs a fetch now and then.
+/// The number of invalidation counters. Keys share them by hash, so some fetched values are dropped
+/// without need.
 const SLOTS: usize = 1 << 12;
 
-/// One value as this process keeps it.
+/// One value that this process keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept<V> {
-    /// `None`: there is no such value.
+    /// `None` if the value does not exist.
     pub(crate) value: Option<V>,
     pub(crate) id: [u8; 8],
     pub(crate) load_us: u32,
-    /// Until when it is fresh, and served.
+    /// Until when it is fresh and is served.
     pub(crate) fresh: Deadline,
-    /// The end of the entry in Redis, by which early loads are decided (Unix ms).
+    /// When the entry in Redis expires, for early reloads (Unix ms).
     pub(crate) soft_unix_ms: u64,
     /// Until when it may replace a value that cannot be loaded.
     pub(crate) stale: Deadline,
-    /// The time without a gap in which invalidations were heard.
+    /// The number of the subscription period in which it was kept.
     epoch: u64,
     /// When it was loaded, if Redis was down then: it is fresh for a short time.
     alone: Option<Now>,
 }
 
-/// What was known of invalidations before something was fetched.
+/// The state of invalidations before a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     slot: usize,
@@ -42,15 +44,15 @@ pub(crate) struct Local<V> {
     entries: quick_cache::sync::Cache<Box<str>, Kept<V>>,
     hasher: RandomState,
     generations: Box<[AtomicU64]>,
-    /// One more at each loss of hearing, and at each end of one.
+    /// Increases when the subscription starts or stops.
     epoch: AtomicU64,
     is_subscribed: AtomicBool,
-    /// When invalidations were last heard before the current gap.
+    /// When messages were last received before the current gap.
     lost: Mutex<Option<Now>>,
 }
 
 impl<V: Clone> Local<V> {
-    /// Room for so many entries.
+    /// Creates room for `size` entries.
     pub(crate) fn new(size: usize) -> Self {
         Self {
             entries: quick_cache::sync::Cache::new(size),
@@ -62,14 +64,14 @@ impl<V: Clone> Local<V> {
         }
     }
 
-    /// To be taken before a value is fetched that shall be kept.
+    /// Takes a note. Call it before you fetch a value to keep.
     pub(crate) fn note(&self, key: &str) -> Note {
         let slot = self.slot(key);
         let epoch = self.epoch.load(Ordering::SeqCst);
         Note { slot, generation: self.generations[slot].load(Ordering::SeqCst), epoch }
     }
 
-    /// Keeps what was fetched since `note`, unless it was invalidated meanwhile.
+    /// Keeps a value that was fetched after `note`, unless it was invalidated meanwhile.
     pub(crate) fn keep(&self, key: &str, note: Note, mut kept: Kept<V>) {
         kept.epoch = note.epoch;
         if !self.is_subscribed.load(Ordering::SeqCst) || !self.holds(note) {
@@ -82,7 +84,8 @@ impl<V: Clone> Local<V> {
         }
     }
 
-    /// Keeps what was loaded until `now` while Redis is down, unless it was invalidated meanwhile.
+    /// Keeps a value that was loaded until `now` while Redis is down, unless it was invalidated
+    /// meanwhile.
     pub(crate) fn keep_alone(&self, key: &str, note: Note, now: Now, mut kept: Kept<V>) {
         kept.epoch = note.epoch;
         kept.alone = Some(now);
@@ -92,7 +95,7 @@ impl<V: Clone> Local<V> {
         }
     }
 
-    /// What is kept, and whether it is fresh.
+    /// Returns the kept value, and whether it is fresh.
     pub(crate) fn get(&self, key: &str, now: Now) -> Option<(Kept<V>, bool)> {
         let kept = self.entries.get(key)?;
         let fresh = (kept.alone.is_some() || self.is_subscribed.load(Ordering::SeqCst))
@@ -101,10 +104,10 @@ impl<V: Clone> Local<V> {
         Some((kept, fresh))
     }
 
-    /// The kept value that may replace one that cannot be loaded in time. Without `doubt`, only a value
-    /// whose invalidation this process would have heard until now. With it, also a value that may
-    /// have been invalidated unheard, for that long after the last moment when it was known to be valid.
-    /// A value from before an earlier gap in hearing is never used.
+    /// Returns the kept value that may replace one that cannot be loaded in time. Without `doubt`,
+    /// only a value whose invalidation this process would have received. With `doubt`, also a value
+    /// whose invalidation may have been missed, for that long after the last time when it was known
+    /// to be valid. A value from before an earlier gap in the subscription is never used.
     pub(crate) fn stale(&self, key: &str, now: Now, doubt: Option<Duration>) -> Option<Option<V>> {
         let kept = self.entries.get(key).filter(|kept| !kept.stale.has_passed(now))?;
         let usable = match (self.unheard_since(&kept)?, doubt) {
@@ -115,8 +118,8 @@ impl<V: Clone> Local<V> {
         usable.then_some(kept.value)
     }
 
-    /// The last moment when this value was known to be valid; `Some(None)` when it still is, and `None`
-    /// when that moment lies before an earlier gap in hearing.
+    /// Returns the last time when this value was known to be valid; `Some(None)` if it still is,
+    /// and `None` if that time is before an earlier gap in the subscription.
     fn unheard_since(&self, kept: &Kept<V>) -> Option<Option<Now>> {
         let (epoch, is_subscribed) =
             (self.epoch.load(Ordering::SeqCst), self.is_subscribed.load(Ordering::SeqCst));
@@ -128,14 +131,14 @@ impl<V: Clone> Local<V> {
             .then_some(Some(kept.alone.or(lost)?))
     }
 
-    /// The value of this key has changed, or may have.
+    /// Records that the value of this key has changed, or may have changed.
     pub(crate) fn invalidate(&self, key: &str) {
         self.generations[self.slot(key)].fetch_add(1, Ordering::SeqCst);
         self.entries.remove(key);
     }
 
-    /// Invalidations are heard from now on, or are not heard any more: what was kept until now may
-    /// be out of date and is not served as fresh.
+    /// Records whether invalidations are received from now on. Values that were kept until now may
+    /// be out of date and are not served as fresh.
     pub(crate) fn set_subscribed(&self, is_subscribed: bool, now: Now) {
         self.is_subscribed.store(false, Ordering::SeqCst);
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);

@@ -1,4 +1,4 @@
-//! Invalidations that failed, and must be repeated.
+//! Failed invalidations that must be repeated.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,22 +6,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use leasehold_cache_redis::invalidation::PAGE;
 use leasehold_core::proto::{Deadline, Now};
 
-/// Keys remembered at most.
+/// The most keys that are remembered.
 const MOST: usize = 10_000;
 
-/// Invalidations that failed, each until when it matters. One task works them off.
+/// Failed invalidations, each with the time until which it matters. One task repeats them.
 #[derive(Debug, Default)]
 pub(crate) struct Owed(Mutex<HashMap<String, Deadline>>);
 
 impl Owed {
-    /// Adds these. Returns true if there were none, so that the caller must start a task for them.
-    /// Drops what exceeds [`MOST`], with a warning.
+    /// Adds keys. Returns true if there were none, so that the caller must start a task for them.
+    /// Drops keys above [`MOST`], with a warning.
     pub(crate) fn add(&self, keys: Vec<String>, until: Deadline) -> bool {
         let mut owed = self.lock();
         let idle = owed.is_empty();
         for key in keys {
             if owed.len() >= MOST && !owed.contains_key(&key) {
-                tracing::warn!(key, "too many invalidations are owed; this one is not tried again");
+                tracing::warn!(key, "too many failed invalidations; this one is not retried");
                 continue;
             }
             owed.insert(key, until);
@@ -29,14 +29,14 @@ impl Owed {
         idle && !owed.is_empty()
     }
 
-    /// Some of those that still matter; the others are forgotten.
+    /// Returns some keys that still matter; forgets the others.
     pub(crate) fn page(&self, now: Now) -> Vec<(String, Deadline)> {
         let mut owed = self.lock();
         owed.retain(|_, until| !until.has_passed(now));
         owed.iter().take(PAGE).map(|(key, until)| (key.clone(), *until)).collect()
     }
 
-    /// These were tried, and those failed. What was added anew meanwhile stays.
+    /// Removes the keys of `page` except `failed`. Keys that were added again meanwhile stay.
     pub(crate) fn done(&self, page: &[(String, Deadline)], failed: &[String]) {
         let mut owed = self.lock();
         for (key, until) in page {

@@ -1,4 +1,4 @@
-//! A filter in the memory of each process, which learns of new keys by what its cache receives.
+//! A filter in the memory of each process, which learns of new keys from the messages to its cache.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -14,30 +14,30 @@ use tokio::sync::Mutex;
 use crate::load_error::loader_panicked;
 use crate::{BoxError, Result};
 
-/// Pauses before a load that failed is tried again: the first and the longest.
+/// The first and the longest pause before a failed load is retried.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// Adds all keys that exist.
 type Load = dyn Fn(Arc<Local>) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync;
 
-/// Belongs to one cache. The filter adds every key whose invalidation the cache receives. After a gap in the
-/// subscription the cache loads it anew.
+/// The filter of one cache. It adds every key whose invalidation the cache receives. After a gap in
+/// the subscription the cache loads it again.
 pub(crate) struct PerProcess {
     items: u64,
     error_rate: f64,
     load: Arc<Load>,
     state: RwLock<State>,
-    /// One load at a time.
+    /// Allows one load at a time.
     loading: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// One more for each time that hearing begins or ends.
+    /// Increases when the subscription starts or stops.
     epoch: u64,
-    /// Knows all keys.
+    /// The filter that has all keys.
     ready: Option<Arc<Local>>,
-    /// Knows what was heard since its load began.
+    /// The filter that is being loaded; it has the keys of the messages since its load began.
     filling: Option<Arc<Local>>,
 }
 
@@ -49,7 +49,7 @@ impl PerProcess {
         Ok(Self { items, error_rate, load, state, loading })
     }
 
-    /// The same for another cache.
+    /// Returns the same filter for another cache.
     pub(crate) fn again(&self) -> Self {
         let (state, loading) = (RwLock::default(), Mutex::default());
         let load = Arc::clone(&self.load);
@@ -61,7 +61,7 @@ impl PerProcess {
         state.ready.as_ref().map_or(Answer::Unavailable, |filter| filter.check(key))
     }
 
-    /// The value of this key has changed: there may be one now.
+    /// Adds a key whose value has changed: it may exist now.
     pub(crate) fn add(&self, key: &str) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         [&state.ready, &state.filling].into_iter().flatten().for_each(|filter| {
@@ -69,8 +69,8 @@ impl PerProcess {
         });
     }
 
-    /// Changes are heard from now on, or are not heard any more. A write that was begun before may be
-    /// committed until `hold` is over.
+    /// Records whether changes are received from now on. A write that began before may commit until
+    /// `hold` is over.
     pub(crate) fn set_subscribed(
         self: &Arc<Self>,
         is_subscribed: bool,
@@ -87,7 +87,7 @@ impl PerProcess {
         }
     }
 
-    /// Loads it anew; false when this is not to be done any more.
+    /// Loads the filter. Returns false if the load is obsolete.
     async fn fill(&self, epoch: u64) -> Result<bool, BoxError> {
         let _one = self.loading.lock().await;
         let filling = Arc::new(Local::new(self.items, self.error_rate)?);
@@ -112,7 +112,8 @@ impl PerProcess {
     }
 }
 
-/// Loads it, and once more when no write is under way of which the process has not heard.
+/// Loads the filter, and loads it once more when no write is in progress that the process has not
+/// seen.
 async fn keep(filter: Weak<PerProcess>, epoch: u64, hold: Duration, clock: Clock) {
     for wait in [Duration::ZERO, hold] {
         clock.sleep(wait).await;
@@ -125,7 +126,8 @@ async fn keep(filter: Weak<PerProcess>, epoch: u64, hold: Duration, clock: Clock
                 Err(error) => tracing::warn!(
                     %error,
                     again_in = ?pause,
-                    "the filter of this process could not be loaded, and answers Unavailable"
+                    "cannot load the filter of this process; it answers Unavailable until a retry \
+                     succeeds"
                 ),
             }
             drop(filter);

@@ -1,5 +1,5 @@
-//! Steps of writes in Redis, and their repetition: steps that failed, and, when a connection was lost, all steps of a while
-//! ago, since the server that comes back may not know of them.
+//! The steps of writes in Redis, and how they are repeated: failed steps, and after a lost
+//! connection also all recent steps, which the new server may lack.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use crate::state::{LagHold, State};
 use crate::{Error, ErrorKind, Result};
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
-    /// One step for many keys at once, Redis first, then this process. How many new entries were
-    /// taken. What was to be invalidated and was not is tried again in the background.
+    /// Runs one step for many keys, in Redis and then in this process. Returns how many new entries
+    /// were stored. Failed invalidations are repeated in the background.
     pub(crate) async fn step<'s>(
         self: &Arc<Self>,
         keys: &[String],
@@ -35,7 +35,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         self.hold_for_lag(&made(keys, &failed), token, lag);
         let Some(error) = error else { return Ok(filled) };
         let what = format!(
-            "{} of {} keys not invalidated, {} first: {error}",
+            "cannot invalidate {} of {} keys, first {}: {error}; retrying in the background",
             failed.len(),
             keys.len(),
             failed[0]
@@ -48,7 +48,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         Err(Error::new(ErrorKind::Unavailable, what))
     }
 
-    /// The same, once: how many new entries were taken, and which keys failed of what.
+    /// Runs one step once. Returns how many new entries were stored, and which keys failed with
+    /// which error.
     pub(crate) async fn try_step<'s>(
         &self,
         keys: &[String],
@@ -74,7 +75,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         (filled, failed, why)
     }
 
-    /// Makes what was invalidated a while ago invalid once more.
+    /// Invalidates recently invalidated keys once more.
     pub(crate) fn reinvalidate_recent(self: &Arc<Self>) {
         let keys = self.recent.take();
         if !keys.is_empty() {
@@ -82,8 +83,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// Invalidates these until it has succeeded, or the cache is dropped, or they would not be in
-    /// Redis any more.
+    /// Repeats the invalidation of these keys until it succeeds, the cache is dropped, or their
+    /// entries must have expired.
     pub(crate) fn reinvalidate(self: &Arc<Self>, keys: Vec<String>) {
         let settings = &self.settings;
         let longest = (settings.ttl + settings.stale_for).max(settings.null_ttl);
@@ -119,8 +120,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         });
     }
 
-    /// Ends holds whose token is lost, as far as Redis can be reached: a beginning without an
-    /// answer may have been carried out.
+    /// Ends holds whose token is lost, if Redis can be reached: a `begin` without a reply may have
+    /// been executed.
     pub(crate) fn end_holds(self: &Arc<Self>, keys: Vec<String>, token: String) {
         let state = Arc::downgrade(self);
         let clock = self.clock.clone();
@@ -140,7 +141,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         });
     }
 
-    /// Ends the holds of these keys when the replicas' lag is over.
+    /// Ends the holds of these keys when the replicas have caught up.
     pub(crate) fn hold_for_lag(self: &Arc<Self>, keys: &[String], token: &str, lag: Duration) {
         let holds = keys.iter().map(|key| (key.clone(), token.to_owned()));
         if !lag.is_zero() && self.lags.add(self.clock.now(), lag, holds) {
@@ -149,7 +150,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// Ends holds; where one was lost, removes what was filled meanwhile.
+    /// Ends holds. If a hold was lost, removes what was filled meanwhile.
     async fn end_lags(self: Arc<Self>, holds: Vec<LagHold>) {
         let ends = holds
             .iter()
@@ -173,7 +174,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
     }
 }
 
-/// Those of the keys that have not failed.
+/// Returns the keys that have not failed.
 fn made(keys: &[String], failed: &[String]) -> Vec<String> {
     keys.iter().filter(|key| !failed.contains(key)).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! The level in Redis: one plain `GET` for a hit, one script call for anything else.
+//! The entries in Redis: one plain `GET` for a hit, one script call for anything else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use redis::{AsyncCommands, RedisError, Script, Value};
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, Result};
 
-/// What Redis says to a miss.
+/// The reply of Redis to a request for a fill lease.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// There is an entry by now, of the run that the server is in.
+    /// An entry exists by now, in the server's current run.
     Fresh(Vec<u8>, ServerRun),
-    /// Load and fill, if the server is still in this run then.
+    /// The lease is granted: load, and fill if the server is still in this run.
     Won(ServerRun),
     /// Another process loads, for this time at most.
     Busy(Duration),
-    /// A write is under way.
+    /// A write is in progress.
     Held,
-    /// What lies there is not ours, or of another version: leave it alone.
+    /// The data is foreign or of another version: do not change it.
     Foreign,
 }
 
@@ -43,7 +43,7 @@ struct Scripts {
 }
 
 impl Remote {
-    /// Does not connect yet: a cache is there while Redis is down.
+    /// Creates the level without connecting: a cache works while Redis is down.
     pub(crate) fn new(
         server: Server,
         stem: String,
@@ -63,8 +63,8 @@ impl Remote {
         Self { link, scripts, stem, channel }
     }
 
-    /// The entry of a key, if there is one, and the run that the server is in. A value of another type
-    /// is none.
+    /// Returns the entry of a key, if any, and the server's run. A value of another type counts as
+    /// none.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<(Vec<u8>, ServerRun)>> {
         let entry = &self.entry(key);
         let got = self.link.call(|mut to, run| async move {
@@ -74,7 +74,7 @@ impl Remote {
         got.await.or_else(|error| if is_wrong_type(&error) { Ok(None) } else { Err(error) })
     }
 
-    /// The entries of many keys, in their order, by one command; and the run that the server is in.
+    /// Returns the entries of many keys in order, by one command, and the server's run.
     pub(crate) async fn get_many(
         &self,
         keys: &[&str],
@@ -83,7 +83,7 @@ impl Remote {
         self.link.call(|mut to, run| async move { Ok((to.mget(entries).await?, run)) }).await
     }
 
-    /// May this one load? `seen` is the entry that is to be replaced.
+    /// Requests the fill lease of a key. `seen` is the entry to replace.
     pub(crate) async fn acquire(
         &self,
         key: &str,
@@ -102,13 +102,14 @@ impl Remote {
         read(answer, run)
     }
 
-    /// Gives the lease `token` back, if it is still that.
+    /// Releases the lease `token`, if it is still valid.
     pub(crate) async fn give_back(&self, key: &str, token: &str) -> Result<bool> {
         self.fill_if(None, key, token, b"", Duration::ZERO).await
     }
 
-    /// Fills a key under the lease `token`, which was won in `run`; false when that lease is not the one
-    /// any more, or the server is in another run: it may have the lease again that was taken away.
+    /// Fills a key under the lease `token`, which was granted in `run`. Returns false if the lease
+    /// has ended, or the server is in another run: after a restart it may have restored a lease
+    /// that was revoked.
     pub(crate) async fn fill(
         &self,
         run: ServerRun,
@@ -141,13 +142,14 @@ impl Remote {
         filled.await
     }
 
-    /// The run that the server is in, for entries that are written after it was asked.
+    /// Returns the server's run, for entries that are written after this call.
     pub(crate) async fn run(&self) -> Result<ServerRun> {
         self.link.connection().run().await.map_err(|error| self.link.error(error))
     }
 
-    /// One step of a write to `key`; true when the new entry was taken, or a hold was lost. Goes past the breaker: what
-    /// is not invalidated is wrong, what is not read is only slow.
+    /// Runs one step of a write to `key`. Returns true if the new entry was stored, or a hold was
+    /// lost. Bypasses the breaker: a missed invalidation leaves a wrong value, a missed read is
+    /// only slow.
     pub(crate) async fn write(&self, key: &str, token: &str, step: &Step<'_>) -> Result<bool> {
         let connection = self.link.connection();
         self.link.noted(self.scripts.write.call(connection, &self.stem, key, token, step)).await
@@ -170,8 +172,8 @@ impl Remote {
         entry_key(&self.stem, key)
     }
 
-    /// Tries, past the breaker, what a cache asks of Redis: to read, to fill and to invalidate. Leaves
-    /// nothing behind; the key that is invalidated is `key`.
+    /// Checks the commands that a cache needs: to read, to fill and to invalidate. Bypasses the
+    /// breaker. Leaves nothing behind; `key` is invalidated.
     pub(crate) async fn check(&self, key: &str) -> Result<()> {
         let entry = &self.entry(key);
         let connection = self.link.connection();
@@ -182,7 +184,7 @@ impl Remote {
     }
 }
 
-/// Of a write that no program has begun.
+/// The token of a write that no program has begun.
 const NO_TOKEN: &str = "0000000000000000";
 
 fn is_wrong_type(error: &Error) -> bool {
@@ -192,6 +194,7 @@ fn is_wrong_type(error: &Error) -> bool {
 }
 
 fn read(answer: Vec<Value>, run: ServerRun) -> Result<Answer> {
+    let first = answer.first().cloned();
     let mut answer = answer.into_iter();
     let read = match (answer.next(), answer.next()) {
         (Some(Value::BulkString(letter)), rest) => match (&letter[..], rest) {
@@ -207,6 +210,7 @@ fn read(answer: Vec<Value>, run: ServerRun) -> Result<Answer> {
         _ => None,
     };
     read.ok_or_else(|| {
-        Error::new(ErrorKind::Unavailable, "Redis gave an answer that is not understood")
+        let reply = first.map_or_else(|| "nothing".to_owned(), |first| format!("{first:?}"));
+        Error::new(ErrorKind::Unavailable, format!("unexpected reply from Redis: {reply}"))
     })
 }

@@ -1,4 +1,4 @@
-//! The settings of a cache, and what is allowed.
+//! The settings of a cache, and their limits.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::{Codec, Error, Result};
 const MS: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Selects what a reader may see while a write is under way.
+/// Selects what a reader may see during a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
     /// Readers see the value before or after the write, from any replica. Values are also kept in
-    /// the process.
+    /// the memory of the process.
     #[default]
     Eventual,
-    /// A `get` that begins after `committed` has returned sees the write. While a write is under
-    /// way, the loader must read the primary, no value is kept in the process, and a load is not
-    /// shared with earlier callers.
+    /// A `get` that begins after `committed` has returned sees the write. During a write the loader
+    /// must read the primary, the process keeps no value of the key, and earlier callers do not
+    /// share the load.
     Strong,
 }
 
@@ -102,16 +102,16 @@ impl Settings {
         ];
         for (name, value, least, most) in spans {
             if value < least || value > most {
-                let what = format!("{name} is {value:?}; allowed is {least:?} to {most:?}");
+                let what = format!("{name} is {value:?}; {least:?} to {most:?} is allowed");
                 return Err(Error::invalid(what));
             }
         }
         if self.hard_limit <= self.lease {
             let (limit, lease) = (self.hard_limit, self.lease);
             return Err(Error::invalid(format!(
-                "hard_limit is {limit:?} and lease is {lease:?}: when a process dies while it loads, \
-                 its readers time out before another may load; set hard_limit above lease, by what a \
-                 load takes"
+                "hard_limit is {limit:?} and lease is {lease:?}: if a process dies while it \
+                 loads, readers time out before another process may load; set hard_limit to lease \
+                 plus the duration of a load"
             )));
         }
         if self.mode == Mode::Strong && self.gate.learns_late() {
@@ -122,22 +122,25 @@ impl Settings {
         }
         for (name, value, most) in [("jitter", self.jitter, 0.9), ("early", self.early, 100.0)] {
             if !(0.0..=most).contains(&value) {
-                return Err(Error::invalid(format!("{name} is {value}; allowed is 0 to {most}")));
+                return Err(Error::invalid(format!("{name} is {value}; 0 to {most} is allowed")));
             }
         }
         if self.max_loads == 0 || self.max_loads > tokio::sync::Semaphore::MAX_PERMITS {
-            return Err(Error::invalid(format!("max_loads is {}; at least 1", self.max_loads)));
+            return Err(Error::invalid(format!(
+                "max_loads is {}; 1 or more is allowed",
+                self.max_loads
+            )));
         }
         Ok(())
     }
 
-    /// How long an entry that is filled now stays fresh; `dice` is uniform in 0 to 1.
+    /// Returns how long an entry that is filled now stays fresh; `dice` is uniform in 0 to 1.
     pub(crate) fn fresh(&self, null: bool, dice: f64) -> Duration {
         let ttl = if null { self.null_ttl } else { self.ttl };
         ttl.mul_f64(1.0 - self.jitter * dice).max(MS)
     }
 
-    /// How long it may be served after that.
+    /// Returns how long an entry may be served after that.
     pub(crate) fn stale(&self, null: bool) -> Duration {
         if null { Duration::ZERO } else { self.stale_for }
     }

@@ -1,4 +1,5 @@
-//! Single flight: of the tasks of a process that miss the same key, one loads and all get what it got.
+//! Single flight: of the tasks of a process that miss the same key, one loads and all get the
+//! result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,25 +8,25 @@ use tokio::sync::{Notify, watch};
 
 use crate::{Error, ErrorKind, Result};
 
-/// What a flight brought.
+/// The result of a flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flown<V> {
-    /// A value, or that there is none.
+    /// A value, or that it does not exist.
     pub(crate) outcome: Result<Option<V>>,
-    /// Callers that joined by then, by the steady clock, may have it: it does not know what was
-    /// written later. Or one of the two constants below, besides the leader.
+    /// Callers that joined before this time, by the steady clock, may use the outcome: it may lack
+    /// later writes. Or one of the two constants below.
     pub(crate) for_before_ns: u64,
 }
 
-/// Every caller that joined may have it.
+/// Every caller that joined may use it.
 pub(crate) const ALL: u64 = u64::MAX;
-/// Only the leader, and callers that accept an older value.
+/// Only the leader may use it, and callers that accept an older value.
 pub(crate) const NOBODY: u64 = 0;
 
 type Landing<V> = watch::Receiver<Option<Flown<V>>>;
 type ByKey<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
 
-/// The flights under way, by key.
+/// The current flights, by key.
 pub(crate) struct Flights<V>(Arc<Mutex<ByKey<Landing<V>>>>);
 
 impl<V> Clone for Flights<V> {
@@ -40,11 +41,11 @@ impl<V> Default for Flights<V> {
     }
 }
 
-/// The part of one who asks.
+/// The role of a caller.
 pub(crate) enum Part<V> {
-    /// Load, and tell by [`Lead::land`].
+    /// Loads, and reports by [`Lead::land`].
     Lead(Lead<V>, Follow<V>),
-    /// Another task does.
+    /// Another task loads.
     Follow(Follow<V>),
 }
 
@@ -55,11 +56,11 @@ pub(crate) struct Lead<V> {
     landing: watch::Sender<Option<Flown<V>>>,
 }
 
-/// A flight that another task may lead.
+/// A flight to wait for; another task may lead it.
 pub(crate) struct Follow<V>(Landing<V>);
 
 impl<V: Clone> Flights<V> {
-    /// Joins the flight for `key`, or begins one.
+    /// Joins the flight of `key`, or starts one.
     pub(crate) fn join(&self, key: &str) -> Part<V> {
         let mut flights = self.lock();
         if let Some(landing) = flights.get(key) {
@@ -71,7 +72,7 @@ impl<V: Clone> Flights<V> {
         Part::Lead(lead, Follow(receiver))
     }
 
-    /// The value has changed: who asks from now on begins a flight of his own.
+    /// Records that the value has changed: later callers start a new flight.
     pub(crate) fn detach(&self, key: &str) {
         self.lock().remove(key);
     }
@@ -90,12 +91,12 @@ impl<V> Lead<V> {
         self.landing.send_replace(Some(Flown { outcome, for_before_ns }));
     }
 
-    /// What is loaded.
+    /// Returns the key that is loaded.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Who asks from now on does not join.
+    /// Later callers do not join this flight.
     pub(crate) fn close(&self) {
         let mut flights = self.flights.lock();
         let ours = |landing: &Landing<V>| landing.same_channel(&self.landing.subscribe());
@@ -112,7 +113,7 @@ impl<V> Drop for Lead<V> {
 }
 
 impl<V: Clone> Follow<V> {
-    /// What the flight brought.
+    /// Waits for the result of the flight.
     pub(crate) async fn landed(mut self) -> Flown<V> {
         let flown = self.0.wait_for(Option::is_some).await.ok().and_then(|flown| flown.clone());
         flown.unwrap_or_else(|| Flown { outcome: Err(gone()), for_before_ns: ALL })
@@ -127,7 +128,7 @@ fn gone() -> Error {
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(Mutex<ByKey<(usize, Arc<Notify>)>>);
 
-/// A place among them; given up when dropped.
+/// The registration of a waiting task; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Wake<'a> {
     wakes: &'a Wakes,
@@ -136,7 +137,7 @@ pub(crate) struct Wake<'a> {
 }
 
 impl Wakes {
-    /// To be taken before Redis is asked, so that no fill is missed.
+    /// Registers a waiting task. Call it before the request to Redis, so that no fill is missed.
     pub(crate) fn register<'a>(&'a self, key: &'a str) -> Wake<'a> {
         let mut wakes = self.lock();
         let (count, notify) = wakes.entry(key.into()).or_default();
@@ -144,14 +145,14 @@ impl Wakes {
         Wake { wakes: self, key, notify: notify.clone() }
     }
 
-    /// The key was filled, or given back, or may be loaded by others now.
+    /// Wakes the tasks of a key: it was filled, or its lease ended.
     pub(crate) fn wake(&self, key: &str) {
         if let Some((_, notify)) = self.lock().get(key) {
             notify.notify_waiters();
         }
     }
 
-    /// Something may have been missed.
+    /// Wakes all tasks: a message may have been missed.
     pub(crate) fn wake_all(&self) {
         for (_, notify) in self.lock().values() {
             notify.notify_waiters();
@@ -164,7 +165,7 @@ impl Wakes {
 }
 
 impl Wake<'_> {
-    /// The next time that the key is filled, from the moment of this call.
+    /// Returns a future that ends at the next fill of the key after this call.
     pub(crate) fn next(&self) -> tokio::sync::futures::OwnedNotified {
         self.notify.clone().notified_owned()
     }

@@ -1,4 +1,5 @@
-//! What all clones of a cache share, and what is read from it and kept in it. It sends nothing to Redis.
+//! The state that all clones of a cache share: reads entries and keeps values. It sends nothing to
+//! Redis.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
@@ -26,16 +27,16 @@ use crate::{Error, Result};
 /// A hold that lasts until the replicas have caught up: key and token.
 pub(crate) type LagHold = (String, String);
 
-/// What all clones of a cache share.
+/// The state that all clones of a cache share.
 pub(crate) struct State<V> {
     pub(crate) settings: Settings,
     pub(crate) remote: Remote,
     pub(crate) local: Option<Local<V>>,
     pub(crate) flights: Flights<V>,
     pub(crate) wakes: Wakes,
-    /// Whether invalidations and fills of others are heard.
+    /// Whether invalidations and fills of other processes are received.
     pub(crate) subscription: Subscription,
-    /// How often it was begun to hear them.
+    /// How often the subscription started.
     pub(crate) connects: AtomicU64,
     pub(crate) loads: Semaphore,
     pub(crate) recent: RecentWrites,
@@ -43,9 +44,9 @@ pub(crate) struct State<V> {
     pub(crate) lags: LagHolds<LagHold>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) consumer: Arc<Consumer>,
-    /// Of an entry that is no value of this cache.
+    /// Set when the warning about an undecodable entry was logged.
     pub(crate) warned: Once,
-    /// Of a hold that Redis had lost.
+    /// Set when the warning about a lost hold was logged.
     pub(crate) lost: Once,
     pub(crate) clock: Clock,
     pub(crate) server: Server,
@@ -61,7 +62,8 @@ pub(crate) struct Found<V> {
 }
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
-    /// Reads an entry of this run; what cannot be read is a miss, and so is what another run has left.
+    /// Reads an entry of this run; an entry that cannot be decoded, or is of another run, is a
+    /// miss.
     pub(crate) fn read(&self, bytes: &[u8], run: ServerRun) -> Option<Found<V>> {
         let entry = Entry::read(bytes)?;
         if !run.begins(&entry.id) {
@@ -71,13 +73,14 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         let Some(value) = self.decode(&entry) else {
             self.counters.undecodable.add();
             self.warned.call_once(|| {
-                let (cache, theirs, ours) = (&self.settings.name, entry.schema, self.settings.schema);
+                let (cache, theirs, ours) =
+                    (&self.settings.name, entry.schema, self.settings.schema);
                 tracing::warn!(
                     cache,
                     theirs,
                     ours,
-                    "an entry is of another type or schema than this cache's values, and is loaded anew; \
-                     while programs of both kinds run, they overwrite each other's entries"
+                    "an entry has another type or schema than the values of this cache and is \
+                     reloaded; while both programs run, they overwrite each other's entries"
                 );
             });
             return None;
@@ -86,7 +89,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         Some(Found { value, id, soft_unix_ms, load_us })
     }
 
-    /// The value, or that there is none; `None` when it is not one of this cache.
+    /// Decodes the value, or that it does not exist; `None` if the entry does not belong to this
+    /// cache.
     fn decode(&self, entry: &Entry<'_>) -> Option<Option<V>> {
         let Settings { schema, codec, max_value, .. } = &self.settings;
         match entry {
@@ -99,7 +103,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         }
     }
 
-    /// The bytes of a value; an error when it cannot be encoded, or is too long.
+    /// Encodes a value; an error if it cannot be encoded or is too long.
     pub(crate) fn payload(&self, value: Option<&V>) -> Result<(Vec<u8>, bool)> {
         let Some(value) = value else { return Ok((Vec::new(), false)) };
         let payload = self.settings.codec.encode(value)?;
@@ -107,7 +111,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         if payload.len() > most {
             let bytes = payload.len();
             return Err(Error::invalid(format!(
-                "value: {bytes} bytes encoded; max_value allows {most}"
+                "value: has {bytes} encoded bytes; at most {most} (max_value) are allowed"
             )));
         }
         #[cfg(feature = "compression")]
@@ -117,7 +121,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         Ok((payload, false))
     }
 
-    /// Keeps in this process what was read or filled since `note`.
+    /// Keeps a value that was read or filled after `note` in this process.
     pub(crate) fn keep(&self, key: &str, note: Option<Note>, found: &Found<V>) {
         let (Some(local), Some(note)) = (&self.local, note) else { return };
         let now = self.clock.now();
@@ -128,7 +132,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         local.keep(key, note, Kept::new(value, id, load_us, soft_unix_ms, fresh, stale));
     }
 
-    /// Keeps what was loaded since `note` while Redis is down, for a short time.
+    /// Keeps a value that was loaded after `note` while Redis is down, for a short time.
     pub(crate) fn keep_alone(&self, key: &str, note: Option<Note>, value: Option<V>, load_us: u32) {
         let (Some(local), Some(note)) = (&self.local, note) else { return };
         let (now, ttl) = (self.clock.now(), self.settings.down_ttl);
@@ -143,13 +147,13 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         );
     }
 
-    /// What is to be known before something is fetched that shall be kept.
+    /// Takes a note before a fetch whose value is to be kept.
     pub(crate) fn note(&self, key: &str) -> Option<Note> {
         self.local.as_ref().map(|local| local.note(key))
     }
 
-    /// Forgets the value, which has or may have changed: later callers in this process do not get
-    /// what was loaded before.
+    /// Forgets a value that has or may have changed: later callers in this process do not get an
+    /// earlier load.
     pub(crate) fn forget(&self, key: &str) {
         if let Some(local) = &self.local {
             local.invalidate(key);
@@ -158,8 +162,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         self.settings.gate.changed(key);
     }
 
-    /// The value that this process has kept, where it may replace one that cannot be loaded in
-    /// time; see [`Local::stale`].
+    /// Returns the kept value that may replace one that cannot be loaded in time; see
+    /// [`Local::stale`].
     pub(crate) fn stale(&self, key: &str, doubt: Option<Duration>) -> Option<Option<V>> {
         self.local.as_ref()?.stale(key, self.clock.now(), doubt)
     }

@@ -1,10 +1,10 @@
-//! Counts what a cache does, here and in the crate `metrics`.
+//! Counts the events of a cache, also in the crate `metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_cache_redis::BREAKER_OPEN;
 
-/// Whether this process receives invalidations: 1, else 0.
+/// The gauge that is 1 while this process receives invalidations, else 0.
 pub(crate) const HEARING: &str = "leasehold_cache_hearing";
 
 macro_rules! stats {
@@ -15,8 +15,8 @@ macro_rules! stats {
         pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
 
         impl Stats {
-            /// The metrics of a cache, each with its kind. The crate `metrics` records them as they
-            /// change, with the label `cache`; install a recorder before you open the cache.
+            /// The metrics of a cache, each with its kind. The crate `metrics` records them, with
+            /// the label `cache`; install a recorder before you open the cache.
             pub const METRICS: &'static [(&'static str, &'static str)] = &[
                 $((concat!("leasehold_cache_", stringify!($name), "_total"), "counter"),)*
                 (BREAKER_OPEN, "gauge"),
@@ -31,7 +31,7 @@ macro_rules! stats {
                 Stats { $($name: self.$name.count.load(Ordering::Relaxed),)* }
             }
 
-            /// Of the cache of this name; all are nought.
+            /// Creates the counters of the cache of this name.
             pub(crate) fn new(cache: &str) -> Self {
                 Self { $($name: Counter::new(
                     concat!("leasehold_cache_", stringify!($name), "_total"),
@@ -51,22 +51,21 @@ stats! {
     misses,
     /// Calls of a loader.
     loads,
-    /// Loads that failed.
+    /// Failed loads.
     failed_loads,
-    /// Loaded values that Redis refused, since another write or load came in between.
+    /// Loaded values that Redis refused, because another write or load came in between.
     refused_fills,
-    /// Loads past the cache: a write was under way, the entry did not belong to this cache, or Redis
-    /// was down.
+    /// Loads without the cache: a write was in progress, the entry did not belong to this cache, or
+    /// Redis was down.
     bypasses,
-    /// Entries of another schema, or that do not decode as values of this cache. Each was loaded
-    /// again and overwritten.
+    /// Entries of another schema, or that do not decode as values of this cache. Each was reloaded
+    /// and overwritten.
     undecodable,
     /// Returned values that were no longer fresh.
     stale,
-    /// Entries that were not used, since they date from before Redis restarted or another server
-    /// replaced it.
+    /// Entries that were not used, because they date from before a restart or failover of Redis.
     doubtful,
-    /// Holds of a write that Redis had lost before the replicas had caught up (`replica_lag`): the value
+    /// Holds of writes that Redis lost before the replicas caught up (`replica_lag`). Each value
     /// was invalidated again.
     lost_holds,
     /// Commands to Redis that failed.
@@ -75,13 +74,13 @@ stats! {
     invalidations,
     /// Keys that can have no value by their form; neither Redis nor the loader was asked.
     malformed,
-    /// Keys that the filter does not know; neither an entry in Redis nor a loader was asked.
+    /// Keys that the filter excluded; neither Redis nor a loader was asked.
     filtered,
-    /// Keys for which the filter was not available; the cache was read.
+    /// Reads while the filter was not available; the cache was read.
     filter_unavailable,
 }
 
-/// Counted here, and by the recorder of the crate `metrics`.
+/// A counter of this type and of the crate `metrics`.
 pub(crate) struct Counter {
     count: AtomicU64,
     metric: metrics::Counter,

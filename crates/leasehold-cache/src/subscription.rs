@@ -1,4 +1,4 @@
-//! Whether a cache receives invalidations: one warning at each change of that, and a gauge.
+//! Tracks whether a cache receives invalidations: logs each change once, and sets a gauge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,7 +9,7 @@ use redis::RedisError;
 
 use crate::stats::HEARING;
 
-/// What is known of the subscription: nothing yet, that invalidations arrive, that they do not.
+/// The states of the subscription.
 const UNKNOWN: u8 = 0;
 const ACTIVE: u8 = 1;
 const INACTIVE: u8 = 2;
@@ -27,25 +27,26 @@ impl Subscription {
         Self { health, state: AtomicU8::new(UNKNOWN), gauge }
     }
 
-    /// Whether they are heard now.
+    /// Returns true while invalidations are received.
     pub(crate) fn is_active(&self) -> bool {
         self.state.load(Ordering::SeqCst) == ACTIVE
     }
 
-    /// They are heard from now on, or are not.
+    /// Records whether invalidations are received from now on.
     pub(crate) fn set(&self, is_active: bool) {
         self.gauge.set(f64::from(u8::from(is_active)));
         let now = if is_active { ACTIVE } else { INACTIVE };
         let user = self.health.consumer();
         match (self.state.swap(now, Ordering::SeqCst), is_active) {
-            (INACTIVE, true) => user.warn("invalidations are heard again"),
-            (ACTIVE, false) => user
-                .warn("invalidations are not heard: this process keeps no values until they are"),
+            (INACTIVE, true) => user.warn("receiving invalidations again"),
+            (ACTIVE, false) => user.warn(
+                "cannot receive invalidations: this process keeps no values in memory until it can",
+            ),
             _ => {}
         }
     }
 
-    /// Listening could not begin; without an error it was not answered.
+    /// Records that the subscription failed; without an error it timed out.
     pub(crate) fn cannot_begin(&self, error: Option<&RedisError>) {
         let is_first = self.state.swap(INACTIVE, Ordering::SeqCst) == UNKNOWN;
         let user = self.health.consumer();
@@ -53,8 +54,8 @@ impl Subscription {
             // Calls may go on over an older connection: they alone say whether Redis can be used.
             _ if !is_first => {}
             Some(error) if is_refusal(error) => self.health.failed(error),
-            None => user.warn("invalidations are not heard: no answer"),
-            error => user.warn_of(error, "invalidations are not heard: cannot listen"),
+            None => user.warn("cannot receive invalidations: no answer from Redis"),
+            error => user.warn_of(error, "cannot receive invalidations: cannot subscribe"),
         }
     }
 }

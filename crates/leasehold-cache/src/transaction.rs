@@ -1,4 +1,4 @@
-//! Writes and invalidations in the transaction that changes the values.
+//! Writes and invalidations in a SQL transaction that changes the values.
 
 use leasehold_outbox::{Change, Engine, Outbox, database_error};
 use serde::Serialize;
@@ -15,12 +15,12 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     /// Runs `work` in a transaction of `pool` that changes the values of `keys`.
     ///
     /// It begins the write and the transaction, commits if `work` succeeds and rolls back if it
-    /// fails, then ends the write. Readers see the change when this returns (`replica_lag` later,
-    /// if it is set).
+    /// fails, then ends the write. Readers see the change when this returns, or `replica_lag` later
+    /// if that is set.
     ///
     /// Cancel safety: if the future is dropped before the commit is sent, the transaction is rolled
     /// back, and the keys are released in the background at once. If it is dropped later, the
-    /// transaction may be committed, and the keys are released as those of a dropped [`Write`]. A
+    /// transaction may be committed, and the keys are released like those of a dropped [`Write`]. A
     /// panic of `work` has the same effect as a drop.
     ///
     /// If Redis does not answer after the commit, the result is still that of `work`, and the
@@ -41,13 +41,14 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     /// ```
     ///
     /// # Errors
-    /// The error of `work`: the transaction was rolled back. Else:
+    /// The error of `work`: the transaction was rolled back. Other errors:
     ///
-    /// - [`ErrorKind::Invalid`] for a key that is not allowed; [`ErrorKind::Unavailable`] when Redis did not
-    ///   take the hold. `work` was not run.
-    /// - [`ErrorKind::Database`] when the transaction could not be begun, or its commit failed: after a
-    ///   commit without an answer the outcome is not known.
-    /// - [`ErrorKind::Timeout`] when `work` took longer than `write_hold`: the transaction was rolled back.
+    /// - [`ErrorKind::Invalid`] for a key that is not allowed; [`ErrorKind::Unavailable`] if Redis
+    ///   did not accept the hold. `work` did not run.
+    /// - [`ErrorKind::Database`] if the transaction could not begin, or its commit failed. If the
+    ///   commit had no answer, the outcome is unknown.
+    /// - [`ErrorKind::Timeout`] if `work` took longer than `write_hold`: the transaction was rolled
+    ///   back.
     pub async fn write_in_tx<D, T, E, F>(
         &self,
         pool: &Pool<D>,
@@ -80,7 +81,7 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
             // A rollback that fails is one too: no commit was sent.
             let _ = transaction.rollback().await;
             if let Err(error) = write.rolled_back().await {
-                tracing::debug!(%error, "the hold of a write that was rolled back is ended later");
+                tracing::debug!(%error, "cannot end the hold of a rolled-back write yet; retrying");
             }
         }
         done
@@ -90,13 +91,13 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
 impl<K: Key + ?Sized, V> Cache<K, V> {
     /// Invalidates the values of `keys` after this transaction has committed.
     ///
-    /// It inserts a row for each key into the outbox, which a [`Relay`](leasehold_outbox::Relay) delivers,
-    /// also if this process has died by then. A transaction that is rolled back leaves no row.
+    /// It inserts a row for each key into the outbox. A [`Relay`](leasehold_outbox::Relay) delivers
+    /// the row, even if this process has died. A transaction that is rolled back leaves no row.
     /// Redis is not used, and may be down.
     ///
     /// Readers see the change after the relay has delivered it, usually within milliseconds. To be
     /// faster, also call [`invalidate`](Cache::invalidate) after the commit. As with `invalidate`,
-    /// a reader that has loaded before the change may fill until then;
+    /// a reader that loaded before the change may fill until the delivery;
     /// [`begin_write`](Cache::begin_write) before the transaction prevents that.
     ///
     /// # Errors
@@ -124,8 +125,8 @@ fn late<V>(write: &Write<V>) -> Error {
     Error::new(
         ErrorKind::Timeout,
         format!(
-            "the transaction that writes {:?} ({} keys) took longer than write_hold, and was rolled back; \
-             make it shorter, or set write_hold to more than it takes",
+            "the transaction that writes {:?} ({} keys) took longer than write_hold and was \
+             rolled back; make it shorter, or raise write_hold",
             keys.first().map_or("", |key| key),
             keys.len()
         ),

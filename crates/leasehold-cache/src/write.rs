@@ -1,4 +1,4 @@
-//! Writing: a hold before the transaction, an invalidation after it.
+//! Writes: a hold before the transaction, an invalidation after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::state::State;
 use crate::write_hold::{Commit, Hold};
 use crate::{Error, Result};
 
-/// A write under way: no reader fills its keys until the write or its hold ends.
+/// A write in progress: no reader fills its keys until the write or its hold ends.
 ///
 /// End it with [`committed`](Self::committed), [`committed_with`](Self::committed_with) or
 /// [`rolled_back`](Self::rolled_back); [`Cache::write`] and `Cache::write_in_tx` do so
 /// themselves.
 ///
 /// If a write is dropped instead, also by an error or a cancelled task, it is released in the
-/// background. A commit may have been sent a moment before: its keys are removed again, and no
-/// value is filled for one more second (and `replica_lag`). If Redis does not answer then, or the
-/// process dies, the hold lasts for `write_hold` from its beginning.
+/// background. A commit may have been sent just before: its keys are removed again, and no value is
+/// filled for one more second (plus `replica_lag`). If Redis does not answer then, or the process
+/// dies, the hold lasts until `write_hold` after it began.
 #[must_use = "end it with committed(), committed_with() or rolled_back()"]
 pub struct Write<V> {
     state: Arc<State<V>>,
     pub(crate) hold: Hold,
-    /// That the server was in when this began.
+    /// The server's run when this write began.
     run: ServerRun,
 }
 
@@ -51,22 +51,21 @@ impl<K: Key + ?Sized, V: Serialize + DeserializeOwned + Clone + Send + Sync + 's
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a key that is not allowed.
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if Redis
-    /// did not accept the hold: do not write then, or put the invalidation into an outbox.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if Redis did not accept the hold:
+    /// do not write, or put the invalidation into an outbox.
     pub async fn begin_write(&self, keys: &[&K]) -> Result<Write<V>> {
         let mut write = self.state.begin(texts(keys)?).await?;
         write.hold.commit = Commit::Open;
         Ok(write)
     }
 
-    /// Runs `work`, which writes to the database and commits, under a hold over `keys`, and returns
-    /// what `work` returns.
+    /// Holds `keys`, runs `work`, which writes to the database and commits, and returns its result.
     ///
     /// It calls [`begin_write`](Self::begin_write) before `work` and [`Write::committed`] after it.
     /// For transactions of sqlx use `write_in_tx` (with the feature of a database).
     ///
-    /// If `work` fails or panics, or this future is dropped, a commit may have been sent or not:
-    /// the keys are released as those of a dropped [`Write`]. If Redis does not answer after the
+    /// If `work` fails or panics, or this future is dropped, the commit may have been sent: the
+    /// keys are released like those of a dropped [`Write`]. If Redis does not answer after the
     /// commit, the result is still that of `work`, and the invalidation is repeated in the
     /// background.
     ///
@@ -120,28 +119,31 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Write<V> {
         self.end(|_| Step::Committed(lag)).await.map(drop)
     }
 
-    /// The same for a transaction that is reported as committed in any case.
+    /// Ends a write whose result is "committed" even if this fails.
     pub(crate) async fn committed_at_last(self) {
         if let Err(error) = self.committed().await {
-            tracing::warn!(%error, "an invalidation is repeated until Redis takes it");
+            tracing::warn!(%error, "cannot invalidate yet; retrying until Redis accepts it");
         }
     }
 
     /// Ends a write whose transaction has committed these values, one for each key of
     /// `begin_write`, in that order.
     ///
-    /// A value is put into Redis if no other write of its key came meanwhile. Otherwise the key is
-    /// removed, since the order of the writes is not known.
+    /// A value is put into Redis unless another write of its key was in progress meanwhile. In that
+    /// case the key is removed, because the order of the writes is unknown.
     ///
     /// # Errors
-    /// As [`committed`](Self::committed). [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for another number of values, or a
-    /// value that cannot be encoded: then the keys were invalidated.
+    /// As [`committed`](Self::committed). [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for the
+    /// wrong number of values, or a value that cannot be encoded: in both cases the keys were
+    /// invalidated.
     pub async fn committed_with(self, values: &[Option<V>]) -> Result<Invalidation> {
         let state = Arc::clone(&self.state);
         if values.len() != self.hold.keys.len() {
             let (values, keys) = (values.len(), self.hold.keys.len());
             self.committed().await?;
-            return Err(Error::invalid(format!("{values} values for {keys} keys; one for each")));
+            return Err(Error::invalid(format!(
+                "{values} values for {keys} keys; give one value for each key"
+            )));
         }
         let mut entries = Vec::with_capacity(values.len());
         for value in values {
@@ -167,7 +169,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Write<V> {
         self.end(|_| Step::Committed(Duration::ZERO)).await.map(drop)
     }
 
-    /// The last step. A step that fails is repeated in the background; so is one that is dropped.
+    /// Runs the last step. A step that fails or is dropped is repeated in the background.
     async fn end<'s>(mut self, step: impl Fn(usize) -> Step<'s>) -> Result<usize> {
         let done = self.state.step(&self.hold.keys, &self.hold.token, step).await;
         self.hold.commit = Commit::Ended;
@@ -182,7 +184,7 @@ impl<V> std::fmt::Debug for Write<V> {
 }
 
 impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
-    /// Begins a write whose transaction cannot be committed yet. Dropped, it holds nothing.
+    /// Begins a write whose transaction cannot commit yet. If it is dropped, it holds nothing.
     pub(crate) async fn begin(self: &Arc<Self>, keys: Vec<String>) -> Result<Write<V>> {
         let span = self.settings.write_hold;
         let until = Deadline::after(self.clock.now(), span);
@@ -198,7 +200,7 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> State<V> {
         begun.map(|_| write)
     }
 
-    /// An entry that was not loaded but written, with its time to live.
+    /// Returns an entry that was written, not loaded, with its time to live.
     fn entry(&self, value: Option<&V>, run: ServerRun) -> Result<(Vec<u8>, Duration)> {
         let (payload, compressed) = self.payload(value)?;
         let null = value.is_none();

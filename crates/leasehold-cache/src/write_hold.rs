@@ -1,4 +1,4 @@
-//! The hold over the keys of a write, which is released when it is dropped.
+//! The hold over the keys of a write. It is released when it is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use serde::de::DeserializeOwned;
 
 use crate::state::State;
 
-/// How long a commit may take to arrive at the database after the program has dropped its write: so long
-/// nothing is filled then.
+/// How long a commit may take to arrive at the database after the program dropped its write. No key
+/// is filled in this time.
 const LATE_COMMIT: Duration = Duration::from_secs(1);
 
-/// Keys that readers may not fill, by a token of its own.
+/// Keys that readers may not fill, with the token of the hold.
 pub(crate) struct Hold {
     pub(crate) keys: Vec<String>,
     pub(crate) token: String,
-    /// When the hold is over if no process ends it earlier.
+    /// When the hold expires.
     pub(crate) until: Deadline,
     pub(crate) commit: Commit,
     to: Arc<dyn Release>,
 }
 
-/// What may have become of the transaction.
+/// What may have happened to the transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
     /// No commit was sent.
@@ -38,7 +38,7 @@ pub(crate) enum Commit {
 
 /// Ends holds in the background.
 pub(crate) trait Release: Send + Sync {
-    /// Removes the values of these keys, and keeps the hold of `token` for so long yet.
+    /// Removes the values of these keys, and keeps the hold of `token` for this time.
     fn release(self: Arc<Self>, keys: Vec<String>, token: String, hold: Duration);
 }
 
@@ -68,7 +68,8 @@ impl<V: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Release fo
             let lag = if hold.is_zero() { hold } else { hold + self.settings.replica_lag };
             // What fails is tried again.
             if let Err(error) = self.step(&keys, &token, |_| Step::Committed(lag)).await {
-                tracing::debug!(%error, "the hold of a dropped write lasts for its write_hold");
+                tracing::debug!(%error, "cannot release the hold of a dropped write; it expires \
+                                         after write_hold");
             }
         });
     }

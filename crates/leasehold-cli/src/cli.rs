@@ -83,8 +83,8 @@ pub(crate) enum Command {
     /// End the lease of a holder that cannot end it itself
     ///
     /// It exits with 0 if it ended the lease, with 1 if the lease had ended before. It never works
-    /// on file: stores. There the kernel keeps the lock while the holder's process has it open, and
-    /// no other process can end it; the message names the process to end instead.
+    /// on file: stores, where the kernel keeps the lock as long as the holder's process has its file
+    /// open. The message then names the process to end instead.
     ForceRelease(ForceReleaseArgs),
     /// Create the tables of a store that needs some: postgres://, mysql:// and sqlite:
     ///
@@ -94,7 +94,7 @@ pub(crate) enum Command {
     /// Set up the nodes of a quorum (redlock://...), or show their state
     #[command(subcommand)]
     Quorum(QuorumCommand),
-    /// Check a store for everything that can hurt locks
+    /// Check a store for everything that can harm locks
     ///
     /// It locks nothing and changes nothing. It checks what this user may see, and names the rest.
     #[command(after_help = help::DOCTOR_HELP)]
@@ -179,8 +179,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
-    /// Lose the lock after this long, whatever the command does; the command is ended sooner, by
-    /// the loss margin: a tenth of the ttl, at least 50 ms, at most a third of the time
+    /// Lose the lock after this long, even if the command still runs; the command is ended sooner,
+    /// by the loss margin: a tenth of the ttl, at least 50 ms, at most a third of the time
     #[arg(
         long, value_name = "DUR", value_parser = duration::parse_positive, allow_hyphen_values = true
     )]

@@ -141,9 +141,7 @@ fn time<'de, D: Deserializer<'de>>(from: D, parse: Parse) -> Result<Option<Durat
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
         _ => {
-            return Err(de::Error::custom(
-                "not a time; allowed is a number, or text such as \"10m\"",
-            ));
+            return Err(de::Error::custom("not a time; write a number, or text such as \"10m\""));
         }
     };
     parse(&text).map(Some).map_err(|why| de::Error::custom(format!("{text:?}: {why}")))
@@ -159,7 +157,7 @@ fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::E
 
 fn code<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
     let number = i64::deserialize(from)?;
-    let wrong = |_| de::Error::custom(format!("{number}: allowed is 0 to 255"));
+    let wrong = |_| de::Error::custom(format!("{number}; 0 to 255 is allowed"));
     u8::try_from(number).map(Some).map_err(wrong)
 }
 

@@ -1,4 +1,4 @@
-//! `leasehold doctor`: reports what can hurt locks on a store, the worst first.
+//! `leasehold doctor`: reports what can harm locks on a store, the worst first.
 
 use std::fmt::Write;
 use std::io;

@@ -14,9 +14,9 @@ const UNITS: [(&str, f64); 5] =
 /// Parses a duration; a number without a unit is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') {
-        return Err(format!("a negative time; allowed is {ALLOWED}"));
+        return Err(format!("a negative time; write {ALLOWED}"));
     }
-    let not_a_time = || format!("not a time; allowed is {ALLOWED}");
+    let not_a_time = || format!("not a time; write {ALLOWED}");
     let (mut rest, mut units, mut whole) = (text, &UNITS[..], Duration::ZERO);
     loop {
         let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -29,17 +29,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         }
         let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
             let what = match UNITS.iter().any(|(name, _)| *name == unit) {
-                true => "is after a unit that is not larger",
+                true => "comes after a unit that is not larger",
                 false => "is unknown",
             };
-            return Err(format!("the unit {unit:?} {what}; allowed is {ALLOWED}"));
+            return Err(format!("the unit {unit:?} {what}; write {ALLOWED}"));
         };
         let number: f64 = number.parse().map_err(|_| not_a_time())?;
         let part = Duration::try_from_secs_f64(number * units[at].1 / 1000.0).ok();
         whole = part
             .and_then(|part| whole.checked_add(part))
             .filter(|whole| *whole <= LONGEST)
-            .ok_or_else(|| "too long; at most 36500d".to_owned())?;
+            .ok_or_else(|| "too long; at most 36500d is allowed".to_owned())?;
         (rest, units) = (after, &units[at + 1..]);
         if rest.is_empty() {
             return Ok(whole);
@@ -54,7 +54,7 @@ const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 pub(crate) fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse(text)?;
     let allowed = Duration::from_millis(10)..=Duration::from_secs(86_400);
-    if allowed.contains(&ttl) { Ok(ttl) } else { Err("allowed is 10ms to 24h".to_owned()) }
+    if allowed.contains(&ttl) { Ok(ttl) } else { Err("10ms to 24h is allowed".to_owned()) }
 }
 
 /// Parses a time that must not be zero.
@@ -92,7 +92,7 @@ mod tests {
     fn everything_else_is_refused_with_what_is_allowed() {
         for text in ["", "-1", "-0.5s", "NaN", "inf", "infinity", "1e3", "1 s", "1w", "s", ".", "é"]
         {
-            assert!(parse(text).unwrap_err().contains("allowed is"), "{text}");
+            assert!(parse(text).unwrap_err().contains("write a number"), "{text}");
         }
         assert!(parse("999999999999d").is_err() && parse(&"9".repeat(400)).is_err());
         assert!(parse_ttl("9ms").is_err() && parse_ttl("25h").is_err() && parse_ttl("24h").is_ok());

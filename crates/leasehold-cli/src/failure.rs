@@ -87,8 +87,8 @@ impl Failure {
         Self { origin: Some(origin), ..Self::with_code(code, message) }
     }
 
-    /// Returns the message in the language of this process. What has no translation stays in
-    /// English, behind the kind of the error.
+    /// Returns the message in the language of this process. A message without a translation stays
+    /// in English, after the kind of the error.
     pub(crate) fn told(&self) -> Cow<'_, str> {
         let Some(origin) = self.origin.as_ref().filter(|_| lang() == Lang::Chinese) else {
             return lang::told(&self.message);

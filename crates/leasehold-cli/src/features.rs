@@ -70,8 +70,11 @@ mod tests {
     #[test]
     fn the_features_of_an_error_are_read_from_it() {
         let of = |needs: &str| of_error(&format!("store URL: scheme \"x\" needs the {needs}"));
-        assert_eq!(of("feature \"etcd\" of crate leasehold; this build knows file"), ["etcd"]);
-        assert_eq!(of("features [\"etcd\", \"tls\"] of crate leasehold"), ["etcd", "tls"]);
+        assert_eq!(
+            of("feature \"etcd\" of the crate leasehold; this build supports file"),
+            ["etcd"]
+        );
+        assert_eq!(of("features [\"etcd\", \"tls\"] of the crate leasehold"), ["etcd", "tls"]);
         assert_eq!(of_error("store URL: TLS needs the feature \"tls\", which"), ["tls"]);
         assert_eq!(of_error("redis://h is not a quorum"), Vec::<&str>::new());
     }

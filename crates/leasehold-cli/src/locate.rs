@@ -49,7 +49,7 @@ pub(crate) fn store_url(option: Option<&str>, config: &Config) -> Result<Located
             "unset it to use the default store, or name a store, such as file:/var/lib/leasehold",
         )),
         WITHHELD => Err(Failure::own(
-            "the enclosing run has a store with credentials, which it does not pass on",
+            "the store of the enclosing run has credentials, which are not passed on",
         )
         .next("name the store again: --store with a password file, or --config FILE")),
         _ => Ok(Located { url: refuse_memory(url)?, by }),
@@ -71,8 +71,7 @@ fn refuse_memory(url: String) -> Result<String, Failure> {
         return Ok(url);
     }
     Err(Failure::own(
-        "the store memory: is the memory of one process; no other process would see its locks, and it \
-         would exclude no process",
+        "the store memory: is the memory of one process; no other process sees its locks",
     )
     .next(
         "use a directory for this machine (--store file:/var/lib/leasehold, or no --store at \

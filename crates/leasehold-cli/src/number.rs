@@ -9,8 +9,8 @@ pub(crate) fn within<T: TryFrom<u64> + 'static>(
     move |text| {
         let number = text.parse().ok().filter(|number| allowed.contains(number));
         number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match allowed.end() {
-            &u64::MAX => format!("allowed is a whole number, at least {}", allowed.start()),
-            end => format!("allowed is a whole number from {} to {end}", allowed.start()),
+            &u64::MAX => format!("a whole number of at least {} is allowed", allowed.start()),
+            end => format!("a whole number from {} to {end} is allowed", allowed.start()),
         })
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn left(moment: Deadline) -> Duration {
     moment.remaining(Clock::system().now())
 }
 
-/// Waits for a moment; without one, for ever.
+/// Waits for a moment; without one, forever.
 pub(crate) async fn until(moment: Option<Deadline>) {
     match moment {
         Some(moment) => Clock::system().sleep_until(moment).await,

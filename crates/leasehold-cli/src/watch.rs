@@ -51,7 +51,7 @@ pub(crate) async fn watch(
             }
             Err(failure) if failure.code == code::UNAVAILABLE => {
                 if !cut_off {
-                    voice.warn(&text!("{}; trying again", "{}；正在重试", failure.told()));
+                    voice.warn(&text!("{}; retrying", "{}；正在重试", failure.told()));
                 }
                 cut_off = true;
             }

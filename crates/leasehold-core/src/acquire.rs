@@ -1,5 +1,6 @@
-//! Acquires a lock: joins the local queue, asks, waits, asks again. A dropped future leaves nothing
-//! behind. The decisions are those of [`leasehold_proto::client`]; this file sends and waits.
+//! Acquires a lock: joins the local queue, sends requests and waits between them. A dropped future
+//! leaves nothing behind. The decisions are those of [`leasehold_proto::client`]; this file sends
+//! and waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::{Error, ErrorKind, Name, Result};
 pub(crate) enum Patience {
     /// It does not wait.
     None,
-    /// It waits until this moment; without a moment, for ever.
+    /// It waits until this moment; `None` waits forever.
     Until(Option<Deadline>),
 }
 
@@ -255,7 +256,7 @@ impl<'a> Caller<'a> {
         silent.map_or(Ok(None), |error| Err(error.clone()))
     }
 
-    /// Continues the lease of one who has let go of it; `None` if it was lost meanwhile.
+    /// Continues the lease of a holder that released it; `None` if it was lost meanwhile.
     fn take_over(&mut self, from: &Hold) -> Option<Arc<Hold>> {
         let shared = self.shared();
         let now = shared.clock.now();
@@ -319,7 +320,7 @@ impl<'a> Caller<'a> {
                 Next::Wait { answered: true } => self.count_contended(),
                 Next::Wait { answered: false } => {
                     let error = self.last_error();
-                    tracing::debug!(name = %self.name, ?error, "no answer, asking again");
+                    tracing::debug!(name = %self.name, ?error, "no answer, retrying");
                 }
                 Next::Fail(error) => return Err(error),
                 Next::TimedOut(error) => return Err(since(timed_out(), Some(error))),

@@ -38,7 +38,7 @@ impl LostLock {
     }
 }
 
-/// Waits until one of these locks is lost; for ever if there is none.
+/// Waits until one of these locks is lost; forever if there is none.
 pub(crate) async fn first_loss(guards: &[Guard]) -> LostLock {
     if guards.is_empty() {
         return std::future::pending().await;
@@ -91,7 +91,7 @@ impl fmt::Debug for AnyLoss {
     }
 }
 
-/// What a loss wakes.
+/// The data that a loss needs to cancel the token.
 struct Alarm {
     token: CancellationToken,
     holds: Vec<Arc<Hold>>,

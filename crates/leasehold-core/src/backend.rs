@@ -5,9 +5,9 @@
 //! programs see, such as [`Status`] and [`Capability`], are not part of it: they are at the root of
 //! the crate.
 //!
-//! Engines differ in who orders the waiters (the engine, or no component) and in how a waiter
-//! learns that its turn has come (by a push, or by asking again). The client implements waiting,
-//! renewal, loss, queues inside a process and metrics once for all engines.
+//! Engines differ in which component orders the waiters (the engine, or none), and in how a waiter
+//! learns that its turn has come (by a push, or by a repeated request). The client implements
+//! waiting, renewal, loss, local queues and metrics once for all engines.
 
 mod ended_attempts;
 mod event;
@@ -34,11 +34,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Rules for implementors:
 /// - Every call may be repeated with the same attempt and must then have the same effect (`acquire`
 ///   returns the same lease and tokens). Calls of different attempts never affect each other.
-/// - The client must end only what was granted or queued. A request that was refused, or answered
-///   `Busy` without waiting, leaves nothing behind.
+/// - The client must end only attempts that were granted or queued. A request that was refused, or
+///   answered `Busy` without waiting, leaves nothing behind.
 /// - An error whose kind is certain ([`ErrorKind::is_certain`](crate::ErrorKind::is_certain)) means
-///   that nothing was done. After any other error the result is unknown, and the caller asks again
-///   or ends the attempt.
+///   that nothing was done. After any other error the result is unknown, and the caller repeats the
+///   request or ends the attempt.
 /// - Every call ends within a time limit of the backend. The futures may be dropped at any await
 ///   point; the caller then ends the attempt with `suspect` set.
 /// - An `acquire` that arrives after the release of its own attempt is refused.
@@ -58,7 +58,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// other call.
     fn attach(&self, client: ClientId, events: EventSink);
 
-    /// Asks for a lease.
+    /// Requests a lease.
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>>;
 
     /// Renews a batch of leases. The answers are in the order of the leases. A renewal that fails

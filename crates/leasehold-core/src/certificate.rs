@@ -9,7 +9,8 @@ pub fn certificate_fault(said: &str) -> Option<&'static str> {
             "the server's certificate has expired; renew it on the server"
         }
         _ if what.starts_with("UnknownIssuer") || what.starts_with("BadSignature") => {
-            "the server's certificate is from an authority that is not trusted; name that with tls-ca"
+            "the server's certificate is from an authority that is not trusted; name the \
+             authority with tls-ca"
         }
         _ if what.starts_with("NotValidForName") || what.contains("not valid for name") => {
             "the server's certificate is for another host; use a host name of the certificate"

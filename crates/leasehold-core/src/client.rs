@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Creates a client whose backend and background task run on their own thread and runtime.
-    /// Tasks that block the program's runtime cannot delay renewals then, and the client survives
+    /// Tasks that block the program's runtime then cannot delay renewals, and the client survives
     /// the end of that runtime. The thread ends with the client and its guards.
     ///
     /// # Errors
@@ -118,22 +118,22 @@ impl Client {
         self.shared().backend.warnings()
     }
 
-    /// Stops waiting, and returns when the backend has ended everything that was abandoned. Make it
-    /// the last line of a program: it waits for the releases of dropped guards.
+    /// Stops all waits, and returns when the backend has ended all abandoned attempts. Make it the
+    /// last line of a program: it waits for the releases of dropped guards.
     ///
     /// If the backend does not answer, the client repeats each release until its ttl has ended, and
     /// this call waits for that, but not for locks that are known to be lost. To limit the time,
     /// use `tokio::time::timeout`.
     ///
     /// It also waits for minimum holds of dropped guards. Existing guards stay valid and are still
-    /// renewed: release them before, or drop them after. From now on, acquiring fails with
+    /// renewed; release or drop them before this call. From now on, acquiring fails with
     /// [`ErrorKind::Closed`].
     pub async fn close(&self) {
         self.shared().close();
         self.settle().await;
     }
 
-    /// Returns when everything that was abandoned until now has ended at the backend. Like
+    /// Returns when all attempts that were abandoned until now have ended at the backend. Like
     /// [`close`](Self::close), it does not wait for lost locks.
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// Returns what the client holds and waits for at the moment.
+    /// Returns what the client holds and waits for now.
     pub fn usage(&self) -> Usage {
         self.shared().usage()
     }
@@ -192,7 +192,7 @@ fn parts(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<(Client,
 fn no_runtime() -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "no tokio runtime is running here: connect inside a runtime, or use the blocking client",
+        "no tokio runtime; connect inside a tokio runtime, or use the blocking client",
     )
     .during("connect", None)
 }

@@ -1,4 +1,4 @@
-//! Errors that several calls report in the same words.
+//! Errors that several calls return with the same message.
 
 use leasehold_proto::LossReason;
 

@@ -1,4 +1,4 @@
-//! The results of a diagnosis: findings that hurt locks, and what could not be checked.
+//! The results of a diagnosis: findings that can harm locks, and what could not be checked.
 
 use crate::Error;
 
@@ -14,7 +14,7 @@ pub enum Severity {
     Problem,
 }
 
-/// One thing that can hurt locks.
+/// One finding that can harm locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -26,7 +26,7 @@ pub struct Finding {
     pub place: String,
     /// What was found.
     pub what: String,
-    /// Why it hurts locks.
+    /// Why it harms locks.
     pub why: String,
     /// What to change; empty for some notes.
     pub change: String,
@@ -67,7 +67,7 @@ impl Diagnosis {
         Self { place: place.into(), ..Self::default() }
     }
 
-    /// Adds a [`Severity::Problem`]: its id, what was found, why it hurts, what to change.
+    /// Adds a [`Severity::Problem`]: its id, what was found, why it harms locks, what to change.
     pub fn problem(
         &mut self,
         id: &'static str,

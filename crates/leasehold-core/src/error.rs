@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{Name, NotAToken};
 
-/// What went wrong. Each kind documents the state that it leaves behind.
+/// The kind of an error. Each kind documents the state that it leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,10 +21,11 @@ pub enum ErrorKind {
     Timeout,
     /// The lease ended while the guard was held. Another client may hold the lock by now.
     Lost,
-    /// The row changed after it was read, or the database ended the transaction to break a deadlock
-    /// or to keep its order. Nothing was changed; the caller may repeat the whole work.
+    /// The row changed after it was read, or the database aborted the transaction because of a
+    /// deadlock or a serialization failure. Nothing was changed; the caller may repeat the whole
+    /// transaction.
     Conflict,
-    /// The backend cannot be reached or used. The client ends an acquire that may have arrived in
+    /// The backend cannot be reached or used. If an acquire may have arrived, the client ends it in
     /// the background; a lease that remains expires with its ttl.
     Unavailable,
     /// The backend refused: credentials, permissions, read-only, full. Nothing was changed.
@@ -37,8 +38,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns true if the operation was certainly not carried out. After any other error of a
-    /// backend that is unknown; the client then asks again, or ends the attempt.
+    /// Returns true if the operation was certainly not executed. After any other error of a backend
+    /// this is unknown; the client then repeats the request, or ends the attempt.
     pub fn is_certain(self) -> bool {
         matches!(
             self,
@@ -53,7 +54,7 @@ impl ErrorKind {
 pub enum Retry {
     /// A retry can help.
     Useful,
-    /// The call fails in the same way until something else changes.
+    /// The call fails again until something else changes.
     Useless,
 }
 
@@ -117,7 +118,7 @@ impl Error {
         self
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -137,7 +138,7 @@ impl Error {
         self.0.name.as_ref()
     }
 
-    /// Returns the first cause whose text the message does not contain.
+    /// Returns the first cause whose text is not part of the message.
     fn unsaid_source(&self) -> Option<&(dyn StdError + 'static)> {
         let is_said = |cause: &(dyn StdError + 'static)| match cause.downcast_ref::<Self>() {
             Some(error) => self.message().contains(error.message()),

@@ -19,8 +19,8 @@ pub(crate) async fn extend(shared: &Shared, hold: &Arc<Hold>, duration: Duration
     let longest = shared.capability.longest_ttl;
     if let Some(longest) = longest.filter(|longest| duration > *longest) {
         return Err(invalid(format!(
-            "duration: {duration:?} is longer than this store grants at a time ({longest:?}); extend \
-             by at most that, and again later"
+            "duration: {duration:?} is longer than this store grants at a time; extend by at most \
+             {longest:?}, and again later"
         )));
     }
     let sent = shared.clock.now();

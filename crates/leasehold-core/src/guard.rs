@@ -33,7 +33,7 @@ use crate::{Error, ErrorKind, Name, OnLoss, Result};
 ///   [`Client::on_own_thread`](crate::Client::on_own_thread)), and if the process is killed or
 ///   calls `std::process::exit`, the lock stays taken for the rest of its ttl.
 /// - A lock whose minimum hold has not ended stays taken if the engine can keep it. Otherwise it
-///   ends with its ttl or session and not earlier (`file:`: when the client is dropped or the
+///   ends with its ttl or session, and not earlier (`file:`: when the client is dropped or the
 ///   process ends).
 /// - The client does not wait for a lock that is known to be lost.
 ///
@@ -111,7 +111,7 @@ impl Guard {
             return Ok(());
         }
         let what = match lease.is_valid(now) {
-            true => format!("valid for {remaining:?} more, {margin:?} asked for"),
+            true => format!("valid for {remaining:?} more, but {margin:?} are required"),
             false => "this guard does not hold the lock any more".to_owned(),
         };
         drop(lease);
@@ -127,18 +127,18 @@ impl Guard {
     /// lease see the new deadline. Call it before the loss is reported, which is a tenth of the ttl
     /// before the deadline: a lost lease is never extended.
     ///
-    /// The call ends at the latest with the earlier deadline, or when the client's
-    /// [`patience`](crate::ClientSettings::patience) is over. Dropping the future undoes nothing: the
-    /// store may have extended the lease, and this guard is valid until its earlier deadline. Call it
-    /// again, or release the lock, which ends the lease in both cases.
+    /// The call ends at the earlier deadline at the latest, or when the client's
+    /// [`patience`](crate::ClientSettings::patience) has passed. If the future is dropped, the
+    /// store may have extended the lease, and this guard is valid until its earlier deadline. Call
+    /// it again, or release the lock, which ends the lease in both cases.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if the lease is over or another client holds the lock.
-    /// [`ErrorKind::Unavailable`] if it is not known whether the store extended the lease: the guard
-    /// keeps its earlier deadline at the most, and the call may be repeated.
-    /// [`ErrorKind::Invalid`], and nothing is sent, if `duration` is not allowed, ends before the
-    /// lease does or after [`max_hold`](crate::Lock::max_hold), or if the lease has no fixed end: the
-    /// client renews it, or it lasts as long as its session (`file:`). Others as
+    /// [`ErrorKind::Lost`] if the lease has ended or another client holds the lock.
+    /// [`ErrorKind::Unavailable`] if it is unknown whether the store extended the lease: the guard
+    /// keeps its earlier deadline, and the call may be repeated. [`ErrorKind::Invalid`] if
+    /// `duration` is not allowed, ends before the lease does or after
+    /// [`max_hold`](crate::Lock::max_hold), or if the lease has no fixed end (the client renews it,
+    /// or it lasts as long as its session, as with `file:`); nothing was sent. Others as
     /// [`Lock::acquire`](crate::Lock::acquire), without `Timeout`.
     pub async fn extend(&self, duration: Duration) -> Result<()> {
         let extended = extend(self.client.shared(), self.hold(), duration).await;
@@ -191,7 +191,7 @@ impl Guard {
     }
 
     /// Returns a token that is cancelled when the lock is lost, at the same time as
-    /// [`lost`](Self::lost), whatever [`OnLoss`] says. A release does not cancel it. It depends on
+    /// [`lost`](Self::lost) and with any [`OnLoss`]. A release does not cancel it. It depends on
     /// the background task of the client.
     #[must_use = "the token does nothing unless the work waits for it"]
     pub fn cancellation_token(&self) -> CancellationToken {
@@ -225,14 +225,13 @@ impl Guard {
         self.client.shared().backend.replicas(self.attempt())
     }
 
-    /// Returns true if a release would wait now for the rest of the minimum hold, because the
-    /// engine cannot keep the lock without the client.
+    /// Returns true if a release would wait for the minimum hold, because the engine cannot keep
+    /// the lock without the client.
     pub fn lingers(&self) -> bool {
         lingers(self.client.shared(), self.hold())
     }
 
-    /// Releases the lock. The last guard of a lease ends the lease; earlier guards only end
-    /// themselves.
+    /// Releases the lock. Only the last guard of a lease ends the lease.
     ///
     /// Dropping the future does not undo the release: it continues in the background. If the guard
     /// was notified that the lock is lost (expired, or owned by another holder), the call returns
@@ -255,11 +254,11 @@ impl Guard {
         }
     }
 
-    /// Releases the lock without waiting for the rest of its minimum hold, for work that never
+    /// Releases the lock without waiting for the rest of its minimum hold. Use it if the work never
     /// started.
     ///
-    /// Dropping the future does not undo it, not even before the future was polled: the release goes on in the
-    /// background.
+    /// Dropping the future does not undo the release, even before the first poll: the release
+    /// continues in the background.
     ///
     /// # Errors
     /// As [`release`](Self::release).

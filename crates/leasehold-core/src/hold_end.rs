@@ -88,7 +88,8 @@ pub(crate) fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
     meter.increment(1);
     shared.meters.held_for(hold.held_for(now));
     if !released {
-        tracing::warn!(name = %hold.name, token = hold.token().get(), "lock found lost at its release");
+        tracing::warn!(name = %hold.name, token = hold.token().get(), "the lock was already lost \
+                                                                       at its release");
     }
 }
 

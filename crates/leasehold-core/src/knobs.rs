@@ -11,11 +11,11 @@ use crate::multi_lock::MultiLock;
 macro_rules! knobs {
     ($builder:ty) => {
         impl $builder {
-            /// Sets how long the lease lasts without renewal: how soon others can acquire the lock after a
-            /// crash. The client renews it every third of the ttl while the guard lives. 10 ms to 24 h,
-            /// default 30 s. On engines whose leases end with the session it only sets how often the client
-            /// checks health. If the engine can promise less
-            /// ([`Capability::longest_ttl`](crate::Capability)), it is shortened to that.
+            /// Sets how long the lease lasts without renewal, and so how soon other clients can
+            /// acquire the lock after a crash. The client renews it every third of the ttl while
+            /// the guard lives. 10 ms to 24 h, default 30 s. On engines whose leases end with the
+            /// session, it only sets how often the client checks health. If the engine grants only
+            /// less ([`Capability::longest_ttl`](crate::Capability)), the ttl is shortened to that.
             pub fn ttl(mut self, ttl: Duration) -> Self {
                 self.options.ttl = Some(ttl);
                 self
@@ -29,7 +29,7 @@ macro_rules! knobs {
                 self
             }
 
-            /// Sets how long [`acquire`](Self::acquire) waits at most. Default: for ever.
+            /// Sets the longest time that [`acquire`](Self::acquire) waits. Default: forever.
             /// [`acquire_within`](Self::acquire_within) overrides it, and
             /// [`try_acquire`](Self::try_acquire) does not wait for the lock.
             pub fn wait(mut self, wait: Duration) -> Self {
@@ -69,11 +69,11 @@ macro_rules! knobs {
                 self
             }
 
-            /// Sets whether this acquire waits behind the clients that wait already. Default: true. With
-            /// `false`, it may overtake them if it finds a lease, an offer or a minimum hold that has ended by
-            /// its time; a release still hands the lock to the first waiter. Tasks of this process may pass a
-            /// lease to each other for 1 s instead of 20 ms while other clients wait. This gives more
-            /// throughput, and longer waits for others. On engines without
+            /// Sets whether this acquire waits behind the clients that already wait. Default: true.
+            /// With `false`, it may overtake them if a lease, an offer or a minimum hold has just
+            /// expired; a release still hands the lock to the first waiter. Tasks of this process
+            /// may pass a lease to each other for 1 s instead of 20 ms while other clients wait.
+            /// This gives more throughput, and longer waits for others. On engines without
             /// [`unfair`](crate::Capability::unfair) no client overtakes another.
             pub fn fair(mut self, fair: bool) -> Self {
                 self.options.fair = fair;

@@ -106,7 +106,7 @@ async fn serve(
     let backend = match timeout(LIMIT, opening).await {
         Ok(Ok(backend)) => backend,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "cannot reconnect: leases end with their ttl");
+            tracing::debug!(%error, "cannot reconnect to release leases; they expire");
             return;
         }
         Err(_) => return,
@@ -143,6 +143,6 @@ async fn end_one(backend: &dyn Backend, release: ReleaseRequest) {
         Ok::<_, crate::Error>(())
     };
     if let Err(error) = ended.await {
-        tracing::debug!(%name, %error, "a lease ends with its ttl");
+        tracing::debug!(%name, %error, "cannot release a lease; it expires");
     }
 }

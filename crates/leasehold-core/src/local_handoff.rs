@@ -1,5 +1,5 @@
 //! What happens to a lease or an attempt when its task releases or leaves it: the next local waiter
-//! takes it over with a fresh token, or it goes back to the engine. The decisions are those of
+//! takes it over with a new token, or it goes back to the engine. The decisions are those of
 //! [`leasehold_proto::client`]; this file keeps the local queue.
 
 use std::sync::Arc;

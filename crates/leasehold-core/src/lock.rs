@@ -39,9 +39,10 @@ impl Lock {
         Self { client, name: Ok(name), options }
     }
 
-    /// Sets a fixed lease, which is not renewed: the guard ends this long after the lock was asked
-    /// for, unless [`Guard::extend`] moves its end. 10 ms to 24 h, default none. Excludes [`ttl`](Self::ttl) and
-    /// [`renew_after`](Self::renew_after); at most [`max_hold`](Self::max_hold).
+    /// Sets a fixed lease, which is not renewed: the guard ends this long after the lock was
+    /// requested, unless [`Guard::extend`] moves its end. 10 ms to 24 h, default none. Excludes
+    /// [`ttl`](Self::ttl) and [`renew_after`](Self::renew_after); at most
+    /// [`max_hold`](Self::max_hold).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = Some(lease);
         self
@@ -71,10 +72,10 @@ impl Lock {
     /// [`try_acquire`](Self::try_acquire) does.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] if the lock is not available in that time, or shortly before if the
-    /// backend fails and no time is left to ask it again. Others as [`acquire`](Self::acquire). The
-    /// error names the holder if one look at the backend finds it within 100 ms; the call may take
-    /// that much longer.
+    /// [`ErrorKind::Timeout`] if the lock is not available in that time. If the backend fails, the
+    /// error may come a little earlier, when no time is left for another request. Others as
+    /// [`acquire`](Self::acquire). The error names the holder if a request to the backend finds it
+    /// within 100 ms; the call may take that much longer.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard> {
         self.acquire_for(Some(wait)).await
     }
@@ -140,10 +141,10 @@ impl Lock {
     /// Ends the lease that `token` belongs to, if it is still the current lease.
     ///
     /// It does not stop the work of the old holder. On Redis, etcd and memory, and on PostgreSQL if
-    /// the client listens, the holder's client is notified at once, and its guard is invalid from
-    /// then on. On other engines, or if that message is lost, the client detects the loss at its
+    /// the client listens, the holder's client is notified immediately, and its guard becomes
+    /// invalid. On other engines, or if that message is lost, the client detects the loss at its
     /// next renewal: after at most a third of the ttl. Until then two guards are valid. Only a
-    /// check of tokens at the resource rules that out.
+    /// check of tokens at the resource prevents a late write.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if a lease ends only with its process; others as

@@ -13,15 +13,15 @@ use crate::guard::Guard;
 use crate::scope::Scope;
 use crate::{Error, ErrorKind, Name, OnLoss, Result};
 
-/// The held locks of a [`MultiLock`](crate::MultiLock). They end together, when it is dropped or
-/// [released](Self::release).
+/// The held locks of a [`MultiLock`](crate::MultiLock). They end together, when this guard is
+/// dropped or [released](Self::release).
 ///
-/// Losing one loses all: the guard is not valid any more, [`lost`](Self::lost) returns, and the
-/// [cancellation token](Self::cancellation_token) is cancelled. The others stay held, and are
+/// If one lock is lost, the guard is not valid any more, [`lost`](Self::lost) returns, and the
+/// [cancellation token](Self::cancellation_token) is cancelled. The other locks stay held, and are
 /// renewed, until this guard ends: the work that is being stopped still relies on them.
 ///
-/// Everything that [`Guard`] says of one lock holds for each of them. Dropping this guard releases
-/// all in the background.
+/// The documentation of [`Guard`] applies to each of the locks. Dropping this guard releases all of
+/// them in the background.
 #[must_use = "a guard that is dropped releases its locks: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]
 pub struct MultiGuard {
@@ -95,15 +95,16 @@ impl MultiGuard {
         self.guards.iter().try_for_each(|guard| guard.ensure(margin))
     }
 
-    /// Waits until the first lock is lost, and returns which and why. It returns as early before its
-    /// deadline as [`Guard::lost`] does. Dropping the future has no effect on the locks.
+    /// Waits until the first lock is lost, and returns its name and the reason. It returns as early
+    /// before its deadline as [`Guard::lost`] does. Dropping the future has no effect on the locks.
     pub async fn lost(&self) -> LostLock {
         first_loss(&self.guards).await
     }
 
     /// Returns a token that is cancelled when the first lock is lost, at the same time as
-    /// [`lost`](Self::lost), whatever [`OnLoss`] says. A release does not cancel it. It depends on
-    /// the background task of the client, and on this guard: it is not cancelled after the guard has ended.
+    /// [`lost`](Self::lost) and with any [`OnLoss`]. A release does not cancel it. It depends on
+    /// the background task of the client, and on this guard: it is not cancelled after the guard
+    /// has ended.
     #[must_use = "the token does nothing unless the work waits for it"]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.any_loss().token().child_token()
@@ -119,8 +120,7 @@ impl MultiGuard {
         Ok(Self::new(guards?, self.on_loss))
     }
 
-    /// Returns true if a release would wait now for the rest of a minimum hold; see
-    /// [`Guard::lingers`].
+    /// Returns true if a release would wait for a minimum hold; see [`Guard::lingers`].
     pub fn lingers(&self) -> bool {
         self.guards.iter().any(Guard::lingers)
     }
@@ -136,11 +136,11 @@ impl MultiGuard {
         first_error(join_all(self.end().map(Guard::release)).await)
     }
 
-    /// Releases all locks without waiting for the rest of their minimum hold, for work that never
-    /// started.
+    /// Releases all locks without waiting for the rest of their minimum hold. Use it if the work
+    /// never started.
     ///
-    /// Dropping the future does not undo it, not even before the future was polled: the release goes
-    /// on in the background.
+    /// Dropping the future does not undo the release, even before the first poll: the release
+    /// continues in the background.
     ///
     /// # Errors
     /// As [`release`](Self::release).

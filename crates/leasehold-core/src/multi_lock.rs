@@ -41,9 +41,10 @@ const GIVE_BACK: Duration = Duration::from_millis(100);
 /// and acquires a multi-lock can: set a limit with [`wait`](Self::wait) there.
 ///
 /// These are the locks of [`Client::lock`](crate::Client::lock): each has its own lease, its own
-/// fencing token and its own line of waiters, and excludes holders of that single lock. The options apply to
-/// each lock. In particular [`max_hold`](Self::max_hold) and [`min_hold`](Self::min_hold) count from
-/// the grant of each lock, also while the client waits for the others.
+/// fencing token and its own queue of waiters, and excludes holders of that single lock. The
+/// options apply to each lock. In particular, [`max_hold`](Self::max_hold) and
+/// [`min_hold`](Self::min_hold) count from the grant of each lock, also while the client waits for
+/// the others.
 ///
 /// All names are on the store of this client. Nothing is atomic over several stores.
 #[must_use = "a lock does nothing until it is acquired; a setter returns the changed lock"]
@@ -249,7 +250,9 @@ fn checked(names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name
         })?);
     }
     if all.is_empty() {
-        return Err(invalid(format!("names: none is given; a multi-lock has 1 to {MAX} names")));
+        return Err(invalid(format!(
+            "names: the list is empty; a multi-lock has 1 to {MAX} names"
+        )));
     }
     all.sort_unstable();
     if let Some([name, _]) = all.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -270,7 +273,7 @@ mod tests {
         let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
         let none: &[&str] = &[];
         for (error, text) in [
-            (checked(none), "names: none is given; a multi-lock has 1 to 64 names"),
+            (checked(none), "names: the list is empty; a multi-lock has 1 to 64 names"),
             (checked(&many), "names: more than 64 are given; a multi-lock has 1 to 64 names"),
             (checked(["b", "a", "b"]), "names: b is given twice; a multi-lock has each name once"),
             (checked(["a", ""]), "names: number 2 is empty; a name has 1 to 512 bytes"),

@@ -1,7 +1,7 @@
-//! What a client does by itself when a held lock is lost.
+//! What a client does when a held lock is lost.
 
-/// What the client does by itself when a lease is lost while it is held. With every policy the guard
-/// becomes invalid, [`Guard::lost`](crate::Guard::lost) returns, and cancellation tokens are cancelled.
+/// What the client does when a lease is lost while it is held. With every policy the guard becomes
+/// invalid, [`Guard::lost`](crate::Guard::lost) returns, and cancellation tokens are cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {

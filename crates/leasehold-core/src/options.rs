@@ -65,7 +65,8 @@ impl Options {
         within("min_hold", self.min_hold, Duration::ZERO, MAX_TTL)?;
         if let (Some(ttl), Some(lease)) = (self.ttl, self.lease) {
             return Err(invalid(format!(
-                "lease: {lease:?} together with ttl {ttl:?}; a fixed lease is its own ttl, set one"
+                "lease: {lease:?} and ttl: {ttl:?} are both set; a fixed lease is its own ttl, \
+                 set one"
             )));
         }
         if let (Some(lease), Some(max)) = (self.lease, self.max_hold)
@@ -76,7 +77,7 @@ impl Options {
         let end = [self.lease, self.max_hold].into_iter().flatten().min();
         if let Some(end) = end.filter(|end| *end < self.min_hold) {
             return Err(invalid(format!(
-                "min_hold: {:?} is longer than the lock can be held ({end:?})",
+                "min_hold: {:?} is longer than the longest hold ({end:?})",
                 self.min_hold
             )));
         }
@@ -107,7 +108,7 @@ impl Options {
         if let Some(after) = self.renew_after {
             if self.lease.is_some() {
                 return Err(invalid(format!(
-                    "renew_after: {after:?}, but a fixed lease is not renewed"
+                    "renew_after: {after:?} is set, but a fixed lease is not renewed; set one"
                 )));
             }
             let validity = ttl.saturating_sub(drift(ttl));

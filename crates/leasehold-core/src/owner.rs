@@ -24,7 +24,7 @@ struct Inner {
 }
 
 impl Owner {
-    /// Creates an owner that holds nothing yet.
+    /// Creates an owner that holds no lock.
     pub fn new() -> Self {
         Self::default()
     }

@@ -93,7 +93,8 @@ impl PendingRelease {
                     tracing::debug!(name = %self.release.name, %error, "cannot end an attempt");
                 }
                 Err(error) => {
-                    tracing::trace!(name = %self.release.name, %error, "ending an attempt again");
+                    tracing::trace!(name = %self.release.name, %error, "retrying to end an \
+                                                                        attempt");
                 }
                 Ok(_) => {}
             }

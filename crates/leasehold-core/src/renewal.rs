@@ -253,7 +253,7 @@ impl Task {
                 }
                 Err(error) => {
                     failed += 1;
-                    tracing::debug!(name = %hold.name, %error, "renewal failed, trying again");
+                    tracing::debug!(name = %hold.name, %error, "renewal failed; retrying");
                     hold.lease().handle_renewal_failed(now, jitter());
                 }
             }

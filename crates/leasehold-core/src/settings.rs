@@ -44,29 +44,29 @@ impl ClientSettings {
         self
     }
 
-    /// Sets how long an acquire continues without an answer of the backend before it fails with
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The time counts for each caller from
-    /// its start, or from the first call that was not answered if that is later. Each queued task has
+    /// Sets how long an acquire retries a backend that does not answer before it fails with
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The time counts for each caller
+    /// from its start, or from the first unanswered request if that is later. Each queued task has
     /// its own timeout. Default: 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Sets how long [`Lock::try_acquire`](crate::Lock::try_acquire) continues without an answer of the
-    /// backend before it fails with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable); at most
-    /// [`patience`](Self::patience). Default: 2 s.
+    /// Sets how long [`Lock::try_acquire`](crate::Lock::try_acquire) retries a backend that does
+    /// not answer before it fails with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable);
+    /// at most [`patience`](Self::patience). Default: 2 s.
     pub fn try_patience(mut self, patience: Duration) -> Self {
         self.try_patience = patience;
         self
     }
 
-    /// Sets how to open a second connection to the same place. The client uses it for leases that
+    /// Sets how to open a second connection to the same store. The client uses it for leases that
     /// its runtime did not release before it ended. One extra thread releases all of them, and the
     /// end of the runtime waits for it for at most 1 s in total. It releases no lost lease, and no
     /// lock that the client keeps for a minimum hold. Default: none; such leases end with their
-    /// ttl. The functions of `leasehold` that connect by a URL set it where it is useful, unless it is
-    /// set already.
+    /// ttl. The functions of `leasehold` that connect by a URL set it where it is useful, unless it
+    /// is already set.
     pub fn reopen(
         mut self,
         reopen: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync + 'static,

@@ -64,13 +64,13 @@ pub(crate) struct Held {
     pub(crate) asleep_until: Option<u64>,
 }
 
-/// What a client has at the moment; all fields are zero when nothing is left behind.
+/// What a client holds and waits for; all fields are zero when nothing is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// The number of locks that it holds.
     pub held: usize,
-    /// The number of attempts that ask the engine or wait there.
+    /// The number of attempts that have sent a request or wait at the engine.
     pub waiting: usize,
     /// The number of names for which tasks of this client are queued.
     pub queues: usize,

@@ -31,7 +31,7 @@ impl Stale {
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, offered, highest } = self;
-        write!(f, "token {offered} is stale for {resource:?}, which has seen {highest}")
+        write!(f, "token {offered} is stale: {resource:?} has already seen token {highest}")
     }
 }
 
@@ -80,6 +80,6 @@ mod tests {
         let error = Error::from(Stale { resource: "orders/555".into(), offered, highest });
         assert_eq!((error.kind(), error.retry()), (ErrorKind::Lost, Retry::Useless));
         let text = error.to_string();
-        assert_eq!(text, "fence: token 33 is stale for \"orders/555\", which has seen 34");
+        assert_eq!(text, "fence: token 33 is stale: \"orders/555\" has already seen token 34");
     }
 }

@@ -31,8 +31,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns the state of a lock that is free, without further knowledge. Set the other fields
-    /// afterwards.
+    /// Returns the status of a free lock; optional fields are empty.
     pub fn free(name: &Name) -> Self {
         Self {
             name: name.clone(),
@@ -75,7 +74,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Creates what is shown of a holder or waiter.
+    /// Creates the description of a holder or waiter.
     pub fn new(attempt: AttemptId, host: String, pid: u32, metadata: Option<String>) -> Self {
         Self { attempt, host, pid, metadata }
     }

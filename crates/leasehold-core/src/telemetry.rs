@@ -18,7 +18,7 @@ pub const TIMED_OUT: &str = "leasehold_timed_out_total";
 pub const HANDOFFS: &str = "leasehold_handoffs_total";
 /// Renewals that succeeded.
 pub const RENEWED: &str = "leasehold_renewed_total";
-/// Renewals that failed without an answer and are tried again.
+/// Renewals that failed without an answer and are retried.
 pub const RENEWAL_FAILED: &str = "leasehold_renewal_failed_total";
 /// Leases lost while they were held.
 pub const LOST: &str = "leasehold_lost_total";
@@ -31,9 +31,9 @@ pub const WAITING: &str = "leasehold_waiting";
 /// Locks that a majority of independent nodes granted; only quorums report it. Label `rounds`: `1`
 /// if the first answers fixed the token, `2` if a second round had to commit it.
 pub const QUORUM_GRANTS: &str = "leasehold_quorum_grants_total";
-/// Seconds from asking for a lock to holding it.
+/// Seconds from the request for a lock to its grant.
 pub const WAIT: &str = "leasehold_wait_seconds";
-/// Seconds from holding a lock to its release or loss.
+/// Seconds from the grant of a lock to its release or loss.
 pub const HOLD: &str = "leasehold_hold_seconds";
 
 /// The metrics of every client with kind, unit and description: `(name, kind, unit, description)`.
@@ -43,13 +43,13 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (TIMED_OUT, "counter", Unit::Count, "Acquisitions that timed out"),
     (HANDOFFS, "counter", Unit::Count, "Locks handed from a holder that released to a waiter"),
     (RENEWED, "counter", Unit::Count, "Renewals that succeeded"),
-    (RENEWAL_FAILED, "counter", Unit::Count, "Renewals that failed and are tried again"),
+    (RENEWAL_FAILED, "counter", Unit::Count, "Renewals that failed and are retried"),
     (LOST, "counter", Unit::Count, "Leases lost while they were held"),
     (RELEASED, "counter", Unit::Count, "Leases released by their holder"),
     (HELD, "gauge", Unit::Count, "Locks held now"),
     (WAITING, "gauge", Unit::Count, "Acquisitions that wait now"),
-    (WAIT, "histogram", Unit::Seconds, "From asking for a lock to holding it"),
-    (HOLD, "histogram", Unit::Seconds, "From holding a lock to its release or loss"),
+    (WAIT, "histogram", Unit::Seconds, "From the request for a lock to its grant"),
+    (HOLD, "histogram", Unit::Seconds, "From the grant of a lock to its release or loss"),
 ];
 
 pub(crate) struct Meters {

@@ -50,7 +50,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Returns whether the URL names no file.
+    /// Returns true if the URL names no file.
     pub fn is_empty(&self) -> bool {
         self.authority.is_none() && self.client.is_none()
     }
@@ -113,7 +113,7 @@ impl StoreUrl {
             Some(rest) if rest.starts_with('/') => rest,
             Some(_) => {
                 return Err(Self::invalid(format!(
-                    "a host in a {}: URL; only a local path is allowed",
+                    "a {}: URL names a local path and no host; remove the host",
                     self.scheme
                 )));
             }
@@ -122,17 +122,18 @@ impl StoreUrl {
         decode(path)
     }
 
-    /// Takes an option out; returns `None` if the URL does not have it.
+    /// Removes an option and returns its value; `None` if the URL does not have it.
     pub fn take(&mut self, key: &str) -> Option<String> {
         let at = self.options.iter().position(|option| option.key == key)?;
         Some(self.options.remove(at).value)
     }
 
-    /// Takes out an option that is a time from `least` to `most`: `60s`, `50ms`, a whole number
-    /// with ms, s, m or h, or several of them, the largest unit first: `2m30s`.
+    /// Removes an option and returns its value, a time from `least` to `most`. A time is a whole
+    /// number with ms, s, m or h, such as `60s`, or several of them, the largest unit first:
+    /// `2m30s`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it is not such a time; the message states what is allowed.
+    /// [`ErrorKind::Invalid`] if the value is not such a time; the message says what is allowed.
     pub fn take_duration(
         &mut self,
         option: &str,
@@ -163,7 +164,7 @@ impl StoreUrl {
         same.then(|| nodes.iter().map(|(_, host)| *host).collect())
     }
 
-    /// Checks that no option is left. Call it after all known options were taken.
+    /// Checks that no option is left. Call it after all known options were removed.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if an option is left; the message names it and the options in `known`.
@@ -182,12 +183,12 @@ impl StoreUrl {
         Err(Self::invalid(format!("unknown {shown}{escape}; {}: {known}", self.scheme)))
     }
 
-    /// Creates the error for a URL that cannot be used; `what` names the part, and never a secret.
+    /// Creates the error for an invalid URL; `what` names the part, and never contains a secret.
     pub fn invalid(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Invalid, format!("store URL: {what}"))
     }
 
-    /// The error for a part of a URL that only a build with another feature supports.
+    /// Creates the error for a part of a URL that needs a feature which this build does not have.
     pub fn needs_feature(what: impl fmt::Display, feature: &str) -> Error {
         Self::invalid(format!(
             "{what} needs the feature {feature:?}, which this build does not have"
@@ -203,7 +204,7 @@ impl StoreUrl {
             Some(rest) => {
                 let (host, port) = rest
                     .split_once(']')
-                    .ok_or_else(|| Self::invalid("an address that begins with [ has no ]"))?;
+                    .ok_or_else(|| Self::invalid("an address begins with [ but has no ]"))?;
                 let wrong = || Self::invalid("the text after ] is not :PORT");
                 let port = (!port.is_empty()).then(|| port.strip_prefix(':').ok_or_else(wrong));
                 (host, port.transpose()?)
@@ -250,7 +251,7 @@ impl StoreUrl {
         let user = match (user, self.take("user")) {
             (Some(one), Some(other)) if one != other => {
                 return Err(Self::invalid(
-                    "two users: one before the @, one in the option user; keep one",
+                    "the user is set twice, before the @ and in the option user; keep one",
                 ));
             }
             (one, other) => one.or(other).filter(|user| !user.is_empty()),
@@ -260,11 +261,12 @@ impl StoreUrl {
             (None, None) => Ok(None),
             (Some(user), Some(password)) => Ok(Some((user, password))),
             (None, Some(_)) => Err(Self::invalid(
-                "a password without a user; write user:password before the @, or add user",
+                "the password has no user; write user:password before the @, or add the option \
+                 user",
             )),
             (Some(_), None) => Err(Self::invalid(
-                "a user without a password; write user:password, or add password-file. A user that \
-                 is known by its certificate is not named",
+                "the user has no password; write user:password, or add password-file. If a \
+                 certificate identifies the user, remove the user",
             )),
         }
     }
@@ -277,14 +279,14 @@ impl StoreUrl {
     pub fn password(file: Option<&str>, given: Option<String>) -> Result<Option<String>> {
         let Some(file) = file else { return Ok(given) };
         if given.is_some() {
-            return Err(Self::invalid("a password and a password-file; set one"));
+            return Err(Self::invalid("a password and password-file are both set; set one"));
         }
         let text = String::from_utf8(Self::read("password-file", file)?)
             .map_err(|_| Self::invalid(format!("password-file {file:?} is not UTF-8")))?;
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// Takes out the options `tls-ca`, `tls-cert` and `tls-key`.
+    /// Removes the options `tls-ca`, `tls-cert` and `tls-key`, and returns their values.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if one of the last two is missing.
@@ -294,9 +296,7 @@ impl StoreUrl {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
             _ => {
-                return Err(Self::invalid(
-                    "tls-cert and tls-key belong together, but one is missing; set both",
-                ));
+                return Err(Self::invalid("only one of tls-cert and tls-key is set; set both"));
             }
         };
         Ok(TlsFiles { authority, client })
@@ -366,10 +366,9 @@ fn is_scheme(text: &str) -> bool {
 }
 
 fn decode(text: &str) -> Result<String> {
-    percent_decode_str(text)
-        .decode_utf8()
-        .map(Into::into)
-        .map_err(|error| StoreUrl::invalid("percent-escapes that are not UTF-8").with_source(error))
+    percent_decode_str(text).decode_utf8().map(Into::into).map_err(|error| {
+        StoreUrl::invalid("percent-escapes do not decode to UTF-8").with_source(error)
+    })
 }
 
 #[cfg(test)]
@@ -489,10 +488,10 @@ mod tests {
         assert_eq!(take(Some("u:p%40s:s"), "user=u").unwrap(), both);
         assert_eq!(take(None, "").unwrap(), None);
         for (text, options, part) in [
-            (Some("u:s3cret"), "user=v", "two users"),
-            (Some("u"), "", "without a password"),
-            (None, "user=u", "without a password"),
-            (Some(":s3cret"), "", "without a user"),
+            (Some("u:s3cret"), "user=v", "set twice"),
+            (Some("u"), "", "user has no password"),
+            (None, "user=u", "user has no password"),
+            (Some(":s3cret"), "", "password has no user"),
             (Some("u:s3cret"), "password-file=/dev/null", "set one"),
         ] {
             let error = take(text, options).unwrap_err();
@@ -505,7 +504,7 @@ mod tests {
         let all = TlsFiles { authority: Some("a".into()), client };
         assert_eq!(tls("tls-key=c&tls-ca=a&tls-cert=b").unwrap(), all);
         for one in ["tls-cert=b", "tls-ca=a&tls-key=c"] {
-            assert!(tls(one).unwrap_err().to_string().contains("belong together"), "{one}");
+            assert!(tls(one).unwrap_err().to_string().contains("only one of"), "{one}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Dense`] | numbers below a bound, many threads at once | a bit for each number below the bound |
 //! | [`Sparse`] | any numbers, one writer | two bytes a number, less where they lie close (Roaring) |
-//! | [`Redis`] | any numbers, many processes | 64 KiB for each 524,288 numbers of which one is in it |
+//! | [`Redis`] | any numbers, many processes | 64 KiB for each range of 524,288 numbers that has a member |
 //!
 //! ```
 //! use leasehold_filters::bitmap::{Operation, Sparse};

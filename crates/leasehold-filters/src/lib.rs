@@ -1,10 +1,10 @@
-//! Filters and bitmaps: in the memory of a process, and in Redis for all processes.
+//! Bloom filters and bitmaps, in the memory of a process or in Redis for many processes.
 //!
-//! - [`bloom`]: Bloom filters, which know what was never added. One in Redis is never read as empty after a restart, a
-//!   failover or an eviction.
+//! - [`bloom`]: Bloom filters, which tell whether an item was never added. A filter in Redis is
+//!   never read as empty after a restart, a failover or an eviction.
 //! - [`bitmap`]: sets of numbers as bits.
 //!
-//! `docs/filters.md` in the repository has the set-up, the limits and the figures.
+//! `docs/filters.md` in the repository has the setup, the limits and measurements.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,9 +1,9 @@
-//! Side effects that happen once for each request id, and rows that are saved once for each key.
+//! Runs side effects once per request id, and saves rows once per key.
 //!
 //! - [`RunOnce`]: one process does the work of a request, and later callers get its result.
-//! - [`SaveOnce`]: rows from queues or sensors are saved once, however often they come.
+//! - [`SaveOnce`]: saves rows from queues or sensors once, however often they arrive.
 //!
-//! `docs/once.md` in the repository has the promises, the bounds and the figures.
+//! `docs/once.md` in the repository has the guarantees, the limits and measurements.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

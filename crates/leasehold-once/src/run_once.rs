@@ -1,4 +1,4 @@
-//! Work that is done once for each request id, and whose result is remembered.
+//! Work that runs once per request id, and whose result is kept.
 
 mod settings;
 
@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 pub use self::settings::RunOnceBuilder;
 use crate::{Error, ErrorKind, Result};
 
-/// Runs requests once for each id, as the `Idempotency-Key` header of HTTP requires: one process
-/// works at a time, and later callers get the result.
+/// Runs the work of each request id once, as the `Idempotency-Key` header of HTTP requires: one
+/// process works at a time, and later callers get the result.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,14 +44,14 @@ use crate::{Error, ErrorKind, Result};
 /// # async fn pay(_: u64) -> std::io::Result<String> { Ok(String::new()) }
 /// ```
 ///
-/// The promise depends on Redis: it holds while Redis has the data, and if Redis does not lose what
-/// it has acknowledged. If a second run is a disaster, let a unique key in the database decide as
-/// well. While Redis is down no run begins. A run has no other fence than its id: what a killed or
-/// paused holder has begun may still arrive later.
+/// The guarantee depends on Redis: it holds only while Redis keeps the data that it has
+/// acknowledged. If a second run is a disaster, also use a unique key in the database. While Redis
+/// is down, no run begins. A run has no fencing token: a write that a dead or paused holder has
+/// sent may still arrive later.
 ///
-/// The record `{prefix:name:id}` is a hash: `v` (1), `state` (`running`, `completed`, `failed`), `token`
-/// of the run, `until` (Unix ms by the server's clock), `print` (SHA-256 of the payload), `tries`, `result`.
-/// Clones share all state.
+/// The record `{prefix:name:id}` is a hash: `v` (1), `state` (`running`, `completed`, `failed`),
+/// `token` of the run, `until` (Unix ms by the server's clock), `print` (SHA-256 of the payload),
+/// `tries`, `result`. Clones share all state.
 #[derive(Clone)]
 pub struct RunOnce {
     inner: Arc<Inner>,
@@ -64,7 +64,7 @@ struct Inner {
     clock: Clock,
 }
 
-/// The first and the longest pause before a step is repeated that Redis did not answer.
+/// The first and the longest pause before a call is repeated that Redis did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// The result of [`RunOnce::begin`].
@@ -73,12 +73,12 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 pub enum Begun<R> {
     /// This process must do the work.
     Won(Run),
-    /// Another process does the work. Its lease lasts for at least this time; after that it counts
-    /// as dead.
+    /// Another process does the work. Its lease lasts for at least this time; after that another
+    /// process may begin.
     Busy(Duration),
-    /// The work was done before, with this result.
+    /// The work was completed before, with this result.
     Completed(R),
-    /// The work failed for good, for this reason.
+    /// The work failed permanently before, for this reason.
     Failed(String),
 }
 
@@ -88,7 +88,7 @@ impl RunOnce {
         Self { inner: Arc::new(Inner { link, step, settings, clock }) }
     }
 
-    /// Returns the settings for runs of this name (in the form of a cache name).
+    /// Returns the settings for runs of this name, which has the form of a cache name.
     pub fn builder(name: &str) -> RunOnceBuilder {
         RunOnceBuilder::new(name)
     }
@@ -96,13 +96,14 @@ impl RunOnce {
     /// Begins the work of request `id` (1 to 512 bytes without control characters), unless it is
     /// done or another process does it.
     ///
-    /// `payload` describes the request, in bytes that are the same when the request is repeated.
+    /// `payload` identifies the content of the request. It must be the same when the request is
+    /// repeated.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an id that is not allowed, or that came with another payload
-    /// before. [`ErrorKind::Unavailable`]: the state is not known; the run may have begun, and is
-    /// then busy for one lease. [`ErrorKind::Foreign`] if the key holds another kind of value, or a
-    /// result of another type.
+    /// [`ErrorKind::Invalid`] for an id that is not allowed, or that was used with another payload.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached: the run may have begun, and then the
+    /// id is busy for one lease. [`ErrorKind::Foreign`] if the key holds another kind of value, or
+    /// a result of another type.
     pub async fn begin<R: DeserializeOwned>(&self, id: &str, payload: &[u8]) -> Result<Begun<R>> {
         check_key(id)?;
         let RunOnceBuilder { prefix, name, lease, keep, codec, .. } = &self.inner.settings;
@@ -136,53 +137,54 @@ impl RunOnce {
                 }
                 (b"C", Some(Value::BulkString(bytes))) => match codec.decode(&bytes) {
                     Some(result) => Ok(Begun::Completed(result)),
-                    None => foreign("the result is of another type"),
+                    None => foreign("the result has another type; use another name or prefix"),
                 },
                 (b"F", Some(Value::BulkString(bytes))) => {
                     Ok(Begun::Failed(String::from_utf8_lossy(&bytes).into_owned()))
                 }
                 (b"P", _) => {
-                    Err(Error::invalid(format!("id: {id:?} came with another payload before")))
+                    Err(Error::invalid(format!("id: {id:?} was used before with another payload")))
                 }
-                (b"X", _) => foreign("the key holds no record of a run"),
-                _ => foreign("Redis gave an answer that is not understood"),
+                (b"X", _) => {
+                    foreign("the key does not hold the record of a run; use another prefix")
+                }
+                _ => foreign("unexpected reply from Redis"),
             },
-            _ => foreign("Redis gave an answer that is not understood"),
+            _ => foreign("unexpected reply from Redis"),
         }
     }
 }
 
-/// A run that this process must do, until [`complete`](Self::complete), [`fail`](Self::fail),
-/// [`leave`](Self::leave) or [`abandon`](Self::abandon) ends it.
+/// A run that this process must do. It ends with [`complete`](Self::complete),
+/// [`fail`](Self::fail), [`leave`](Self::leave) or [`abandon`](Self::abandon).
 ///
-/// If a run is dropped before that, it keeps its lease until the lease expires: the future that did
-/// the work may have been cancelled while one of its requests was on its way, and the next run must
-/// not overlap it.
+/// If a run is dropped before that, it keeps its lease until the lease expires. The dropped future
+/// may have sent a request that still arrives, and the next run must not overlap it.
 ///
-/// The lease is not renewed automatically: call [`renew`](Self::renew) from the work, to show that
-/// it still progresses.
-#[must_use = "dropped, the work stays busy until the lease ends"]
+/// The lease is not renewed automatically: call [`renew`](Self::renew) in the work, to show that it
+/// makes progress.
+#[must_use = "if the run is dropped, the id stays busy until the lease expires"]
 pub struct Run {
     inner: Arc<Inner>,
     key: String,
     token: String,
     tries: u64,
-    /// When the lease ends, in nanoseconds of the steady clock.
+    /// When the lease expires, in nanoseconds of the steady clock.
     ends: AtomicU64,
 }
 
 impl Run {
-    /// Returns the number of this attempt. More than 1: an earlier run began and recorded no end,
-    /// and its effects are not known.
+    /// Returns the number of this attempt. If above 1, an earlier run recorded no result; its
+    /// effects are unknown.
     pub fn tries(&self) -> u64 {
         self.tries
     }
 
-    /// Renews the lease, which then lasts a whole `lease` from now on.
+    /// Renews the lease: it lasts for one whole `lease` from now.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`]: the lease expired, and another run has begun; stop the work.
-    /// [`ErrorKind::Unavailable`]: Redis did not answer; the lease may be renewed or unchanged.
+    /// [`ErrorKind::Lost`] if the lease expired and another run has begun: stop the work.
+    /// [`ErrorKind::Unavailable`] if Redis did not answer; the lease may be renewed or not.
     pub async fn renew(&self) -> Result<()> {
         let mut call = self.step("renew");
         let RunOnceBuilder { lease, keep, .. } = &self.inner.settings;
@@ -193,25 +195,25 @@ impl Run {
         Ok(())
     }
 
-    /// Records that the work is done: every later `begin` of the id gets this result.
+    /// Records that the work is completed: every later `begin` of the id gets this result.
     ///
-    /// If Redis does not answer, the call is repeated until the lease expires, and sent at least
-    /// once. The circuit breaker does not stop it. If the future is dropped, the run is unchanged;
-    /// the result may be recorded then.
+    /// If Redis does not answer, the call is repeated until the lease expires. It is sent at least
+    /// once, even while the circuit breaker is open. If the future is dropped, the run still
+    /// exists, and the result may be recorded.
     ///
     /// # Errors
-    /// After an error the run still exists, and this may be called again. [`ErrorKind::Lost`]: the
-    /// lease expired, and another run has begun or ended the work; its record is valid.
-    /// [`ErrorKind::Invalid`] for a result that cannot be encoded: no command was sent.
-    /// [`ErrorKind::Unavailable`]: no answer until the lease expired; the result may be recorded.
-    /// If it is not, the next run begins the work again.
+    /// After an error the run still exists, and you may call this again. [`ErrorKind::Lost`] if the
+    /// lease expired and another run has begun or ended the work; the record of that run is valid.
+    /// [`ErrorKind::Invalid`] for a result that cannot be encoded; no command was sent.
+    /// [`ErrorKind::Unavailable`] if Redis did not answer until the lease expired. The result may
+    /// be recorded; otherwise the next run begins the work again.
     pub async fn complete<R: Serialize + ?Sized>(&mut self, result: &R) -> Result<()> {
         let bytes = self.inner.settings.codec.encode(&result)?;
         self.finish("complete", &bytes).await
     }
 
-    /// Records that the work failed for good: every later `begin` of the id gets this reason. It is
-    /// repeated as [`complete`](Self::complete) is.
+    /// Records that the work failed permanently: every later `begin` of the id gets this reason.
+    /// Repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
@@ -219,8 +221,8 @@ impl Run {
         self.finish("fail", reason.as_bytes()).await
     }
 
-    /// Removes the record: no work was done, or all of it was undone, and it may be tried again. It
-    /// is repeated as [`complete`](Self::complete) is.
+    /// Removes the record, so that the work can be tried again. Call it if no work was done, or all
+    /// of it was undone. Repeated as [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
@@ -228,10 +230,10 @@ impl Run {
         self.repeat(&self.step("leave")).await
     }
 
-    /// Ends the lease and keeps the record: the work has stopped, and its effects are not known.
+    /// Ends the lease and keeps the record: the work has stopped, and its effects are unknown.
     ///
-    /// The next run may begin at once, and its [`tries`](Self::tries) are above 1. The call is
-    /// repeated as [`complete`](Self::complete) is.
+    /// The next run may begin at once, and its [`tries`](Self::tries) are above 1. Repeated as
+    /// [`complete`](Self::complete) is.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).
@@ -245,7 +247,8 @@ impl Run {
         self.repeat(&call).await
     }
 
-    /// Asks until Redis has answered or the lease has ended. Every step that ends a run may be repeated.
+    /// Repeats a call until Redis answers or the lease expires. Every call that ends a run may be
+    /// repeated.
     async fn repeat(&self, call: &ScriptInvocation<'_>) -> Result<()> {
         let mut pause = RETRY.0;
         loop {
@@ -262,7 +265,7 @@ impl Run {
         }
     }
 
-    /// The lease lasts from the moment in which it was asked for.
+    /// Counts the lease from the time at which the call was sent.
     fn lease_from(&self, asked: Now) {
         let lease = u64::try_from(self.inner.settings.lease.as_nanos()).unwrap_or(u64::MAX);
         self.ends.store(asked.steady_ns.saturating_add(lease), Ordering::Relaxed);
@@ -280,7 +283,8 @@ impl Run {
             Some(Value::BulkString(letter)) if letter == b"1" => Ok(()),
             _ => Err(Error::new(
                 ErrorKind::Lost,
-                "the run is not ours any more: its lease has ended, and what was done since stands",
+                "the lease of the run expired; effects since then are not undone; do not complete \
+                 it",
             )),
         }
     }

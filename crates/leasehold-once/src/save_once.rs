@@ -1,4 +1,4 @@
-//! Saves rows once for each key, at a rate of some hundred thousand a second.
+//! Saves rows once per key, some hundred thousand per second.
 
 mod marks;
 mod settings;
@@ -21,20 +21,20 @@ pub use self::stats::SaveStats;
 use self::worker::{Call, work};
 use crate::{BoxError, Error, ErrorKind, Result};
 
-/// A store with a unique key: it saves rows, and decides which rows are new.
+/// A table with a unique key: it saves rows, and the key decides which rows are new.
 pub trait Store: Send + Sync + 'static {
-    /// The value that is saved under a key.
+    /// The value that is saved with a key.
     type Row: Send + Sync + 'static;
 
-    /// Returns how many bytes a row adds to a statement beside its key; a statement has up to 1
+    /// Returns how many bytes a row adds to a statement, without its key. A statement has at most 1
     /// MiB, or one row. Default 0: only the number of rows counts
     /// ([`SaveOnceBuilder::batch`](crate::SaveOnceBuilder::batch)).
     fn size(_row: &Self::Row) -> usize {
         0
     }
 
-    /// Saves all of these rows or none; a row whose key exists is unchanged. The keys are different
-    /// and sorted. It may be called again with rows that it has saved.
+    /// Saves all of these rows or none; a row whose key exists does not change. The keys are
+    /// distinct and sorted. It may be called again with rows that it has saved.
     fn insert(
         &self,
         rows: &[(&str, &Self::Row)],
@@ -45,20 +45,20 @@ pub trait Store: Send + Sync + 'static {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No row was saved, since one of the rows is not acceptable: the batch is tried in halves. Do
-    /// not return it if every row would be refused, such as for a missing table.
+    /// No row was saved, because the database refuses one of the rows: the batch is split and tried
+    /// again. Do not return it if every row would be refused, such as for a missing table.
     Row(BoxError),
-    /// The rows may have been saved: the callers get this error.
+    /// The rows may have been saved. The callers get this error.
     Unavailable(BoxError),
 }
 
-/// Saves rows once for each key, however often and from however many processes they come.
+/// Saves rows once per key, from any number of processes and repetitions.
 ///
-/// The unique key of the database decides, and is asked as rarely as possible. A row is skipped if
-/// this process has saved its key, or if a process has left a mark in Redis after a commit. The
-/// other rows go into the database, many in one statement. Both checks are exact: a false positive,
-/// as from a Bloom filter, would lose a row. While Redis is down, rows go straight to the database,
-/// in the same batches and with the same number of batches at a time.
+/// The unique key of the database decides, and the checks before it reduce the load on the
+/// database. A row is skipped if this process has saved its key, or if a process has set a mark in
+/// Redis after a commit. The other rows go into the database, many per statement. Both checks are
+/// exact: a false positive, as from a Bloom filter, would lose a row. While Redis is down, rows go
+/// straight to the database, in the same batches and with the same number of concurrent batches.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -74,14 +74,14 @@ pub enum StoreError {
 /// # Ok(()) }
 /// ```
 ///
-/// Clones share all state. When all clones are dropped, accepted rows are still saved.
+/// Clones share all state. If all clones are dropped, accepted rows are still saved.
 pub struct SaveOnce<S: Store> {
     workers: Arc<[mpsc::Sender<Call<S::Row>>]>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Keys that are saved.
+    /// Keys whose rows are saved.
     local: quick_cache::sync::Cache<Box<str>, ()>,
     marks: Marks,
     batch: usize,
@@ -108,16 +108,17 @@ impl<S: Store> SaveOnce<S> {
         self.save_many(vec![(key, row)]).await
     }
 
-    /// Returns when a row of each key (1 to 512 bytes without control characters) is saved: this
-    /// row, or an earlier row of the key. It may be called again after any error, in any process.
+    /// Saves rows, and returns when each key (1 to 512 bytes without control characters) has a
+    /// saved row: this row, or an earlier row of the key. You may call it again after any error, in
+    /// any process.
     ///
     /// Many rows per call are faster: a caller with one row waits for its commit. If the future is
     /// dropped, accepted rows are still saved.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a key that is not allowed: no row was saved; or if the database
-    /// refuses some of the rows: the others are saved. [`ErrorKind::Unavailable`]: some rows may be
-    /// saved; also if the database refuses so many rows that the rest was not tried.
+    /// [`ErrorKind::Invalid`] for a key that is not allowed; no row was saved. Also if the database
+    /// refuses some of the rows; the others are saved. [`ErrorKind::Unavailable`] if some rows may
+    /// not be saved, also if the database refuses so many rows that the rest was not tried.
     pub async fn save_many(&self, rows: Vec<(String, S::Row)>) -> Result<()> {
         for (key, _) in &rows {
             check_key(key)?;
@@ -159,7 +160,7 @@ impl<S: Store> SaveOnce<S> {
         outcome
     }
 
-    /// Returns the counts since it was opened.
+    /// Returns the counts since this was opened.
     pub fn stats(&self) -> SaveStats {
         self.shared.counters.stats()
     }
@@ -173,7 +174,7 @@ impl<S: Store> SaveOnce<S> {
 fn stopped() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "the runtime that rows were saved on has ended, or a store panicked",
+        "the runtime of SaveOnce ended, or the Store panicked; open a new SaveOnce",
     )
 }
 

@@ -1,4 +1,4 @@
-//! A table of PostgreSQL, MySQL, MariaDB or SQLite in which rows are saved.
+//! A table of PostgreSQL, MySQL, MariaDB or SQLite that stores the rows.
 
 use std::error::Error as _;
 
@@ -9,8 +9,8 @@ use sqlx::Pool;
 use crate::save_once::{Store, StoreError};
 use crate::{Error, ErrorKind, Result};
 
-/// A table with the columns `id` and `payload`; see [`OnceTable`]. Needs one of the features `mysql`,
-/// `postgres` and `sqlite`.
+/// A table with the columns `id` and `payload`; see [`OnceTable`]. Needs one of the features
+/// `mysql`, `postgres` and `sqlite`.
 #[derive(Debug)]
 pub struct Table<E: Engine> {
     table: OnceTable,

@@ -1,4 +1,4 @@
-//! Wakes the relay when a transaction has committed, on the database that can.
+//! Wakes the relay after each commit, on databases with notifications.
 
 use std::any::Any;
 use std::time::Duration;
@@ -8,24 +8,28 @@ use leasehold_core::clock::Clock;
 use sqlx::Pool;
 use tokio::sync::Notify;
 
-/// One for all tables: who is woken for nothing looks, and sleeps on.
+/// The channel of all tables. A relay that is woken for another table finds no rows, and waits
+/// again.
 pub(super) const CHANNEL: &str = "leasehold_cache_outbox";
 
-/// How long after a failure it is tried to listen again.
+/// The pause after a failure before the relay listens again.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Whether this database tells of commits.
+/// Returns true if this database has notifications of commits.
 pub(super) fn is_there<E: Engine>() -> bool {
     E::NAME == "PostgreSQL"
 }
 
-/// Rings whenever something was committed; where the database does not tell, never.
+/// Wakes after each commit; on a database without notifications, never.
 pub(super) async fn listen<E: Engine>(pool: &Pool<E>, clock: &Clock, woken: &Notify) {
     #[cfg(feature = "postgres")]
     if let Some(pool) = (pool as &dyn Any).downcast_ref::<sqlx::PgPool>() {
         loop {
             let error = hear(pool, woken).await;
-            tracing::debug!(?error, "the relay receives no notice of commits, and looks by itself");
+            tracing::debug!(
+                ?error,
+                "cannot receive commit notifications; the relay polls the table"
+            );
             clock.sleep(PAUSE).await;
         }
     }

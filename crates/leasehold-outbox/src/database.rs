@@ -1,4 +1,4 @@
-//! The outbox of a database that is given by its URL.
+//! The outbox of a database URL.
 
 use futures_util::future::BoxFuture;
 use leasehold::rows::{self, Engine, Visit};
@@ -9,8 +9,8 @@ use crate::relay::Relay;
 use crate::relay::RelayBuilder;
 use crate::table::Outbox;
 
-/// A database, given by its URL: `postgres://…`, `mysql://…` or `sqlite:/path`, with the connection
-/// options that store URLs have.
+/// A database with this URL: `postgres://…`, `mysql://…` or `sqlite:/path`, with the connection
+/// options of store URLs.
 #[derive(Clone, Debug)]
 pub struct Database(rows::Database);
 
@@ -19,7 +19,7 @@ impl Database {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or whose
-    /// database is not built in.
+    /// database is not in this build.
     pub fn open(url: &str) -> Result<Self> {
         rows::Database::open(url).map(Self).map_err(crate::error::database_failed)
     }

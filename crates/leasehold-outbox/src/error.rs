@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::{Error, ErrorKind};
 
-/// Returns the error for an error of sqlx, as the functions of this crate return it.
+/// Converts an sqlx error to the error that the functions of this crate return.
 pub fn database_error(error: sqlx::Error) -> Error {
     database_failed(leasehold::rows::failure(error))
 }
 
-/// The error for a database that refused or failed.
+/// Converts the error of a database that refused or failed.
 pub(crate) fn database_failed(error: leasehold::Error) -> Error {
     let kind = match error.kind() {
         leasehold::ErrorKind::Invalid if error.source().is_none() => ErrorKind::Invalid,

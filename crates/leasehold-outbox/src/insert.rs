@@ -1,4 +1,4 @@
-//! Writing invalidations into an outbox, in the transaction of the change that they belong to.
+//! Inserts invalidations into an outbox, in the transaction of the change.
 
 use leasehold::rows::{Engine, Statement};
 use sqlx::Transaction;
@@ -9,20 +9,20 @@ use crate::table::{COLUMNS, Outbox};
 use crate::transport::Change;
 use crate::{Error, Result};
 
-/// Rows in one statement: the databases bound the number of values.
+/// The most rows in one statement: databases limit the number of values.
 const PAGE: usize = 1_000;
 
 impl Outbox {
-    /// Inserts a row for each change, which a [`Relay`](crate::Relay) delivers after this transaction has committed. A
-    /// transaction that is rolled back leaves no row. Programs with a `Cache` of the crate `leasehold-cache` call its
-    /// `invalidate_in_tx` instead.
+    /// Inserts a row for each change. A [`Relay`](crate::Relay) delivers it after this transaction
+    /// has committed; if the transaction is rolled back, there is no row. Programs with a `Cache`
+    /// of the crate `leasehold-cache` call its `invalidate_in_tx` instead.
     ///
-    /// If this future is dropped, some rows may be inserted: roll the transaction back then.
+    /// If this future is dropped, some rows may be inserted: roll the transaction back.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a change that no cache can have: nothing was sent.
-    /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database, such as a missing table. Roll the
-    /// transaction back then.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a change that no cache accepts;
+    /// nothing was sent. [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the
+    /// database, such as a missing table. Roll the transaction back after any error.
     pub async fn insert<E: Engine>(
         &self,
         transaction: &mut Transaction<'_, E>,

@@ -1,9 +1,11 @@
-//! Invalidations that are committed with their change, and cannot be lost after that.
+//! Cache invalidations that are committed together with their change, and are never lost after
+//! that.
 //!
-//! A process that dies between its commit and the invalidation of a cache leaves an old value behind. An `Outbox` table
-//! takes a row inside the program's own transaction instead: it is there if, and only if, the change is. A `Relay` reads
-//! the rows, invalidates in Redis, and then deletes them; so each invalidation is made at least once, and a second time does
-//! no harm.
+//! If a process dies between its commit and the invalidation of a cache, the cache keeps an old
+//! value. With this crate, the transaction also inserts a row into an `Outbox` table: the row
+//! exists if, and only if, the change does. A `Relay` reads the rows, invalidates the keys in
+//! Redis, and then deletes the rows. So each invalidation is delivered at least once; a second
+//! delivery does no harm.
 //!
 //! Needs one of the features `mysql`, `postgres` and `sqlite`; without them the crate is empty.
 //!
@@ -29,10 +31,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With the feature `nats`, a relay puts the changes into a stream of NATS JetStream, and a
-//! `Receiver` applies them on the other side of it.
+//! With the feature `nats`, a relay publishes the changes to a stream of NATS JetStream, and a
+//! `Receiver` on the other side applies them.
 //!
-//! `docs/cache-outbox.md` in the repository has the table, the bounds and the figures.
+//! `docs/cache-outbox.md` in the repository has the table, the limits and measurements.
 
 #![cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,4 +1,4 @@
-//! Bounds and pauses that relays and receivers share.
+//! Limits and pauses that relays and receivers share.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// How long a batch may go on after it was asked to stop.
+/// How long a batch may continue after a request to stop.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// Pauses after a batch that failed: the first and the longest.
+/// The first and the longest pause after a failed batch.
 pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// The settings that a relay and a receiver share: how they take a batch, and repeat what is refused.
+/// The settings that relays and receivers share.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchSettings {
-    /// How many rows or messages are taken at a time.
+    /// The most rows or messages in a batch.
     pub(crate) batch: usize,
-    /// For how long no other process gets them.
+    /// How long no other process gets the rows or messages of a batch.
     pub(crate) claim: Duration,
-    /// How often one is tried.
+    /// How often a row or message is tried.
     pub(crate) tries: u32,
 }
 
@@ -46,5 +46,5 @@ pub(crate) fn in_range<T: PartialOrd + fmt::Debug>(
         return Ok(());
     }
     let (least, most) = (allowed.start(), allowed.end());
-    Err(Error::invalid(format!("{name} is {value:?}; allowed is {least:?} to {most:?}")))
+    Err(Error::invalid(format!("{name} is {value:?}; {least:?} to {most:?} is allowed")))
 }

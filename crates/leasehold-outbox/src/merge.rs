@@ -1,4 +1,4 @@
-//! Changes of one key become one, which is delivered once for all of them.
+//! Merges the changes of one key into one delivery.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::transport::Change;
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) changes: Vec<Change>,
-    /// Where among them each of those that were given is.
+    /// For each given change, the index of its merged change.
     pub(super) places: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! By way of NATS JetStream: the relay puts changes into a stream, and receivers apply them.
+//! Delivery by NATS JetStream: the relay publishes changes to a stream, and receivers apply them.
 
 mod connection;
 mod message;

@@ -1,4 +1,4 @@
-//! Delivers to Redis: each change as the cache itself would have invalidated it.
+//! Delivers to Redis: invalidates each change as the cache itself does.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,20 +19,19 @@ use tokio::sync::watch;
 use crate::Result;
 use crate::transport::{Change, Refused, Transport};
 
-/// How long Redis may take for a change, among a batch of others.
+/// How long Redis may take for one change of a batch.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How long ago a server may have forgotten what it had taken: a failover that was noticed late.
+/// The writes of this time may be lost in a failover that was noticed late.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// Where this listens; no cache does, since it has two colons there.
+/// The channel on which the relay listens; no cache has it, since it has two colons there.
 const STEM: &str = "leasehold-cache.relay";
 
-/// Invalidates in Redis, and notifies the processes that keep values themselves.
+/// Invalidates keys in Redis, and notifies the processes that keep values in memory.
 ///
-/// A server that takes over may not know what the previous server had accepted. All changes that
-/// were delivered in the minute before the previous server last answered (10,000 changes at most)
-/// are delivered again.
+/// After a failover the new server may lack recent changes. So the changes of the last minute
+/// before the old server last answered (10,000 at most) are delivered again.
 #[derive(Clone)]
 pub struct RedisTransport {
     inner: Arc<Inner>,
@@ -43,18 +42,18 @@ struct Inner {
     user: Arc<Consumer>,
     script: WriteScript,
     recent: RecentWrites<Change>,
-    /// Changes whose holds are to be ended, with their tokens.
+    /// The holds to end when the replicas have caught up, with their tokens.
     lags: LagHolds<(Change, String)>,
-    /// Of a hold that Redis had lost.
+    /// Set when the warning about a lost hold was logged.
     lost: Once,
-    /// How often the connection was made, or the server was another one.
+    /// Increases with each new connection or server.
     connects: watch::Sender<u64>,
     clock: Clock,
 }
 
 impl RedisTransport {
-    /// Opens the transport to the server of `url`, as `Builder::open` of a cache takes
-    /// it. Redis may be down.
+    /// Opens the transport to the Redis server of `url`; see `Builder::open` of a cache for its
+    /// form. Redis may be down.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that is not allowed, or outside a
@@ -90,7 +89,7 @@ impl Inner {
         }
     }
 
-    /// What the server may not know of, each change once.
+    /// Returns the changes that the server may lack, each once.
     fn unsure(&self) -> Vec<Change> {
         let unsure: HashSet<Change> = self.recent.take().into_iter().collect();
         unsure.into_iter().collect()
@@ -131,7 +130,7 @@ impl Inner {
         down.map_or(Ok(refused), |error| Err(self.user.error(error)))
     }
 
-    /// Ends the hold of a change when replicas have caught up.
+    /// Ends the hold of a change when the replicas have caught up.
     fn hold_for_lag(self: &Arc<Self>, change: &Change, token: &str) {
         let (now, hold) = (self.clock.now(), std::iter::once((change.clone(), token.to_owned())));
         if !change.hold.is_zero() && self.lags.add(now, change.hold, hold) {
@@ -140,8 +139,8 @@ impl Inner {
         }
     }
 
-    /// Where a hold was lost, removes what was filled meanwhile. What fails is among the recent ones, which
-    /// are delivered again.
+    /// Ends holds. If a hold was lost, removes what was filled meanwhile. Failed changes are among
+    /// the recent ones, which are delivered again.
     async fn end_lags(self: Arc<Self>, holds: Vec<(Change, String)>) {
         let (connection, script) = (&self.connection, &self.script);
         let ends = holds.iter().map(|(change, token)| async move {
@@ -152,7 +151,7 @@ impl Inner {
                 Ok(false) => {}
                 Ok(true) => self.lost.call_once(|| self.user.warn(LOST_HOLD)),
                 Err(error) => {
-                    tracing::debug!(%error, "a hold of the relay is left to end by itself");
+                    tracing::debug!(%error, "cannot end a hold of the relay; it expires");
                 }
             }
         }
@@ -171,7 +170,7 @@ impl Listener for Inner {
     }
 
     fn cannot_listen(&self, error: Option<RedisError>) {
-        tracing::debug!(?error, "the relay receives no invalidations");
+        tracing::debug!(?error, "the relay cannot receive invalidations");
     }
 
     fn answered(&self, asked: Now) {
@@ -179,14 +178,14 @@ impl Listener for Inner {
     }
 }
 
-/// Whenever the connection was made anew, delivers once more what was delivered a while ago.
+/// Delivers recent changes again after each new connection.
 async fn redeliver(mut connects: watch::Receiver<u64>, inner: Weak<Inner>) {
     while connects.changed().await.is_ok() {
         let Some(inner) = inner.upgrade() else { return };
         let mut pause = PAUSES.0;
         for page in inner.unsure().chunks(PAGE) {
             while let Err(error) = inner.deliver(page).await {
-                tracing::debug!(%error, "what was delivered a while ago is not delivered again yet");
+                tracing::debug!(%error, "cannot deliver recent changes again yet; retrying");
                 inner.clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }
@@ -194,8 +193,8 @@ async fn redeliver(mut connects: watch::Receiver<u64>, inner: Weak<Inner>) {
     }
 }
 
-/// Whether another key would not have got this error: the key holds a foreign value, or this user
-/// may not write it. A command that the user may never run parks no key.
+/// Returns true if only this key is refused: it holds foreign data, or the user may not write it.
+/// An error for every key, such as a forbidden command, parks no row.
 fn is_about_the_key(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     match error.code() {

@@ -1,4 +1,4 @@
-//! What becomes of a change that was refused.
+//! Decides when a refused change is tried again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,31 +6,32 @@ use std::time::Duration;
 use crate::transport::Refused;
 use crate::{Error, Result};
 
-/// Pauses until it is tried again: the first and the longest.
+/// The first and the longest pause before a refused change is tried again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-/// The longest reason that is kept, in characters.
+/// The most characters of a stored reason.
 const REASON: usize = 300;
 
-/// The reasons by their places. Who refuses what was not given may mean any of them: then nothing is
-/// known to have arrived.
+/// Returns the reasons by index. A transport that refuses an index that was not given may mean any
+/// change: then none counts as delivered.
 pub(super) fn reasons(refused: Vec<Refused>, given: usize) -> Result<HashMap<usize, String>> {
     match refused.iter().find(|refused| refused.at >= given) {
         None => Ok(refused.into_iter().map(|refused| (refused.at, refused.reason)).collect()),
         Some(Refused { at, reason }) => Err(Error::invalid(format!(
-            "the transport refused at {at}, and up to {} is allowed: {reason}",
+            "the transport refused change {at}, but the last index is {}: {reason}",
             given.saturating_sub(1)
         ))),
     }
 }
 
-/// When what was refused `before` times is tried again; `None`: not any more.
+/// Returns the pause before the next try of a change that was refused `before` times; `None` after
+/// the last try.
 pub(super) fn again(before: i64, most: u32) -> Option<Duration> {
     let before = u32::try_from(before).unwrap_or(0);
     let pause = AGAIN.0.saturating_mul(2_u32.saturating_pow(before));
     (before.saturating_add(1) < most).then(|| pause.min(AGAIN.1))
 }
 
-/// No longer than is kept.
+/// Returns the reason, cut to the stored length.
 pub(super) fn shortened(reason: &str) -> String {
     reason.chars().take(REASON).collect()
 }

@@ -29,16 +29,16 @@ use crate::{Error, Result};
 /// How often the age of the oldest row is measured.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Delivers the rows of an [`Outbox`]. Any number of relays may run at once, in one process or in
-/// several: each takes rows that no other relay has.
+/// Delivers the rows of an [`Outbox`]. Any number of relays may run at the same time, in one
+/// process or in several: each row is taken by one relay.
 ///
 /// Every change is delivered at least once. While the database and Redis can be reached, a change
 /// is delivered within [`poll`](RelayBuilder::poll) after its commit, plus the time for the rows
-/// before it. If the relay that has the row dies, add [`claim`](RelayBuilder::claim). The order of
-/// deliveries is not specified.
+/// before it. If the relay that has taken the row dies, the delay grows by
+/// [`claim`](RelayBuilder::claim). The order of deliveries is not specified.
 ///
-/// The relay records in `metrics`: gauges `leasehold_cache_outbox_oldest_seconds` and
-/// `leasehold_cache_outbox_parked`, counters `leasehold_cache_outbox_delivered_total`,
+/// The relay records metrics in the crate `metrics`: gauges `leasehold_cache_outbox_oldest_seconds`
+/// and `leasehold_cache_outbox_parked`, counters `leasehold_cache_outbox_delivered_total`,
 /// `_refused_total`, `_parked_total` and `_failures_total`.
 #[derive(Clone)]
 pub struct Relay {
@@ -50,8 +50,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Returns the settings for a relay of this table. The pool needs two connections, and on
-    /// PostgreSQL one more.
+    /// Returns the settings for a relay of this table. The pool needs two connections, and one more
+    /// on PostgreSQL.
     pub fn builder<E: Engine>(outbox: &Outbox, pool: &Pool<E>) -> RelayBuilder {
         RelayBuilder::new(outbox, pool)
     }
@@ -70,8 +70,8 @@ impl Relay {
         self.counters.stats()
     }
 
-    /// Delivers rows until `stop` is ready; then it finishes its current batch, for 5 seconds at
-    /// most. After a failure it tries again without limit, with pauses that grow to 5 seconds.
+    /// Delivers rows until `stop` is ready. Then it finishes its current batch, for 5 seconds at
+    /// most. After a failure it retries without limit, with pauses of up to 5 seconds.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         let woken = Notify::new();
         tokio::select! {
@@ -109,7 +109,8 @@ impl Relay {
                 }
                 Err(error) => {
                     if self.counters.failed(error.to_string()) {
-                        tracing::warn!(target: LOG_TARGET, %error, "the relay cannot deliver, and goes on trying");
+                        tracing::warn!(target: LOG_TARGET, %error, "the relay cannot deliver \
+                                                                    changes; retrying");
                     }
                     let rest = pause;
                     pause = (pause * 2).min(PAUSES.1);
@@ -132,7 +133,7 @@ impl Relay {
     /// Delivers the rows that are due now, and returns their number.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the other side accepts no
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the transport accepts no
     /// change, [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
     /// Rows that were not delivered stay in the table.
     pub async fn once(&self) -> Result<u64> {
@@ -151,7 +152,7 @@ impl Relay {
         }
     }
 
-    /// Returns rows that were refused too often, oldest first; at most `most` rows.
+    /// Returns at most `most` rows that were refused too often, oldest first.
     ///
     /// # Errors
     /// [`ErrorKind::Database`](crate::ErrorKind::Database) with the error of the database.
@@ -167,18 +168,19 @@ impl Relay {
         self.rows.unpark().await.map_err(crate::error::database_failed)
     }
 
-    /// What cannot be measured shall not keep anything from being delivered.
+    /// Measures the table. A failure here must not stop deliveries.
     async fn look(&self) {
         match self.rows.look().await {
             Ok((oldest, parked)) => self.counters.saw(oldest, parked),
-            Err(error) => tracing::debug!(%error, "the age of the outbox was not measured"),
+            Err(error) => tracing::debug!(%error, "cannot measure the age of the outbox"),
         }
     }
 
-    /// A batch that takes longer is let go of: by then others may have its rows.
+    /// Limits a batch to this time: after it, other relays may take its rows.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
         let until = Deadline::after(self.clock.now(), limit);
-        let late = || Error::new(crate::ErrorKind::Unavailable, format!("no end within {limit:?}"));
+        let late =
+            || Error::new(crate::ErrorKind::Unavailable, format!("timed out after {limit:?}"));
         self.clock.within(Some(until), work).await.unwrap_or_else(|| Err(late()))
     }
 }

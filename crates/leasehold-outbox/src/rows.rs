@@ -1,4 +1,4 @@
-//! The outbox as a relay uses it, whatever the database is.
+//! The outbox rows that a relay reads and writes, on any database.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::commit_notice;
 use crate::table::{Outbox, Parked};
 use crate::transport::Change;
 
-/// A row that a relay has.
+/// A row that a relay has taken.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) id: i64,
     pub(super) queued_us: i64,
     pub(super) tries: i64,
     pub(super) change: Change,
-    /// A number that is none, and why.
+    /// The reason if a number of the row cannot be read.
     pub(super) unreadable: Option<String>,
 }
 
 impl Row {
-    /// Why no cache has written this.
+    /// Returns why the row is not a change of a cache.
     pub(super) fn problem(&self) -> Option<String> {
         self.unreadable.clone().or_else(|| self.change.problem())
     }
 }
 
-/// What is to happen to a row that was refused.
+/// What happens to a refused row.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) id: i64,
@@ -41,23 +41,23 @@ pub(super) struct Verdict {
     pub(super) again: Option<Duration>,
 }
 
-/// The table on one database. A relay's tasks are the same on all of them.
+/// The table on one database. The relay does the same on all of them.
 pub(super) trait Rows: Send + Sync + 'static {
-    /// Takes rows that are due, oldest first: no other relay gets them for `claim`.
+    /// Takes rows that are due, oldest first; no other relay gets them for `claim`.
     fn take(&self, most: usize, claim: Duration) -> BoxFuture<'_, Result<Vec<Row>>>;
-    /// These are done. Rows that were put in since, under numbers that had been given before, stay.
+    /// Deletes delivered rows. A newer row that reuses an old number stays.
     fn delete<'a>(&'a self, rows: &'a [&'a Row]) -> BoxFuture<'a, Result<()>>;
-    /// These may be taken again at once.
+    /// Makes these rows due again at once.
     fn put_back<'a>(&'a self, ids: &'a [i64]) -> BoxFuture<'a, Result<()>>;
-    /// This was refused.
+    /// Records that a row was refused.
     fn refuse<'a>(&'a self, verdict: &'a Verdict) -> BoxFuture<'a, Result<()>>;
-    /// How old the oldest row that is not parked is, and how many are parked.
+    /// Returns the age of the oldest row that is not parked, and the number of parked rows.
     fn look(&self) -> BoxFuture<'_, Result<(Duration, u64)>>;
-    /// Parked rows, oldest first.
+    /// Returns parked rows, oldest first.
     fn parked(&self, most: usize) -> BoxFuture<'_, Result<Vec<Parked>>>;
-    /// Parked rows may be taken again; how many.
+    /// Makes parked rows due again; returns their number.
     fn unpark(&self) -> BoxFuture<'_, Result<u64>>;
-    /// Wakes who waits whenever something was committed; does not end.
+    /// Wakes `woken` after each commit; does not end.
     fn listen<'a>(&'a self, clock: &'a Clock, woken: &'a Notify) -> BoxFuture<'a, ()>;
 }
 
@@ -123,7 +123,7 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// A statement without values. As a text alone it would always stay prepared.
+/// A statement without values. As plain text it would always stay prepared.
 struct Select<'q> {
     sql: &'q str,
     persistent: bool,
@@ -237,7 +237,7 @@ fn read<E: Engine>(row: &E::Row) -> Result<Row> {
     let mut number = |column, name| {
         let read = E::integer(row, column);
         read.map(Option::unwrap_or_default).unwrap_or_else(|error| {
-            unreadable.get_or_insert_with(|| format!("{name} is no whole number: {error}"));
+            unreadable.get_or_insert_with(|| format!("{name} is not a whole number: {error}"));
             0
         })
     };
@@ -251,7 +251,7 @@ fn read<E: Engine>(row: &E::Row) -> Result<Row> {
     Ok(Row { id, queued_us, tries, change, unreadable })
 }
 
-/// What no other row is called, of this table or of another.
+/// Returns an id that no other row has, of this table or of another.
 fn name(id: i64, queued_us: i64, cache: &str, key: &str, hold: Duration) -> u128 {
     let text = format!("{id} {queued_us} {} {cache} {key}", hold.as_millis());
     let digest = Sha256::digest(text);

@@ -1,23 +1,23 @@
-//! The outbox table: its columns, and its creation.
+//! The outbox table: its columns, and how it is created.
 
 use leasehold::rows::{Engine, Identifier, Statement};
 use sqlx::Pool;
 
 use crate::Result;
 
-/// The columns that are given when a row is put in; `id` numbers itself, `problem` is none.
+/// The columns that an insert sets; `id` is generated, and `problem` is empty.
 pub(super) const COLUMNS: &str = "cache, name, hold_ms, queued_us, due_us, tries";
 
-/// The table in which invalidations wait for a [`Relay`](crate::Relay): `leasehold_cache_outbox`
-/// unless named otherwise, in the database of the rows that are cached.
+/// The table in which invalidations wait for a [`Relay`](crate::Relay), in the database of the
+/// cached rows. Its default name is `leasehold_cache_outbox`.
 ///
 /// | column | what it holds |
 /// |---|---|
-/// | `id` | a number that is never given twice |
+/// | `id` | a number that is never reused |
 /// | `cache`, `name` | prefix and name of the cache, and the key |
-/// | `hold_ms` | how long no process fills it after that |
+/// | `hold_ms` | how long no process may fill the key after the invalidation |
 /// | `queued_us` | when the row was inserted, by the database clock, in µs since the Unix epoch |
-/// | `due_us` | when a relay may take it: 0 at first, later while a relay has it; none if parked |
+/// | `due_us` | when a relay may take it: 0 at first, later while a relay has it; NULL if parked |
 /// | `tries` | how often it was refused |
 /// | `problem` | why it was refused |
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Outbox {
     pub(super) persistent: bool,
 }
 
-/// A row that was refused too often, and waits until an operator inspects it.
+/// A row that was refused too often. It waits until an operator inspects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parked {
@@ -65,19 +65,19 @@ impl Outbox {
         Ok(Self { table, ..Self::new() })
     }
 
-    /// Sets whether `NOTIFY` wakes relays on PostgreSQL; default true. Without it, relays look at
-    /// the interval of [`poll`](crate::RelayBuilder::poll). Transactions that notify commit one
-    /// after the other, which limits loads of some thousand commits a second.
+    /// Sets whether `NOTIFY` wakes relays on PostgreSQL; default true. If false, relays check the
+    /// table every [`poll`](crate::RelayBuilder::poll). Transactions that notify commit one after
+    /// the other, which limits programs with some thousand commits per second.
     #[must_use]
     pub fn notify(mut self, notify: bool) -> Self {
         self.notify = notify;
         self
     }
 
-    /// Sets whether statements stay prepared at the server; default true. Set false behind a pooler
-    /// in transaction mode that does not support prepared statements. Set false also if the pool
-    /// keeps no statements itself (`statement_cache_capacity(0)`): each statement would stay at the
-    /// server.
+    /// Sets whether the server keeps statements prepared; default true. Set false behind a pooler
+    /// in transaction mode that does not support prepared statements. Also set false if the pool
+    /// caches no statements (`statement_cache_capacity(0)`): otherwise each call leaves a prepared
+    /// statement on the server.
     #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
@@ -101,8 +101,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Returns the statements that create the table and its index, to run them by hand or in a
-    /// migration.
+    /// Returns the statements that create the table and its index, for a migration.
     pub fn statements<E: Engine>(&self) -> Vec<String> {
         let (table, index) = (self.table.quoted(E::QUOTE), self.index());
         let (text, serial) = (E::RESOURCE, E::SERIAL);
@@ -133,7 +132,7 @@ impl Outbox {
         statements
     }
 
-    /// The index's name: no schema, and short enough for all databases.
+    /// Returns the name of the index: without a schema, and short enough for all databases.
     fn index(&self) -> String {
         let name = self.table.to_string();
         let name = name.rsplit('.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The changes that a relay delivers, and where it delivers them.
+//! The changes that a relay delivers, and the transports that deliver them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold_cache_redis::{check_key, check_name};
 
 use crate::Result;
 
-/// The longest hold: that of a cache's `replica_lag`.
+/// The longest hold: the longest `replica_lag` of a cache.
 const HOLD: Duration = Duration::from_secs(86_400);
 
 /// A value that has changed.
@@ -18,15 +18,15 @@ pub struct Change {
     pub cache: String,
     /// The text of the key.
     pub key: String,
-    /// How long no process fills the key: the lag of the replicas that loaders read.
+    /// How long no process may fill the key: the lag of the replicas that loaders read.
     pub hold: Duration,
-    /// An id for a broker that drops messages with a known id. It is the same if the same rows of
-    /// the outbox are delivered again, and another if a row has joined them. 0 if there is none.
+    /// An id for brokers that drop messages with a known id. It is the same if the same rows of the
+    /// outbox are delivered again, and different if another row was merged in. 0 if there is none.
     pub id: u128,
 }
 
 impl Change {
-    /// Why this is none that a cache has written.
+    /// Returns why this is not a change that a cache has written.
     pub(crate) fn problem(&self) -> Option<String> {
         let Some((prefix, name)) = self.cache.split_once(':') else {
             return Some(format!("cache is {:?}; prefix:name is allowed", self.cache));
@@ -47,11 +47,11 @@ impl Change {
     }
 }
 
-/// A change that was refused, while other changes may be accepted.
+/// A change that the transport refused, while it may accept others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The index of the change among those that were given.
+    /// The index of the change among the given changes.
     pub at: usize,
     /// The reason, for people to read.
     pub reason: String,
@@ -67,12 +67,12 @@ impl Refused {
 /// Delivers the changes of a relay: [`RedisTransport`](crate::RedisTransport), or a broker whose
 /// readers apply the changes with one.
 pub trait Transport: Send + Sync + 'static {
-    /// Delivers all of these changes, in any order. After it returns, the relay forgets every
-    /// change that is not among the refused: it must have arrived durably. The call must end by
-    /// itself, within a few seconds.
+    /// Delivers all of these changes, in any order. When it returns, every change that is not among
+    /// the refused must have arrived durably: the relay deletes it. The call must end by itself
+    /// within a few seconds.
     ///
     /// # Errors
-    /// Any error, if the other side cannot be reached or accepts no change now: all changes are
-    /// given again later, also those that did arrive.
+    /// Any error, if the other side cannot be reached or accepts no change now: the relay delivers
+    /// all changes again later, including those that did arrive.
     fn deliver<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<Vec<Refused>>>;
 }

@@ -9,9 +9,9 @@ pub struct ClientId(u64);
 /// Identifies one attempt to acquire a lock; the backend records it as the owner.
 ///
 /// It has 128 bits: the client id, a sequence number within the client, and random bits. Each
-/// acquisition uses a new id. A late message of an earlier acquisition therefore never affects a
-/// later acquisition. The random bits are drawn for each id, because a copy of the process (a
-/// cloned virtual machine) has the same client id and sequence number.
+/// acquisition uses a new id, so a late message of an earlier acquisition never affects a later
+/// one. The random bits are drawn for each id, because a copy of the process (a cloned virtual
+/// machine) has the same client id and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     client: ClientId,
@@ -26,8 +26,8 @@ impl ClientId {
 }
 
 impl AttemptId {
-    /// Creates the id of attempt number `sequence` of `client`. The random bits keep ids apart if a
-    /// client id is used twice.
+    /// Creates the id of attempt number `sequence` of `client`. The random bits keep ids distinct
+    /// if two processes have the same client id.
     pub fn new(client: ClientId, sequence: u32, random: u32) -> Self {
         Self { client, rest: u64::from(sequence) << 32 | u64::from(random) }
     }

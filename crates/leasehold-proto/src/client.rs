@@ -1,18 +1,18 @@
-//! The decisions of a client: when it asks, what an answer or a push means, who gets a lease that is
-//! released, what must be ended, and when it gives up.
+//! The decisions of a client: when it sends a request, what a reply or a push means, which task
+//! gets a released lease, which attempts must be ended, and when the client stops trying.
 //!
-//! A driver sends the requests, delivers answers and messages to these machines, and does what they
+//! A driver sends the requests, delivers replies and messages to these machines, and does what they
 //! return. The library's asynchronous driver and the model checker run the same code.
 //!
 //! | type | what it decides |
 //! |---|---|
-//! | [`PendingAttempt`] | what a client knows about an attempt that the engine may know, and what a reply or a push to it means |
-//! | [`Acquire`] | when a waiting attempt asks again, and when its task gives up |
+//! | [`PendingAttempt`] | what a client knows about an attempt that does not hold the lock, and what a reply or a push to it means |
+//! | [`Acquire`] | when a waiting attempt sends its request again, and when its task stops trying |
 //! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
 //! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
-//! | [`PendingRelease`] | how often an end is sent, and which attempt gets the answer to an exchange |
+//! | [`PendingRelease`] | how often a release is sent, and which attempt gets the reply to an exchange |
 //! | [`SharedRead`] | whether another task of the process may join a read lease, and who ends it |
-//! | [`Conversion`] | what a downgrade or an upgrade sends, and what its answer means |
+//! | [`Conversion`] | what a downgrade or an upgrade sends, and what its reply means |
 //! | [`PushReference`] | until when a pushed lease is valid |
 
 mod acquire;

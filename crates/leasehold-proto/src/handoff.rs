@@ -1,10 +1,10 @@
 //! The hand-off record: one lock on one server, with its holder, its queue of waiters and its
 //! hand-off.
 //!
-//! The state machine decides and stores state. Time and the way to reach a client are arguments.
-//! The memory engine runs it as it is, tests compare the scripts of a server with it, and a model
-//! checker explores it. It holds no data that only people read: such data goes into the tag `T` of
-//! a request, which stays with the attempt.
+//! The state machine decides and stores state. Time, and the function that sends to a client, are
+//! arguments. The memory engine runs it unchanged, tests compare the scripts of a server with it,
+//! and a model checker explores it. It holds no data that only people read: such data goes into the
+//! tag `T` of a request, which stays with the attempt.
 //!
 //! The network may repeat, delay and reorder every step. A step of one attempt never affects the
 //! lease of another attempt.
@@ -27,8 +27,8 @@ pub(crate) use release::verdict_on_the_past;
 
 use crate::{AttemptId, Now, Token};
 
-/// How long a lease that is pushed to a waiter lasts, if its ttl is not shorter, until the first
-/// renewal of the new holder confirms it: 2 s.
+/// How long a lease that is pushed to a waiter lasts until the new holder confirms it with its
+/// first renewal: 2 s, or the ttl if that is shorter.
 pub const OFFER: Duration = Duration::from_secs(2);
 /// How far a grant of several tokens may reach ahead of the wall clock, in microseconds (one token
 /// each). A grant that would reach further reserves a single token.
@@ -36,7 +36,7 @@ pub const TOKEN_LEAD: u32 = 16_384;
 /// The most unreachable waiters that one step removes. A queue may hold any number of them, and the
 /// server does no other work during a step. Later steps remove the rest.
 pub const DEAD: usize = 64;
-/// How long the record refuses a suspect attempt after its end: a request of it may be on its way.
+/// How long the record refuses a suspect attempt after its end: a request of it may still arrive.
 pub const TOMBSTONE: Duration = Duration::from_secs(60);
 
 /// Sends a push to a client. Returns false if no client receives it.

@@ -1,4 +1,4 @@
-//! The life of one lease as its holder sees it: asked for, granted, renewed, lost, released.
+//! The life of one lease as its holder sees it: requested, granted, renewed, lost, released.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -10,8 +10,8 @@ mod extend;
 
 pub use extend::NotExtendable;
 
-/// Returns how much of a ttl the client gives up for clocks that run at different rates: 1 % and 2
-/// ms.
+/// Returns the part of a ttl that the client does not use, for clocks that run at different rates:
+/// 1 % and 2 ms.
 ///
 /// The published Redlock algorithm has the same allowance.
 pub fn drift(ttl: Duration) -> Duration {
@@ -28,18 +28,18 @@ pub fn loss_margin(ttl: Duration, span: Duration) -> Duration {
 /// holder that releases sooner needs no confirmation.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 
-/// The times that a lease is asked for with.
+/// The times of a requested lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The ttl that each acquire and renewal asks the backend for. Of an extended lease: the longest
-    /// time that the backend was asked for.
+    /// The ttl of each acquire and renewal. For an extended lease: the longest time that was
+    /// requested from the backend.
     pub ttl: Duration,
     /// Time from a success to the next renewal. `None` for a fixed lease, which is not renewed;
     /// only an offer of it is confirmed.
     pub renew_after: Option<Duration>,
-    /// The longest hold: the lease ends this long after it was asked for, even if it is renewed.
+    /// The longest hold: the lease ends this long after it was requested, even if it is renewed.
     pub max_hold: Option<Duration>,
-    /// The backend keeps the lease while the session lives: no deadline but `max_hold`.
+    /// The backend keeps the lease as long as the session lives; only `max_hold` sets a deadline.
     pub session: bool,
 }
 
@@ -81,7 +81,7 @@ pub enum Step {
     Renew,
     /// The lease has just been lost: notify the program.
     Lost(LossReason),
-    /// `max_hold` and the margin for clean-up have ended: release the lease, even if the program
+    /// `max_hold` and the margin for clean-up have passed: release the lease, even if the program
     /// still has its guard.
     End,
 }
@@ -96,11 +96,11 @@ enum Phase {
 
 /// The state machine of one lease. It ignores calls that do not fit its state.
 ///
-/// The driver calls [`handle_timeout`](Self::handle_timeout) when
-/// [`next_timeout`](Self::next_timeout) has come, does what the [`Step`] demands, and reports the
-/// result. Validity counts from the time of the request, never from the time of the answer.
+/// The driver calls [`handle_timeout`](Self::handle_timeout) at
+/// [`next_timeout`](Self::next_timeout), does what the [`Step`] demands, and reports the result.
+/// Validity counts from the time of the request, never from the time of the answer.
 ///
-/// A process may have very many leases. The machine therefore stores no field that follows from
+/// A process may have very many leases. So the machine stores no field that can be computed from
 /// other fields, and stores times with low precision: a ttl to the millisecond, others to 33 us.
 /// Rounding makes a time a little earlier, never later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -163,9 +163,9 @@ impl Lease {
     /// Records that the backend granted the lease.
     ///
     /// `until` is the end of validity if the backend computes it (a push). Otherwise the end is the
-    /// time of the request plus the ttl, less the [`drift`]. An `offer` is a short grant that the
-    /// first renewal confirms; it is due 50 ms from now, or after a sixth of a shorter offer.
-    /// `bits` are random.
+    /// time of the request plus the ttl, minus the [`drift`]. An `offer` is a short grant that the
+    /// first renewal confirms; that renewal is due 50 ms from now, or after a sixth of a shorter
+    /// offer. `bits` are random.
     ///
     /// Returns [`TooLate`] if the lease has ended already.
     pub fn handle_granted(
@@ -262,10 +262,10 @@ impl Lease {
         }
     }
 
-    /// Hands the lease to the next holder in the same process, which asked for it with `terms`. The
-    /// backend sees the same lease: it is valid as long as the backend confirmed, and its renewal
-    /// stays due at the same time. Returns `None` if it cannot be handed over: it is lost or about
-    /// to be lost, has no timed renewal, or its ttl or renewal time differs from `terms`.
+    /// Hands the lease to the next holder in the same process, which requested `terms`. The backend
+    /// sees the same lease: its validity and the time of its renewal do not change. Returns `None`
+    /// if it cannot be handed over: it is lost or about to be lost, has no timed renewal, or its
+    /// ttl or renewal time differs from `terms`.
     pub fn pass(&self, now: Now, terms: Terms) -> Option<Self> {
         if !self.can_pass(now, &terms) {
             return None;
@@ -329,9 +329,9 @@ impl Lease {
         }
     }
 
-    /// Returns the times that the lease was asked for with; the ttl to the millisecond. The ttl of an
-    /// extended lease is the longest time that the backend was asked for, answered or not: the backend
-    /// may keep the lease that long.
+    /// Returns the times of the requested lease; the ttl to the millisecond. For an extended lease,
+    /// the ttl is the longest time that was requested, answered or not: the backend may keep the
+    /// lease that long.
     pub fn terms(&self) -> Terms {
         Terms {
             ttl: self.ttl(),

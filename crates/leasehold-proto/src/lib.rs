@@ -15,15 +15,16 @@
 //! ```
 //!
 //! | module or type | what it decides |
-//! |---|---|
+//! | module or type | what it decides |
 //! | [`handoff`] | the record of a lock on one server: who holds it, who is next, which tokens are used |
 //! | [`semaphore`] | the record of a semaphore on one server: its limit, its numbered slots, who is next |
 //! | [`read_write`] | the record of a read-write lock on one server: its read and write phases, its two queues |
 //! | [`quorum`] | one node of a quorum, an attempt over several nodes, and which nodes may vote |
-//! | [`Deadline`], [`drift`] | until when a lease is valid by a clock that may run slow |
-//! | [`Token`], [`TokenBlock`] | fencing tokens, and the numbers that a holder may use without asking |
+//! | [`Deadline`], [`drift`] | until when a lease is valid, even if a clock runs slow |
+//! | [`Token`], [`TokenBlock`] | fencing tokens, and the block of tokens that a grant reserves |
 //!
-//! The repository's `docs/evidence.md` says what is checked exhaustively, and `docs/quorum.md` describes the quorum.
+//! The repository's `docs/evidence.md` lists what is checked exhaustively, and `docs/quorum.md`
+//! describes the quorum.
 
 mod attempt;
 pub mod client;

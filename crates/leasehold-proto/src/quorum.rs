@@ -1,7 +1,7 @@
 //! Redlock with tokens: one lock over independent nodes, some of which may have lost data.
 //!
 //! There are three machines. A [`Node`] is what one node does atomically; the memory nodes run it
-//! as it is, and tests compare the scripts of a server with it. An [`Attempt`] is the attempt of
+//! unchanged, and tests compare the scripts of a server with it. An [`Attempt`] is the attempt of
 //! one client to acquire the lock from a majority of the nodes, to hold it and to release it. An
 //! [`Admission`] decides which nodes may vote. Time and randomness are arguments; drivers carry
 //! requests and replies.
@@ -41,8 +41,8 @@ pub const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Returns how long a client waits for one of `nodes` nodes unless configured otherwise: ttl/200,
-/// between 5 and 50 ms. A single node gets ttl/4, between 5 ms and 1 s: no other node could answer instead.
+/// Returns the default time to wait for one of `nodes` nodes: ttl/200, between 5 and 50 ms. A
+/// single node gets ttl/4, between 5 ms and 1 s, because no other node could answer instead.
 pub fn node_limit(ttl: Duration, nodes: usize) -> Duration {
     match nodes {
         1 => (ttl / 4).clamp(Duration::from_millis(5), Duration::from_secs(1)),
@@ -50,7 +50,7 @@ pub fn node_limit(ttl: Duration, nodes: usize) -> Duration {
     }
 }
 
-/// Returns how long a node does not vote after it may have lost leases. Every lease that it can
+/// Returns how long a node does not vote after it may have lost leases. Every lease that it may
 /// have granted has ended by then; the time includes 1 % for clocks that run at different rates.
 pub fn admission_wait(max_ttl: Duration) -> Duration {
     max_ttl.saturating_add(max_ttl / 100)

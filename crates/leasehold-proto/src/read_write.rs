@@ -1,17 +1,17 @@
 //! The record of a read-write lock on one server: its read and write phases, and its two queues.
 //!
 //! The order is phase-fair (Brandenburg and Anderson, "Reader-Writer Synchronization for
-//! Shared-Memory Multiprocessor Real-Time Systems", 2010). Once a writer is queued, no reader joins
+//! Shared-Memory Multiprocessor Real-Time Systems", 2010). If a writer is queued, no reader joins
 //! the current read phase. When a writer releases, the queued readers enter together, then the next
-//! writer. So a writer waits for at most one read phase for each writer ahead of it, and one more.
+//! writer. So a writer waits for at most one read phase per writer ahead of it, plus one.
 //!
 //! Each reading client has its own lease. All readers of a phase have the same token; every later
-//! phase has a higher one. A record that has no readers behaves as [`handoff::Record`] does, with
-//! the differences that the tests of this module name.
+//! phase has a higher one. A record without readers behaves as [`handoff::Record`] does, with the
+//! differences that the tests of this module name.
 //!
-//! The state machine decides and stores state. Time and the way to reach a client are arguments.
-//! The network may repeat, delay and reorder every step. An attempt has one mode and one lease, so
-//! a downgrade or an upgrade uses a new attempt.
+//! The state machine decides and stores state. Time, and the function that sends to a client, are
+//! arguments. The network may repeat, delay and reorder every step. An attempt has one mode and one
+//! lease, so a downgrade or an upgrade uses a new attempt.
 //!
 //! [`handoff::Record`]: crate::handoff::Record
 
@@ -42,8 +42,9 @@ use crate::{AttemptId, Now, Token};
 /// The most waiters that one step grants a lease to or removes. A queue may hold any number of
 /// waiters, and the server does no other work during a step. Later steps continue.
 pub const STEP: usize = 256;
-/// A waiter that has not asked for this long leaves the queue: 45 s, three times the interval at
-/// which a waiter asks again. A dead waiter otherwise keeps readers out of a read phase.
+/// How long a waiter stays in the queue without sending its request again: 45 s, three times the
+/// interval at which waiters send it. Otherwise a dead waiter would keep readers out of a read
+/// phase.
 pub const WAITER_LEASE: Duration = Duration::from_secs(45);
 
 /// One read-write lock on one server: its phase, its tokens and its queues. One step sends at most
@@ -89,14 +90,14 @@ impl<T, const CAP: usize, R: Rules> Default for Record<T, CAP, R> {
 }
 
 impl<T, const CAP: usize, R: Rules> Record<T, CAP, R> {
-    /// Sets how long a waiter stays queued after it has asked, by default [`WAITER_LEASE`]. Zero:
-    /// until it ends its attempt.
+    /// Sets how long a waiter stays in the queue without sending its request again; default
+    /// [`WAITER_LEASE`]. Zero: until its attempt ends.
     #[must_use]
     pub fn with_waiter_lease(self, waiter_lease: Duration) -> Self {
         Self { waiter_lease, ..self }
     }
 
-    /// Plants a bug.
+    /// Returns the record with the rules `rules`, which may plant a bug.
     #[doc(hidden)]
     #[must_use]
     pub fn with_rules(self, rules: R) -> Self {
@@ -145,7 +146,7 @@ impl<T, const CAP: usize, R: Rules> Record<T, CAP, R> {
         }
     }
 
-    /// Iterates over the waiters of both modes in the order in which they came.
+    /// Iterates over the waiters of both modes in the order of arrival.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter<T>> {
         self.queues.iter()
     }

@@ -35,8 +35,8 @@ impl Backoff {
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// Records that the connection, which these pauses separate, was up for `time`. The pauses
-    /// start again from the first only if that is at least the longest pause.
+    /// Records how long the connection was up. After at least the longest pause, pauses start again
+    /// from the first.
     pub fn lasted(&mut self, time: Duration) {
         if time >= self.cap {
             self.reset();

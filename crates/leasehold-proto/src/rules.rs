@@ -1,11 +1,11 @@
 //! Lets the model checker plant bugs in the machines; the library runs them without bugs.
 
-/// All rules are kept: there is no planted bug. The library runs the machines with this type, which
-/// has no size and costs nothing. The model checker uses another type, which plants a bug.
+/// Breaks no rule. The library runs the machines with this type, which has no size and costs
+/// nothing; the model checker uses another type, which plants a bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sound;
 
-/// Says which rule is broken on purpose. `B` names the rules of one machine.
+/// Selects the rule that a test breaks on purpose. `B` names the rules of one machine.
 #[doc(hidden)]
 pub trait Breaks<B>: Copy {
     fn breaks(self, bug: B) -> bool;

@@ -1,19 +1,19 @@
 //! The semaphore record: one semaphore on one server, with its stored limit, its numbered slots, its
 //! permits and its queue of waiters.
 //!
-//! A permit has one or more slots, one lease and one token, which is above every earlier token of each
-//! of its slots. Waiters are served in order: a waiter that needs many slots is never passed by one
-//! that needs fewer. As in [`handoff`](crate::handoff), time and the way to reach a client are
-//! arguments, a tag `T` of a request stays with the attempt, and the network may repeat, delay and
-//! reorder every step.
+//! A permit has one or more slots, one lease and one token, which is above every earlier token of
+//! each of its slots. Waiters are served in order: a waiter for many slots is never passed by one
+//! for fewer slots. As in [`handoff`](crate::handoff), time and the function that sends to a client
+//! are arguments, a tag `T` of a request stays with the attempt, and the network may repeat, delay
+//! and reorder every step.
 //!
 //! # Cost
 //!
-//! Permits, slots, tombstones and the queue are found by key in ordered maps, and the first permit to
-//! expire by an index. So a step for a permit of n slots takes O(n log s) steps for s slots (at most
-//! [`MAX_LIMIT`]), whatever number of permits exists. It reaps at most `CAP` expired permits, looks at
-//! most at `CAP` waiters, and each of those costs as much. A waiter that leaves from the middle of the
-//! queue moves the entries behind it. [`Record::force_release`] looks at all permits.
+//! Ordered maps find permits, slots, tombstones and waiters by key, and an index finds the first
+//! permit to expire. So a step for a permit of n slots takes O(n log s) operations for s slots (at
+//! most [`MAX_LIMIT`]), for any number of permits. A step removes at most `CAP` expired permits and
+//! serves at most `CAP` waiters, at the same cost for each. A waiter that leaves from the middle of
+//! the queue moves the entries behind it. [`Record::force_release`] searches all permits.
 
 mod acquire;
 mod limits;
@@ -43,23 +43,24 @@ use crate::client::{SLOW_POLL, Sound};
 use crate::timed_map::TimedMap;
 use crate::{AttemptId, Now};
 
-/// The most expired permits that one step reaps, and the most waiters that it looks at.
+/// The most expired permits that one step removes, and the most waiters that it serves.
 pub const MAX_WORK: usize = 256;
-/// A waiter that has not asked for this long leaves the queue: 45 s. Waiters ask at least every
-/// [`SLOW_POLL`], so this is three of their requests.
+/// How long a waiter stays in the queue without sending its request again: 45 s, which is three
+/// times [`SLOW_POLL`], the longest interval at which waiters send it.
 pub const WAIT_LEASE: Duration = SLOW_POLL.saturating_mul(3);
 
 /// Sends a push to a client. Returns false if no client receives it.
 pub type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
 
-/// One semaphore on one server. One step reaps at most `CAP` expired permits and looks at most at `CAP`
-/// waiters: [`MAX_WORK`], or fewer in a model checker, which also plants bugs through `R`.
+/// One semaphore on one server. In one step it removes at most `CAP` expired permits and serves at
+/// most `CAP` waiters. `CAP` is [`MAX_WORK`], or less in a model checker. `R` selects a planted
+/// bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record<T = (), const CAP: usize = MAX_WORK, R = Sound> {
     /// The limit, and its version. `None` before the first request.
     limit: Option<(Limit, u64)>,
     slots: Slots,
-    /// Expired permits stay until a step reaps them.
+    /// Expired permits stay until a step removes them.
     permits: TimedMap<Held<T>>,
     queue: Queue<T>,
     /// The attempts that are refused, and until when.
@@ -83,7 +84,7 @@ impl<T, const CAP: usize, R: Default> Default for Record<T, CAP, R> {
 }
 
 impl<T, const CAP: usize, R> Record<T, CAP, R> {
-    /// Creates an empty record, with a planted bug if `rules` says so.
+    /// Creates an empty record with the rules `rules`, which may plant a bug.
     #[doc(hidden)]
     pub fn with_rules(rules: R) -> Self {
         Self {
@@ -106,7 +107,7 @@ impl<T, const CAP: usize, R> Record<T, CAP, R> {
         self.limit.map_or(0, |(_, version)| version)
     }
 
-    /// Returns how many slots permits have, including expired permits that no step has reaped yet.
+    /// Returns how many slots permits have, including expired permits that no step has removed yet.
     pub fn held(&self) -> u32 {
         self.slots.held()
     }
@@ -134,9 +135,9 @@ impl<T, const CAP: usize, R> Record<T, CAP, R> {
         self.tombstones.get(attempt).is_some_and(|(until_ns, ())| until_ns > now.steady_ns)
     }
 
-    /// Returns true if a step did as much as one step may, and waiters are left whom another step may
-    /// serve. Any acquire, release or change of the limit goes on, even for an attempt that the record
-    /// does not know.
+    /// Returns true if a step did as much as one step may, and another step may serve waiters. Any
+    /// acquire, release or change of the limit continues, even for an attempt that the record does
+    /// not know.
     pub fn needs_another_step(&self, now: Now) -> bool {
         let Some(head) = self.queue.first() else { return false };
         let expired = self.permits.first().is_some_and(|(until_ns, _)| until_ns <= now.steady_ns);
@@ -159,7 +160,8 @@ impl<T, const CAP: usize, R> Record<T, CAP, R> {
 
 const _: () = assert!(
     SLOW_POLL.as_nanos() * 2 < WAIT_LEASE.as_nanos(),
-    "a waiter whose request is delayed by as long as its poll would leave the queue"
+    "WAIT_LEASE must be more than twice SLOW_POLL: a waiter with one late request must stay in \
+     the queue"
 );
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Points in time as the machines see them: a reading of two clocks, and a deadline on both.
+//! Points in time for the machines: a reading of two clocks, and a deadline on both.
 
 use core::fmt;
 use core::num::NonZeroU64;

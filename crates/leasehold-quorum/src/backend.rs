@@ -33,8 +33,8 @@ const PAGE: usize = 250;
 
 /// The connections of one client to the nodes of a quorum (Redlock, with tokens).
 ///
-/// A [`QuorumBuilder`](crate::QuorumBuilder) creates it. There is no queue: waiters ask again, and the nodes wake them
-/// early.
+/// A [`QuorumBuilder`](crate::QuorumBuilder) creates it. There is no queue: waiters send their
+/// requests again, and the nodes wake them early.
 #[derive(Debug)]
 pub struct QuorumBackend {
     nodes: Vec<Arc<dyn QuorumNode>>,

@@ -63,8 +63,9 @@ impl QuorumBuilder {
         self
     }
 
-    /// Asks all nodes and creates the backend. Once a majority has answered, it waits 0.4 s for the
-    /// others, which can join later. Without a majority it takes two or three seconds at most.
+    /// Connects to all nodes and creates the backend. Once a majority has answered, it waits 0.4 s
+    /// for the others, which can join later. Without a majority it takes two or three seconds at
+    /// most.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for no node, more than 63, one server in two places, or a limit or
@@ -80,10 +81,10 @@ impl QuorumBuilder {
             ));
         }
         if node_limit.is_some_and(|limit| limit.is_zero()) {
-            return invalid("node limit: is zero; no node could answer".into());
+            return invalid("node limit: is zero; it must be more than zero".into());
         }
         if max_ttl.is_some_and(|max_ttl| max_ttl.is_zero()) {
-            return invalid("max ttl: is zero; no lease could be granted".into());
+            return invalid("max ttl: is zero; it must be more than zero".into());
         }
         let mut warnings = look_at_fitness(&nodes, &clock, Some(GRACE)).await?;
         warnings.extend(even(nodes.len()));

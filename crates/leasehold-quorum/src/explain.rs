@@ -47,7 +47,7 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
         Some(advice) => message += &format!("; {advice}"),
         None => {
             let missing = enough.saturating_sub(granted + busy);
-            message += &format!("; locks can be acquired again once {missing} of these can vote");
+            message += &format!("; locks can be acquired again when {missing} of these can vote");
         }
     }
     Error::new(ErrorKind::Unavailable, message)
@@ -123,8 +123,8 @@ pub(super) fn too_few(answered: usize, all: usize, reasons: &[String]) -> Error 
 pub(super) fn unreleased(machine: &Attempt, admission: &AdmissionDriver) -> Error {
     let places: Vec<String> = machine.unreleased().map(|node| admission.place(node)).collect();
     let message = format!(
-        "{} of {} nodes have not confirmed the release in time ({}); the client keeps asking them, \
-         and the lease ends there with its ttl",
+        "{} of {} nodes have not confirmed the release in time ({}); the client retries, and the \
+         lease expires there with its ttl",
         places.len(),
         machine.nodes(),
         places.join(", ")
@@ -139,7 +139,7 @@ pub(super) fn forgotten(outlook: Outlook) -> Error {
 
 pub(super) fn ttl_too_long(ttl: Duration, max_ttl: Duration, admission: &AdmissionDriver) -> Error {
     let message = format!(
-        "ttl: {ttl:?} is more than the {max_ttl:?} that these nodes grant; ask for less, or {}",
+        "ttl: {ttl:?} is more than these nodes grant; use at most {max_ttl:?}, or {}",
         change_max_ttl(max_ttl, &admission.marker_key())
     );
     Error::new(ErrorKind::Invalid, message)
@@ -156,6 +156,6 @@ pub(super) fn too_late(asked: Now, now: Now) -> Error {
 
 /// The error if the task that asks the nodes has ended.
 pub(super) fn driver_gone() -> Error {
-    let message = "quorum: the runtime of the client has ended, or no client was built";
+    let message = "quorum: the runtime of the client has ended, or no client was created";
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -1,14 +1,16 @@
 //! Locks over a majority of independent nodes: Redlock with fencing tokens, over anything that offers the steps of a node.
 //!
-//! Programs whose nodes are Redis servers need only the crate `leasehold` and a `redlock://` URL. Use this crate to make one
-//! lock service of several stores of your own: implement [`QuorumNode`] for one of them.
+//! Programs whose nodes are Redis servers need only the crate `leasehold` and a `redlock://` URL.
+//! Use this crate to build one lock service from several stores of your own: implement
+//! [`QuorumNode`] for them.
 //!
-//! [`leasehold_proto::quorum`] implements the protocol as machines without I/O; the repository's `docs/quorum.md` describes
-//! it for users. This crate carries requests and replies, and turns the replies of nodes into messages.
+//! [`leasehold_proto::quorum`] implements the protocol as machines without I/O; the repository's
+//! `docs/quorum.md` describes it for users. This crate carries requests and replies, and converts
+//! the replies of nodes to messages.
 //!
 //! # What a node keeps
 //!
-//! Everything but the process id is data, and may be lost.
+//! Everything except the process id is data, and may be lost.
 //!
 //! | kept | per | what |
 //! |---|---|---|
@@ -50,26 +52,32 @@
 //! `HW = max(HW, C)` after each.
 //!
 //! - Healing uses HW too: where C was dropped, the node may have dropped tokens above T as well.
-//! - Without tombstones, an acquire that arrives after its own release takes the node for a ttl, without a holder. In
-//!   the simulator a few clients on a bad network then blocked each other for many seconds.
-//! - `ended` names one attempt only. If another attempt is ended first, a repeated release is answered `NotHeld`.
+//! - Without tombstones, an acquire that arrives after its own release would occupy the node for a
+//!   ttl, without a holder. In the simulator, a few clients on a bad network then blocked each
+//!   other for many seconds.
+//! - `ended` names one attempt only. If another attempt is ended first, the answer to a repeated
+//!   release is `NotHeld`.
 //!
 //! # The driver
 //!
-//! One task for each client runs all its attempts, whatever the number of locks. What it adds to the machines:
+//! One task per client runs all its attempts, for any number of locks. It adds to the machines:
 //!
-//! - **The client may repeat an attempt any number of times.** Each round has an id of its own at the nodes, so that a late release
-//!   of one round does not end the next. The last 32 bits of the id count the rounds.
-//! - **A node that fails costs its vote and no time.** While the other nodes are a majority, a node that does not answer gets
-//!   one step at a time, and the driver does not send it the other steps. If there is no majority without the node, it gets one
-//!   call at a time, and steps wait for that call within their time limit.
-//! - **An error says of each node why it did not vote.** The client releases an attempt that cannot reach a majority at once.
-//!   The caller gets the error when the other nodes have answered or timed out, and before its own wait ends.
+//! - **The client may repeat an attempt any number of times.** Each round has its own id at the
+//!   nodes, so a late release of one round does not end the next. The last 32 bits of the id count
+//!   the rounds.
+//! - **A failed node costs its vote, but no time.** While the other nodes are a majority, a node
+//!   that does not answer gets one step at a time; the other steps are not sent to it. If there is
+//!   no majority without the node, it gets one call at a time, and steps wait for that call within
+//!   their time limit.
+//! - **An error says for each node why it did not vote.** If an attempt cannot reach a majority,
+//!   the client releases it immediately. The caller gets the error when the other nodes have
+//!   answered or timed out, and before its own wait ends.
 //! - **A new connection alone loses no lease.** While the client asks a node for its process, steps wait for that answer. If
 //!   there is none, the reply is `Unfit` and not `NotAdmitted`, which would count as a loss.
-//! - **A stall of the client is not a failure of the nodes.** After a stall of more than 10 ms, replies get 5 ms more, at most
-//!   three times, before they count as missing. Validity does not change by that.
-//! - **Renewals go before acquires.** Their time limits begin when there is room for them.
+//! - **A stall of the client is not a failure of the nodes.** After a stall of more than 10 ms, the
+//!   driver waits 5 ms more for replies, at most three times, before they count as missing.
+//!   Validity does not change by that.
+//! - **Renewals are sent before acquires.** Their time limits begin when there is room for them.
 //! - **A waiter wakes once**, when a majority of the nodes, or all nodes that refused it, have reported the lock as free.
 //! - **Requests that must fail are not sent.** If no lock can be granted until an operator acts, the client refuses every
 //!   acquire after 3 s.
@@ -78,12 +86,14 @@
 //!
 //! [`Attempt`](leasehold_proto::quorum::Attempt) and [`Admission`](leasehold_proto::quorum::Admission) describe their calls.
 //!
-//! - Send a request to the process that `Admission::process` names for the node. If it names none, answer
-//!   `Refused(NotAdmitted)` for a member that waits or is a twin, and `Refused(Unfit)` for one that is unknown. Answer
-//!   `Refused(Unfit)` too if nothing could be sent, and `Unknown` if the answer was lost.
+//! - Send a request to the process that `Admission::process` returns for the node. If it returns
+//!   none, answer `Refused(NotAdmitted)` for a member that waits or is a twin, and `Refused(Unfit)`
+//!   for one that is unknown. Also answer `Refused(Unfit)` if nothing could be sent, and `Unknown`
+//!   if the answer was lost.
 //! - On `Stranger`, on `NotAdmitted` and on a new connection, call `Admission::handle_doubt`.
-//! - Renewal has no schedule of its own: [`leasehold_proto::Lease`] says when, `Attempt::renew` does it.
-//! - Drive an attempt until `is_done`, also when no caller waits for it any more. Keep `seen` for each lock.
+//! - Renewal has no schedule of its own: [`leasehold_proto::Lease`] decides when, and
+//!   `Attempt::renew` sends it.
+//! - Drive an attempt until `is_done`, even if no caller waits for it. Keep `seen` for each lock.
 //! - Run one `Admission` per client, for as long as the client lives.
 
 #[cfg(doctest)]

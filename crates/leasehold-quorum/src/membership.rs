@@ -61,7 +61,7 @@ impl Members {
         ))
     }
 
-    /// Describes the state of a node: `h3:6379 does not answer`.
+    /// Describes the state of a node, as in `h3:6379 does not answer`.
     pub fn describe(&self, node: usize) -> String {
         let Some((place, member)) = self.nodes.get(node) else { return String::new() };
         let twin =
@@ -127,10 +127,10 @@ pub(super) fn advice(outlook: Outlook) -> Option<String> {
     match outlook {
         Outlook::Open => None,
         Outlook::Later(left) => Some(format!(
-            "a majority can vote once a client has run for another {} s; each client counts for itself, so \
-             commands that do not wait (`leasehold run -n`) alone never complete the wait: keep one client \
-             waiting that long, or run `leasehold quorum init` (if clients may hold locks: `leasehold quorum \
-             init --after-loss`)",
+            "a majority can vote when one client has run for another {} s; each client counts its \
+             own time, so commands that do not wait (`leasehold run -n`) alone never complete the \
+             wait: keep one client waiting that long, or run `leasehold quorum init` (if clients \
+             may hold locks: `leasehold quorum init --after-loss`)",
             whole_seconds(left)
         )),
         Outlook::Unreachable => Some("too few nodes answer".into()),

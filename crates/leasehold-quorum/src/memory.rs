@@ -1,4 +1,4 @@
-//! Nodes in the memory of this process, for tests: they can restart, lose data, be slow and be
+//! Nodes in the memory of this process, for tests. They can restart, lose data, and be slow or
 //! silent.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,17 +27,17 @@ pub enum NodeFault {
     None,
     /// No server listens: calls return at once, and nothing was done.
     Stopped,
-    /// It is reachable, and refuses everything (it loads data, or is full).
+    /// It is reachable, and refuses every request (it loads data, or is full).
     Unfit,
     /// Calls never arrive, and time out.
     BlackHole,
-    /// Calls are carried out, and their answers are lost.
+    /// Calls are executed, and their answers are lost.
     Mute,
-    /// Calls are carried out after this long, even if no caller waits any more.
+    /// Calls are executed after this long, even if no caller waits.
     Slow(Duration),
-    /// Each call is carried out after a random time, up to this.
+    /// Each call is executed after a random time, up to this.
     Jitters(Duration),
-    /// Each call is carried out once more together with the next call.
+    /// Each call is executed again together with the next call.
     Repeats,
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use leasehold_core::backend::{BoxFuture, Origin};
 use leasehold_core::{Holder, Name, Result};
 
-/// One node of a quorum. It carries out steps, and knows nothing of majorities.
+/// One node of a quorum. It executes steps, and knows nothing about majorities.
 ///
 /// On every engine, each step does the same as [`leasehold_proto::quorum::Node`].
 ///
@@ -19,7 +19,7 @@ use leasehold_core::{Holder, Name, Result};
 /// - A call without an answer is [`Reply::Unknown`], and the node itself never repeats it. A call
 ///   that could not be sent is `Refused(Unfit)`.
 /// - Calls end within `limit`. Futures may be dropped at any await point.
-/// - The node addresses the named process and no other: the server itself compares.
+/// - A request goes to the named process only: the server itself compares the process id.
 pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// Returns where the node is, for display and logs, without credentials.
     fn place(&self) -> String;
@@ -28,8 +28,8 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
     /// the first step. Tasks and questions may come before it, or without it.
     fn attach(&self, client: ClientId, events: NodeSink);
 
-    /// Carries out steps on different locks, each completely or not at all, in one call if the
-    /// engine can. The replies are in the order of the steps.
+    /// Executes steps on different locks, each completely or not at all, in one call if the engine
+    /// can. The replies are in the order of the steps.
     fn steps(
         &self,
         process: ProcessId,
@@ -37,7 +37,7 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
         limit: Duration,
     ) -> BoxFuture<'_, Vec<Reply>>;
 
-    /// Carries out one task of an admission.
+    /// Executes one task of an admission.
     fn task(&self, task: Task) -> BoxFuture<'_, TaskReply>;
 
     /// Returns the current or last holders of these locks on the node, in the same order. `None` if
@@ -57,15 +57,14 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
         "leasehold:node".into()
     }
 
-    /// Returns why it did nothing when it was last called without success, for a step or a task, as
-    /// the rest of a sentence about it: `is not connected`. `None` if that is not known: it has not
-    /// answered.
+    /// Returns why the last failed step or task failed, as the rest of a sentence about the node:
+    /// `is not connected`. `None` if that is unknown, because the node has not answered.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Returns what keeps this node from taking part until its settings change (it evicts keys, is
-    /// a replica, refuses the password), and further warnings.
+    /// Returns what prevents this node from taking part until its settings change (it evicts keys,
+    /// is a replica, refuses the password), and further warnings.
     fn fitness(&self) -> BoxFuture<'_, Fitness>;
 }
 
@@ -80,7 +79,7 @@ pub struct Step {
     /// If the node refuses, it must notify the client when the lock becomes free there
     /// ([`NodeEvent::Freed`]).
     pub wait: bool,
-    /// Which process asks, for display.
+    /// The process that sends the step, for display.
     pub origin: Arc<Origin>,
 }
 
@@ -105,7 +104,7 @@ pub struct NodeLease {
     pub holder: Holder,
     /// The counter of the lock on the node.
     pub counter: Token,
-    /// Since when: milliseconds since the Unix epoch, by the clock of the node.
+    /// When it was granted: milliseconds since the Unix epoch, by the clock of the node.
     pub since_unix_ms: u64,
     /// How long the lease lasts unless it is renewed; zero if it has ended.
     pub remaining: Duration,
@@ -141,7 +140,7 @@ pub enum NodeEvent {
     Reset,
 }
 
-/// Where a node sends its events, which carry its place in the list.
+/// Where a node sends its events; it adds the index of the node.
 #[derive(Clone, Debug)]
 pub struct NodeSink {
     node: usize,

@@ -21,8 +21,8 @@ const WAITS: u32 = 3;
 /// How often an operator gets a progress report.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Asks the nodes as every client does when it connects, and returns their state. A node without a
-/// marker begins to wait by this.
+/// Reads the state of the nodes as every connecting client does. A node without a marker starts its
+/// waiting period when it is read.
 pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: Clock) -> Members {
     let mut admission = AdmissionDriver::new(nodes, max_ttl, None, clock.clone());
     admission.settle().await;
@@ -33,25 +33,25 @@ pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: 
 ///
 /// `max_ttl` is the longest ttl that they will grant, and how long a node that may have lost leases
 /// cannot vote. With [`Founding::AfterLoss`], nodes wait that long first. `progress` gets a report
-/// about once a second. If a majority votes already, those nodes do not change, and the others wait
-/// until they may join, for any `founding`. If they vote with one longest ttl, the others get it too: a marker
-/// that waits with another is replaced, and that node waits anew.
+/// about once a second. If a majority already votes, those nodes do not change, and the others wait
+/// until they may join, for any `founding`. If the voting nodes have one longest ttl, the others
+/// get it too: a waiting marker with another longest ttl is replaced, and that node waits again.
 ///
-/// Returns when each node votes or does not answer, and at the latest after three times the longest
-/// ttl and 3 s. A node that keeps losing its data still waits then: it joins with a client that
-/// lives longer than the longest ttl.
+/// Returns when each node votes or does not answer, after at most three times the longest ttl and 3
+/// s. A node that keeps losing its data still waits then; it joins when a client has run for longer
+/// than the longest ttl.
 ///
-/// Every node is asked about its past before anything is written to any node.
+/// Every node is asked about its past before any node is written to.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for one server in two places; [`ErrorKind::Refused`] for a node that
 /// cannot take part until its settings change. With [`Founding::Vouched`]:
 /// [`ErrorKind::Unavailable`] if any node does not answer, and [`ErrorKind::Refused`] if a node has
-/// voted before, since that is not a first start. With [`Founding::AfterLoss`]:
-/// [`ErrorKind::Unavailable`] if fewer than a majority answer, or if another operator sets the nodes up with
-/// another longest ttl until the time limit. After the errors of the first answers no
-/// node votes that did not vote before. If a node changes between its answer and its admission, or
-/// stops answering, some nodes may wait or vote already; repeat the call.
+/// voted before, since this is not a first start. With [`Founding::AfterLoss`]:
+/// [`ErrorKind::Unavailable`] if fewer than a majority answer, or if another operator sets the
+/// nodes up with another longest ttl until the time limit. After an error that follows from the
+/// first answers, no further node votes. If a node changes or stops answering between its answer
+/// and its admission, some nodes may already wait or vote; repeat the call.
 pub async fn found(
     nodes: Vec<Arc<dyn QuorumNode>>,
     max_ttl: Duration,
@@ -64,14 +64,20 @@ pub async fn found(
     run(admission, max_ttl, clock, progress).await
 }
 
-/// Does what [`found`] does, and refuses where a node that answers keeps another longest ttl than `max_ttl`: a
-/// node that votes, and after a loss a node that waits too.
+/// Sets nodes up as [`found`] does, but only with exactly this `max_ttl`. Refuses if a node keeps
+/// another longest ttl:
+///
+/// - a node that votes;
+/// - after a loss, also a node that waits.
 ///
 /// # Errors
-/// Those of [`found`], and [`ErrorKind::Refused`] with the procedure for another longest ttl. No node votes
-/// then that did not vote before. A node that another operator sets up between its answer and its admission
-/// may keep another longest ttl, and so may one that did not answer or starts again after a loss: see
-/// [`Members::unequal_max_ttl`].
+/// As [`found`], and [`ErrorKind::Refused`] with the procedure to change the longest ttl; no
+/// further node votes then. These nodes may still keep another longest ttl (see
+/// [`Members::unequal_max_ttl`]):
+///
+/// - a node that another operator sets up between its answer and its admission;
+/// - a node that did not answer;
+/// - a node that starts again after a loss.
 pub async fn found_exactly(
     nodes: Vec<Arc<dyn QuorumNode>>,
     max_ttl: Duration,
@@ -150,9 +156,10 @@ fn halted(admission: &AdmissionDriver, max_ttl: Duration, halt: Halt) -> Error {
         Halt::Silent => (
             ErrorKind::Unavailable,
             format!(
-                "a first start needs an answer of every node, since a silent one may hold leases: \
-                 {silent}; start it and run `leasehold quorum init` again, or run `leasehold quorum \
-                 init --after-loss`, which waits until no lease is left; nothing was changed"
+                "a first start needs an answer from every node, since a silent node may hold \
+                 leases: {silent}; start it and run `leasehold quorum init` again, or run \
+                 `leasehold quorum init --after-loss`, which waits until no lease is left; \
+                 nothing was changed"
             ),
         ),
         Halt::TooFew => {

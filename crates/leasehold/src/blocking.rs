@@ -115,13 +115,14 @@ pub struct Lock {
 
 /// A held lock; see [`crate::Guard`].
 ///
-/// Dropping the guard releases the lock and waits up to 1 s for the answer. After that the release
-/// continues in the background, as long as a clone of the client exists. After a drop without an answer
-/// in that time, drops of the same client do not wait for 10 s, or until the client acquires a lock
-/// again. A drop also does not wait inside an async task, or while the client keeps the lock for its
-/// minimum hold: end the program with [`Client::close`] there. A guard in a task that its runtime drops at
-/// the shutdown may wait, as may one inside `unconstrained`. [`release`](Self::release) waits up to the
-/// client's timeout and also returns whether the lock was held until then.
+/// Dropping the guard releases the lock and waits up to 1 s for the answer; after that the release
+/// continues in the background, as long as a clone of the client exists. If a drop had no answer in
+/// that time, drops of the same client do not wait for the next 10 s, or until the client acquires
+/// a lock again. A drop also does not wait inside an async task, or while the client keeps the lock
+/// for its minimum hold: in these cases, end the program with [`Client::close`]. Two kinds of
+/// guards may wait even in async code: a guard in a task that its runtime drops at shutdown, and a
+/// guard inside `unconstrained`. [`release`](Self::release) waits up to the client's timeout, and
+/// also returns whether the lock was held until then.
 #[must_use = "a guard that is dropped releases its lock: bind it to a name such as `_guard` \
               (`let _ =` drops it at once)"]
 #[derive(Debug)]
@@ -170,7 +171,7 @@ impl Client {
         self.client.usage()
     }
 
-    /// Waits until what was abandoned until now has ended; see [`crate::Client::settle`].
+    /// Waits until all abandoned requests and releases have ended; see [`crate::Client::settle`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] inside an async task.
@@ -178,7 +179,7 @@ impl Client {
         self.runtime.block_on(self.client.settle())
     }
 
-    /// Releases what dropped guards left, and refuses to acquire from now on; see
+    /// Releases the locks of dropped guards, and refuses to acquire from now on; see
     /// [`crate::Client::close`].
     ///
     /// # Errors
@@ -462,7 +463,7 @@ impl Own {
 #[derive(Debug)]
 struct Background {
     runtime: Option<Runtime>,
-    /// Until then drops do not wait: one has waited in vain.
+    /// Until then drops do not wait, because an earlier drop timed out.
     silent_until: Mutex<Option<Deadline>>,
 }
 

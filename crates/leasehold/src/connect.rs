@@ -144,7 +144,7 @@ pub async fn connect_on_own_thread(url: &str, settings: ClientSettings) -> Resul
     Client::on_own_thread(move || async move { open(&url).await }, settings).await
 }
 
-/// Opens the backend of a URL, for a client of a backend that wraps it
+/// Opens the backend of a URL without a client, for a backend that wraps it
 /// ([`Client::with_settings`](crate::Client::with_settings)).
 ///
 /// # Errors
@@ -245,17 +245,17 @@ pub(crate) fn unknown(scheme: &str) -> Error {
     // Since version 3.0 it has locks, so people try it.
     if scheme == "nacos" {
         return StoreUrl::invalid(
-            "there is no engine for Nacos; use etcd://, zookeeper:// or redis:// instead",
+            "Nacos is not supported; use etcd://, zookeeper:// or redis:// instead",
         );
     }
     let known = KNOWN.join(", ");
     let what = format!("scheme {scheme:?}");
     let message = match &*missing(scheme) {
         [] => format!("unknown {what}"),
-        [feature] => format!("{what} needs the feature {feature:?} of crate leasehold"),
-        several => format!("{what} needs the features {several:?} of crate leasehold"),
+        [feature] => format!("{what} needs the feature {feature:?} of the crate leasehold"),
+        several => format!("{what} needs the features {several:?} of the crate leasehold"),
     };
-    StoreUrl::invalid(format!("{message}; this build knows {known}"))
+    StoreUrl::invalid(format!("{message}; this build supports {known}"))
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod unknown_schemes {
         for url in ["nacos://127.0.0.1:8848", "nacos:locks"] {
             let error = connect(url).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
-            for word in ["no engine for Nacos", "etcd://", "zookeeper://", "redis://"] {
+            for word in ["Nacos is not supported", "etcd://", "zookeeper://", "redis://"] {
                 assert!(error.message().contains(word), "{error}");
             }
         }

@@ -37,7 +37,7 @@ pub struct NodeReport {
 pub struct Report {
     /// The nodes in the order of the URL.
     pub nodes: Vec<NodeReport>,
-    /// As a client sees them.
+    /// The quorum as a client sees it.
     pub members: Members,
     /// The option `max-ttl` of the URL.
     pub named_max_ttl: Option<Duration>,
@@ -78,10 +78,10 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Founded {
-    /// As a client sees them.
+    /// The quorum as a client sees it.
     pub members: Members,
-    /// Warnings if the nodes keep another longest ttl than the argument or the URL names, or grant different
-    /// ones, with what to do.
+    /// Warnings if the nodes keep another longest ttl than the argument or the URL names, or if
+    /// their longest ttls differ. Each says what to do.
     pub warnings: Vec<String>,
 }
 

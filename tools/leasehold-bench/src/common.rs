@@ -51,7 +51,7 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
     const MOST: usize = 1_000_000;
     match text.parse() {
         Ok(count @ 1..=MOST) => Ok(count),
-        _ => Err(format!("allowed is a whole number from 1 to {MOST}")),
+        _ => Err(format!("a whole number from 1 to {MOST} is allowed")),
     }
 }
 
@@ -60,13 +60,13 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
 pub(crate) fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(nodes @ 1..=9) => Ok(nodes),
-        _ => Err("allowed is a whole number from 1 to 9".to_owned()),
+        _ => Err("a whole number from 1 to 9 is allowed".to_owned()),
     }
 }
 
 /// A short time: `3ms`, `0.5ms`, `200us`, `1s`, or `0`; ten seconds at the most.
 pub(crate) fn short_time(text: &str) -> Result<Duration, String> {
-    const ALLOWED: &str = "allowed is 0, or a number with us, ms or s, up to 10s";
+    const ALLOWED: &str = "write 0, or a number with us, ms or s, up to 10s";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "us" => 1e-6,
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(time, Duration::from_micros(us), "{text}");
         }
         for text in ["", "3", "-1ms", "11s", "ms", "1e3ms", "NaNs", "1m"] {
-            assert!(short_time(text).unwrap_err().contains("allowed is"), "{text}");
+            assert!(short_time(text).unwrap_err().contains("write 0"), "{text}");
         }
         assert_eq!(in_ms(Duration::from_micros(500)), 0.5);
     }

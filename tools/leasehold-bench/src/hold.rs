@@ -85,8 +85,8 @@ fn plan(args: &HoldArgs, stores: &[Store]) -> Result<(Vec<Round>, Vec<String>)> 
     let seconds = args.seconds.unwrap_or(seconds);
     if seconds * 1000 < ttl_ms / 3 {
         return Err(format!(
-            "--seconds {seconds}: locks are renewed every {} s, and that is to be measured; \
-             allowed are {0} or more, or fewer with --quick",
+            "--seconds {seconds}: locks are renewed every {} s, and that is to be measured; {0} \
+             or more are allowed, or fewer with --quick",
             ttl_ms / 3000
         )
         .into());

@@ -326,7 +326,7 @@ impl FromStr for Store {
                 let known: Vec<String> = known.iter().map(|scheme| format!("{scheme}:")).collect();
                 let engines: Vec<&str> = Self::ENGINES.iter().map(Self::backend).collect();
                 let (engines, known) = (engines.join(", "), known.join(", "));
-                Err(format!("allowed are {engines}, or a URL with {known}"))
+                Err(format!("{engines}, or a URL with {known}, are allowed"))
             }
         }
     }

@@ -118,7 +118,11 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
             None => continue,
         }
     }
-    Err(Error::new(ErrorKind::Unavailable, "leases expired immediately after they were granted"))
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        "leases expired immediately after they were granted; check the clock and load of the \
+         cluster",
+    ))
 }
 
 fn forget_lease(live: &mut Live) {

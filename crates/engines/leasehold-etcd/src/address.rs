@@ -114,7 +114,7 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
         return Err(no_host());
     }
     if !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b)) {
-        return Err(invalid("a host has other characters than letters, digits, dots and dashes"));
+        return Err(invalid("a host may have only letters, digits, dots and dashes"));
     }
     let host = if text.starts_with('[') { format!("[{host}]") } else { host };
     Ok((host.to_ascii_lowercase(), port.unwrap_or(DEFAULT_PORT)))
@@ -129,7 +129,7 @@ fn pem(path: &str, option: &str) -> Result<Vec<u8>> {
 }
 
 fn no_host() -> Error {
-    invalid("no host; write etcd://host:2379, or etcd://one,two,three")
+    invalid("the host is missing; write etcd://host:2379, or etcd://one,two,three")
 }
 
 fn invalid(what: impl fmt::Display) -> Error {
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn wrong_ones_name_the_part_and_never_the_password() {
         for (url, part) in [
-            ("etcd:localhost", "no host"),
-            ("etcd://", "no host"),
-            ("etcd://h,", "no host"),
+            ("etcd:localhost", "host is missing"),
+            ("etcd://", "host is missing"),
+            ("etcd://h,", "host is missing"),
             ("etcd://h,h:2379", "twice"),
             ("etcd://h:port", "port"),
             ("etcd://h:0", "port"),
@@ -193,9 +193,9 @@ mod tests {
             ("etcds://h?tls-ca=/nope", "tls-ca"),
             ("etcds://h?tls-ca=/dev/null", "not PEM"),
             ("etcds://h?tls-cert=/dev/null", "tls-cert and tls-key"),
-            ("etcd://u:s3cret@h?user=v", "two users"),
-            ("etcd://u@h", "without a password"),
-            ("etcd://:s3cret@h", "without a user"),
+            ("etcd://u:s3cret@h?user=v", "set twice"),
+            ("etcd://u@h", "user has no password"),
+            ("etcd://:s3cret@h", "password has no user"),
             ("etcd://u:s3cret@h?password-file=/dev/null", "password-file"),
             ("etcd://u@h?password-file=/nope/s3", "cannot be read"),
         ] {

@@ -29,10 +29,10 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 /// | `etcd://[user:password@]host[:port],host[:port],...[/prefix]` | over TCP |
 /// | `etcds://…` | over TLS; `tls-ca=FILE`, `tls-cert=FILE`, `tls-key=FILE` (PEM) |
 ///
-/// With `user=NAME` and `password-file=FILE` the URL contains no secret. All keys begin with the
-/// prefix (default `leasehold`). With `connect-timeout=TIME` a member may take so long to accept a
-/// connection (100ms to 1m, default 2s; of several members at most 1.7s, unless the option is longer
-/// than 2s).
+/// With `user=NAME` and `password-file=FILE`, the URL contains no secret. All keys begin with the
+/// prefix (default `leasehold`). `connect-timeout=TIME` is how long a member may take to accept a
+/// connection (100ms to 1m, default 2s). With several members it is at most 1.7s, unless the option
+/// is longer than 2s.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL; [`ErrorKind::Unavailable`] if no member can be reached
@@ -43,7 +43,7 @@ pub async fn connect(url: StoreUrl) -> Result<EtcdBackend> {
     let Ok(runtime) = Handle::try_current() else {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "connecting needs a tokio runtime; call connect inside one",
+            "no tokio runtime; connect inside a tokio runtime",
         ));
     };
     let secure = is_secure(&address);

@@ -33,7 +33,7 @@ pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "diagnose needs a tokio runtime: call it inside one",
+            "no tokio runtime; call diagnose inside a tokio runtime",
         ));
     }
     let mut all = Diagnosis::at(&address.place);

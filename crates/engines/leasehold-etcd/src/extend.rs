@@ -92,10 +92,10 @@ pub(crate) async fn extend(
 
 /// Returns the error for two extensions of one lease at the same time.
 pub(crate) fn under_way() -> Error {
-    Error::new(ErrorKind::Unavailable, "another extension of this lease is under way")
+    Error::new(ErrorKind::Unavailable, "another extension of this lease is in progress; try again")
 }
 
 fn changed() -> Error {
-    let what = "an earlier extension, whose answer was lost, arrived at the same time";
+    let what = "an earlier extension, whose answer was lost, arrived at the same time; try again";
     Error::new(ErrorKind::Unavailable, what)
 }

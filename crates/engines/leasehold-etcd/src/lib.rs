@@ -19,11 +19,11 @@
 //!
 //! | what happens | what follows |
 //! |---|---|
-//! | the holder crashes | the next waiter acquires when the holder's etcd lease ends: its ttl in whole seconds, 2 s at least |
-//! | the holder is cut off | its guard is invalid before its etcd lease ends |
-//! | a release | the next waiter watches exactly this key, and is notified by the deletion |
-//! | a member fails | the others decide; without a majority no client acquires, and holders lose their locks before their deadline |
-//! | a cluster is restored from a backup | locks and tokens go back with it; see the repository's `docs/etcd.md` |
+//! | the holder crashes | the next waiter acquires when the holder's etcd lease expires: its ttl in whole seconds, at least 2 s |
+//! | the holder loses its connection | its guard is invalid before its etcd lease expires |
+//! | a release | the next waiter watches exactly this key, and the deletion notifies it |
+//! | a member fails | the other members continue; without a majority no client acquires, and holders lose their locks before their deadline |
+//! | a cluster is restored from a backup | locks and tokens are restored to the old state; see the repository's `docs/etcd.md` |
 //!
 //! - A fencing token is the revision at which the holder's key was created, so it grows without any clock.
 //! - Waiters acquire in the order in which their keys were created.

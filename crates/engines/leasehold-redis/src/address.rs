@@ -69,7 +69,7 @@ impl Address {
         let tls = url.scheme() == "redlocks";
         let (places, db) = split_db(url.place());
         let places = places.strip_prefix("//").ok_or_else(|| {
-            invalid("no hosts; write redlock://one:6379,two:6379,three:6379".into())
+            invalid("the hosts are missing; write redlock://one:6379,two:6379,three:6379".into())
         })?;
         let mut nodes: Vec<(String, ConnectionAddr, Login)> = Vec::new();
         for (at, text) in places.split(',').enumerate() {
@@ -82,8 +82,7 @@ impl Address {
             let (addr, mut login) = network(tls, &format!("//{text}"))?;
             if login.db.is_some() {
                 return Err(invalid(
-                    "a database after a host in the middle; write it once, after the last host"
-                        .into(),
+                    "the database is not after the last host; write it there, once".into(),
                 ));
             }
             let first_has_password =
@@ -221,7 +220,7 @@ impl Login {
 fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
     let rest = place
         .strip_prefix("//")
-        .ok_or_else(|| invalid("no host; write redis://host:6379".into()))?;
+        .ok_or_else(|| invalid("the host is missing; write redis://host:6379".into()))?;
     let (login, rest) = match rest.rsplit_once('@') {
         Some((login, rest)) => (Some(login), rest),
         None => (None, rest),
@@ -239,7 +238,9 @@ fn network(tls: bool, place: &str) -> Result<(ConnectionAddr, Login)> {
 /// Parses `host`, `host:port`, `[::1]:port`.
 pub(crate) fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
     match StoreUrl::host_and_port(text)? {
-        (host, _) if host.is_empty() => Err(invalid("no host; write redis://host:6379".into())),
+        (host, _) if host.is_empty() => {
+            Err(invalid("the host is missing; write redis://host:6379".into()))
+        }
         (host, port) => Ok((host, port.unwrap_or(default))),
     }
 }
@@ -293,8 +294,8 @@ mod tests {
     #[test]
     fn wrong_ones_name_the_part_and_never_the_password() {
         for (url, part) in [
-            ("redis:localhost", "no host"),
-            ("redis://", "no host"),
+            ("redis:localhost", "host is missing"),
+            ("redis://", "host is missing"),
             ("redis://h:port", "port"),
             ("redis://h/x", "database"),
             ("redis+unix:redis.sock", "/redis.sock"),

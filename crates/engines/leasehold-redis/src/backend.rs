@@ -22,7 +22,7 @@ use crate::waiters::Waiters;
 pub(crate) const LIMITS: (Duration, Duration) =
     (Duration::from_millis(200), Duration::from_secs(5));
 
-/// The connection of one client to a Redis server.
+/// The connection of one client to a Redis server, or to the masters of a cluster.
 #[derive(Debug)]
 pub struct RedisBackend {
     pub(crate) route: Route,

@@ -47,7 +47,7 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: connect inside a runtime",
+            "no tokio runtime; connect inside a tokio runtime",
         ));
     }
     let keys = Keys::new(&store.prefix);

@@ -6,8 +6,8 @@ use redis::Client;
 use crate::address::Address;
 
 /// Parses `redis://[user[:password]@]host[:port][/db]`, `rediss://` and `redis+unix:/path`, with
-/// the options of [`connect`](crate::connect()) that do not concern locks. Returns a client that
-/// is not connected yet and speaks RESP2.
+/// the options of [`connect`](crate::connect()) that do not concern locks. Returns a client that is
+/// not connected and uses RESP2.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for any other URL, an unknown option,

@@ -1,5 +1,5 @@
-//! Checks what can hurt locks on Redis: one server, a server that sentinels watch, a cluster, or
-//! the nodes of a quorum.
+//! Checks for what can harm locks on Redis: one server, a server that sentinels watch, a cluster,
+//! or the nodes of a quorum.
 
 mod access;
 mod cluster;
@@ -32,8 +32,8 @@ enum Part {
     Node,
 }
 
-/// Checks the servers that a URL names, as far as its user may. It locks nothing and changes no
-/// key: it tries rights to write on a key that does not exist.
+/// Checks the servers of a URL, as far as the user's permissions allow. Acquires no lock and
+/// changes no key: it tests the permission to write on a key that does not exist.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that cannot be parsed; [`ErrorKind::Unavailable`] if no server
@@ -42,7 +42,7 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: call diagnose inside a runtime",
+            "no tokio runtime; call diagnose inside a tokio runtime",
         ));
     }
     if let Some((addresses, _, limit)) = parse(&mut url)? {

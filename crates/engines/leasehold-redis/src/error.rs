@@ -23,7 +23,7 @@ pub(crate) fn from_redis(error: RedisError) -> Error {
         return Error::new(kind, what).with_source(error);
     }
     let next = match what {
-        MAY_NOT => "; docs/redis.md lists the permissions needed",
+        MAY_NOT => "; docs/redis.md lists the required permissions",
         _ => "",
     };
     // These errors are temporary, so the client repeats ends.
@@ -89,7 +89,7 @@ pub fn meaning(error: &RedisError) -> (ErrorKind, &'static str) {
             (ErrorKind::Refused, NO_PASSWORD)
         }
         // An error in the middle of a script: earlier requests of the batch have been done.
-        _ if is_answer(error) => (ErrorKind::Unavailable, "the server reports an error"),
+        _ if is_answer(error) => (ErrorKind::Unavailable, "the server returned an error"),
         _ if error.is_timeout() => (ErrorKind::Unavailable, "the server did not answer in time"),
         _ if error.is_connection_refusal() => {
             (ErrorKind::Unavailable, "no server listens there; is the server running?")

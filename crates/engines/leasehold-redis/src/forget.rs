@@ -31,15 +31,15 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
     redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
 
-/// Removes the records of the free locks whose names start with `names`, and returns how many.
-/// Without this call they expire 1 to 2 hours after the time until which their last lease was granted.
+/// Removes the records of the free locks whose names start with `names`, and returns their number.
+/// Without this call, a record expires 1 to 2 hours after the end of its last granted lease.
 ///
-/// A record holds the tokens that were granted; without it, only the server's clock keeps the next
-/// tokens above them. A record therefore stays while its tokens are ahead of that clock, which then
-/// was set back. After an acquire that was never answered, the tombstones of the lock
-/// (`PREFIX:{NAME}:t`) stay for a minute, and refuse that acquire if it arrives late. A quorum keeps
-/// a record until a minute after the time until which its last lease was granted, for the same reason.
-/// All its nodes must answer; the result is the highest number of a node.
+/// A record holds the granted tokens; without it, only the server's clock keeps the next tokens
+/// above them. So a record stays while its tokens are ahead of that clock, which happens if the
+/// clock was set back. After an acquire that was never answered, the tombstones of the lock
+/// (`PREFIX:{NAME}:t`) stay for a minute, and refuse that acquire if it arrives late. For the same
+/// reason a quorum keeps a record until a minute after the end of its last granted lease. All nodes
+/// of a quorum must answer; the result is the highest number of a node.
 ///
 /// # Errors
 /// As [`connect`](crate::connect); records that were removed before the error stay removed.

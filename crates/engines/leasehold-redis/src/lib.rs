@@ -22,16 +22,17 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | the holder crashes | the next waiter acquires when the ttl ends (30 s by default) |
-//! | the holder is cut off | its guard is invalid before the server grants the lock to another client |
-//! | a release | one script call passes the lock to the next waiter in order of arrival, and one push notifies it |
-//! | the server loses its data | two clients may hold the lock; tokens still grow unless its clock went back too, so a check at the resource refuses the older holder |
+//! | the holder loses its connection | its guard is invalid before the server grants the lock to another client |
+//! | a release | one script call hands the lock to the next waiter in order of arrival, and one push notifies it |
+//! | the server loses its data | two clients may hold the lock; tokens still grow unless its clock also went back, so a check at the resource refuses the older holder |
 //! | the same with `admission=strict` | no client acquires until the lost leases have ended |
 //! | a minority of a quorum loses its data | those nodes do not vote until the lost leases have ended; the others grant |
 //!
 //! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
 //! - Uncontended, acquire and release are one script call each.
 //! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_quorum`.
-//! - [`diagnose`] finds wrong settings of a server, [`forget`] removes records that no client needs any more.
+//! - [`diagnose`] finds wrong settings of a server, [`forget`] removes records that no client
+//!   needs.
 //!
 //! The repository's `docs/redis.md` has the guarantees, the options and the access rights, `docs/redis-wire.md` the bytes
 //! of a record, and `docs/quorum.md` the quorum.

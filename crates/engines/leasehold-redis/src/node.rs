@@ -30,7 +30,7 @@ use fitness::Verdict;
 const TASK_LIMIT: Duration = Duration::from_millis(900);
 /// How long a question for display may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What is reported about a node if a lock key has an unknown value.
+/// The message for a lock key with an unknown value.
 const FOREIGN: &str = "refused: a lock key there has another value, or a newer record";
 /// How many records one script reads.
 const READ: usize = 250;

@@ -1,5 +1,5 @@
 //! Servers, or proxies in front of them, that cannot push: no RESP3, or no SUBSCRIBE. Waiters then
-//! ask again and again.
+//! poll.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
@@ -62,7 +62,7 @@ pub(crate) async fn may_subscribe(connection: &mut MultiplexedConnection) -> Res
             Ok(true)
         }
         Err(error) if is_refusal(&error) => {
-            tracing::warn!(%error, "no pushes from this server: waiters ask again and again");
+            tracing::warn!(%error, "this server cannot send pushes; waiters poll");
             Ok(false)
         }
         Err(error) => Err(crate::error::from_redis(error)),

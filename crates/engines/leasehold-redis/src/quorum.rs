@@ -49,7 +49,7 @@ pub struct Nodes {
 pub fn quorum(url: &mut StoreUrl) -> Result<Option<Nodes>> {
     let Some((addresses, named_max_ttl, node_limit)) = parse(url)? else { return Ok(None) };
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(invalid("no tokio runtime is running here: connect inside a runtime".into()));
+        return Err(invalid("no tokio runtime; connect inside a tokio runtime".into()));
     }
     let node = |address| {
         let node: Arc<dyn QuorumNode> = Arc::new(RedisNode::start(address, Clock::system()));
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_wrong_url_names_the_part_and_never_the_password() {
         for (url, part) in [
-            ("redlock:one,two", "no hosts"),
+            ("redlock:one,two", "hosts are missing"),
             ("redlock://one,,two", "host number 2 is empty"),
             ("redlock://one,u:s3cret@One:6379,two", "number 2 is the same as number 1"),
             ("redlock://one/2,two,three", "database"),

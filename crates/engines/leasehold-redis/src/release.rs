@@ -84,7 +84,8 @@ impl RedisBackend {
                     Ok(Reply { more: true, .. }) => {}
                     Ok(_) => return,
                     Err(error) => {
-                        tracing::debug!(name = %release.name, %error, "dead waiters are left in the queue");
+                        tracing::debug!(name = %release.name, %error, "cannot remove all dead \
+                                                                       waiters of the queue");
                         return;
                     }
                 }

@@ -33,19 +33,19 @@ impl SentinelMaster {
         Ok(Self(Arc::new(sentinels(url)?)))
     }
 
-    /// Asks all sentinels at once, for at most 1 s each, and listens to them from then on. Returns
-    /// a client that is not connected yet and speaks RESP3.
+    /// Asks all sentinels, for at most 1 s each, and listens to them from then on. Returns a client
+    /// that is not connected and uses RESP3.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](leasehold_core::ErrorKind::Unavailable) if no sentinel answers,
-    /// or if they do not agree: ask again. Other kinds for errors that an operator must fix, such
-    /// as a name that they do not know.
+    /// or if they do not agree: call it again. Other kinds for errors that an operator must fix,
+    /// such as a name that the sentinels do not know.
     pub async fn client(&self) -> Result<Client, Error> {
         self.0.master().await
     }
 
-    /// Waits until a sentinel reports another master than that of the last
-    /// [`client`](Self::client), but not again for a master that failed.
+    /// Waits until a sentinel reports another master than the last [`client`](Self::client). A
+    /// master that failed is not reported again.
     pub async fn moved(&self) {
         self.0.moved().await;
     }

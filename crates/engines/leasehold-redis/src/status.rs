@@ -105,8 +105,8 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
         status.remaining = Some(remaining);
         if remaining > leasehold_core::proto::drift(Duration::from_secs(24 * 3600)) * 100 {
             status.note = Some(
-                "its lease ends more than a day from now: the server's clock was set back; \
-                 use force-release to end it"
+                "the lease ends more than a day from now: the clock of the server was set back; \
+                 end the lease with force-release"
                     .to_owned(),
             );
         }

@@ -250,7 +250,7 @@ impl Supervisor {
             }
             // The log got it at connect.
             Ok(Err(error)) if push_support::is_refusal(&error) => {
-                tracing::debug!(%error, "no pushes from this server");
+                tracing::debug!(%error, "this server cannot send pushes");
                 self.publish(connection, false, true);
                 listener.subscribed();
                 true
@@ -293,7 +293,7 @@ impl Supervisor {
                 Err(error) => {
                     let cause = error.to_string();
                     if cause != said {
-                        tracing::warn!(%error, "cannot reconnect; trying again");
+                        tracing::warn!(%error, "cannot reconnect; retrying");
                         said = cause;
                     }
                     self.state.send_replace(ConnectionState::Down(Some(error)));

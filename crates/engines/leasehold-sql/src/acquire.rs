@@ -74,8 +74,8 @@ pub(crate) fn answered(
 }
 
 impl Store {
-    /// Asks for a lease; returns the answer, and which other clients it concerns. An attempt that
-    /// is known to wait skips the single statement.
+    /// Requests a lease. Returns the answer, and the other clients to notify. An attempt that is
+    /// known to wait skips the single statement.
     pub(crate) async fn ask(
         &self,
         request: &AcquireRequest,

@@ -173,7 +173,7 @@ impl Address {
                 Self::new(url, Dialect::Sqlite, target, FILE)
             }
             scheme => Err(invalid(format!(
-                "{scheme}: is not built in; enable the feature of this database"
+                "{scheme}: is not supported by this build; enable the feature of this database"
             ))),
         }
     }
@@ -236,7 +236,7 @@ fn postgres(url: &mut StoreUrl) -> Result<(Target, Listen)> {
         Some("off") => Listen::Off,
         Some(place) => match StoreUrl::host_and_port(place)? {
             (host, _) if host.is_empty() => {
-                return Err(invalid("listen; off or HOST:PORT is allowed".into()));
+                return Err(invalid("listen: off or HOST:PORT is allowed".into()));
             }
             (host, port) => Listen::At(host, port.unwrap_or(5432)),
         },
@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn wrong_ones_name_the_part_and_never_the_password() {
         for (url, part) in [
-            ("postgres:localhost/app", "no host"),
-            ("postgres://localhost", "no database"),
+            ("postgres:localhost/app", "host is missing"),
+            ("postgres://localhost", "database is missing"),
             ("mysql://h:port/app", "port"),
             ("postgres://h/app?prefix=a-b", "prefix"),
             ("postgres://h/app?schema=a.b", "schema"),

@@ -34,7 +34,7 @@ pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: connect inside a runtime",
+            "no tokio runtime; connect inside a tokio runtime",
         ));
     }
     let store = Arc::new(Store::new(&address, Clock::system()));
@@ -74,7 +74,7 @@ async fn sweep(store: Arc<Store>) {
     store.clock.sleep(Duration::from_secs(first)).await;
     loop {
         if let Err(error) = store.sweep().await {
-            tracing::debug!(%error, "old rows were not removed");
+            tracing::debug!(%error, "cannot remove old rows");
         }
         store.clock.sleep(SWEEP).await;
     }
@@ -98,8 +98,9 @@ pub async fn init(url: StoreUrl) -> Result<()> {
     store.make(store.within(Duration::from_secs(30))).await
 }
 
-/// Removes the rows of the free locks whose names start with `names`, and returns how many. Without
-/// this call, connected clients remove them one to two hours after the last release or expiry.
+/// Removes the rows of the free locks whose names start with `names`, and returns their number.
+/// Without this call, connected clients remove the rows one to two hours after the last release or
+/// expiry.
 ///
 /// A row holds the last token; without it only the database's clock keeps the next token above it.
 /// A row therefore stays until that clock has passed its last token. Use this for names that are

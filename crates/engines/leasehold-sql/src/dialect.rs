@@ -1,8 +1,8 @@
-//! What the three engines write differently; all other SQL is the same for all of them.
+//! The SQL that differs between the three engines.
 //!
-//! Statements contain no parameters: each value is a number or bytes in hexadecimal, written here.
-//! A packet of several statements is therefore one message and one round trip, and nothing is
-//! prepared that a pooler would lose.
+//! Statements contain no parameters: each value is written as a number, or as bytes in hexadecimal.
+//! So a packet of several statements is one message and one round trip, and nothing is prepared
+//! that a pooler would lose.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -28,7 +28,7 @@ pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "no tokio runtime is running here: call diagnose inside a runtime",
+            "no tokio runtime; call diagnose inside a tokio runtime",
         ));
     }
     #[cfg(feature = "sqlite")]

@@ -1,5 +1,5 @@
-//! Maps an error of a database to its meaning for a lock: certainly not done, or unknown; and what
-//! to do.
+//! Classifies an error of a database for a lock: certainly not executed, or unknown. Adds the next
+//! step.
 
 use leasehold_core::{Error, ErrorKind, Retry};
 
@@ -13,15 +13,15 @@ pub(crate) struct Fault {
 /// How to handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Another transaction was faster, or the database chose this one to abort: nothing was done;
-    /// try again.
+    /// Another transaction wrote first, or the database aborted this one: nothing was done; try
+    /// again.
     Conflict,
     /// Nothing was done: the tables do not exist.
     NoTable,
     /// Nothing was done: another transaction has locked a needed row.
     Locked,
-    /// The connection cannot be used any more. The kind of the error shows whether the packet may
-    /// have been executed.
+    /// The connection cannot be used again. The kind of the error tells whether the packet may have
+    /// been executed.
     Broken,
     /// Nothing was done: the function does not exist, or the user lacks a right.
     NoRoutine,
@@ -51,7 +51,7 @@ pub(crate) fn uncertain(error: Error) -> Error {
     if !error.kind().is_certain() {
         return error;
     }
-    let message = format!("{}; an earlier request may have been carried out", error.message());
+    let message = format!("{}; an earlier request may have been executed", error.message());
     Error::new(ErrorKind::Unavailable, message).with_retry(error.retry()).with_source(error)
 }
 
@@ -62,8 +62,8 @@ impl From<Fault> for Error {
 }
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-const RIGHTS: &str = "the user may not do this; docs/sql.md lists the rights needed, \
-                      and `leasehold init` creates the tables as a user with the right";
+const RIGHTS: &str = "the user may not do this; docs/sql.md lists the required rights, and \
+                      `leasehold init` creates the tables with another user";
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 const READ_ONLY: &str = "the database is read-only: a replica, or default_transaction_read_only \
                          is set; name the primary";
@@ -80,7 +80,7 @@ const UNLISTED: &str = "the server accepts this user from here only over TLS, or
 const MYSQL_LOGIN: &str = "wrong user or password, or the user must connect over TLS, with a certificate; \
                            check tls and tls-cert in the URL";
 const CONFLICT: &str = "the database aborted this transaction because of a conflict";
-const LOCKED: &str = "another transaction keeps the lock's row or the database locked; end it";
+const LOCKED: &str = "another transaction holds a lock on the row or the database; end it";
 pub(crate) const NO_TABLE: &str =
     "the tables do not exist; create them with `leasehold init --store URL`";
 #[cfg(feature = "postgres")]
@@ -112,7 +112,7 @@ pub(crate) fn sort(error: sqlx::Error) -> Fault {
         sqlx::Error::Io(_) => (What::Broken, ErrorKind::Unavailable, io(&error), true),
         sqlx::Error::Tls(_) => (What::Broken, ErrorKind::Refused, NO_TLS, false),
         sqlx::Error::Configuration(_) => {
-            (What::Broken, ErrorKind::Invalid, "store URL: cannot be used", false)
+            (What::Broken, ErrorKind::Invalid, "store URL: the database client refused it", false)
         }
         _ => (What::Broken, ErrorKind::Unavailable, "the connection failed", true),
     };
@@ -136,7 +136,7 @@ fn io(error: &sqlx::Error) -> &'static str {
 type Sorted = (What, ErrorKind, &'static str, bool);
 
 fn database(code: &str, said: &dyn sqlx::error::DatabaseError) -> Sorted {
-    let unknown = (What::Refused, ErrorKind::Unavailable, "the database reports an error", true);
+    let unknown = (What::Refused, ErrorKind::Unavailable, "the database returned an error", true);
     #[cfg(feature = "postgres")]
     if said.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
         return postgres(code, said.message()).unwrap_or(unknown);

@@ -22,14 +22,14 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | the holder crashes | the next waiter acquires when the ttl ends (30 s by default), by the database's clock |
-//! | a release | PostgreSQL notifies the next waiter if it can listen; otherwise, and on the others, it looks again after an eighth of the time that it has waited, 0.4 s at most |
-//! | the database fails over | no lease is lost if the replica has all transactions; otherwise tokens still grow unless the new clock is behind, so a check at the resource refuses the older holder |
-//! | a transaction of the program fails | the lock is not affected: it uses connections of its own |
+//! | a release | PostgreSQL notifies the next waiter if it can listen. Otherwise, and on the other databases, the waiter polls after an eighth of the time that it has waited, 0.4 s at most |
+//! | the database fails over | no lease is lost if the replica has all transactions. Otherwise tokens still grow unless the new clock is behind, so a check at the resource refuses the older holder |
+//! | a transaction of the program fails | the lock is not affected: it uses separate connections |
 //!
 //! - Acquire and release are one statement each.
 //! - The module [`rows`] locks the rows of a program's own tables, and checks fencing tokens in its own transactions.
-//! - [`init`] creates the tables with another user than the program's, [`diagnose`] finds wrong settings, [`forget`] removes
-//!   rows that no client needs any more.
+//! - [`init`] creates the tables with another user than the program's, [`diagnose`] finds wrong
+//!   settings, [`forget`] removes rows that no client needs.
 //!
 //! # Requests
 //!
@@ -40,23 +40,26 @@
 //! | acquire a free lock, release a lock without waiters | 1 each (on PostgreSQL without its functions 2 more for the first use of a name) |
 //! | renew up to 256 leases | 1 |
 //! | join the queue | 3; 2 more if another client wrote first |
-//! | hand the lock to the first waiter | 2, a NOTIFY, and 1 of the waiter; 1 more if the holder did not know yet that a client waits |
-//! | look for waiting tasks | 1 for all locks of a client |
-//! | pass the lock on within a process | 0 |
+//! | hand the lock to the first waiter | 2, a NOTIFY, and 1 of the waiter; 1 more if the holder did not know that a client waits |
+//! | poll for waiting tasks | 1 for all locks of a client |
+//! | hand the lock off within a process | 0 |
 //!
-//! - No transaction is open across a round trip. An operation reads the row, lets the hand-off record decide, and writes the
-//!   row on condition that its `stamp` is what was read. If another client wrote first, the operation is repeated. It then
-//!   first marks the row as possibly waited for, so that no single statement takes or frees the lock before its next step.
-//! - PostgreSQL plans a statement anew each time that it arrives as text. So acquiring and releasing are functions there,
-//!   which run with the caller's rights and are planned once for each connection. A client that cannot create them tries
-//!   again every five minutes.
-//! - A release writes the lease to the first waiter as an offer of 2 s, or of the ttl if that is less. A waiter whose client
-//!   was silent for 45 s does not count any more. A step on a lock removes the rows of at most 64 such waiters.
-//! - Where the database does not notify, a client looks with one statement for all locks that its tasks wait for. The pause
-//!   is an eighth of the wait, 1 ms to 0.4 s, less a random part, and at least eight times what a look took, up to 10 ms.
-//!   A client that holds a lock looks for waiters of other clients only while a task of its own waits.
-//! - Rows are removed at most 1,000 in a transaction, and 100,000 an hour by one client. A row stays until the database's
-//!   clock has passed its last token.
+//! - No transaction is open across a round trip. An operation reads the row, lets the hand-off
+//!   record decide, and writes the row on condition that its `stamp` is unchanged. If another
+//!   client wrote first, the operation is repeated. It then first marks the row as possibly waited
+//!   for, so that no single statement acquires or releases the lock before its next step.
+//! - PostgreSQL plans each text statement again. So on PostgreSQL, acquire and release are
+//!   functions, which run with the caller's rights and are planned once per connection. A client
+//!   that cannot create them tries again every five minutes.
+//! - A release writes the lease to the first waiter as an offer of 2 s, or of the ttl if that is
+//!   less. A waiter whose client was silent for 45 s is ignored. A step on a lock removes the rows
+//!   of at most 64 such waiters.
+//! - If the database does not notify, a client polls with one statement for all locks that its
+//!   tasks wait for. The pause is an eighth of the wait, 1 ms to 0.4 s, minus a random part. It is
+//!   at least eight times the duration of a poll, up to 10 ms. A client that holds a lock polls for
+//!   waiters of other clients only while one of its own tasks waits.
+//! - A transaction removes at most 1,000 rows, and a client at most 100,000 rows per hour. A row
+//!   stays until the database's clock has passed its last token.
 //!
 //! The repository's `docs/sql.md` has the options, the rights, the guarantees, the limits and the tables.
 

@@ -81,7 +81,8 @@ impl Store {
         match self.pool.run(Lane::Usual, &packet, until, &mut false).await {
             Ok(_) => true,
             Err(fault) => {
-                tracing::warn!(error = %fault.error, "functions were not created: locks cost more");
+                tracing::warn!(error = %fault.error, "cannot create the functions: locks need \
+                                                      more round trips");
                 false
             }
         }

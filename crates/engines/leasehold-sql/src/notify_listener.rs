@@ -57,7 +57,7 @@ pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
         }
         match heard {
             Ended::Broken(error) => {
-                tracing::debug!(%error, "the connection that listens has broken");
+                tracing::debug!(%error, "the LISTEN connection broke");
             }
             Ended::Deaf => deaf += 1,
             Ended::Idle => continue,
@@ -65,8 +65,9 @@ pub(crate) async fn run(watch: Arc<Watch>, options: PgConnectOptions) {
         clock.sleep(pauses.next(random::fresh()).max(PAUSES.0)).await;
     }
     tracing::warn!(
-        "LISTEN does not reach this client, as behind a pooler in transaction mode: waiters poll; \
-         name the database's own address with listen=HOST:PORT, or set listen=off"
+        "notifications do not reach this client, probably because of a pooler in transaction \
+         mode: waiters poll; set listen=HOST:PORT to the address of the database itself, or \
+         listen=off"
     );
 }
 
@@ -180,5 +181,5 @@ fn code(error: &sqlx::Error) -> Option<String> {
 }
 
 fn silent() -> Error {
-    Error::new(ErrorKind::Unavailable, "the connection that listens was lost")
+    Error::new(ErrorKind::Unavailable, "the LISTEN connection was lost")
 }

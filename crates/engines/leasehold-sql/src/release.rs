@@ -21,7 +21,7 @@ impl Store {
         until: Deadline,
     ) -> Result<(Ended, Notifications)> {
         if release.then.as_ref().is_some_and(|request| request.name != release.name) {
-            let message = "a lock can only be exchanged for the same lock";
+            let message = "a release can only acquire the same lock again";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut open = false;

@@ -1,13 +1,13 @@
-//! Rows that many clients write: three ways to avoid lost updates.
+//! Three ways to avoid lost updates of rows that many clients write.
 //!
 //! | way | what it does | here |
 //! |---|---|---|
 //! | pessimistic | locks the row, then reads and writes it | [`for_update()`] |
-//! | optimistic | reads, computes, writes if the row has not changed, otherwise repeats | [`Versioned`], [`retry()`] |
-//! | a lock of Leasehold | one holder at a time, whatever the work is; the row checks its token | [`RowFence`], [`FenceTable`] |
+//! | optimistic | reads, computes, and writes if the row has not changed; otherwise repeats | [`Versioned`], [`retry()`] |
+//! | a lock of Leasehold | one holder at a time for any work; the row checks its token | [`RowFence`], [`FenceTable`] |
 //!
-//! All of them work in the program's own transactions of crate `sqlx` 0.8, on PostgreSQL, MySQL,
-//! MariaDB and SQLite. The repository's `docs/sql-rows.md` compares them, with figures.
+//! All of them work in the program's own transactions of the crate `sqlx` 0.8, on PostgreSQL,
+//! MySQL, MariaDB and SQLite. The repository's `docs/sql-rows.md` compares and measures them.
 
 #![allow(clippy::manual_async_fn, reason = "says `Send`, which callers that spawn cannot see")]
 

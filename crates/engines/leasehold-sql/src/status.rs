@@ -122,8 +122,8 @@ fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {
     let owner = parts.owner.as_ref();
     let far = remaining > drift(Duration::from_secs(24 * 3600)) * 100;
     let note = (state != State::Free && far).then(|| {
-        "its lease ends more than a day from now: the database's clock was set back; use force-release \
-         to end it"
+        "the lease ends more than a day from now: the clock of the database was set back; end the \
+         lease with force-release"
             .to_owned()
     });
     let mut status = Status::free(&name);

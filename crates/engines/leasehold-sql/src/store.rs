@@ -1,5 +1,5 @@
 //! The tables as the operations use them: single statements, and steps of the hand-off record,
-//! which are repeated if another client was faster.
+//! which are repeated if another client wrote first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -134,7 +134,8 @@ impl Store {
                 let again = (self.clock.now().steady_ns).saturating_add(ROUTINES_AGAIN_NS);
                 if self.no_routines_until.swap(again, Ordering::Relaxed) == 0 {
                     let error = fault.error;
-                    tracing::info!(%error, "functions are missing; create them with `leasehold init`");
+                    tracing::info!(%error, "the database functions are missing; create them: \
+                                            leasehold init");
                 }
             }
         }
@@ -209,8 +210,8 @@ impl Store {
         }
         Err(Error::new(
             ErrorKind::Unavailable,
-            "other clients changed the lock's row at each try: too many clients use this lock at the same \
-             time; try again",
+            "other clients changed the row of the lock at each try: too many clients use this \
+             lock at the same time; try again",
         ))
     }
 

@@ -60,7 +60,7 @@ impl TemplateBackend {
                 return Ok(answer);
             }
         }
-        let message = format!("the record was changed by others {TRIES} times in a row; try again");
+        let message = format!("other clients changed the record {TRIES} times in a row; try again");
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
@@ -101,7 +101,7 @@ impl TemplateBackend {
 
     async fn end(&self, release: ReleaseRequest) -> Result<Ended> {
         if release.then.is_some() {
-            let message = "template: a release cannot ask for another attempt in the same step";
+            let message = "template: a release cannot acquire for another attempt in the same step";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let words = release.for_record();

@@ -57,7 +57,7 @@ pub(crate) fn encode(record: Record<Participant>) -> String {
     serde_json::to_string(&stored).unwrap_or_default()
 }
 
-/// Reads a record. What another program has written is an error, and stays as it is.
+/// Parses a record. A record of another program is an error, and is not changed.
 pub(crate) fn decode(name: &Name, text: &str) -> Result<Record<Participant>> {
     let foreign = || {
         let message = format!(

@@ -35,8 +35,8 @@ impl KeyValueStore {
         Ok(self.values().get(key).cloned())
     }
 
-    /// Writes a value if the present one has this version (`None`: if there is none). Returns false
-    /// if it has another.
+    /// Writes a value if the current one has this version (`None`: if there is no value). Returns
+    /// false if it has another version.
     pub(crate) async fn put_if(
         &self,
         key: &str,

@@ -60,7 +60,7 @@ pub(crate) async fn acquire(store: &Arc<Store>, request: &AcquireRequest) -> Res
     }
     Err(Error::new(
         ErrorKind::Unavailable,
-        format!("the queue of the lock changed {ROUNDS} times while it was read"),
+        format!("the queue of the lock changed {ROUNDS} times while it was read; try again"),
     ))
 }
 

@@ -68,7 +68,7 @@ impl Address {
             Some("creator") => true,
             Some("open") => false,
             Some(other) => {
-                return Err(invalid(format!("acl {other:?}; allowed are creator and open")));
+                return Err(invalid(format!("acl {other:?}; creator and open are allowed")));
             }
         };
         let place = url.to_string();
@@ -111,7 +111,7 @@ pub(crate) fn silence(session: Duration) -> Duration {
 fn host_and_port(text: &str) -> Result<(String, u16)> {
     match StoreUrl::host_and_port(text)? {
         (host, _) if host.is_empty() => {
-            Err(invalid("no host; write zookeeper://one:2181,two:2181,three:2181"))
+            Err(invalid("the host is missing; write zookeeper://one:2181,two:2181,three:2181"))
         }
         (host, port) => Ok((host, port.unwrap_or(PORT))),
     }
@@ -130,8 +130,8 @@ fn root(chroot: &str) -> Result<Root> {
         |part: &str| part.is_empty() || crate::path::escape(part) != part.replace('%', "%25");
     if parts.clone().any(wrong) || parts.clone().next() == Some("zookeeper") {
         return Err(invalid(format!(
-            "chroot {chroot:?}; parts between slashes without control characters are allowed, not \
-             empty, `.` or `..`, and not zookeeper"
+            "chroot {chroot:?}; the parts between slashes must not be empty, `.`, `..` or \
+             `zookeeper`, and must not have control characters"
         )));
     }
     Ok(Root(chroot))
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn wrong_ones_name_the_part_and_never_the_password() {
         for (url, part) in [
-            ("zookeeper:one", "no host"),
-            ("zookeeper://one,,two", "no host"),
+            ("zookeeper:one", "host is missing"),
+            ("zookeeper://one,,two", "host is missing"),
             ("zookeeper://one:port", "port"),
             ("zookeeper://one:0", "port"),
             ("zookeeper://one/a/", "chroot"),
@@ -195,10 +195,10 @@ mod tests {
             ("zookeepers://one", "tls-ca"),
             ("zookeepers://one?tls-ca=/nope", "tls-ca"),
             ("zookeepers://one?tls-ca=/dev/null", "tls-ca"),
-            ("zookeeper://u@one", "without a password"),
-            ("zookeeper://:s3cret@one", "without a user"),
+            ("zookeeper://u@one", "user has no password"),
+            ("zookeeper://:s3cret@one", "password has no user"),
             ("zookeeper://u%3Av:s3cret@one", "colon"),
-            ("zookeeper://u:s3cret@one?user=v", "two users"),
+            ("zookeeper://u:s3cret@one?user=v", "set twice"),
             ("zookeeper://u:s3cret@one?password-file=/dev/null", "password-file"),
             ("zookeeper://u:s3cret@one?x=1", "\"x\""),
             ("zookeeper://u@one?password-file=/nope/s3", "cannot be read"),

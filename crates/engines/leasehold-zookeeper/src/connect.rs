@@ -21,8 +21,8 @@ use crate::session_keeper;
 /// The chroot is the root node of the locks (default `/leasehold`); it is created if it does not
 /// exist. `session=30s` is the requested session timeout (default 30 s); leases are valid for half
 /// of the timeout that the servers grant. `user=NAME` and `password-file=FILE` keep the password
-/// out of the URL. With `acl=creator`, the default if the URL names a user, only that user has
-/// access to the nodes; with `acl=open`, every client has.
+/// out of the URL. With `acl=creator`, only the user of the URL has access to the nodes; this is
+/// the default if the URL names a user. With `acl=open`, every client has access.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid URL, or outside a tokio runtime;
@@ -62,7 +62,7 @@ async fn open(address: &Address, clock: &Clock) -> Result<Session> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "connecting needs a tokio runtime; call connect inside one",
+            "no tokio runtime; connect inside a tokio runtime",
         ));
     }
     session_keeper::open(address, clock, 1).await

@@ -29,7 +29,8 @@ pub(crate) async fn explain(address: &Address, error: Option<ZkError>) -> Error 
     let mut kind = ErrorKind::Unavailable;
     let mut said = Vec::new();
     for ((host, port), look) in address.hosts.iter().zip(looks) {
-        let (certificate, what) = look.unwrap_or((false, "it could not be diagnosed".to_owned()));
+        let (certificate, what) =
+            look.unwrap_or((false, "unknown reason: the server could not be checked".to_owned()));
         if certificate {
             kind = ErrorKind::Refused;
         }

@@ -35,7 +35,7 @@ pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "diagnose needs a tokio runtime: call it inside one",
+            "no tokio runtime; call diagnose inside a tokio runtime",
         ));
     }
     let clock = Clock::system();
@@ -168,8 +168,8 @@ async fn look_at_nodes(
     let what = format!("every client may write under {root}");
     let why =
         "any client that reaches the servers can delete a holder's node, so that two hold the lock";
-    let change = "name a user (zookeeper://user:password@...), whose nodes then are its own; a root that \
-                  is there already keeps its ACL until it is set anew";
+    let change = "name a user in the URL (zookeeper://user:password@...), who then owns the new \
+                  nodes; set the ACL of an existing root by hand";
     if server::is_here(address) {
         diagnosis.note("open", what, why, change);
     } else {

@@ -30,7 +30,9 @@ pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
         ZkError::NoChildrenForEphemerals => return foreign(path, "is an ephemeral node"),
         ZkError::NotReadOnly => (
             ErrorKind::Unavailable,
-            "the server has lost its ensemble and is read-only; waiting for a majority".into(),
+            "the server cannot reach a majority of its ensemble and is read-only; start the other \
+             servers"
+                .into(),
         ),
         ZkError::BadArguments(what) => {
             (ErrorKind::Invalid, format!("the path {path} is not allowed: {what}"))

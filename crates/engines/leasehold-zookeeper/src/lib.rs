@@ -21,15 +21,15 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | the holder crashes | the next waiter acquires when the servers end the holder's session (30 s by default) |
-//! | the holder is cut off | its guard is invalid after half of the session's timeout, before the servers end the session |
+//! | the holder loses its connection | its guard is invalid after half of the session timeout, before the servers end the session |
 //! | a release | the next waiter's watch fires; the others are not notified |
 //! | a server fails | the client continues its session on another server |
-//! | less than a majority is left | no client acquires, and holders lose their locks before their deadline |
+//! | only a minority of the servers is left | no client acquires, and holders lose their locks before their deadline |
 //!
 //! - A fencing token is the transaction number (zxid) of the holder's node, so it grows without any clock.
 //! - Waiters acquire in the order of their nodes.
-//! - [`diagnose`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks that no client uses any
-//!   more.
+//! - [`diagnose`] finds wrong settings of an ensemble, [`forget`] removes the empty nodes of locks
+//!   that no client uses.
 //!
 //! # Requests
 //!

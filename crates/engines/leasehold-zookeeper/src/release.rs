@@ -154,7 +154,7 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
                     store.book().cleared(attempt, false, true);
                 }
                 Err(error) => {
-                    tracing::debug!(%attempt, %error, "cannot remove a node, trying again")
+                    tracing::debug!(%attempt, %error, "cannot remove a node; retrying")
                 }
                 Ok(_) => {}
             }
@@ -170,7 +170,7 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
                     attempts.iter().for_each(|attempt| book.stop_search(*attempt));
                 }
                 Err(error) => {
-                    tracing::debug!(%name, %error, "cannot search for late nodes, trying again")
+                    tracing::debug!(%name, %error, "cannot search for late nodes; retrying")
                 }
                 Ok(()) => {}
             }

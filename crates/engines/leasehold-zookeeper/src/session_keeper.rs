@@ -131,7 +131,8 @@ impl Again {
                 // Keep the last reported reason.
                 Err(None) => {}
                 Err(Some(error)) => {
-                    tracing::debug!(place = %store.address.place, %error, "cannot open a session, trying again");
+                    tracing::debug!(place = %store.address.place, %error, "cannot open a session; \
+                                                                           retrying");
                     store.note_failure(&error);
                 }
             }

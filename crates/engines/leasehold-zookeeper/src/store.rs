@@ -1,4 +1,4 @@
-//! The state that a backend's operations share: the current session and the book of attempts.
+//! The state that a backend's operations share: the current session and the attempts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

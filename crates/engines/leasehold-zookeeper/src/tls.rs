@@ -97,7 +97,7 @@ impl Tls {
         });
         let mut connection = match connection {
             Ok(connection) => connection,
-            Err(error) => return (false, format!("TLS cannot be set up ({error})")),
+            Err(error) => return (false, format!("cannot set up TLS ({error})")),
         };
         let ours = self.identity.is_some();
         let Err(error) = connection.complete_io(&mut stream) else {
@@ -124,7 +124,7 @@ impl Tls {
             let what = match (refused, ours) {
                 (true, true) => "it does not accept the client certificate of tls-cert",
                 (true, false) => "it requires a client certificate; set tls-cert and tls-key",
-                _ => "it accepts TLS, but no common version or cipher",
+                _ => "it supports TLS, but no version or cipher that this client supports",
             };
             return (refused, format!("{what} ({text})"));
         }

@@ -1,5 +1,5 @@
-//! Holds that outlast a write while replicas lag. If Redis loses a hold, the old value that was filled is removed when
-//! the replicas have caught up.
+//! Holds that outlast a write while replicas lag. If Redis loses a hold, a reader may fill the old
+//! value; it is removed when the replicas have caught up.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,14 +10,14 @@ use leasehold_core::proto::{Deadline, Now};
 
 use super::PAGE;
 
-/// How much longer a hold lasts on the server than the replicas' lag, so that the process that set it finds it
-/// there when the lag is over. When that one is dead, it ends then.
+/// How much longer a hold lasts on the server than the replicas lag. So the process that set the
+/// hold still finds it when the lag is over; if the process is dead, the hold expires.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
-/// The warning for the first hold that Redis had lost.
-pub const LOST_HOLD: &str = "the hold of a write was gone before the replicas had caught up (Redis lost it, or this process was \
-     late): readers may have seen the value from before the write until now, when it was invalidated again; \
-     this warning comes once";
-/// Holds remembered at most. Of more, the surplus ends by itself, and is not looked at.
+/// The warning for the first hold that Redis lost.
+pub const LOST_HOLD: &str = "Redis lost the hold of a write before the replicas caught up, or \
+                             this process was late: readers may have seen the old value until \
+                             now; it was invalidated again; this is logged once";
+/// The most holds that are tracked. Further holds expire by themselves, and are not checked.
 const MOST: usize = 10_000;
 
 /// Holds that must be ended, each when its lag is over. One task ends them.
@@ -26,9 +26,9 @@ pub struct LagHolds<T>(Mutex<State<T>>);
 
 #[derive(Debug)]
 struct State<T> {
-    /// The first to be over comes first.
+    /// In the order in which their lags end.
     holds: VecDeque<(Deadline, T)>,
-    /// Whether a task ends them.
+    /// Whether a task is running.
     works: bool,
 }
 
@@ -39,7 +39,8 @@ impl<T> Default for LagHolds<T> {
 }
 
 impl<T> LagHolds<T> {
-    /// Adds holds that are over after `lag`. Returns true if the caller must start [`end_holds_when_over`].
+    /// Adds holds whose lag ends after `lag`. Returns true if the caller must start
+    /// [`end_holds_when_over`].
     pub fn add(&self, now: Now, lag: Duration, holds: impl Iterator<Item = T>) -> bool {
         let until = Deadline::after(now, lag);
         let mut state = self.lock();
@@ -53,7 +54,7 @@ impl<T> LagHolds<T> {
         begin
     }
 
-    /// When the first of them is over. When there are none, the task that asks must end.
+    /// Returns when the first lag ends. If there are no holds, the calling task must end.
     fn next(&self) -> Option<Deadline> {
         let mut state = self.lock();
         let next = state.holds.front().map(|(until, _)| *until);
@@ -61,7 +62,7 @@ impl<T> LagHolds<T> {
         next
     }
 
-    /// Takes some that are over.
+    /// Takes some holds whose lag is over.
     fn over(&self, now: Now) -> Vec<T> {
         let mut state = self.lock();
         let over = state.holds.partition_point(|(until, _)| until.has_passed(now)).min(PAGE);
@@ -73,8 +74,8 @@ impl<T> LagHolds<T> {
     }
 }
 
-/// Ends each hold when it is over, until there are none or `to` is dropped. `end` must not fail: holds that it cannot
-/// end expire by themselves.
+/// Ends each hold when its lag is over, until there are none or `to` is dropped. `end` must not
+/// fail: holds that it cannot end expire by themselves.
 pub async fn end_holds_when_over<T, O, F: Future<Output = ()>>(
     to: Weak<O>,
     clock: Clock,

@@ -1,4 +1,4 @@
-//! Receives what other processes have written or filled, on a connection of its own.
+//! Receives the writes and fills of other processes, on a separate connection.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,22 +12,23 @@ use super::channel;
 use crate::consumer::LOG_TARGET;
 use crate::server::Server;
 
-/// How often the connection is tried, so that a dead one is noticed within twice this.
+/// How often a ping is sent, so that a dead connection is noticed within twice this time.
 const PING: Duration = Duration::from_secs(1);
-/// Pauses between attempts to connect: the first and the longest.
+/// The first and the longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Receives the messages of a cache. When the last reference to it is dropped, [`listen`] ends.
 pub trait Listener: Send + Sync + 'static {
     /// Another process has written, or is about to write, the value of this key.
     fn invalidated(&self, key: &str);
-    /// Another process has filled this key, or given it up.
+    /// Another process has filled this key, or abandoned its load.
     fn filled(&self, key: &str);
-    /// From now on every message is received (true), or no message is (false), until the next call.
+    /// From now on every message is received (true), or none (false), until the next call.
     fn subscribed(self: &Arc<Self>, is_subscribed: bool);
-    /// No message is received: the connection failed, or without an error was not made in time.
+    /// No message is received. The connection failed with `error`, or without an error it timed
+    /// out.
     fn cannot_listen(&self, error: Option<RedisError>);
-    /// The server has answered a question that was sent at this time.
+    /// The server has answered a ping that was sent at this time.
     fn answered(&self, asked: Now);
 }
 
@@ -69,7 +70,7 @@ async fn subscribe(
     Ok((sink, stream))
 }
 
-/// Tries whether messages can be received now.
+/// Checks whether messages can be received now.
 ///
 /// # Errors
 /// The error of the connection or of the subscription.
@@ -78,7 +79,7 @@ pub async fn try_to_listen(mut server: Server, stem: &str) -> Result<(), RedisEr
     listens.map_err(|_| server.none()).and_then(|subscribed| subscribed.map(drop))
 }
 
-/// Passes on what comes, until the connection ends or does not answer.
+/// Passes messages on until the connection ends or does not answer.
 async fn hear<L: Listener>(
     mut sink: PubSubSink,
     mut stream: PubSubStream,
@@ -113,7 +114,8 @@ fn tell<L: Listener>(listener: &Arc<L>, message: &Msg) {
         Some(("I", key)) => listener.invalidated(key),
         Some(("F", key)) => listener.filled(key),
         _ => {
-            tracing::warn!(target: LOG_TARGET, "the cache heard something that it does not understand")
+            tracing::warn!(target: LOG_TARGET, "unknown invalidation message; check that all \
+                                                processes have the same version")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes that a server which takes over may not know of.
+//! Recent writes, which a server may lack after a failover.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::{Deadline, Now};
 
-/// Keys remembered at most; the oldest are forgotten first.
+/// The most keys that are remembered; the oldest are dropped first.
 const MOST: usize = 10_000;
 
-/// What was written shortly before the server last answered, oldest first. A server that takes over has received what is
-/// older. No write is forgotten while the server does not answer.
+/// The writes shortly before the server last answered, oldest first. After a failover the new
+/// server has all older writes. No write is dropped while the server does not answer.
 #[derive(Debug)]
 pub struct RecentWrites<T = String>(Mutex<VecDeque<(Deadline, T)>>);
 
@@ -22,7 +22,7 @@ impl<T> Default for RecentWrites<T> {
 }
 
 impl<T: Clone> RecentWrites<T> {
-    /// Adds writes of now. A server that takes over within `span` may not know of them.
+    /// Adds writes made now. A server that takes over within `span` may lack them.
     pub fn note(&self, clock: &Clock, span: Duration, keys: &[T]) {
         let until = Deadline::after(clock.now(), span);
         let mut recent = self.lock();
@@ -31,7 +31,8 @@ impl<T: Clone> RecentWrites<T> {
         recent.drain(..surplus);
     }
 
-    /// Notes that the server answered at that time, and forgets what is older than its span.
+    /// Records that the server answered at that time, and drops writes that are older than their
+    /// span.
     pub fn server_answered(&self, then: Now) {
         let mut recent = self.lock();
         while recent.front().is_some_and(|(until, _)| until.has_passed(then)) {
@@ -39,7 +40,7 @@ impl<T: Clone> RecentWrites<T> {
         }
     }
 
-    /// Takes all of them, when a server that may not know of them is there.
+    /// Takes all writes, for a server that may lack them.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.lock()).into_iter().map(|(_, key)| key).collect()
     }

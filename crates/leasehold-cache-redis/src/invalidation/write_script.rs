@@ -1,4 +1,4 @@
-//! The script that every writer of a cache calls.
+//! The script of every writer of a cache.
 
 use std::time::Duration;
 
@@ -11,17 +11,20 @@ use crate::connection::Connection;
 /// A step of a write.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Before the transaction; hold for so long.
+    /// Before the transaction: holds the key for this time.
     Begin(Duration),
-    /// After it; hold on for so long, and a margin in which [`Settled`](Self::Settled) ends it.
+    /// After the transaction: keeps the hold for this time, and a margin in which
+    /// [`Settled`](Self::Settled) ends it.
     Committed(Duration),
-    /// After it, with the new entry and its time to live.
+    /// After the transaction: keeps the hold for this time, and sets the new entry with its time to
+    /// live.
     CommittedWith(Duration, &'a [u8], Duration),
-    /// That long after it: ends the hold. True when Redis had lost it: the entry was removed then.
+    /// When the time of `Committed` is over: ends the hold. Returns true if Redis had lost the
+    /// hold; then the entry was removed.
     Settled,
 }
 
-/// The script that writers call, and a relay in their stead.
+/// The script that writers call, and relays for them.
 #[derive(Debug)]
 pub struct WriteScript(Script);
 
@@ -32,13 +35,13 @@ impl Default for WriteScript {
 }
 
 impl WriteScript {
-    /// Reads the script.
+    /// Creates the script.
     pub fn new() -> Self {
         Self(Script::new(include_str!("../lua/write.lua")))
     }
 
-    /// Makes one step of a write to `key` of the cache with this stem. Returns true if the new entry was taken, or in
-    /// [`Step::Settled`] if the hold was lost.
+    /// Runs one step of a write to `key` of the cache with this stem. Returns true if the new entry
+    /// was stored, or in [`Step::Settled`] if the hold was lost.
     ///
     /// # Errors
     /// The error of Redis.

@@ -122,7 +122,7 @@ async fn an_outage_is_warned_of_once_at_each_change() {
             warnings("cache=\"outage\"").iter().filter(|one| one.contains(text)).count()
         };
         let each =
-            ["cannot be used", "answers again", "are not heard", "heard again", "was restarted"];
+            ["cannot be used", "answers again", "cannot receive", "receiving", "was restarted"];
         for text in each {
             assert_eq!(count(text), round, "{text}: {:?}", warnings("cache=\"outage\""));
         }
@@ -161,7 +161,7 @@ async fn a_refused_listener_is_one_warning_while_calls_are_answered() {
     .unwrap();
     assert!(cache.stats().remote_hits > hits, "calls are answered");
     let seen = warnings("cache=\"deaf\"");
-    assert!(matches!(&seen[..], [one] if one.contains("are not heard")), "{seen:?}");
+    assert!(matches!(&seen[..], [one] if one.contains("cannot receive")), "{seen:?}");
 }
 
 async fn a_server_that_went_back_to_older_data_is_warned_of_once() {
@@ -183,8 +183,8 @@ async fn a_server_that_went_back_to_older_data_is_warned_of_once() {
     let seen = seen().await;
     assert_eq!(seen.len(), 1, "{seen:?}");
     for part in [
-        "Redis was restarted, or another server has taken its place",
-        "it may have lost what it had acknowledged",
+        "Redis was restarted or failed over",
+        "it may have lost data that it had acknowledged",
         &format!("url=\"{}", server.url()),
     ] {
         assert!(seen[0].contains(part), "{part}: {seen:?}");
@@ -217,8 +217,9 @@ async fn a_filter_that_went_back_to_older_data_is_warned_of_until_it_is_rebuilt(
         assert_eq!(doubts().len(), round, "{:?}", doubts());
     }
     for part in [
-        "Redis was restarted, or another server has taken its place",
-        "the filter may lack what was added last, and answers Unavailable until it is rebuilt (Redis::rebuild)",
+        "Redis was restarted or failed over",
+        "the filter may lack the latest additions; it answers Unavailable until it is rebuilt \
+         (Redis::rebuild)",
         &format!("url=\"{}", server.url()),
     ] {
         assert!(doubts()[0].contains(part), "{part}: {:?}", doubts());
@@ -272,7 +273,7 @@ async fn metrics_are_recorded_without_a_call_and_documented() {
         };
         conformance::until("it is warned of", async || {
             database.get(&cache, K).await;
-            warned("cannot be used") && warned("are not heard")
+            warned("cannot be used") && warned("cannot receive")
         })
         .await
         .unwrap();

@@ -249,6 +249,6 @@ async fn a_server_that_does_not_say_its_run_is_used_all_the_same() {
     one.invalidate(&[K]).await.unwrap();
     assert_eq!(database.get(&other, K).await, Some(2));
     let mut seen = logs::warnings(&format!("@127.0.0.1:{}", server.port()));
-    seen.retain(|text| text.contains("allow the user INFO"));
+    seen.retain(|text| text.contains("allow INFO"));
     assert_eq!(seen.len(), 2, "one for each process: {seen:?}");
 }

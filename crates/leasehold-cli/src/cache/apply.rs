@@ -54,7 +54,7 @@ impl Progress for ReceiverStats {
             line.push_str(&text!(", {} wait", "，{} 条等待", self.waiting));
         }
         if self.given_up > 0 {
-            line.push_str(&text!(", {} given up", "，{} 条放弃", self.given_up));
+            line.push_str(&text!(", {} dropped", "，{} 条放弃", self.given_up));
         }
         line
     }

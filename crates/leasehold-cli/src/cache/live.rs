@@ -70,7 +70,7 @@ async fn tell(stats: &impl Progress, json: bool, voice: Voice) -> Result<bool, F
     match stats.problem() {
         Some(problem) => {
             let problem = told(problem);
-            voice.warn(&text!("{}; {}; trying again", "{}；{}；正在重试", stats.line(), problem));
+            voice.warn(&text!("{}; {}; retrying", "{}；{}；正在重试", stats.line(), problem));
         }
         None => voice.note(&stats.line()),
     }

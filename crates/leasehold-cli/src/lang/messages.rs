@@ -276,11 +276,12 @@ mod tests {
 
     #[test]
     fn each_part_of_a_long_message_is_translated() {
-        let denied = "granted by 0 of 1 nodes, 1 needed: node a:1 may have lost leases, and cannot vote until a \
-                      client has run for another 61 s; a majority can vote once a client has run for another \
-                      61 s; each client counts for itself, so commands that do not wait (`leasehold run -n`) \
-                      alone never complete the wait: keep one client waiting that long, or run `leasehold \
-                      quorum init` (if clients may hold locks: `leasehold quorum init --after-loss`)";
+        let denied = "granted by 0 of 1 nodes, 1 needed: node a:1 may have lost leases, and \
+                      cannot vote until a client has run for another 61 s; a majority can vote \
+                      when one client has run for another 61 s; each client counts its own time, \
+                      so commands that do not wait (`leasehold run -n`) alone never complete the \
+                      wait: keep one client waiting that long, or run `leasehold quorum init` (if \
+                      clients may hold locks: `leasehold quorum init --after-loss`)";
         let told = chinese(denied).unwrap();
         assert!(
             told.starts_with("0 个节点授予（共 1 个），需要 1 个：节点 a:1 可能丢失过租约，"),

@@ -125,7 +125,7 @@ fn what_the_relay_cannot_use_is_named() {
         #[cfg(feature = "nats")]
         (&["--database", &database, "--to", "nats://u:secret@h?colour=red"], "colour"),
         #[cfg(feature = "nats")]
-        (&["--database", &database, "--to", "tls://u:secret@"], "no host"),
+        (&["--database", &database, "--to", "tls://u:secret@"], "host is missing"),
     ] {
         let done = place.run(&[&["cache", "relay"], arguments].concat());
         assert_eq!(done.code, 125, "{done:?}");

@@ -101,7 +101,7 @@ fn what_is_wrong_with_a_config_file_is_said_with_file_and_line() {
         ("[run]\nwiat = 1", ["line 2", "`wiat`", "`wait`"]),
         ("[run]\nwait = -1", ["line 2", "\"-1\"", "negative"]),
         ("[run]\nttl = \"1ms\"", ["line 2: ttl: ", "\"1ms\"", "10ms to 24h"]),
-        ("[run]\nwait = [1]", ["line 2: wait: ", "not a time", "allowed is"]),
+        ("[run]\nwait = [1]", ["line 2: wait: ", "not a time", "write a number"]),
         ("[run]\non-lost = \"x\"", ["line 2: on-lost: ", "`x`", "`warn`"]),
         ("[run]\nconflict-exit-code = 256", ["line 2: conflict-exit-code: ", "256", "0 to 255"]),
         ("[run]\nconflict-exit-code = -1", ["line 2: conflict-exit-code: ", "-1", "0 to 255"]),

@@ -148,7 +148,7 @@ fn a_single_server_that_waits_is_waited_for_as_long_as_was_asked_for() {
     };
     let done = run("1s");
     assert_eq!(done.code, 7, "{done:?}");
-    assert!(done.err.contains("once a client has run for another"), "{done:?}");
+    assert!(done.err.contains("when one client has run for another"), "{done:?}");
     assert_eq!(run("2m").code, 0);
 }
 
@@ -167,8 +167,8 @@ fn commands_that_do_not_wait_name_what_ends_the_wait_of_a_single_server() {
             let done = run();
             assert_eq!(done.code, 69, "{done:?}");
             for said in [
-                "once a client has run for another 3 s",
-                "each client counts for itself",
+                "when one client has run for another 3 s",
+                "each client counts its own time",
                 "run `leasehold quorum init`",
                 "`leasehold quorum init --after-loss`",
             ] {
@@ -181,7 +181,7 @@ fn commands_that_do_not_wait_name_what_ends_the_wait_of_a_single_server() {
             // Not a time that never moves.
             assert!(done.out.contains("waits ") && !done.out.contains("waits 2"), "{done:?}");
             assert!(done.err.contains("until a client has run for another 3 s"), "{done:?}");
-            assert!(done.err.contains("each client counts for itself"), "{done:?}");
+            assert!(done.err.contains("each client counts its own time"), "{done:?}");
         }
         let init: &[&str] = if loss { &["--after-loss"] } else { &[] };
         let done = place.run(&[&["quorum", "init", "--yes", "--store", &store][..], init].concat());

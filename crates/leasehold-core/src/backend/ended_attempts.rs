@@ -1,4 +1,4 @@
-//! Which attempts an engine remembers that have ended.
+//! The ended attempts that an engine remembers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use leasehold_proto::{AttemptId, Deadline, Now};
 const KEEP: Duration = Duration::from_secs(300);
 const MOST: usize = 16_384;
 
-/// The attempts that have ended, oldest first, for an engine that keeps their results itself: for an
-/// acquire that arrives late, and for a repeated release. An attempt is remembered for 5 minutes,
-/// and at most 16,384 attempts are.
+/// The attempts that have ended, oldest first. An engine that keeps their results itself needs them
+/// for an acquire that arrives late, and for a repeated release. It remembers each attempt for 5
+/// minutes, and at most 16,384 attempts.
 ///
 /// ```
 /// use leasehold_core::backend::EndedAttempts;
@@ -33,8 +33,8 @@ impl EndedAttempts {
     /// How long an attempt is remembered.
     pub const KEEP: Duration = KEEP;
 
-    /// Remembers an attempt that ends now. Take out afterwards what [`pop_due`](Self::pop_due)
-    /// returns.
+    /// Remembers an attempt that ends now. Afterwards call [`pop_due`](Self::pop_due), and drop
+    /// what it returns.
     pub fn push(&mut self, now: Now, attempt: AttemptId) {
         self.0.push_back((Deadline::after(now, KEEP), attempt));
     }

@@ -23,14 +23,14 @@ pub enum Event {
         /// The lease that it was granted.
         grant: Grant,
     },
-    /// A waiter is now the first in the queue, but its turn has not come. It asks again after this
-    /// long if no other message arrives.
+    /// A waiter is now the first in the queue, but its turn has not come. It sends its request
+    /// again after this time if no other message arrives.
     Next {
         /// The name of the lock.
         name: Name,
         /// The waiting attempt.
         attempt: AttemptId,
-        /// When to ask again if no other message arrives.
+        /// When to send the request again if no other message arrives.
         ask_again: Duration,
     },
     /// A client of another process waits for a lock that this client holds.
@@ -40,7 +40,7 @@ pub enum Event {
         /// The holding attempt.
         attempt: AttemptId,
     },
-    /// A lock is free, or may be free: ask again.
+    /// A lock is free, or may be free: waiters send their requests again.
     Freed {
         /// The name of the lock.
         name: Name,
@@ -56,7 +56,7 @@ pub enum Event {
     /// too long.
     Broken,
     /// The connection or session was re-established, and pushes may have been missed: all waiters
-    /// ask again.
+    /// send their requests again.
     Reset,
 }
 
@@ -84,9 +84,9 @@ impl EventSink {
         self.events.send(event).is_ok()
     }
 
-    /// Returns false while no local task waits behind another. The client then hands no lease to
-    /// another task, and [`Event::Wanted`] has no effect: a backend need not look for waiters of
-    /// other clients.
+    /// Returns false while no local task waits behind another. Then the client hands no lease to
+    /// another task and ignores [`Event::Wanted`], so a backend need not look for waiters of other
+    /// clients.
     pub fn local_waiters(&self) -> bool {
         self.behind.as_ref().is_none_or(|behind| behind.load(Ordering::Relaxed) > 0)
     }

@@ -10,25 +10,25 @@ use leasehold_proto::{Deadline, TokenBlock, handoff};
 pub enum Answer {
     /// The attempt holds the lease.
     Granted(Grant),
-    /// The engine has queued the attempt, and pushes a message when its turn has come.
+    /// The engine has queued the attempt, and pushes a message when its turn comes.
     Queued {
         /// How many attempts precede it, if the engine knows.
         place: Option<u64>,
-        /// Ask again after this long even if no push arrives.
+        /// Send the request again after this long if no push arrives.
         ask_again: Duration,
     },
     /// Another attempt holds the lock, and the engine keeps no queue (or was not asked to wait).
     Busy {
-        /// Ask again after this long at the latest; `None` leaves it to the schedule of the client.
-        /// Zero: the lock is free, but its queue has more dead waiters than one call removes, and
-        /// each further request removes some. The client then asks again at once, even if it does
-        /// not wait.
+        /// Send the request again after this long at the latest; `None` leaves it to the schedule
+        /// of the client. Zero: the lock is free, but its queue has more dead waiters than one call
+        /// removes, and each further request removes some. The client then sends its request again
+        /// immediately, even if it does not wait.
         ask_again: Option<Duration>,
     },
     /// No client may hold the lock now, and the engine knows when that ends without action by an
     /// operator.
     Later {
-        /// Ask again after this long.
+        /// Send the request again after this long.
         ask_again: Duration,
         /// The reason, for callers whose timeout ends earlier.
         why: String,
@@ -45,13 +45,13 @@ pub struct Grant {
     pub tokens: TokenBlock,
     /// How long the lease is valid without renewal.
     pub term: Term,
-    /// Another client waits for the lock already, as far as the engine knows. [`Event::Wanted`](super::Event::Wanted)
-    /// reports clients that begin to wait later.
+    /// Another client already waits for the lock, as far as the engine knows.
+    /// [`Event::Wanted`](super::Event::Wanted) reports clients that begin to wait later.
     pub wanted: bool,
 }
 
 impl Grant {
-    /// Creates a grant; `wanted` says whether another client waits already.
+    /// Creates a grant; `wanted` tells whether another client already waits.
     pub fn new(tokens: TokenBlock, term: Term, wanted: bool) -> Self {
         Self { tokens, term, wanted }
     }
@@ -65,8 +65,8 @@ pub enum Term {
     Ttl,
     /// Until this deadline, which the backend computed including drift (a push has no request).
     Until(Deadline),
-    /// Like `Until`, but the client must renew at once, or the engine grants the lock to the next
-    /// waiter.
+    /// Like `Until`, but the client must renew it immediately, or the engine grants the lock to the
+    /// next waiter.
     Offer(Deadline),
     /// As long as the session lives.
     Session,
@@ -93,7 +93,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Creates the answer to an end, and to its further request if it has one.
+    /// Creates the answer to a release, and to its further request if it has one.
     pub fn new(verdict: Verdict, then: Option<Answer>) -> Self {
         Self { verdict, then }
     }

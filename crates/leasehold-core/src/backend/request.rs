@@ -13,7 +13,7 @@ use crate::{Holder, Name};
 pub struct AcquireRequest {
     /// The name of the lock.
     pub name: Name,
-    /// The attempt that asks. A repeated request with the same id returns the same lease.
+    /// The attempt. A repeated request with the same id returns the same lease.
     pub attempt: AttemptId,
     /// Exclusive or shared.
     pub mode: Mode,
@@ -22,12 +22,12 @@ pub struct AcquireRequest {
     /// Wait if another client holds the lock. An engine without a queue still answers `Busy`, and
     /// pushes `Freed` where it can.
     pub wait: bool,
-    /// Do not overtake attempts that wait already (engines with `unfair`; on other engines no
+    /// Do not overtake attempts that already wait (engines with `unfair`; on other engines no
     /// request can).
     pub fair: bool,
     /// How many tokens to reserve; engines without blocks reserve one.
     pub tokens: u32,
-    /// Which process asks, for display.
+    /// The process that sends the request, for display.
     pub origin: Arc<Origin>,
 }
 
@@ -102,19 +102,18 @@ pub struct ReleaseRequest {
     /// The first token of its lease. `None` if the client received no grant: the attempt leaves the
     /// queue, and the engine takes back any lease granted meanwhile.
     pub base: Option<Token>,
-    /// The last token of the block that was used. The engine may give out the tokens after it
-    /// again.
+    /// The last token of the block that was used. The engine may grant the tokens after it again.
     pub last: Option<Token>,
     /// A request of this attempt was never answered: the engine must refuse it if it arrives later.
     pub suspect: bool,
     /// Keep the lock taken for this long (engines with `keep`).
     pub keep: Option<Duration>,
-    /// Ask again in the same step, with another attempt id (engines with `rotate`).
+    /// Acquire again in the same step, with another attempt id (engines with `rotate`).
     pub then: Option<Box<AcquireRequest>>,
 }
 
 impl ReleaseRequest {
-    /// Creates a request to end an attempt that received no grant, and nothing more.
+    /// Creates a request to end an attempt that received no grant; nothing else is set.
     pub fn new(name: Name, attempt: AttemptId) -> Self {
         Self { name, attempt, base: None, last: None, suspect: false, keep: None, then: None }
     }
@@ -215,7 +214,7 @@ impl Origin {
         Self::new(self.host.clone(), self.pid, Some(metadata))
     }
 
-    /// Returns what is shown of one of its attempts.
+    /// Returns the holder to show for one of its attempts.
     pub fn holder(&self, attempt: AttemptId) -> Holder {
         let (host, metadata) = (self.host.clone(), self.metadata.clone());
         Holder { attempt, host, pid: self.pid, metadata }
@@ -226,7 +225,8 @@ impl Origin {
         self.metadata.as_deref()
     }
 
-    /// Returns the origin as the engine writes it. The first call makes the text and stores it.
+    /// Returns the origin in the format of the engine. The first call creates the text and stores
+    /// it.
     pub fn written(&self, write: impl FnOnce(&str, u32, Option<&str>) -> String) -> &str {
         self.written.get_or_init(|| write(&self.host, self.pid, self.metadata.as_deref()))
     }

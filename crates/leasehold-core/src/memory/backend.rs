@@ -45,7 +45,7 @@ impl MemoryBackend {
         if let Some(request) = &release.then {
             exclusive(request)?;
             if request.name != release.name {
-                let message = "memory: a lock can only be exchanged for the same lock";
+                let message = "memory: a release can only acquire the same lock again";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }

@@ -1,4 +1,4 @@
-//! Checks what can hurt locks that are kept in memory.
+//! Checks what can harm locks that are kept in memory.
 
 use crate::doctor::Diagnosis;
 use crate::memory::MemoryStore;

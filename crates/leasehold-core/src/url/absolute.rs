@@ -7,9 +7,9 @@ use super::StoreUrl;
 use crate::Result;
 
 impl StoreUrl {
-    /// Returns the place as an absolute path, percent-decoded. It refuses a relative path: the same
-    /// URL would name another store in another directory, and two processes that read it there
-    /// would not exclude each other. `example` is a URL that the error shows.
+    /// Returns the place as an absolute path, percent-decoded. A relative path is refused, because
+    /// it depends on the working directory: two processes with the same URL could use different
+    /// stores and would not exclude each other. `example` is a URL that the error shows.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the path is missing or relative,
@@ -79,7 +79,8 @@ pub(super) fn no_scheme(text: &str) -> String {
     let is_word = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
     let is_path = text.starts_with(['/', '.', '~']) || (is_word && !text.is_empty());
     if !is_path || text.starts_with("//") || text.contains(['@', '?', '#']) {
-        return "no scheme; write one first, as in file:/var/lib/locks or memory:".to_owned();
+        return "the scheme is missing; write one first, as in file:/var/lib/locks or memory:"
+            .to_owned();
     }
     let escaped = text.replace('%', "%25");
     match Path::new(text).is_absolute() {
@@ -114,7 +115,10 @@ mod tests {
         }
         for secret in ["//u:s3@h", "/u:s3@h", ":s3@h", "s3 s3", "s3?x=1", "//s3", "1s3:x", ""] {
             let error = StoreUrl::parse(secret).unwrap_err().to_string();
-            assert!(error.contains("no scheme") && !error.contains("s3"), "{secret}: {error}");
+            assert!(
+                error.contains("scheme is missing") && !error.contains("s3"),
+                "{secret}: {error}"
+            );
         }
     }
 

@@ -27,7 +27,7 @@ impl Dense {
     pub fn insert(&self, number: u64) -> Result<bool> {
         if number >= self.bound {
             let bound = self.bound;
-            return Err(Error::invalid(format!("number is {number}; allowed is below {bound}")));
+            return Err(Error::invalid(format!("number is {number}; it must be below {bound}")));
         }
         Ok(self.words.set(number))
     }

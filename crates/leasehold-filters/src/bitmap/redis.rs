@@ -10,9 +10,9 @@ use redis::{Script, cmd, pipe};
 use super::{Operation, Sparse};
 use crate::Result;
 
-/// Numbers in one chunk: 64 KiB of bits.
+/// How many numbers a chunk has: 64 KiB of bits.
 const CHUNK: u64 = 1 << 19;
-/// Commands in one flight at most.
+/// The most commands in one pipeline.
 const AT_ONCE: usize = 256;
 const PREFIX: &str = "leasehold-bitmap";
 
@@ -20,7 +20,7 @@ const PREFIX: &str = "leasehold-bitmap";
 ///
 /// | key | what it holds |
 /// |---|---|
-/// | `{leasehold-bitmap:name}` | a set: the numbers of the chunks that there are |
+/// | `{leasehold-bitmap:name}` | a Redis set with the numbers of the chunks that exist |
 /// | `{leasehold-bitmap:name}:CHUNK` | the bits of 524,288 numbers, from `CHUNK * 524288`, as `SETBIT` counts them |
 #[derive(Debug)]
 pub struct Redis {
@@ -29,8 +29,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Opens the set of this name (in the form of a cache name) on the Redis server of `url`,
-    /// without connecting to it.
+    /// Opens the set of this name, without connecting to the Redis server of `url`. Names have the
+    /// form of cache names.
     ///
     /// The set is empty until a number is inserted. `redis_limit` is how long Redis may take to
     /// answer.
@@ -48,9 +48,9 @@ impl Redis {
     /// Inserts a number. Returns false if the set already had it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): the number may be inserted.
-    /// [`ErrorKind::Foreign`](crate::ErrorKind::Foreign) if the key holds another type. The other
-    /// methods fail alike.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached; the
+    /// number may be inserted. [`ErrorKind::Foreign`](crate::ErrorKind::Foreign) if the key holds
+    /// another type. The other methods return the same errors.
     pub async fn insert(&self, number: u64) -> Result<bool> {
         let (chunk, bit) = (number / CHUNK, number % CHUNK);
         let mut set = pipe();
@@ -61,7 +61,7 @@ impl Redis {
         Ok(!was)
     }
 
-    /// Inserts many numbers, with a few commands for each chunk.
+    /// Inserts many numbers with a few commands per chunk.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -127,7 +127,7 @@ impl Redis {
         Ok(sum)
     }
 
-    /// Reads all numbers, each chunk as it is at the time of its read.
+    /// Reads all numbers. Each chunk is read at a slightly different time.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -150,10 +150,10 @@ impl Redis {
         Ok(all)
     }
 
-    /// Replaces this set by the combination of two sets on the same server, in one step.
+    /// Replaces this set by the combination of two sets on the same server, in one atomic step.
     ///
-    /// This set may be one of the two. The server works for about 10 µs for each chunk of both, and
-    /// blocks other commands meanwhile.
+    /// This set may be one of the two. The server needs about 10 µs per chunk of both sets, and
+    /// runs no other command meanwhile.
     ///
     /// # Errors
     /// As [`insert`](Self::insert). After an error the set may be replaced.

@@ -1,4 +1,4 @@
-//! A set of any numbers, in this process, in as little memory as they need.
+//! A set of any numbers in the memory of this process, compressed.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a filter's keys tell of themselves: which filling they belong to, and what state it is in.
+//! The generation of a filter's data and its state, as recorded in the filter's keys.
 
 use leasehold_cache_redis::ServerRun;
 use leasehold_core::random;
@@ -6,43 +6,44 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::shape::Shape;
 
-/// Before the bits of each shard.
+/// The size of the stamp at the start of each shard.
 pub(super) const STAMP_BITS: u64 = 64;
-/// A string of Redis is 512 MB at most, and `BITFIELD` counts to 2^32.
+/// The bits of a shard: a Redis string has at most 512 MB, and `BITFIELD` counts to 2^32.
 pub(super) const SHARD_BITS: u64 = (1 << 32) - STAMP_BITS;
 pub(super) const MOST_SHARDS: u64 = 64;
-/// The states that a stamp tells in its last two bits.
+/// The states that a stamp stores in its last two bits.
 pub(super) const BUILDING: i64 = 1;
 pub(super) const READY: i64 = 2;
-/// Used, and to be added to beside the next.
+/// In use, and additions must also go into the next generation.
 pub(super) const DOUBLED: i64 = 3;
 const STATE: i64 = 3;
 
-/// One filling of a filter: a rebuilt filter is another.
+/// One generation of a filter: every rebuild makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Generation {
     epoch: u64,
-    /// Of a window: the run of the server in which it is used. In another run it is another one.
+    /// For a rotating filter: the server run in which the generation is used. In another run it is
+    /// another generation.
     run: Option<ServerRun>,
     pub(super) shape: Shape,
 }
 
-/// Which generations there are.
+/// The generations that exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// `None`: it was lost, and is being built anew.
+    /// `None` if it was lost and is being rebuilt.
     pub(super) current: Option<Generation>,
     pub(super) next: Option<Generation>,
-    /// The server's run since which the current one has taken all that was added.
+    /// The server run since which the current generation has every item that was added.
     pub(super) run: String,
 }
 
-/// The stamps that commands have seen, by shard, and in which run of the server.
+/// The stamps that commands read, by shard, and the server run in which they were read.
 #[derive(Debug)]
 pub(super) struct Stamps(pub(super) Vec<(u64, i64)>, pub(super) ServerRun);
 
 impl Generation {
-    /// Of a name that was not there before.
+    /// Creates a generation for a name that did not exist before.
     pub(super) fn new(shape: Shape) -> Self {
         Self { epoch: random::fresh(), run: None, shape }
     }
@@ -51,7 +52,7 @@ impl Generation {
         Self { epoch: window, run: Some(run), shape }
     }
 
-    /// What its keys are named by.
+    /// Returns the part of the key names that belongs to this generation.
     pub(super) fn name(&self) -> String {
         match self.run {
             Some(run) => format!("{:016x}-{}", self.epoch, run.text()),
@@ -81,7 +82,7 @@ impl Generation {
         (sound && generation.text() == text).then_some(generation)
     }
 
-    /// What stands at the beginning of a shard: of this generation alone.
+    /// Returns the stamp of a shard, which only this generation has.
     pub(super) fn stamp(&self, shard: u64, state: i64) -> i64 {
         let text = format!("leasehold-bloom 1 {} {shard}", self.text());
         xxh64(text.as_bytes(), 0) as i64 & !STATE | state
@@ -93,22 +94,22 @@ impl Generation {
 }
 
 impl Stamps {
-    /// Whether the generation is also to be added to beside the next; `None` when not all that
-    /// was asked is there.
+    /// Returns whether additions must also go into the next generation; `None` if a shard is
+    /// missing.
     pub(super) fn all(&self, of: &Generation) -> Option<bool> {
         let own = |(shard, stamp): &(u64, i64)| stamp & !STATE == of.stamp(*shard, 0);
         let doubled = || self.0.iter().any(|(_, stamp)| stamp & STATE == DOUBLED);
         self.0.iter().all(own).then(doubled)
     }
 
-    /// Whether one is neither of this generation nor none at all.
+    /// Returns true if a shard holds other data than this generation, and is not empty.
     pub(super) fn foreign(&self, of: &Generation) -> bool {
         let other =
             |(shard, stamp): &(u64, i64)| *stamp != 0 && stamp & !STATE != of.stamp(*shard, 0);
         self.0.iter().any(other)
     }
 
-    /// Whether all are used for questions.
+    /// Returns true if all shards are in use for checks.
     pub(super) fn used(&self, of: &Generation) -> bool {
         self.all(of).is_some() && self.0.iter().all(|(_, stamp)| stamp & STATE != BUILDING)
     }

@@ -12,12 +12,12 @@ use super::shape::Shape;
 use super::store::{STEP, Store};
 use crate::{Error, ErrorKind, Result};
 
-/// How long what is being built outlives the last addition to it.
+/// How long an unfinished generation is kept after the last addition.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
 impl Store {
-    /// Makes the shards of a new generation, which no process uses yet and which expire unless they
-    /// are published or swapped in.
+    /// Creates the shards of a new generation. No process uses them yet, and they expire unless
+    /// they are published or swapped in.
     pub(super) async fn make(
         &self,
         shape: Shape,
@@ -35,8 +35,8 @@ impl Store {
         Ok(made)
     }
 
-    /// Makes a shard unless it is there; its bits stay as they are. It passes away with its ttl,
-    /// whatever happens next.
+    /// Creates a shard unless it exists; existing bits do not change. It expires after its ttl
+    /// unless it is published.
     pub(super) async fn make_shard(
         &self,
         made: &Generation,
@@ -59,20 +59,20 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses what is too large for the server.
+    /// Returns an error if the generation is too large for the server.
     pub(super) async fn fits(&self, shape: Shape, items: u64, error_rate: f64) -> Result<()> {
         self.has_room(shape).await.map_err(|told| {
             Error::invalid(format!("items is {items} at error_rate {error_rate}: {told}"))
         })
     }
 
-    /// What the server says of itself, where that is allowed.
+    /// Compares the size with the limits of the server, as far as the user may read them.
     async fn has_room(&self, shape: Shape) -> Result<(), String> {
         let Shape { bits, shards, .. } = shape;
         if shards > MOST_SHARDS {
             let most = MOST_SHARDS * (SHARD_BITS / 8);
             let need = u128::from(shards) * u128::from(bits) / 8;
-            return Err(format!("needs {need} bytes; allowed are {most}"));
+            return Err(format!("needs {need} bytes; at most {most} are allowed"));
         }
         let (string, all) = ((bits + STAMP_BITS).div_ceil(8), shards * bits.div_ceil(8));
         let limit: Result<Vec<String>> =
@@ -95,8 +95,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the first generation the current generation, unless another process was faster;
-    /// returns the current generation.
+    /// Makes the first generation the current one, unless another process was first; returns the
+    /// current generation.
     pub(super) async fn publish(&self, made: &Generation, run: ServerRun) -> Result<Header> {
         // A process that still uses another generation must see that it is gone before this one is
         // used.
@@ -105,7 +105,12 @@ impl Store {
             self.remove(made).await?;
         }
         let header = self.header().await?;
-        header.ok_or_else(|| Error::new(ErrorKind::Unavailable, "the filter is gone again"))
+        header.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "another process deleted the filter while it was created; try again",
+            )
+        })
     }
 
     /// Returns false if another process is already rebuilding.
@@ -125,7 +130,7 @@ impl Store {
         Ok(begun)
     }
 
-    /// Removes generations that no header names: the header was evicted, or deleted, and they were not.
+    /// Removes generations that no header names: the header was evicted or deleted alone.
     async fn remove_orphans(&self) -> Result<()> {
         let shards = format!("{}:{}:*", self.stem, "[0-9a-f]".repeat(16));
         let mut from = 0_u64;
@@ -148,13 +153,14 @@ impl Store {
         }
     }
 
-    /// Forgets the next generation if it is gone.
+    /// Removes the next generation from the header if its data is lost.
     pub(super) async fn forget_next(&self, seen: &Header) -> Result<bool> {
         let Some(next) = &seen.next else { return Ok(false) };
         self.step("G", seen.current.as_ref(), next, READY, BUILDING, ServerRun::UNKNOWN).await
     }
 
-    /// False when it is not so any more.
+    /// Makes the next generation the current one. Returns false if the header has changed
+    /// meanwhile.
     pub(super) async fn swap(
         &self,
         seen: Option<&Header>,
@@ -195,7 +201,7 @@ impl Store {
         self.link.ask(cmd("UNLINK").arg(self.keys(made))).await
     }
 
-    /// See `discard.lua`.
+    /// Removes a generation; see `discard.lua`.
     pub(super) async fn discard(&self, of: &Generation) -> Result<()> {
         let mut call = self.discard.prepare_invoke();
         self.keys(of).into_iter().for_each(|key| {
@@ -204,7 +210,7 @@ impl Store {
         self.link.run(&call).await
     }
 
-    /// What is being built does not pass away for another while.
+    /// Postpones the expiry of an unfinished generation.
     pub(super) async fn touch(&self, of: &Generation) -> Result<()> {
         let mut touch = pipe();
         for key in self.keys(of) {

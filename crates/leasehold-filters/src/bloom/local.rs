@@ -5,12 +5,13 @@ use super::{Answer, Stats};
 use crate::Result;
 use crate::atomic_bits::AtomicBits;
 
-/// A Bloom filter in this process, which many threads add to and ask at once without waiting.
+/// A Bloom filter in the memory of this process, for many threads at once, without waiting.
 ///
-/// An item is found if `add` returned before the question began, on this thread or on a thread that
-/// this thread has synchronized with. To rebuild the filter, fill another one and replace this one.
+/// A check finds an item if its `add` returned before the check began, on this thread or on a
+/// thread that this thread has synchronized with. To rebuild the filter, fill another one and
+/// replace this one.
 ///
-/// It does not know what other processes add: for a cache that several processes use, choose
+/// It does not know what other processes add. For a cache of several processes, use
 /// `Filter::per_process` of the crate `leasehold-cache`, or a filter in Redis.
 #[derive(Debug)]
 pub struct Local {
@@ -20,7 +21,7 @@ pub struct Local {
 
 impl Local {
     /// Creates an empty filter for this number of items and this error rate (more than 0, less than
-    /// 1); the module page has its size.
+    /// 1). The [module](super) describes its size.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for another rate, for zero items, or if
@@ -43,7 +44,7 @@ impl Local {
         if places.all(|place| self.words.get(place)) { Answer::Maybe } else { Answer::Absent }
     }
 
-    /// Measures how full the filter is, by reading all of it.
+    /// Measures how full the filter is. Reads all bits.
     pub fn stats(&self) -> Stats {
         self.shape.stats(self.words.ones())
     }

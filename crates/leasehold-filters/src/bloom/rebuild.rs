@@ -9,17 +9,17 @@ use super::generation::{Generation, Header};
 use super::shape::Hashed;
 use crate::{Error, ErrorKind, Result};
 
-/// A filter that is being built; see [`Redis::rebuild`].
+/// A new filter that is being filled; see [`Redis::rebuild`].
 ///
-/// If it is dropped before [`swap`](Self::swap), the rebuild is given up, and the old filter stays
+/// If it is dropped before [`swap`](Self::swap), the rebuild is abandoned and the old filter stays
 /// in use.
 #[derive(Debug)]
 pub struct Rebuild {
     filter: Redis,
-    /// What it shall replace.
+    /// The header to replace.
     seen: Option<Header>,
     next: Generation,
-    /// That the server was in when it was begun; in another it lacks what was lost.
+    /// The server run in which the rebuild began. In another run it may lack items.
     run: ServerRun,
     added: AtomicU64,
     items: u64,
@@ -40,8 +40,8 @@ impl Rebuild {
     /// Adds items to the new filter; many items per call are faster. Several tasks may call it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the items may be added
-    /// again; or the partial rebuild was lost.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached: call it again with the same items.
+    /// Also if the partial rebuild was lost: start a new rebuild.
     pub async fn add_many(&self, items: &[impl AsRef<[u8]>]) -> Result<()> {
         if items.is_empty() {
             return Ok(());
@@ -61,7 +61,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Returns how many items were added, and for how many items the filter is made.
+    /// Returns how many items were added, and the number of items that the filter is made for.
     pub fn progress(&self) -> (u64, u64) {
         (self.added.load(Ordering::Relaxed), self.items)
     }
@@ -69,9 +69,8 @@ impl Rebuild {
     /// Replaces the old filter by the new one, for all processes at once.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: either Redis cannot be reached, and the swap may have happened;
-    /// or the partial rebuild was lost, as after every restart of Redis, and the old filter stays
-    /// in use.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached; the swap may have happened. Also if
+    /// the partial rebuild was lost, as after every restart of Redis; the old filter stays in use.
     pub async fn swap(mut self) -> Result<()> {
         let inner = self.filter.inner();
         if inner.store.link.server_run().await? != self.run {
@@ -105,7 +104,7 @@ impl Drop for Rebuild {
             let abandoned = Self::abandon(self.filter.clone(), self.seen.take(), self.next.clone());
             runtime.spawn(async move {
                 if let Err(error) = abandoned.await {
-                    tracing::debug!(%error, "a filter in the making is left to pass away");
+                    tracing::debug!(%error, "an abandoned rebuild was not deleted; it expires");
                 }
             });
         }
@@ -113,5 +112,8 @@ impl Drop for Rebuild {
 }
 
 fn gone() -> Error {
-    Error::new(ErrorKind::Unavailable, "what was built of the filter is gone: begin again")
+    Error::new(
+        ErrorKind::Unavailable,
+        "the partial rebuild was lost (Redis was flushed); restart the rebuild",
+    )
 }

@@ -16,12 +16,12 @@ use crate::{Error, ErrorKind, Result};
 
 /// A Bloom filter in Redis that all processes share.
 ///
-/// A question is one `BITFIELD_RO`. An addition is one `BITFIELD`, also for many items of one
-/// shard. The server runs no other command for it.
+/// A check is one `BITFIELD_RO`, and an addition one `BITFIELD`, also for many items of one shard.
+/// No script runs on the server.
 ///
 /// | key | what it holds |
 /// |---|---|
-/// | `{prefix:name}` | a hash: `v` (1), `current` and the server's `run` for which it holds; while it is rebuilt `next` and `next_run`: `epoch bits shards hashes` |
+/// | `{prefix:name}` | a hash: `v` (1), `current`, and `run`, the server run for which it is valid; during a rebuild also `next` and `next_run`. A generation is `epoch bits shards hashes` |
 /// | `{prefix:name}:EPOCH:SHARD` | a stamp of 8 bytes, then the bits |
 ///
 /// Each command also reads the stamp. So a filter that was evicted, flushed, lost in a failover or
@@ -40,9 +40,9 @@ pub struct Redis {
 
 pub(super) struct Inner {
     pub(super) store: Store,
-    /// As this process knows it; the stamps tell when it is not so any more.
+    /// The header as this process last read it; the stamps show when it is out of date.
     header: RwLock<Option<Header>>,
-    /// The run of the server for which the filter was said to be doubtful.
+    /// The server run for which the warning about lost additions was logged.
     doubted: Mutex<Option<ServerRun>>,
 }
 
@@ -58,22 +58,22 @@ pub struct Builder {
 }
 
 impl Redis {
-    /// Returns the settings for a filter of this name (in the form of a cache name), this number of
-    /// items and this error rate (more than 0, less than 1).
+    /// Returns the settings of a filter. `name` has the form of a cache name; the filter is made
+    /// for `items` items, and `error_rate` is more than 0 and less than 1.
     pub fn builder(name: &str, items: u64, error_rate: f64) -> Builder {
         let (name, prefix) = (name.to_owned(), "leasehold-bloom".to_owned());
         let redis_limit = Duration::from_millis(500);
         Builder { name, prefix, items, error_rate, create: false, redis_limit }
     }
 
-    /// Asks the filter about an item.
+    /// Checks whether an item was added.
     pub async fn check(&self, item: impl AsRef<[u8]>) -> Answer {
         let answers = self.check_many(&[item]).await;
         answers.first().copied().unwrap_or(Answer::Unavailable)
     }
 
-    /// Asks the filter about many items, and returns the answers in their order; the commands share
-    /// one round trip.
+    /// Checks many items, and returns the answers in the same order; the commands share one round
+    /// trip.
     pub async fn check_many(&self, items: &[impl AsRef<[u8]>]) -> Vec<Answer> {
         if items.is_empty() {
             return Vec::new();
@@ -111,8 +111,8 @@ impl Redis {
     /// Adds an item. For a filter in front of a database, add the item before the commit.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: Redis cannot be reached, or the filter is gone; the item may
-    /// have been added.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached or keys of the filter are missing; the
+    /// item may have been added.
     pub async fn add(&self, item: impl AsRef<[u8]>) -> Result<()> {
         self.add_many(&[item]).await
     }
@@ -153,27 +153,31 @@ impl Redis {
             }
             self.forget(&header);
         }
-        Err(gone())
+        Err(gone(store.stem()))
     }
 
-    /// Measures how full the filter is: the server counts all bits, some megabytes per command.
+    /// Measures how full the filter is. The server counts all bits, some megabytes per command.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: Redis cannot be reached, or the filter is gone.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached or keys of the filter are missing.
     pub async fn stats(&self) -> Result<Stats> {
         let header = self.header().await?;
-        self.inner.store.stats(header.current.as_ref().ok_or_else(gone)?).await
+        self.inner
+            .store
+            .stats(header.current.as_ref().ok_or_else(|| gone(self.inner.store.stem()))?)
+            .await
     }
 
-    /// Begins to build a new, empty filter for this number of items and this error rate, beside the
-    /// one in use until [`Rebuild::swap`]. From now on, additions go into both.
+    /// Starts to build a new, empty filter for this number of items and this error rate. The old
+    /// filter stays in use until [`Rebuild::swap`]. From now on, additions go into both.
     ///
-    /// Read the items that the filter must have after this call returns. An item that was added
-    /// before, but commits later, is missed: wait for the longest transaction first.
+    /// Read the items of the new filter after this call returns. If an item was added before the
+    /// call and its transaction commits after you read, the new filter misses it: wait for the
+    /// longest transaction first.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] as [`Builder::open`]. [`ErrorKind::Unavailable`], also while another
-    /// rebuild is under way (an abandoned rebuild is forgotten after an hour).
+    /// [`ErrorKind::Invalid`] as [`Builder::open`]. [`ErrorKind::Unavailable`] if Redis cannot be
+    /// reached, or another rebuild runs. An abandoned rebuild expires after an hour.
     pub async fn rebuild(&self, items: u64, error_rate: f64) -> Result<Rebuild> {
         let shape = Shape::split(items, error_rate, SHARD_BITS)?;
         let inner = &self.inner;
@@ -187,7 +191,7 @@ impl Redis {
             }
             failed => {
                 inner.store.remove(&next).await?;
-                let busy = "another rebuild is under way, or has just ended";
+                let busy = "another rebuild runs or has just ended; try again later";
                 Err(failed.err().unwrap_or_else(|| Error::new(ErrorKind::Unavailable, busy)))
             }
         }
@@ -201,7 +205,8 @@ impl Redis {
         if let Some(header) = self.inner.known().clone() {
             return Ok(header);
         }
-        let header = self.inner.store.header().await?.ok_or_else(gone)?;
+        let header =
+            self.inner.store.header().await?.ok_or_else(|| gone(self.inner.store.stem()))?;
         *self.inner.known() = Some(header.clone());
         Ok(header)
     }
@@ -215,7 +220,8 @@ impl Redis {
 }
 
 impl Inner {
-    /// Whether the filter knows all that was added: the server is in the run for which it holds.
+    /// Returns true if the filter has every item that was added: the server is in the run for which
+    /// the header is valid.
     async fn is_sure(&self, header: &Header) -> Result<bool> {
         let run = self.store.link.server_run().await?;
         let sure = header.run == run.text();
@@ -223,8 +229,8 @@ impl Inner {
         let mut said = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
         if !sure && *said != doubted {
             self.store.link.warn(
-                "Redis was restarted, or another server has taken its place: the filter may lack what \
-                 was added last, and answers Unavailable until it is rebuilt (Redis::rebuild)",
+                "Redis was restarted or failed over: the filter may lack the latest additions; it \
+                 answers Unavailable until it is rebuilt (Redis::rebuild)",
             );
         }
         *said = doubted;
@@ -242,8 +248,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-fn gone() -> Error {
-    Error::new(ErrorKind::Unavailable, "the filter is gone, or not all of it is there: rebuild it")
+fn gone(stem: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("keys of filter {stem} are missing; rebuild it"))
 }
 
 impl Builder {
@@ -263,10 +269,10 @@ impl Builder {
 
     /// Creates an empty filter if there is none. Default false.
     ///
-    /// An empty filter states that no item exists yet that it should know. Set this for the first
-    /// start, or if a wrong [`Answer::Absent`] does no harm. A program that always sets it replaces
-    /// a lost filter by an empty one: after a flush, or a failover to an empty server, every item
-    /// that exists is absent.
+    /// An empty filter states that no item exists. Set this for the first start, or if a wrong
+    /// [`Answer::Absent`] does no harm. A program that always sets it replaces a lost filter by an
+    /// empty one: after a flush, or a failover to an empty server, the filter answers `Absent` for
+    /// every existing item.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
@@ -306,8 +312,8 @@ impl Builder {
             };
             let (stem, other, asked) = (store.stem(), told(other.shape), told(shape));
             let what = format!(
-                "the filter {stem} has {other}; items {items} at error_rate {error_rate} make {asked}: \
-                 open it as it was made, or rebuild it"
+                "filter {stem} has {other}, but items={items} and error_rate={error_rate} need \
+                 {asked}; open it with its own settings, or rebuild it"
             );
             return Err(Error::new(ErrorKind::Foreign, what));
         }

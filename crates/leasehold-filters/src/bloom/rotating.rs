@@ -1,4 +1,4 @@
-//! A filter for what was added in a window of time.
+//! A filter for the items of a window of time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,22 @@ use super::shape::{Hashed, Shape};
 use super::store::Store;
 use crate::{Error, ErrorKind, Result};
 
-/// A filter in Redis that forgets: an item is found for at least one window and at most two after
-/// its addition.
+/// A filter in Redis that forgets old items: a check finds an item for at least one window and at
+/// most two windows after its addition.
 ///
-/// It has two generations, each of one window. Windows begin at multiples of their length in Unix
-/// time, by the clock of each process. Clocks must differ by less than a window; an item that a
-/// process with a late clock adds is found for a time that is shorter by the difference. In the
-/// window before its own, the first process that uses the filter makes a generation, which expires
-/// by itself.
+/// It has two generations of one window each. Windows begin at multiples of their length in Unix
+/// time, by the clock of each process. The clocks must differ by less than a window: if a process
+/// has a late clock, its items are found for a time that is shorter by the difference. The first
+/// process that uses the filter in a window creates the generation of the next window. Generations
+/// expire by themselves.
 ///
-/// A generation may be made too late: the first generation, after Redis restarted or lost its data,
-/// or if no process used the filter for a whole window. It cannot know what was added before: the
-/// answer is [`Answer::Unavailable`] instead of [`Answer::Absent`] until the filter has watched for
-/// a whole window.
+/// A generation may be created too late: at the first start, after Redis restarted or lost its
+/// data, or if no process used the filter for a whole window. Then the filter does not know what
+/// was added before, and answers [`Answer::Unavailable`] instead of [`Answer::Absent`] until one
+/// whole window has passed.
 ///
-/// A question is one `BITFIELD_RO` on each generation and on the next, to which a process whose
-/// clock is ahead may add; all share one round trip. Clones share all state.
+/// A check is one `BITFIELD_RO` on each of three generations: the two, and the next one, to which a
+/// process with an early clock may add. All share one round trip. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Rotating {
     inner: Arc<Inner>,
@@ -39,7 +39,7 @@ struct Inner {
     shape: Shape,
     window_ms: u64,
     clock: Clock,
-    /// The last window whose successor was made by this process, and in which run of the server.
+    /// The last window for which this process created the next generation, and the server run.
     prepared: Mutex<Option<(u64, ServerRun)>>,
 }
 
@@ -55,8 +55,9 @@ pub struct RotatingBuilder {
 }
 
 impl Rotating {
-    /// Returns the settings for a filter of this name (in the form of a cache name), this number of
-    /// items in a window, and this error rate of each generation (more than 0, less than 1).
+    /// Returns the settings of a filter. `name` has the form of a cache name; `items` is the number
+    /// of items in a window, and `error_rate` (more than 0, less than 1) applies to each
+    /// generation.
     pub fn builder(name: &str, items: u64, error_rate: f64, window: Duration) -> RotatingBuilder {
         RotatingBuilder {
             name: name.to_owned(),
@@ -68,16 +69,16 @@ impl Rotating {
         }
     }
 
-    /// Returns whether the item was added in the last window.
+    /// Checks whether an item was added in the last window.
     pub async fn check(&self, item: impl AsRef<[u8]>) -> Answer {
         self.ask(Hashed::of(item.as_ref())).await.unwrap_or(Answer::Unavailable)
     }
 
-    /// Adds an item, which is found for one to two windows from now.
+    /// Adds an item. Checks find it for one to two windows from now.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`]: the item may have been added. [`ErrorKind::Foreign`] if the key
-    /// holds another value than a generation of this filter.
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached; the item may have been added.
+    /// [`ErrorKind::Foreign`] if a key holds other data than a generation of this filter.
     pub async fn add(&self, item: impl AsRef<[u8]>) -> Result<()> {
         let inner = &self.inner;
         for _ in 0..3 {
@@ -91,7 +92,8 @@ impl Rotating {
             }
             // It may have arrived when its window was long over.
         }
-        let what = "Redis loses what was added a moment ago, or takes longer than a window";
+        let what = "Redis lost an item that was just added, or took longer than one window; check \
+                    its health or use a longer window";
         Err(Error::new(ErrorKind::Unavailable, what))
     }
 
@@ -132,13 +134,14 @@ impl Inner {
         Generation::of_window(window, run, self.shape)
     }
 
-    /// That of now.
+    /// Returns the number of the current window.
     fn window(&self) -> u64 {
         self.clock.now().unix_ms() / self.window_ms
     }
 
-    /// The generation of now, and the run of the server; that of the next window is made. What an earlier
-    /// run has left may lack what was added last: it is not looked at.
+    /// Returns the current generation and the server run, and creates the generation of the next
+    /// window. Generations of an earlier server run are not used: they may lack the latest
+    /// additions.
     async fn prepare(&self) -> Result<(Generation, ServerRun)> {
         let run = self.store.link.server_run().await?;
         let window = self.window();
@@ -158,12 +161,14 @@ impl Inner {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Not all of it is there: it is made now, and does not know what was before. What is not ours
-    /// is an error.
+    /// Creates the missing shards of a generation, which then does not know earlier additions.
+    /// Returns an error if a key holds other data.
     async fn lost(&self, generation: &Generation, stamps: &Stamps) -> Result<()> {
         if stamps.foreign(generation) {
-            let what =
-                format!("{}: under a key of the filter lies something else", self.store.stem());
+            let what = format!(
+                "a key of filter {} holds other data; use another prefix",
+                self.store.stem()
+            );
             return Err(Error::new(ErrorKind::Foreign, what));
         }
         self.make(generation, BUILDING).await
@@ -199,7 +204,7 @@ impl RotatingBuilder {
         self
     }
 
-    /// Opens the filter on the Redis server of `url`, and makes its generations if they are
+    /// Opens the filter on the Redis server of `url`, and creates its generations if they are
     /// missing.
     ///
     /// # Errors
@@ -213,7 +218,7 @@ impl RotatingBuilder {
         let Self { items, error_rate, window, .. } = self;
         if window < least || window > most {
             return Err(Error::invalid(format!(
-                "window is {window:?}; allowed is {least:?} to {most:?}"
+                "window is {window:?}; {least:?} to {most:?} is allowed"
             )));
         }
         let shape = Shape::split(items, error_rate, SHARD_BITS)?;

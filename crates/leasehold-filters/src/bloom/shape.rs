@@ -1,16 +1,17 @@
-//! How large a filter is, and which of its bits are an item's.
+//! The size of a filter, and the bits of each item.
 
 use xxhash_rust::xxh64::xxh64;
 
 use crate::{Error, Result};
 
-/// The two bits of a pair are no further apart, so that they are read as one number of 63 bits at most.
+/// The longest distance of the two bits of a pair, so that Redis reads them as one number of at
+/// most 63 bits.
 const APART: u64 = 62;
 
 /// The size of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Of one shard.
+    /// The bits of one shard.
     pub(super) bits: u64,
     pub(super) shards: u64,
     pub(super) hashes: u32,
@@ -34,19 +35,19 @@ pub struct Stats {
     pub error_rate: f64,
 }
 
-/// The hashes of an item, from which all of its bits come.
+/// The hash values of an item, from which all of its bits are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hashed(u64, u64);
 
 impl Shape {
-    /// One shard of any size.
+    /// Returns the size of a filter with one shard, without an upper limit.
     pub(super) fn whole(items: u64, error_rate: f64) -> Result<Self> {
         if items == 0 {
-            return Err(Error::invalid("items is 0; allowed is 1 or more"));
+            return Err(Error::invalid("items is 0; 1 or more is allowed"));
         }
         if !(error_rate > 0.0 && error_rate < 1.0) {
             return Err(Error::invalid(format!(
-                "error_rate is {error_rate}; allowed is more than 0 and less than 1"
+                "error_rate is {error_rate}; more than 0 and less than 1 is allowed"
             )));
         }
         let bits =
@@ -58,7 +59,7 @@ impl Shape {
         Ok(Self { bits: (bits(hashes) as u64).max(64), shards: 1, hashes })
     }
 
-    /// Shards of `most` bits each at most.
+    /// Returns the size of a filter with shards of at most `most` bits each.
     pub(super) fn split(items: u64, error_rate: f64, most: u64) -> Result<Self> {
         let Self { bits, hashes, .. } = Self::whole(items, error_rate)?;
         let shards = bits.div_ceil(most);
@@ -69,13 +70,13 @@ impl Shape {
         scale(item.word(0), self.shards)
     }
 
-    /// The bits of an item in its shard.
+    /// Returns the positions of an item's bits in its shard.
     pub(super) fn places(&self, item: Hashed) -> impl Iterator<Item = u64> + use<> {
         self.pairs(item).flat_map(|(one, other)| [Some(one), other]).flatten()
     }
 
-    /// The same as numbers to be read: where each begins and how many bits it has, of which the first
-    /// and the last are the item's.
+    /// Returns the same bits as numbers to read: the offset of each number and its width. The first
+    /// and the last bit of each number belong to the item.
     pub(super) fn reads(&self, item: Hashed) -> impl Iterator<Item = (u64, u64)> + use<> {
         let both = |(one, other)| match other {
             Some(other) if other > one => [Some((one, other - one + 1)), None],
@@ -85,7 +86,7 @@ impl Shape {
         self.pairs(item).flat_map(both).flatten()
     }
 
-    /// Two by two; the last is alone where their number is odd.
+    /// Returns the bits in pairs; if their number is odd, the last is alone.
     fn pairs(&self, item: Hashed) -> impl Iterator<Item = (u64, Option<u64>)> + use<> {
         let (bits, hashes) = (self.bits, u64::from(self.hashes));
         (1..=hashes.div_ceil(2)).map(move |number| {
@@ -97,7 +98,7 @@ impl Shape {
         })
     }
 
-    /// What follows from so many set bits.
+    /// Computes the statistics of a filter with `set` bits that are 1.
     pub(super) fn stats(&self, set: u64) -> Stats {
         let bits = self.bits * self.shards;
         let fill = (set as f64 / bits as f64).min(1.0);
@@ -108,8 +109,8 @@ impl Shape {
     }
 }
 
-/// How often a filter is wrong whose bits were each set so many times on average: all items' bits, by the
-/// bits that there are.
+/// Returns the error rate of a filter whose bits were set `load` times on average: the bits of all
+/// items divided by the number of bits.
 fn error_rate(hashes: u32, load: f64) -> f64 {
     let (pairs, alone) = (hashes / 2, hashes % 2);
     // That one bit is not set, and that two are not that may be a pair: a little likelier than twice by
@@ -120,7 +121,7 @@ fn error_rate(hashes: u32, load: f64) -> f64 {
     (1.0 - 2.0 * one + both).powf(f64::from(pairs)) * (1.0 - one).powf(f64::from(alone))
 }
 
-/// The load at which a filter is wrong that often.
+/// Returns the load at which a filter has this error rate.
 fn load(hashes: u32, rate: f64) -> f64 {
     let (mut low, mut high) = (0.0, 800.0);
     loop {
@@ -142,14 +143,16 @@ impl Hashed {
     }
 }
 
-/// The finalizer of MurmurHash3 (A. Appleby, public domain): every bit of it depends on all.
+/// The finalizer of MurmurHash3 (A. Appleby, public domain): each output bit depends on all input
+/// bits.
 fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     word = (word ^ (word >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     word ^ (word >> 33)
 }
 
-/// Evenly into `0..range` ("Fast Random Integer Generation in an Interval", D. Lemire, 2019).
+/// Maps a number evenly to `0..range` ("Fast Random Integer Generation in an Interval", D. Lemire,
+/// 2019).
 fn scale(word: u64, range: u64) -> u64 {
     ((u128::from(word) * u128::from(range)) >> 64) as u64
 }

@@ -1,4 +1,4 @@
-//! A filter's keys in Redis: what is read from them, and added.
+//! The keys of a filter in Redis: reads and additions.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use super::generation::{Generation, Header, STAMP_BITS, Stamps};
 use super::shape::Hashed;
 use crate::{Error, ErrorKind, Result};
 
-/// Items in one command at most, so that it does not keep the server from others for long.
+/// The most items in one command, so that a command does not block the server for long.
 const AT_ONCE: usize = 256;
-/// How many bytes the server makes or counts in one command.
+/// The most bytes that the server creates or counts in one command.
 pub(super) const STEP: u64 = 8 << 20;
 
 pub(super) struct Store {
@@ -57,10 +57,16 @@ impl Store {
             return Ok(None);
         }
         let foreign = |what: String| {
-            self.named(Error::new(ErrorKind::Foreign, format!("the key holds no filter: {what}")))
+            self.named(Error::new(
+                ErrorKind::Foreign,
+                format!("the key does not hold a filter: {what}"),
+            ))
         };
         if fields.get("v").map(String::as_str) != Some("1") {
-            return Err(foreign(format!("its version is {:?}, known is 1", fields.get("v"))));
+            return Err(foreign(format!(
+                "its version is {:?}; this program supports version 1",
+                fields.get("v")
+            )));
         }
         let generation = |field: &str| match fields.get(field) {
             Some(text) => Generation::read(text)
@@ -72,7 +78,7 @@ impl Store {
         Ok(Some(Header { current: generation("current")?, next: generation("next")?, run }))
     }
 
-    /// Of all shards.
+    /// Reads the stamps of all shards.
     pub(super) async fn stamps(&self, of: &Generation) -> Result<Stamps> {
         let mut all = pipe();
         for key in self.keys(of) {
@@ -83,7 +89,8 @@ impl Store {
         Ok(Stamps((0..).zip(stamps.into_iter().map(|(stamp,)| stamp)).collect(), run))
     }
 
-    /// Which items may be there; `None` when the generation is not what is used, or not in this run.
+    /// Returns which items may be in the filter; `None` if the generation is not in use, or not in
+    /// this server run.
     pub(super) async fn check(
         &self,
         of: &Generation,
@@ -94,7 +101,7 @@ impl Store {
         Ok((stamps.used(of) && stamps.1.text() == run).then_some(there))
     }
 
-    /// As [`check`](Self::check), with the stamps.
+    /// Does the same as [`check`](Self::check), and also returns the stamps.
     pub(super) async fn look(
         &self,
         of: &Generation,
@@ -121,7 +128,7 @@ impl Store {
         Ok((Stamps(stamps, run), there))
     }
 
-    /// Sets the bits of items.
+    /// Sets the bits of items, and returns the stamps.
     pub(super) async fn add(&self, of: &Generation, items: &[Hashed]) -> Result<Stamps> {
         let commands = self.commands("BITFIELD", of, items, |command, item| {
             for place in of.shape.places(item) {
@@ -191,10 +198,10 @@ impl Store {
     }
 }
 
-/// One `BITFIELD` or `BITFIELD_RO`.
+/// One `BITFIELD` or `BITFIELD_RO` command.
 struct Command {
     shard: u64,
-    /// Their positions.
+    /// The positions of its items in the call.
     items: Vec<usize>,
     command: Cmd,
 }

@@ -128,7 +128,7 @@ async fn bad_input_is_refused() {
     let server = server();
     let dense = Dense::new(100).unwrap();
     let error = dense.insert(100).unwrap_err();
-    assert_eq!(error.to_string(), "number is 100; allowed is below 100");
+    assert_eq!(error.to_string(), "number is 100; it must be below 100");
     assert!(!dense.contains(100) && !dense.remove(u64::MAX));
     assert!(Dense::new(u64::MAX).unwrap_err().to_string().starts_with("bound is"));
     assert!(

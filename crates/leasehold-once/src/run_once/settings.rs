@@ -1,4 +1,4 @@
-//! Checks the settings of runs before they are used.
+//! The settings of [`RunOnce`] and their limits.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ impl RunOnceBuilder {
         self
     }
 
-    /// Sets how long the work may go on without [`Run::renew`](crate::Run::renew) before another
-    /// run may begin it. It is also how long the end of a run is repeated if Redis does not answer.
+    /// Sets how long the work may continue without [`Run::renew`](crate::Run::renew) before another
+    /// run may begin it. The call that ends a run is repeated for as long if Redis does not answer.
     /// 10 ms to a day, default 30 seconds.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -47,8 +47,8 @@ impl RunOnceBuilder {
         self
     }
 
-    /// Sets how long a result is remembered, and a dead holder after its lease. It must be longer
-    /// than the time in which a request may be repeated. A second to 365 days, default a day.
+    /// Sets how long a result, and the record of a dead holder after its lease, is kept. Choose a
+    /// longer time than clients repeat a request. A second to 365 days, default a day.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -83,7 +83,7 @@ impl RunOnceBuilder {
             ("redis_limit", self.redis_limit, ms, day),
         ] {
             if value < least || value > most {
-                let what = format!("{field} is {value:?}; allowed is {least:?} to {most:?}");
+                let what = format!("{field} is {value:?}; {least:?} to {most:?} is allowed");
                 return Err(Error::invalid(what));
             }
         }

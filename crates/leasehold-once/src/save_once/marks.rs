@@ -1,11 +1,11 @@
-//! Marks in Redis that say of keys that their rows are committed.
+//! Marks in Redis: the row of a marked key is committed.
 
 use std::time::Duration;
 
 use leasehold_cache_redis::Link;
 use redis::{cmd, pipe};
 
-/// What a mark holds; anything else under its key is none.
+/// The value of a mark; any other value is ignored.
 const MARK: &[u8] = b"1";
 
 #[derive(Clone, Debug)]
@@ -16,12 +16,12 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Zero is no marks at all.
+    /// Creates the marks; a `ttl` of zero disables them.
     pub(super) fn new(link: Link, stem: String, ttl: Duration) -> Self {
         Self { link, stem, ttl_ms: ttl.as_millis() as u64 }
     }
 
-    /// Which of these keys are marked. None is, when Redis cannot say.
+    /// Returns which of these keys are marked; none if Redis does not answer.
     pub(super) async fn read(&self, keys: &[&str]) -> Vec<bool> {
         if self.ttl_ms == 0 || keys.is_empty() {
             return vec![false; keys.len()];
@@ -35,7 +35,7 @@ impl Marks {
         keys.iter().map(|_| read.next().flatten().is_some_and(|mark| mark == MARK)).collect()
     }
 
-    /// Marks keys whose rows are committed. One that is not set costs an attempt later.
+    /// Marks keys whose rows are committed. A missing mark only costs a statement later.
     pub(super) async fn set(&self, keys: Vec<String>) {
         if self.ttl_ms == 0 || keys.is_empty() {
             return;
@@ -45,7 +45,7 @@ impl Marks {
             set.cmd("SET").arg(self.key(key)).arg(MARK).arg("PX").arg(self.ttl_ms).ignore();
         }
         if let Err(error) = self.link.ask_all::<()>(&set).await {
-            tracing::debug!(%error, "saved rows are not marked");
+            tracing::debug!(%error, "cannot mark saved rows in Redis");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Checks the settings of saving before they are used.
+//! The settings of [`SaveOnce`] and their limits.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct SaveOnceBuilder {
 }
 
 impl SaveOnceBuilder {
-    /// Creates the settings for rows of this name (in the form of a cache name).
+    /// Creates the settings for rows of this name, which has the form of a cache name.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -44,15 +44,15 @@ impl SaveOnceBuilder {
         self
     }
 
-    /// Sets how many batches may be under way at a time, each with its own share of the keys and
-    /// its own database connection. 1 to 64, default 2.
+    /// Sets how many batches may run at the same time, each with its own share of the keys and its
+    /// own database connection. 1 to 64, default 2.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how many rows a statement may have, within 1 MiB ([`Store::size`]); 1 to 10,000,
+    /// Sets how many rows a statement may have, within 1 MiB ([`Store::size`]). 1 to 10,000,
     /// default 2,000.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
@@ -70,12 +70,12 @@ impl SaveOnceBuilder {
         self
     }
 
-    /// Sets how long a mark in Redis states that a key is saved: as long as rows are usually
-    /// repeated. Up to 30 days, zero for no marks. Default a day.
+    /// Sets how long a mark in Redis states that a key is saved. Choose the time in which rows are
+    /// usually repeated. Up to 30 days, zero for no marks. Default a day.
     ///
     /// A mark is as reliable as the commit before it. A failover of the database may lose rows that
-    /// it had acknowledged, while marks state that they exist. Then delete the marks, and restart
-    /// the processes, which remember the keys ([`local_size`](Self::local_size)).
+    /// it had acknowledged, while marks still exist for them. In that case delete the marks, and
+    /// restart the processes, which remember the keys ([`local_size`](Self::local_size)).
     #[must_use]
     pub fn mark_ttl(mut self, mark_ttl: Duration) -> Self {
         self.mark_ttl = mark_ttl;
@@ -89,7 +89,7 @@ impl SaveOnceBuilder {
         self
     }
 
-    /// Opens the row store `store` with marks on the Redis server of `url`, which may be down.
+    /// Opens the row store `store` with marks on the Redis server of `url`. Redis may be down.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or outside a tokio runtime.
@@ -100,14 +100,14 @@ impl SaveOnceBuilder {
             [("workers", self.workers, 1, 64), ("batch", self.batch, 1, 10_000)]
         {
             if value < least || value > most {
-                let what = format!("{field} is {value}; allowed is {least} to {most}");
+                let what = format!("{field} is {value}; {least} to {most} is allowed");
                 return Err(Error::invalid(what));
             }
         }
         let (day, mark_ttl) = (Duration::from_secs(86_400), self.mark_ttl);
         if mark_ttl > 30 * day {
             return Err(Error::invalid(format!(
-                "mark_ttl is {mark_ttl:?}; allowed is up to 30 days"
+                "mark_ttl is {mark_ttl:?}; up to 30 days is allowed"
             )));
         }
         let stem = format!("{}:{}", self.prefix, self.name);

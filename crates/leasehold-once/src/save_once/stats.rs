@@ -1,10 +1,10 @@
-//! Counts the rows that were saved, and how known rows were found.
+//! Counts saved rows, and how known rows were detected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a [`SaveOnce`](crate::SaveOnce) has done since it was opened, in rows.
+        /// The row counts of a [`SaveOnce`](crate::SaveOnce) since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct SaveStats { $($(#[$doc])* pub $name: u64,)* }
@@ -29,7 +29,7 @@ counts! {
     marked,
     /// Rows that were sent to the database.
     attempts,
-    /// Statements that sent these rows.
+    /// Statements that contained these rows.
     batches,
     /// Rows that the database refused.
     failed,

@@ -1,4 +1,4 @@
-//! What saves the rows of its share of the keys, one batch after the other.
+//! Saves the rows of one share of the keys, one batch at a time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 use super::{Shared, Store, StoreError};
 use crate::{BoxError, Error, ErrorKind, Result};
 
-/// So many rows of a batch are looked for that the database does not take; then the rest of the batch
-/// is given up, and may be tried again.
+/// How many rejected rows of a batch are searched for. After that the rest of the batch fails, and
+/// may be tried again.
 const MOST_WRONG: usize = 16;
 
-/// Keys and rows in one statement have so many bytes at most, or it is one row: databases refuse what
-/// is much larger (MySQL from 16 MB, by default).
+/// The most bytes of keys and rows in one statement, unless it is one row: databases refuse much
+/// larger statements (MySQL from 16 MB, by default).
 const MOST_BYTES: usize = 1 << 20;
 
 /// Rows that a caller waits for.
@@ -24,23 +24,23 @@ pub(super) struct Call<R> {
     pub(super) answer: oneshot::Sender<Result<()>>,
 }
 
-/// Which keys were not saved, and why.
+/// The keys that were not saved, and the reason.
 #[derive(Default)]
 struct Failed {
-    /// The database does not take their rows.
+    /// The database rejects these rows.
     wrong: Keys,
-    /// Perhaps it takes them another time.
+    /// The database may accept these rows later.
     away: Keys,
 }
 
 #[derive(Default)]
 struct Keys {
     keys: HashSet<String>,
-    /// Of the first of them.
+    /// The error of the first of them.
     error: Option<Error>,
 }
 
-/// Ends with the last of those who send.
+/// Runs until all senders are dropped.
 pub(super) async fn work<S: Store>(
     shared: Arc<Shared>,
     store: Arc<S>,
@@ -73,7 +73,8 @@ pub(super) async fn work<S: Store>(
     }
 }
 
-/// Saves what is not saved yet; which keys failed, and which the database has taken just now.
+/// Saves the rows that are not saved yet. Returns the keys that failed, and the keys that were
+/// saved now.
 async fn save<S: Store>(
     shared: &Shared,
     store: &S,
@@ -115,7 +116,7 @@ async fn save<S: Store>(
     (failed, saved)
 }
 
-/// How many of these rows go into one statement: one at least.
+/// Returns how many of these rows go into one statement, at least one.
 fn first_batch<S: Store>(rows: &[(&str, &S::Row)], most: usize) -> usize {
     let mut left = MOST_BYTES;
     let fits = rows.iter().take(most).take_while(|(key, row)| {
@@ -126,7 +127,7 @@ fn first_batch<S: Store>(rows: &[(&str, &S::Row)], most: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Saves a batch; when a row of it is not taken, all but that.
+/// Saves a batch; if the database rejects a row, saves all others.
 async fn insert<S: Store>(
     shared: &Shared,
     store: &S,
@@ -138,7 +139,7 @@ async fn insert<S: Store>(
     while let Some(part) = parts.pop() {
         if wrong == MOST_WRONG {
             let said = failed.wrong.error.as_ref().map(ToString::to_string).unwrap_or_default();
-            let error = format!("given up after {MOST_WRONG} that are not taken; of those: {said}");
+            let error = format!("stopped after {MOST_WRONG} rejected rows; first: {said}");
             failed.add(shared, part, ErrorKind::Unavailable, error.into());
             continue;
         }
@@ -174,14 +175,13 @@ impl Failed {
     }
 }
 
-/// The error of a batch: its first key, and the error of the store.
+/// Returns the error of a batch: its first key, and the error of the store.
 fn not_saved(kind: ErrorKind, key: &str, error: BoxError) -> Error {
-    Error::new(kind, format!("rows were not saved, {key:?} the first of them: {error}"))
-        .with_source(error)
+    Error::new(kind, format!("rows were not saved, first {key:?}: {error}")).with_source(error)
 }
 
 impl Keys {
-    /// The error, if one of these keys is among them.
+    /// Returns the error if it concerns one of these keys.
     fn of<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> Option<Error> {
         self.error.clone().filter(|_| keys.any(|key| self.keys.contains(key)))
     }

@@ -1,4 +1,4 @@
-//! A connection that is made when it is used, and anew when it was lost.
+//! A connection that is made at its first use, and replaced when it is lost.
 
 use std::fmt;
 use std::future::ready;
@@ -13,23 +13,23 @@ use async_nats::{ConnectOptions, Event};
 use super::url::NatsUrl;
 use crate::{Error, ErrorKind, Result};
 
-/// How long a server may take for an answer, and for a connection.
+/// How long a server may take to reply or to connect.
 pub(super) const LIMIT: Duration = Duration::from_secs(2);
-/// The same for all servers of a URL together.
+/// The same limit for all servers of a URL together.
 const ALL: Duration = Duration::from_secs(5);
-/// How often the connection is tried, so that a dead one is noticed within three times this.
+/// How often a ping is sent, so that a dead connection is noticed within three times this.
 const PING: Duration = Duration::from_secs(1);
 
 pub(super) struct NatsConnection {
     pub(super) url: NatsUrl,
     options: ConnectOptions,
-    /// What the server has complained of last: it does so beside the answers.
+    /// The last complaint of the server, which arrives separately from the replies.
     said: Arc<Mutex<Option<String>>>,
     current: tokio::sync::Mutex<(u64, Option<Context>)>,
 }
 
 impl NatsConnection {
-    /// Nothing is connected to yet.
+    /// Creates the connection without connecting.
     pub(super) fn open(url: &str) -> Result<Self> {
         leasehold_cache_redis::ready()?;
         let url = NatsUrl::parse(url)?;
@@ -54,7 +54,7 @@ impl NatsConnection {
         Ok(Self { url, options, said, current: tokio::sync::Mutex::default() })
     }
 
-    /// The connection, and its number.
+    /// Returns the connection and its number.
     pub(super) async fn get(&self) -> Result<(u64, Context)> {
         let mut current = self.current.lock().await;
         let is_connected =
@@ -68,14 +68,14 @@ impl NatsConnection {
         let client = match tokio::time::timeout(ALL, connect).await {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(self.failed(error)),
-            Err(_) => return Err(self.failed(format!("no answer within {ALL:?}"))),
+            Err(_) => return Err(self.failed(format!("no answer after {ALL:?}"))),
         };
         let context = ContextBuilder::new().timeout(LIMIT).build(client);
         *current = (current.0 + 1, Some(context.clone()));
         Ok((current.0, context))
     }
 
-    /// The next call gets another connection than this one.
+    /// Drops this connection: the next call connects again.
     pub(super) async fn drop_it(&self, number: u64) {
         let mut current = self.current.lock().await;
         if current.0 == number {
@@ -83,7 +83,7 @@ impl NatsConnection {
         }
     }
 
-    /// What has failed, where, and what the server has said to it.
+    /// Returns the error for a failure, with the server's URL and its last complaint.
     pub(super) fn failed(&self, what: impl fmt::Display) -> Error {
         let mut text = format!("{}: {what}", self.url.shown);
         if let Some(said) = &*self.said.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -92,12 +92,12 @@ impl NatsConnection {
         Error::new(ErrorKind::Unavailable, text)
     }
 
-    /// No stream took the subject, or no server answered for the stream: asks for the reason.
+    /// Finds the reason why no stream accepted the subject, or no server answered for the stream.
     pub(super) async fn no_stream(&self, context: &Context) -> Error {
         let (stream, subject) = (&self.url.stream, &self.url.subject);
         let error = match context.get_stream(stream).await {
             Ok(_) => {
-                let what = format!("the stream {stream:?} does not take {subject:?}");
+                let what = format!("the stream {stream:?} does not accept the subject {subject:?}");
                 return self.failed(what);
             }
             Err(error) => error,
@@ -107,12 +107,12 @@ impl NatsConnection {
                 if said.error_code() == ErrorCode::STREAM_NOT_FOUND =>
             {
                 self.failed(format!(
-                    "there is no stream {stream:?}; `leasehold cache init --to {}` makes it",
+                    "there is no stream {stream:?}; create it: leasehold cache init --to {}",
                     self.url.shown
                 ))
             }
             GetStreamErrorKind::JetStream(said) => self.failed(said),
-            _ => self.failed(format!("JetStream cannot be used there: {error}")),
+            _ => self.failed(format!("cannot use JetStream: {error}")),
         }
     }
 }

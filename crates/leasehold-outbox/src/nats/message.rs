@@ -1,4 +1,4 @@
-//! A change as it stands in a stream: JSON, for other languages and for people.
+//! The message of a change: JSON, for other languages and for people.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ pub(super) fn write(change: &Change) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&Body { cache: (&change.cache).into(), key: (&change.key).into(), hold_ms })
 }
 
-/// The change, or why it is none that a relay has written.
+/// Parses a change, or returns why the message is not a change of a relay.
 pub(super) fn read(body: &[u8]) -> Result<Change, String> {
-    let Body { cache, key, hold_ms } =
-        serde_json::from_slice(body).map_err(|error| format!("this is no change: {error}"))?;
+    let Body { cache, key, hold_ms } = serde_json::from_slice(body)
+        .map_err(|error| format!("the message is not a change: {error}"))?;
     let hold = Duration::from_millis(hold_ms);
     let change = Change { cache: cache.into(), key: key.into(), hold, id: 0 };
     match change.problem() {

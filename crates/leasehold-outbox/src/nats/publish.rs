@@ -1,4 +1,4 @@
-//! Delivers to a stream: a change has arrived when the stream has acknowledged it.
+//! Publishes changes to a stream. A change is delivered when the stream has acknowledged it.
 
 use std::error::Error as _;
 use std::fmt;
@@ -15,12 +15,12 @@ use super::stream;
 use crate::transport::{Change, Refused, Transport};
 use crate::{Error, Result};
 
-/// Puts changes into a stream of NATS JetStream, from which a [`Receiver`](super::Receiver) applies
-/// them.
+/// Publishes changes to a stream of NATS JetStream, from which a [`Receiver`](super::Receiver)
+/// applies them.
 ///
-/// Each message is the JSON object `{"cache":"prefix:name","key":"42","hold_ms":0}`, and has the
-/// [`id`](Change::id) of the change as `Nats-Msg-Id`. The stream drops a message that is delivered
-/// again within its `duplicate_window` (2 minutes).
+/// Each message is the JSON object `{"cache":"prefix:name","key":"42","hold_ms":0}`, with the
+/// [`id`](Change::id) of the change as `Nats-Msg-Id`. The stream drops a message with a known id if
+/// it arrives within the stream's `duplicate_window` (2 minutes).
 ///
 /// The URL is `nats://[user:password@ or token@]host[:4222][,host...]`, or `tls://…`, with the options
 ///
@@ -28,12 +28,12 @@ use crate::{Error, Result};
 /// |---|---|
 /// | `stream` | `leasehold-cache` |
 /// | `subject` | `leasehold-cache.changes` |
-/// | `durable`: the name that receivers share to share their work | `leasehold-cache` |
-/// | `credentials=FILE`, as `nsc` writes it | none |
+/// | `durable`: the name under which receivers share their work | `leasehold-cache` |
+/// | `credentials=FILE`, a file that `nsc` writes | none |
 /// | `password-file=FILE` | none |
 /// | `tls-ca=FILE`, `tls-cert=FILE`, `tls-key=FILE` | the system's authorities, no certificate |
-/// | `replicas`, of a stream that is made, 1 to 5 | 1 |
-/// | `max-age`, of a stream that is made: how long it keeps a change, 1 min to 10,000 h | 24 h |
+/// | `replicas`, when the stream is created, 1 to 5 | 1 |
+/// | `max-age`, when the stream is created: how long it keeps a change, 1 min to 10,000 h | 24 h |
 #[derive(Clone)]
 pub struct NatsTransport {
     connection: Arc<NatsConnection>,
@@ -50,13 +50,13 @@ impl NatsTransport {
         Ok(Self { connection: Arc::new(NatsConnection::open(url)?) })
     }
 
-    /// Creates the stream unless it exists: on disk. A full stream refuses new messages and drops
+    /// Creates the stream on disk, unless it exists. A full stream refuses new messages and drops
     /// none.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) with the error of the server;
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a stream of this name does not take the
-    /// subject, or acknowledges no message.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a stream of this name exists that does
+    /// not accept the subject, or acknowledges no messages.
     pub async fn create(&self) -> Result<()> {
         stream::create(&self.connection).await
     }
@@ -102,7 +102,7 @@ impl NatsTransport {
         match (error.kind(), code(error)) {
             (PublishErrorKind::StreamNotFound, _) => self.connection.no_stream(context).await,
             (_, Some(ErrorCode::STREAM_NOT_MATCH)) => self.connection.failed(format!(
-                "{:?} goes into another stream than {:?}",
+                "the subject {:?} belongs to another stream than {:?}; use another subject",
                 self.connection.url.subject, self.connection.url.stream
             )),
             (_, Some(_)) => self.connection.failed(error),
@@ -111,7 +111,7 @@ impl NatsTransport {
                 self.connection.drop_it(number).await;
                 match kind {
                     PublishErrorKind::TimedOut => {
-                        self.connection.failed(format!("no acknowledgement within {LIMIT:?}"))
+                        self.connection.failed(format!("no acknowledgement after {LIMIT:?}"))
                     }
                     _ => self.connection.failed(error),
                 }
@@ -126,12 +126,12 @@ impl Transport for NatsTransport {
     }
 }
 
-/// What JetStream itself has answered.
+/// Returns the error code that JetStream itself has sent.
 fn code(error: &PublishError) -> Option<ErrorCode> {
     Some(error.source()?.downcast_ref::<jetstream::Error>()?.error_code())
 }
 
-/// What a shorter key would not have been answered.
+/// Returns true if only this message is refused, for example because its key is too long.
 fn is_about_the_message(error: &PublishError) -> bool {
     let too_long =
         [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];

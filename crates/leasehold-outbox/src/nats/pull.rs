@@ -1,4 +1,4 @@
-//! Messages of a stream, as many as are there, from a durable consumer that is made when there is none.
+//! Pulls messages of a stream in batches, from a durable consumer that is created if it is missing.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::sync::Mutex;
 use super::connection::{LIMIT, NatsConnection};
 use crate::{Error, Result};
 
-/// Messages that wait for an acknowledgement, of all receivers together: also those that were refused,
-/// which must not stand in the way of the others.
+/// The most unacknowledged messages of all receivers together. Refused messages count too, and must
+/// not block the others.
 const UNACKNOWLEDGED: i64 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Pull {
     connection: NatsConnection,
-    /// Of which connection it is.
+    /// With the number of its connection.
     consumer: Mutex<Option<(u64, PullConsumer)>>,
 }
 
@@ -75,7 +75,8 @@ impl Pull {
         Ok(taken)
     }
 
-    /// Those of a request, until there are no more. An error after some of them is seen by the next.
+    /// Reads the messages of a request. An error after the first message is left to the next
+    /// request.
     async fn all<E: std::fmt::Display>(
         &self,
         batch: Result<Batch, E>,
@@ -90,7 +91,7 @@ impl Pull {
                 _ if !taken.is_empty() => return Ok(taken),
                 Ok(Some(Err(error))) => return Err(self.connection.failed(error)),
                 Err(_) => {
-                    return Err(self.connection.failed(format!("no answer within {limit:?}")));
+                    return Err(self.connection.failed(format!("no answer after {limit:?}")));
                 }
             }
         }
@@ -119,7 +120,7 @@ impl Pull {
             Err(error) => return Err(self.explained(context, &error).await),
         };
         if consumer.cached_info().config.ack_policy != AckPolicy::Explicit {
-            let what = "needs no acknowledgement of each message; make it with ack_policy explicit";
+            let what = "does not require acknowledgements; recreate it with ack_policy explicit";
             return Err(Error::invalid(format!("the consumer {durable:?} {what}")));
         }
         *known = Some((number, consumer.clone()));
@@ -148,7 +149,7 @@ impl Pull {
             }
             ConsumerErrorKind::Request => self.connection.no_stream(context).await,
             ConsumerErrorKind::InvalidConsumerType => Error::invalid(format!(
-                "the consumer {durable:?} pushes; make it without a deliver_subject"
+                "the consumer {durable:?} is a push consumer; recreate it without a deliver_subject"
             )),
             ConsumerErrorKind::JetStream(said) => self.connection.failed(said),
             _ => self.connection.failed(error),

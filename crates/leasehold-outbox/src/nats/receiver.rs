@@ -1,4 +1,4 @@
-//! The receiver: takes messages, applies their changes, and acknowledges them after that.
+//! The receiver: takes messages, applies their changes, and acknowledges them.
 
 use std::fmt;
 use std::pin::pin;
@@ -21,21 +21,22 @@ use crate::merge::{Merged, merge};
 use crate::refusal::{again, reasons, shortened};
 use crate::transport::{Change, Transport};
 
-/// How long it waits for a message before it looks anew.
+/// How long it waits for a message before it asks again.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Applies to a cache the changes that relays have put into a stream of NATS JetStream.
+/// Applies the changes of a NATS JetStream stream to a cache.
 ///
-/// Any number of receivers may run at once, in one process or in several. Receivers with the same
-/// `durable` in their URL share the work. Each other `durable` receives every change too, such as
-/// one for each Redis server.
+/// Any number of receivers may run at the same time, in one process or in several. Receivers with
+/// the same `durable` in their URL share the work. Receivers with another `durable` get every
+/// change too: use one `durable` per Redis server.
 ///
-/// Each change is applied at least once. While the cache's server cannot be reached, the messages of a
-/// batch are held, and the others wait in the stream, for as long as it keeps them.
+/// Each change is applied at least once. While the Redis server of the cache cannot be reached, the
+/// messages wait in the receiver and in the stream, as long as the stream keeps them.
 ///
-/// The receiver records in `metrics`: gauges `leasehold_cache_receiver_oldest_seconds` and
-/// `leasehold_cache_receiver_waiting`, counters `leasehold_cache_receiver_applied_total`,
-/// `_refused_total`, `_given_up_total` and `_failures_total`.
+/// The receiver records metrics in the crate `metrics`: gauges
+/// `leasehold_cache_receiver_oldest_seconds` and `leasehold_cache_receiver_waiting`, counters
+/// `leasehold_cache_receiver_applied_total`, `_refused_total`, `_given_up_total` and
+/// `_failures_total`.
 pub struct Receiver {
     pull: Pull,
     transport: Arc<dyn Transport>,
@@ -44,15 +45,15 @@ pub struct Receiver {
     clock: Clock,
 }
 
-/// A message, and the change in it or why there is none.
+/// A message with its change, or the reason why it has none.
 struct Received {
     message: Message,
     change: Result<Change, String>,
 }
 
 impl Receiver {
-    /// Returns the settings for a receiver of the stream of `url`, which has the form of
-    /// [`NatsTransport`](super::NatsTransport).
+    /// Returns the settings for a receiver of the stream of `url`; see
+    /// [`NatsTransport`](super::NatsTransport) for its form.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
@@ -75,9 +76,9 @@ impl Receiver {
         self.counters.stats()
     }
 
-    /// Applies changes until `stop` is ready; then it finishes its current batch, for 5 seconds at
-    /// most, and gives back what it could not apply. After a failure it tries again without limit,
-    /// with pauses that grow to 5 seconds.
+    /// Applies changes until `stop` is ready. Then it finishes its current batch, for 5 seconds at
+    /// most, and returns the messages that it could not apply. After a failure it retries without
+    /// limit, with pauses of up to 5 seconds.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         let (mut stop, mut pause, mut held) = (pin!(stop), PAUSES.0, Vec::new());
         loop {
@@ -110,7 +111,8 @@ impl Receiver {
                 continue;
             };
             if self.counters.failed(error.to_string()) {
-                tracing::warn!(target: LOG_TARGET, %error, "the receiver cannot apply, and goes on trying");
+                tracing::warn!(target: LOG_TARGET, %error, "the receiver cannot apply changes; \
+                                                            retrying");
             }
             tokio::select! {
                 () = &mut stop => return give_back(&held).await,
@@ -123,9 +125,9 @@ impl Receiver {
     /// Applies the changes that are in the stream now, and returns the number of messages.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if NATS or the server of the cache
-    /// cannot be reached, [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a consumer with
-    /// unsuitable settings. Messages that were not applied stay in the stream.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if NATS or the Redis server of the
+    /// cache cannot be reached; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the consumer
+    /// exists with unsuitable settings. Messages that were not applied stay in the stream.
     pub async fn once(&self) -> Result<u64> {
         let mut all = 0;
         loop {
@@ -162,7 +164,8 @@ impl Receiver {
         Ok(received)
     }
 
-    /// Acknowledges what was applied, and refuses what was not taken; an error when nothing was.
+    /// Applies messages, acknowledges the applied ones, and refuses the others. Returns an error if
+    /// none was applied.
     async fn apply(&self, held: &[Received]) -> Result<()> {
         self.counters.oldest(self.oldest(held));
         let good = held.iter().filter_map(|received| received.change.as_ref().ok());
@@ -210,11 +213,11 @@ impl Receiver {
     fn given_up(&self, received: &Received, reason: &str) -> AckKind {
         let sequence = received.message.info().map_or(0, |info| info.stream_sequence);
         let reason = shortened(reason);
-        tracing::warn!(target: LOG_TARGET, sequence, reason, "a message of the stream is given up");
+        tracing::warn!(target: LOG_TARGET, sequence, reason, "a message of the stream was dropped");
         AckKind::Term
     }
 
-    /// How long ago the oldest of these was put into the stream.
+    /// Returns how long ago the oldest of these messages was published.
     fn oldest(&self, held: &[Received]) -> Duration {
         let now = Duration::from_millis(self.clock.now().unix_ms());
         let age = |received: &Received| {
@@ -225,26 +228,26 @@ impl Receiver {
     }
 }
 
-/// Others may have these at once.
+/// Returns messages to the stream; other receivers get them at once.
 async fn give_back(held: &[Received]) {
     tell(held, &vec![AckKind::Nak(None); held.len()]).await;
 }
 
-/// A lost acknowledgement does no harm: the stream delivers the message again.
+/// Sends acknowledgements. A lost one does no harm: the stream delivers the message again.
 async fn tell(held: &[Received], what: &[AckKind]) {
     let Some(first) = held.first() else { return };
     let said = async {
         for (Received { message, .. }, what) in held.iter().zip(what) {
             if let Err(error) = message.ack_with(*what).await {
-                return tracing::debug!(%error, "the stream was not told of its messages");
+                return tracing::debug!(%error, "cannot acknowledge messages");
             }
         }
         if let Err(error) = first.message.context.client().flush().await {
-            tracing::debug!(%error, "the stream was not told of its messages");
+            tracing::debug!(%error, "cannot acknowledge messages");
         }
     };
     if tokio::time::timeout(LIMIT, said).await.is_err() {
-        tracing::debug!("the stream was not told of its messages in time");
+        tracing::debug!("timed out acknowledging messages");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks the settings of a receiver before they are used.
+//! The settings of a receiver and their limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,34 +26,34 @@ impl ReceiverBuilder {
         Ok(Self { connection: NatsConnection::open(url)?, settings })
     }
 
-    /// Sets how many messages are taken at a time, 1 to 1,000. Default 256.
+    /// Sets how many messages a batch has, 1 to 1,000. Default 256.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batch = batch;
         self
     }
 
-    /// Sets for how long no other receiver gets the messages of a batch: if a receiver dies during
-    /// a batch, another receiver waits for this time. 1 s to an hour, default 30 seconds. It is the
-    /// `ack_wait` of the durable consumer, which the first receiver creates; an existing consumer
-    /// keeps its own.
+    /// Sets how long no other receiver gets the messages of a batch. If a receiver dies during a
+    /// batch, another receiver gets its messages after this time. 1 s to an hour, default 30
+    /// seconds. It is the `ack_wait` of the durable consumer, which the first receiver creates; an
+    /// existing consumer keeps its own.
     #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.claim = claim;
         self
     }
 
-    /// Sets how often a refused message may be delivered before it is given up, 1 to 1,000. Default
-    /// 10: after a second, two, four, and so on, 8 minutes in all. A server that is down refuses no
-    /// message.
+    /// Sets how often a refused message is delivered before it is dropped, 1 to 1,000. Default 10,
+    /// with pauses of 1, 2, 4, ... seconds, 8 minutes in all. While a server is down, its outage
+    /// does not count as a try.
     #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.tries = tries;
         self
     }
 
-    /// Opens a receiver that applies changes to the Redis server of `url`, as
-    /// `Builder::open` of a cache takes it.
+    /// Opens a receiver that applies changes to the Redis server of `url`; see `Builder::open` of a
+    /// cache for its form.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed.
@@ -63,7 +63,7 @@ impl ReceiverBuilder {
         self.to(transport)
     }
 
-    /// Creates a receiver that hands the changes to another transport.
+    /// Creates a receiver that delivers the changes to another transport.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting that is not allowed.

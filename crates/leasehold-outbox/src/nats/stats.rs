@@ -4,25 +4,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a [`Receiver`](super::Receiver) has done since it was created, and the state of its last
-/// look.
+/// The counts of a [`Receiver`](super::Receiver) since it was created, and the state at its last
+/// check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverStats {
-    /// Messages whose change was applied, and that were acknowledged.
+    /// Messages that were applied and acknowledged.
     pub applied: u64,
-    /// Messages that were refused; each is tried again, and finally given up.
+    /// Messages that were refused; each is retried, and dropped after its last try.
     pub refused: u64,
-    /// Messages that this receiver has given up; they stay in the stream for as long as it keeps them.
+    /// Messages that this receiver has dropped; the stream keeps them for as long as its limits
+    /// allow.
     pub given_up: u64,
-    /// Batches that failed as a whole: NATS or the server of the cache could not be reached.
+    /// Batches that failed as a whole: NATS or the Redis server of the cache could not be reached.
     pub failures: u64,
     /// Messages that wait in the stream.
     pub waiting: u64,
-    /// The age of the oldest message that the receiver has, and has not applied, by the clocks of
+    /// The age of the oldest message that the receiver has taken and not applied, by the clocks of
     /// the two machines; zero if there is none.
     pub oldest: Duration,
-    /// Why the last batch failed; `None` if it did not fail.
+    /// The error of the last batch; `None` if it did not fail.
     pub problem: Option<String>,
 }
 
@@ -53,7 +54,7 @@ impl Counters {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// True when nothing was wrong before.
+    /// Returns true if the previous batch did not fail.
     pub(super) fn failed(&self, problem: String) -> bool {
         self.failures.fetch_add(1, Ordering::Relaxed);
         metrics::counter!("leasehold_cache_receiver_failures_total").increment(1);

@@ -1,4 +1,4 @@
-//! The stream: how it is made, and whether the one that is there will do.
+//! Creates the stream, and checks an existing one.
 
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
@@ -23,7 +23,7 @@ pub(super) async fn create(connection: &NatsConnection) -> Result<()> {
         _ => connection.failed(error),
     })?;
     if made.cached_info().config.no_ack {
-        let what = "acknowledges nothing (no_ack), so that nobody knows what has arrived";
+        let what = "has no_ack, so deliveries cannot be confirmed; turn no_ack off";
         return Err(Error::invalid(format!("the stream {stream:?} {what}")));
     }
     // What stands for what among its subjects is the server's to say.
@@ -31,7 +31,9 @@ pub(super) async fn create(connection: &NatsConnection) -> Result<()> {
         return Ok(());
     }
     let takes = made.cached_info().config.subjects.join(", ");
-    Err(Error::invalid(format!("the stream {stream:?} does not take {subject:?}, but {takes}")))
+    Err(Error::invalid(format!(
+        "the stream {stream:?} accepts {takes}, not the subject {subject:?}"
+    )))
 }
 
 fn config(url: &NatsUrl) -> Config {

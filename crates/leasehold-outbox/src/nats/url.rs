@@ -1,4 +1,4 @@
-//! The URL of a stream: where the servers are, who asks, and what the stream is called.
+//! The URL of a stream: its servers, credentials and names.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold_core::StoreUrl;
 
 use crate::{Error, Result};
 
-/// Where a server listens unless the URL says otherwise.
+/// The default port of a server.
 const PORT: u16 = 4222;
 
 const OPTIONS: [&str; 10] = [
@@ -23,24 +23,24 @@ const OPTIONS: [&str; 10] = [
     "tls-key",
 ];
 
-/// What a URL says.
+/// The parts of a URL.
 pub(super) struct NatsUrl {
     pub(super) servers: Vec<ServerAddr>,
-    /// Without who asks.
+    /// The URL without credentials.
     pub(super) shown: String,
-    /// Who asks, and how.
+    /// The credentials and connection options.
     pub(super) options: ConnectOptions,
     pub(super) stream: String,
     pub(super) subject: String,
-    /// What the receivers that share their work are called.
+    /// The name under which receivers share their work.
     pub(super) durable: String,
-    /// Of a stream that is made.
+    /// Used when the stream is created.
     pub(super) replicas: usize,
-    /// Of a stream that is made.
+    /// Used when the stream is created.
     pub(super) max_age: Duration,
 }
 
-/// Whether this is the URL of a stream.
+/// Returns true for the URL of a stream.
 pub(crate) fn is_nats(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
     scheme.is_some_and(|scheme| scheme == "nats" || scheme == "tls")
@@ -73,7 +73,7 @@ impl NatsUrl {
             match !word.is_empty() && word.len() <= 64 && word.chars().all(allowed) {
                 true => Ok(word),
                 false => Err(StoreUrl::invalid(format!(
-                    "{option} {word:?}; allowed are 1 to 64 letters, digits, '_' and '-'"
+                    "{option} {word:?}; 1 to 64 letters, digits, '_' and '-' are allowed"
                 ))),
             }
         };
@@ -84,7 +84,7 @@ impl NatsUrl {
             None => 1,
             Some(text) => {
                 let number = text.parse().ok().filter(|number| (1..=5).contains(number));
-                let wrong = || StoreUrl::invalid(format!("replicas {text:?}; allowed is 1 to 5"));
+                let wrong = || StoreUrl::invalid(format!("replicas {text:?}; 1 to 5 is allowed"));
                 number.ok_or_else(wrong)?
             }
         };
@@ -100,26 +100,27 @@ impl NatsUrl {
 fn server(scheme: &str, host: &str) -> leasehold_core::Result<ServerAddr> {
     let (name, port) = StoreUrl::host_and_port(host)?;
     if name.is_empty() {
-        return Err(StoreUrl::invalid("no host; write nats://host:port"));
+        return Err(StoreUrl::invalid("the host is missing; write nats://host:port"));
     }
     let name = if name.contains(':') { format!("[{name}]") } else { name };
     let address = format!("{scheme}://{name}:{}", port.unwrap_or(PORT));
-    address.parse().map_err(|_| StoreUrl::invalid(format!("{host:?} is no host and port")))
+    address.parse().map_err(|_| StoreUrl::invalid(format!("{host:?} is not host:port")))
 }
 
-/// Words with dots between them, none of which stands for others.
+/// Checks a subject: words with dots between them, without wildcards.
 fn check_subject(subject: &str) -> leasehold_core::Result<()> {
     let allowed = |c: char| c.is_ascii_graphic() && !"*>".contains(c);
     let word = |word: &str| !word.is_empty() && word.chars().all(allowed);
     match subject.len() <= 255 && !subject.starts_with('$') && subject.split('.').all(word) {
         true => Ok(()),
         false => Err(StoreUrl::invalid(format!(
-            "subject {subject:?}; allowed are words with dots between them, none of them * or >"
+            "subject {subject:?}; write words with dots between them, without the wildcards * and >"
         ))),
     }
 }
 
-/// Who asks: a user, a token (a user without a password, as NATS has it), or a file of credentials.
+/// Returns the credentials: a user, a token (a user without a password, as in NATS), or a
+/// credentials file.
 fn options(url: &mut StoreUrl, login: &str) -> leasehold_core::Result<ConnectOptions> {
     let (user, password) = StoreUrl::login(login)?;
     let password = StoreUrl::password(url.take("password-file").as_deref(), password)?;
@@ -129,12 +130,18 @@ fn options(url: &mut StoreUrl, login: &str) -> leasehold_core::Result<ConnectOpt
         (Some(user), Some(password), None) => options = options.user_and_password(user, password),
         (Some(token), None, None) | (None, Some(token), None) => options = options.token(token),
         (None, None, Some(path)) => {
-            let wrong = || StoreUrl::invalid(format!("credentials {path:?} holds none of NATS"));
+            let wrong = || {
+                StoreUrl::invalid(format!("credentials {path:?} is not a NATS credentials file"))
+            };
             let text = String::from_utf8(StoreUrl::read("credentials", &path)?);
             let text = text.map_err(|_| wrong())?;
             options = options.credentials(&text).map_err(|_| wrong())?;
         }
-        _ => return Err(StoreUrl::invalid("credentials and a user or password; set one")),
+        _ => {
+            return Err(StoreUrl::invalid(
+                "credentials and a user or password are both set; set one",
+            ));
+        }
     }
     if let Some(path) = url.take("tls-ca") {
         StoreUrl::read("tls-ca", &path)?;
@@ -147,7 +154,7 @@ fn options(url: &mut StoreUrl, login: &str) -> leasehold_core::Result<ConnectOpt
             StoreUrl::read("tls-key", &key)?;
             Ok(options.add_client_certificate(cert.into(), key.into()))
         }
-        _ => Err(StoreUrl::invalid("tls-cert or tls-key alone; set both")),
+        _ => Err(StoreUrl::invalid("only one of tls-cert and tls-key is set; set both")),
     }
 }
 
@@ -177,11 +184,11 @@ mod tests {
         for (url, says) in [
             ("redis://secret@h", "nats://host:port"),
             ("secret", "nats://host:port"),
-            ("nats:", "no host"),
-            ("nats://u:secret@", "no host"),
+            ("nats:", "host is missing"),
+            ("nats://u:secret@", "host is missing"),
             ("nats://u:secret@h:x", "port"),
-            ("nats://u:secret@h h", "is no host"),
-            ("nats://h,", "no host"),
+            ("nats://u:secret@h h", "is not host:port"),
+            ("nats://h,", "host is missing"),
             ("nats://h?stream=a.b", "stream"),
             ("nats://h?durable=", "durable"),
             ("nats://h?subject=a..b", "subject"),
@@ -192,7 +199,7 @@ mod tests {
             ("nats://h?colour=secret", "unknown option \"colour\""),
             ("nats://u:secret@h?credentials=/x", "set one"),
             ("nats://h?credentials=/nowhere", "/nowhere"),
-            ("nats://h?credentials=/dev/null", "holds none"),
+            ("nats://h?credentials=/dev/null", "is not a NATS credentials file"),
             ("nats://h?tls-cert=/dev/null", "set both"),
             ("nats://h?tls-ca=/nowhere", "/nowhere"),
             ("nats://u:secret@h?password-file=/nowhere", "set one"),

@@ -1,4 +1,4 @@
-//! One batch of a relay: rows are taken, delivered, and deleted after that.
+//! One batch of a relay: takes rows, delivers them, and deletes them.
 
 use leasehold_cache_redis::LOG_TARGET;
 
@@ -10,7 +10,7 @@ use crate::refusal::{again, reasons, shortened};
 use crate::rows::{Row, Verdict};
 
 impl Relay {
-    /// How many rows were taken.
+    /// Delivers one batch, and returns how many rows were taken.
     pub(super) async fn batch(&self) -> Result<usize> {
         let BatchSettings { batch, claim, tries } = self.settings.batches;
         let rows = self.rows.take(batch, claim).await.map_err(crate::error::database_failed)?;
@@ -33,7 +33,8 @@ impl Relay {
                 let ids: Vec<i64> = good.iter().map(|row| row.id).collect();
                 // Where that fails too, they come back when their claim is over.
                 if let Err(error) = self.put_back(&ids).await {
-                    tracing::debug!(%error, "rows were not put back");
+                    tracing::debug!(%error, "cannot return rows to the outbox; they are due again \
+                                             after `claim`");
                 }
                 self.refuse(&verdicts).await?;
                 return Err(error);
@@ -71,7 +72,7 @@ impl Relay {
             let parked = verdict.again.is_none();
             if parked {
                 let (id, reason) = (verdict.id, &verdict.reason);
-                tracing::warn!(target: LOG_TARGET, id, reason, "a row of the outbox is parked");
+                tracing::warn!(target: LOG_TARGET, id, reason, "a row of the outbox was parked");
             }
             self.counters.batch(0, 1, usize::from(parked));
         }

@@ -1,4 +1,4 @@
-//! Checks the settings of a relay before they are used.
+//! The settings of a relay and their limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ impl RelayBuilder {
         Self { rows, settings }
     }
 
-    /// Sets how many rows are taken at a time, 1 to 1,000. Default 256.
+    /// Sets how many rows a batch has, 1 to 1,000. Default 256.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.settings.batches.batch = batch;
         self
     }
 
-    /// Sets how often the relay looks for rows while there are none, 10 ms to a minute. Default 200
+    /// Sets how often the relay checks an empty table for new rows, 10 ms to a minute. Default 200
     /// ms. On PostgreSQL a commit also wakes it.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
@@ -53,25 +53,25 @@ impl RelayBuilder {
         self
     }
 
-    /// Sets for how long no other relay gets the rows of a batch: if a relay dies during a batch,
-    /// another relay waits for this time. 1 s to an hour, default 30 seconds.
+    /// Sets how long no other relay gets the rows of a batch. If a relay dies during a batch,
+    /// another relay gets its rows after this time. 1 s to an hour, default 30 seconds.
     #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
         self.settings.batches.claim = claim;
         self
     }
 
-    /// Sets how often a row may be refused before it is parked, 1 to 1,000. Default 10: after a
-    /// second, two, four, and so on, 8 minutes in all. A server that is down refuses no row.
+    /// Sets how often a row is refused before it is parked, 1 to 1,000. Default 10, with pauses of
+    /// 1, 2, 4, ... seconds, 8 minutes in all. While a server is down, its outage does not count as
+    /// a try.
     #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
         self.settings.batches.tries = tries;
         self
     }
 
-    /// Opens a relay to the Redis server of `url`, as `Builder::open` of a cache takes
-    /// it; with the feature `nats` also to the stream of a `nats://` URL, as `NatsTransport::open`
-    /// does.
+    /// Opens a relay to the Redis server of `url`; see `Builder::open` of a cache for its form.
+    /// With the feature `nats`, also to the stream of a `nats://` URL; see `NatsTransport::open`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a setting or URL that is not allowed, or

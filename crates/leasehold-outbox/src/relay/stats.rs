@@ -4,23 +4,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a [`Relay`](crate::Relay) has done since it was created, and the state of its last look.
+/// The counts of a [`Relay`](crate::Relay) since it was created, and the state at its last check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayStats {
-    /// Rows that were delivered, and deleted after that.
+    /// Rows that were delivered and deleted.
     pub delivered: u64,
-    /// Rows that were refused; each is tried again, and finally parked.
+    /// Rows that were refused; each is retried, and parked after the last try.
     pub refused: u64,
     /// Rows that this relay has parked.
     pub parked: u64,
-    /// Batches that failed as a whole: the database or the other side could not be reached.
+    /// Batches that failed as a whole: the database or the transport could not be reached.
     pub failures: u64,
     /// Rows that are parked in the table.
     pub parked_rows: u64,
     /// The age of the oldest row that is not parked; zero if there is none.
     pub oldest: Duration,
-    /// Why the last batch failed; `None` if it did not fail.
+    /// The error of the last batch; `None` if it did not fail.
     pub problem: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Counters {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// True when nothing was wrong before.
+    /// Returns true if the previous batch did not fail.
     pub(super) fn failed(&self, problem: String) -> bool {
         self.failures.fetch_add(1, Ordering::Relaxed);
         metrics::counter!("leasehold_cache_outbox_failures_total").increment(1);

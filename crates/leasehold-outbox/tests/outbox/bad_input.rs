@@ -113,7 +113,7 @@ pub(crate) async fn a_row_with_bad_numbers_holds_nobody_up<E: Talk>(pool: Pool<E
     task.abort();
     assert_eq!(relay.stats().failures, 0);
     let parked = relay.parked(10).await.unwrap();
-    assert!(parked.iter().all(|row| row.problem.contains("no whole number")), "{parked:?}");
+    assert!(parked.iter().all(|row| row.problem.contains("not a whole number")), "{parked:?}");
     // A number that cannot be measured is no failure either.
     exec(&pool, &format!("{insert}0, {least}, 9223372036854775807, 0)")).await;
     change(&pool, &outbox, &cache, &["too"]).await;
@@ -151,7 +151,7 @@ pub(crate) async fn a_transport_that_refuses_what_was_not_given_is_no_delivery<E
     let (outbox, builder) = outbox(&pool).await;
     change(&pool, &outbox, &cache(&redis.url()), &["a", "b"]).await;
     let error = builder.to(Beside).unwrap().once().await.unwrap_err();
-    assert!(error.to_string().contains("at 2, and up to 1"), "{error}");
+    assert!(error.to_string().contains("change 2, but the last index is 1"), "{error}");
     assert_eq!(rows(&pool).await, 2);
 }
 

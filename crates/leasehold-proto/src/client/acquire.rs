@@ -1,18 +1,19 @@
-//! When a waiting attempt asks again, and when its task gives up.
+//! When a waiting attempt sends its request again, and when its task stops trying.
 
 use core::time::Duration;
 
 use super::{AfterMail, AfterReply, Granted, Mail, PendingAttempt, Reply, Rules, Sound};
 use crate::{Backoff, Deadline, Now};
 
-/// A message may be lost, so a waiter asks again after this long at the latest: 15 s.
+/// The longest pause before a waiter sends its request again, because a message may be lost: 15 s.
 pub const SLOW_POLL: Duration = Duration::from_secs(15);
-/// The first and longest pause between two requests if the engine does not say when to ask again.
+/// The first and longest pause between two requests if the engine does not specify one.
 const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 /// The first and longest pause after a request without an answer.
 const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// After a request without an answer, a caller sends its last request early. An answer that takes a
-/// quarter longer than the previous one then still arrives before its time limit, with this margin.
+/// After a request without an answer, a caller sends its last request early: an answer that takes a
+/// quarter longer than the previous one then still arrives before the caller's time limit, with
+/// this margin.
 const SPARE: Duration = Duration::from_millis(20);
 
 /// The limits of one call that acquires.
@@ -20,21 +21,21 @@ const SPARE: Duration = Duration::from_millis(20);
 pub struct Limits {
     /// When the call began.
     pub start: Now,
-    /// When it must have ended; without an end it waits for ever.
+    /// When it must have ended; `None` waits forever.
     pub until: Option<Deadline>,
-    /// How long it asks an engine that does not answer.
+    /// How long it retries an engine that does not answer.
     pub patience: Duration,
     /// It waits for a lock that is taken.
     pub waits: bool,
 }
 
 /// Since when the engine has not answered. A task that inherits an attempt inherits this too, so
-/// its time does not start again.
+/// the time limit does not start again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Silence<E> {
     /// The beginning.
     pub since: Now,
-    /// Why the last request failed, if there was one.
+    /// The error of the last request, if it failed.
     pub error: Option<E>,
 }
 
@@ -53,39 +54,39 @@ pub struct Acquire<E, R = Sound> {
 pub enum Next<E> {
     /// It holds the lease.
     Hold(Granted),
-    /// It waits for messages until [`PendingAttempt::ask_at`], and asks then. `answered`: the engine has
-    /// answered; otherwise the request failed without an answer.
+    /// It waits for messages until [`PendingAttempt::ask_at`], then sends its request again.
+    /// `answered` is false if the request failed without an answer.
     Wait {
         /// The engine has answered that the lock is taken.
         answered: bool,
     },
-    /// It asks at once.
+    /// It sends its request again immediately.
     AskAgain,
     /// The lock is taken, and the call does not wait.
     Taken,
-    /// It uses another attempt.
+    /// It continues with a new attempt.
     Another,
     /// The call fails with this error.
     Fail(E),
-    /// The time of the call is over; the last request failed for this reason.
+    /// The time limit of the call has passed; the last request failed with this error.
     TimedOut(E),
 }
 
-/// What the driver does after it has read its messages.
+/// What the driver does after it has read the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard<E> {
-    /// It holds the lease, which the engine has pushed. Its validity does not depend on a request.
+    /// It holds the lease, which the engine has pushed. Its validity does not count from a request.
     Granted(Granted),
-    /// It handles this reply, to a request that another task sent at this time.
+    /// It handles this reply to a request that another task sent at this time.
     Reply(Now, Reply<E>),
-    /// It asks now.
+    /// It sends its request now.
     Ask,
     /// It waits for a message until this time, then calls [`Acquire::handle_timeout`].
     Wait(Deadline),
 }
 
 impl<E: Clone, R: Rules> Acquire<E, R> {
-    /// Begins to ask for an attempt. `silence` comes from earlier tasks of the process.
+    /// Starts to acquire with an attempt. `silence` comes from earlier tasks of the process.
     pub fn new(pending: PendingAttempt<R>, silence: Option<Silence<E>>, limits: Limits) -> Self {
         let busy = Backoff::new(BUSY_PAUSES.0, BUSY_PAUSES.1);
         let errors = Backoff::new(ERROR_PAUSES.0, ERROR_PAUSES.1);
@@ -102,26 +103,25 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         (self.pending, self.silence)
     }
 
-    /// Returns why the last request failed, if no answer has arrived since.
+    /// Returns the error of the last request, if no answer has arrived since.
     pub fn last_error(&self) -> Option<&E> {
         self.silence.as_ref()?.error.as_ref()
     }
 
-    /// Returns the error to fail with if the engine has been silent to earlier tasks for as long as
-    /// this call would ask.
+    /// Returns the error if earlier tasks got no answer for as long as this call would retry.
     pub fn fails_at_once(&self, now: Now) -> Option<&E> {
         let error = self.last_error()?;
         self.silence_limit(now).has_passed(now).then_some(error)
     }
 
-    /// Records that a request is sent. Returns until when it may take: the engine has some time to
-    /// answer, even if this whole process was paused.
+    /// Records that a request is sent. Returns the time limit of the request: the engine has some
+    /// time to answer, even if this whole process was paused.
     pub fn handle_sent(&mut self, now: Now) -> Deadline {
         self.pending.handle_sent();
         self.silence_limit(now).max(Deadline::after(now, self.limits.patience / 10))
     }
 
-    /// Handles the reply to the request that was sent last, at `sent`. `bits` draws random bits.
+    /// Handles the reply to the last request, which was sent at `sent`. `bits` are random bits.
     pub fn handle_reply(
         &mut self,
         sent: Now,
@@ -195,8 +195,8 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         Next::Wait { answered: true }
     }
 
-    /// Handles a request without an answer, which is not a refusal: the same attempt asks again
-    /// until the engine has been silent for too long.
+    /// Handles a request without an answer: the same attempt is sent again until the engine has
+    /// been silent for too long.
     fn handle_silence(
         &mut self,
         sent: Now,
@@ -245,8 +245,9 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         }
     }
 
-    /// Handles the end of a wait without a message. Returns true if the time of the call is over;
-    /// otherwise it asks now. A call that does not wait reports its last answer instead.
+    /// Handles the end of a wait without a message. Returns true if the time limit of the call has
+    /// passed; otherwise the request is sent now. A call that does not wait reports its last answer
+    /// instead.
     pub fn handle_timeout(&mut self, now: Now) -> bool {
         let over = self.limits.until.is_some_and(|until| until.has_passed(now));
         over && self.limits.waits
@@ -257,7 +258,7 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
         self.silence.get_or_insert(Silence { since: now, error: None })
     }
 
-    /// Returns when the call gives up if the engine stays silent from `now` on.
+    /// Returns when the call fails if the engine stays silent from `now` on.
     fn silence_limit(&self, now: Now) -> Deadline {
         let start = self.limits.start;
         let since = self.silence.as_ref().map_or(now, |silence| silence.since);
@@ -266,7 +267,7 @@ impl<E: Clone, R: Rules> Acquire<E, R> {
     }
 }
 
-/// Returns when a call that began at `start` asks for the last time, if its request failed between
+/// Returns when a call that began at `start` sends its last request, if its request failed between
 /// `sent` and `now`. Its error must be ready before `until`.
 fn last_ask(sent: Now, now: Now, start: Now, until: Deadline) -> Deadline {
     let given = until.remaining(start);

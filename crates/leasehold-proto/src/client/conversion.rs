@@ -1,4 +1,4 @@
-//! The conversation that makes a writer a reader, or a reader a writer.
+//! The exchange of messages that converts a writer to a reader, or a reader to a writer.
 
 use super::rules::Bug;
 use super::{Rules, Sound};
@@ -6,9 +6,9 @@ use crate::handoff::ReleaseRequest;
 use crate::read_write::{Converted, Mode};
 use crate::{AttemptId, TokenBlock};
 
-/// A downgrade or an upgrade under way. The new lease has an attempt of its own.
+/// A downgrade or an upgrade in progress. The new lease has its own attempt.
 ///
-/// From the first request on the client uses neither lease. The driver sends
+/// From the first request on, the client uses neither lease. The driver sends
 /// [`request`](Self::request) until it is answered, and delivers the answer to the request that it
 /// sent last; it drops answers to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub struct ConversionRequest {
     pub end: ReleaseRequest,
     /// The attempt of the new lease.
     pub next: AttemptId,
-    /// The same was sent before, without an answer.
+    /// The same request was sent before, without an answer.
     pub again: bool,
 }
 
@@ -43,14 +43,14 @@ pub enum AfterConversion {
     Granted {
         /// The tokens of the new lease.
         tokens: TokenBlock,
-        /// A client outside waits: a new read lease is shut.
+        /// A client of another process waits: a new read lease accepts no more tasks.
         wanted: bool,
         /// A request of the new attempt may arrive later.
         suspect: bool,
     },
-    /// The upgrade was refused: the reader continues with its lease, until its deadline.
+    /// The upgrade was refused: the reader keeps its lease until the deadline of that lease.
     Refused {
-        /// A writer waits: the read lease is shut.
+        /// A writer waits: the read lease accepts no more tasks.
         wanted: bool,
     },
     /// The lease is lost. End these attempts.
@@ -58,12 +58,13 @@ pub enum AfterConversion {
 }
 
 impl<R: Rules> Conversion<R> {
-    /// Begins to make a writer a reader. `end` names its lease with the last token that it used.
+    /// Starts to convert a writer to a reader. `end` names its lease with the last token that it
+    /// used.
     pub fn downgrade(end: ReleaseRequest, next: AttemptId, rules: R) -> Self {
         Self { mode: Mode::Read, end, next, asking: false, again: false, wanted: false, rules }
     }
 
-    /// Begins to make a reader a writer. `end` names its lease.
+    /// Starts to convert a reader to a writer. `end` names its lease.
     pub fn upgrade(end: ReleaseRequest, next: AttemptId, rules: R) -> Self {
         Self { mode: Mode::Write, ..Self::downgrade(end, next, rules) }
     }
@@ -95,8 +96,8 @@ impl<R: Rules> Conversion<R> {
         (self.asking, self.again) = (false, true);
     }
 
-    /// Handles the message that a client outside waits. It may concern either attempt. Returns false
-    /// if it concerns neither.
+    /// Handles the message that a client of another process waits. It may concern either attempt.
+    /// Returns false if it concerns neither.
     pub fn handle_wanted(&mut self, attempt: AttemptId) -> bool {
         let known = attempt == self.end.attempt || attempt == self.next;
         self.wanted |= known;
@@ -130,8 +131,8 @@ impl<R: Rules> Conversion<R> {
         }
     }
 
-    /// Returns how to end both attempts: the task was dropped, or the deadline of the previous lease
-    /// has passed. The order in which the ends arrive does not matter.
+    /// Returns the two releases that end both attempts: the task was dropped, or the deadline of
+    /// the previous lease has passed. They may arrive in any order.
     pub fn abandon(&self) -> [ReleaseRequest; 2] {
         [self.end, self.end_next()]
     }

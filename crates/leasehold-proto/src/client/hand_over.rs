@@ -1,4 +1,4 @@
-//! What happens to a lease or to an attempt when its task does not need it any more.
+//! What happens to a lease or an attempt when its task no longer needs it.
 
 use core::time::Duration;
 
@@ -12,12 +12,12 @@ const QUANTUM: Duration = Duration::from_millis(20);
 /// The same limit for successors that are not fair.
 const UNFAIR_QUANTUM: Duration = Duration::from_secs(1);
 
-/// What the next waiting task of the process asks for.
+/// The request of the next waiting task of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Successor {
     /// Its lease.
     pub terms: Terms,
-    /// It does not overtake clients of other processes.
+    /// True if it must not overtake clients of other processes.
     pub fair: bool,
 }
 
@@ -26,30 +26,32 @@ pub struct Successor {
 pub enum Release {
     /// The next task takes the lease over with the next token. Nothing is sent.
     PassOn,
-    /// It ends the lease, and asks for the next task in the same step.
+    /// It ends the lease, and acquires for the next task in the same step.
     Exchange,
-    /// It ends the lease, and the next task asks itself.
+    /// It ends the lease, and the next task sends its own request.
     End,
 }
 
-/// What a task does if it stops waiting before it holds, and another task of the process waits.
+/// What a task does if it stops waiting before it holds the lock, and another task of the process
+/// waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// The next task continues the attempt, and keeps its place in the engine's queue.
     Inherit,
-    /// It ends the attempt, and asks for the next task in the same step.
+    /// It ends the attempt, and acquires for the next task in the same step.
     Exchange,
-    /// It ends the attempt, and the next task asks itself.
+    /// It ends the attempt, and the next task sends its own request.
     End,
-    /// The engine does not know the attempt: the next task asks itself.
+    /// The engine does not know the attempt: the next task sends its own request.
     Ask,
 }
 
 /// Decides what happens to a lease that its holder releases.
 ///
-/// The next task takes the lease over, except in these cases: the lease must stay taken for a while
-/// (`keep`), is lost or about to be lost, does not fit the terms of the next task, or has no token
-/// left; or a client of another process has waited for it (`wanted_for`) for longer than a quantum.
+/// The next task takes the lease over, except in these cases: the lock must stay taken for a while
+/// (`keep`); the lease is lost or about to be lost, does not fit the terms of the next task, or has
+/// no token left; or a client of another process has waited for it (`wanted_for`) for longer than a
+/// quantum.
 pub fn decide_release(
     lease: &Lease,
     tokens: &HeldTokens,
@@ -69,7 +71,7 @@ pub fn decide_release(
 }
 
 /// Continues a lease that the previous holder passed on. Returns `None` if the lease was lost since
-/// then, or no token is left: end it, and ask.
+/// then, or no token is left: end the lease, and acquire again.
 pub fn take_over(
     lease: &Lease,
     tokens: &HeldTokens,
@@ -83,8 +85,8 @@ pub fn take_over(
     Some((passed.or_else(lost)?, tokens))
 }
 
-/// Decides what happens to an attempt whose task stops waiting. `fits`: the next task asks for the
-/// same. `exchanges`: the engine can end one attempt and ask for another in one step.
+/// Decides what happens to an attempt whose task stops waiting. `fits`: the next task has the same
+/// terms. `exchanges`: the engine can end one attempt and acquire for another in one step.
 pub fn decide_leave<R: Rules>(pending: &PendingAttempt<R>, fits: bool, exchanges: bool) -> Leave {
     match () {
         () if !pending.is_known() => Leave::Ask,

@@ -34,7 +34,7 @@ impl HeldTokens {
         TokenBlock::new(self.base, self.reserved).unwrap_or(TokenBlock::single(self.base))
     }
 
-    /// Returns the token of the present holder.
+    /// Returns the token of the current holder.
     pub fn token(&self) -> Token {
         Token::new(self.base.get() + u64::from(self.used)).unwrap_or(self.base)
     }

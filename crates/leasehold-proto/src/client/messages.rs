@@ -14,31 +14,31 @@ pub struct Granted {
     /// The end of validity, if the engine computed it. Otherwise the ttl counts from when the
     /// request was sent.
     pub until: Option<Deadline>,
-    /// The lease is short unless its holder renews it at once.
+    /// The lease is short unless its holder renews it immediately.
     pub offer: bool,
     /// A client outside this process waits for the lock.
     pub wanted: bool,
 }
 
-/// The engine's reply to a request for an attempt.
+/// The engine's reply to an acquire request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply<E> {
     /// The attempt holds the lease.
     Granted(Granted),
     /// The attempt is in the engine's queue.
     Queued {
-        /// Ask again after this long even if no message arrives.
+        /// Send the request again after this long if no message arrives.
         ask_again: Duration,
     },
     /// Another attempt holds the lock, and the engine does not remember this one.
     Busy {
-        /// Ask again after this long at the latest. Zero: the lock is free, and the next request
-        /// removes more of the dead waiters that precede this one.
+        /// Send the request again after this long at the latest. Zero: the lock is free, and the
+        /// next request removes more of the dead waiters that precede this one.
         ask_again: Option<Duration>,
     },
     /// No attempt may hold the lock for this long.
     Later {
-        /// Ask again after this long.
+        /// Send the request again after this long.
         ask_again: Duration,
         /// The reason.
         why: E,
@@ -47,7 +47,7 @@ pub enum Reply<E> {
     Ended,
     /// The engine refused the request: nothing has changed.
     Refused(E),
-    /// No answer has arrived. The request may have been carried out, or may arrive later.
+    /// No answer has arrived. The request may have been executed, or may arrive later.
     Unanswered(E),
 }
 
@@ -69,9 +69,10 @@ pub struct Mail<E> {
     pub granted: Option<Granted>,
     /// The reply to the request of another task.
     pub forwarded: Option<ForwardedReply<E>>,
-    /// The attempt is the first in the engine's queue: ask again at this time at the latest.
+    /// The attempt is the first in the engine's queue: send the request again at this time or
+    /// earlier.
     pub ask_by: Option<Deadline>,
-    /// Ask again at once.
+    /// Send the request again immediately.
     pub ask_again: bool,
     /// Since when the connection to the engine has been broken.
     pub broken: Option<Now>,
@@ -107,11 +108,11 @@ impl<E> Mail<E> {
 }
 
 impl Granted {
-    /// Begins the lease of a grant whose request was sent at `sent`; `bits` are random.
+    /// Starts the lease of a grant whose request was sent at `sent`; `bits` are random.
     ///
     /// # Errors
     ///
-    /// [`TooLate`] if the lease has ended already: end the attempt, and ask with another one.
+    /// [`TooLate`] if the lease has already ended: end the attempt, and acquire with a new one.
     pub fn lease(
         &self,
         sent: Now,

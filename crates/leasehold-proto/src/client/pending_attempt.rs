@@ -1,4 +1,4 @@
-//! An attempt that does not hold the lock (yet), and that the engine may know.
+//! An attempt that does not hold the lock yet, and that the engine may know.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{AttemptId, Deadline, Now};
 ///
 /// The driver calls [`handle_sent`](Self::handle_sent) before it sends a request, and
 /// [`handle_reply`](Self::handle_reply) with the result. If its task ends in between, the request
-/// stays on its way: the attempt is suspect from then on. Messages go through
+/// may still arrive: the attempt is suspect from then on. Messages go through
 /// [`handle_mail`](Self::handle_mail).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingAttempt<R = Sound> {
@@ -20,13 +20,13 @@ pub struct PendingAttempt<R = Sound> {
     known: bool,
     /// A request was not answered, and may arrive later.
     unanswered: bool,
-    /// A request is on its way.
+    /// A request has no reply yet.
     asking: bool,
-    /// Another task asked for it in exchange for that task's lease, and no answer has arrived.
+    /// Another task sent its request in exchange for that task's lease, and no answer has arrived.
     in_exchange: bool,
     /// Another client waits for the lock.
     wanted: bool,
-    /// When to ask (again); at once if it is not set.
+    /// When to send the request (again); immediately if it is not set.
     ask_at: Option<Deadline>,
     rules: R,
 }
@@ -38,8 +38,8 @@ pub enum AfterReply<E> {
     Hold(Granted),
     /// It waits until [`PendingAttempt::ask_at`], or for a message.
     Wait,
-    /// Another attempt holds the lock, and the engine keeps no queue. Ask again after this time at
-    /// the latest, if the engine says when.
+    /// Another attempt holds the lock, and the engine keeps no queue. Send the request again after
+    /// this time at the latest, if the engine specifies one.
     Taken(Option<Duration>),
     /// The lock is free, and the next request removes more of the dead waiters that precede it.
     Free,
@@ -49,7 +49,7 @@ pub enum AfterReply<E> {
     Over,
     /// The engine refused the request.
     Refused(E),
-    /// No answer: the same attempt asks again.
+    /// No answer: send the request of the same attempt again.
     Unanswered(E),
 }
 
@@ -58,7 +58,7 @@ pub enum AfterReply<E> {
 pub enum AfterMail<E> {
     /// It holds the lease.
     Granted(Granted),
-    /// The request of another task was answered.
+    /// It sends its request again, at [`PendingAttempt::ask_at`].
     Reply(Now, Reply<E>),
     /// It asks now.
     Ask,
@@ -81,8 +81,8 @@ impl<R: Rules> PendingAttempt<R> {
         }
     }
 
-    /// Creates an attempt that another task asks for in exchange for its own lease. It asks itself
-    /// at `ask_at` if no answer has arrived by then.
+    /// Creates an attempt whose request another task sends in exchange for its own lease. The
+    /// attempt sends its own request at `ask_at` if no answer has arrived by then.
     pub fn in_exchange(attempt: AttemptId, ask_at: Deadline, rules: R) -> Self {
         Self { known: true, in_exchange: true, ask_at: Some(ask_at), ..Self::new(attempt, rules) }
     }
@@ -92,22 +92,22 @@ impl<R: Rules> PendingAttempt<R> {
         self.attempt
     }
 
-    /// Returns when to ask (again); at once if there is no time.
+    /// Returns when to send the request (again); immediately if there is no time.
     pub fn ask_at(&self) -> Option<Deadline> {
         self.ask_at
     }
 
-    /// Returns true if it is time to ask: no request is on its way, and `ask_at` has passed.
+    /// Returns true if it is time to send the request: none is unanswered, and `ask_at` has passed.
     pub fn is_due(&self, now: Now) -> bool {
         !self.asking && self.ask_at.is_none_or(|ask_at| ask_at.has_passed(now))
     }
 
-    /// Returns true while a request is on its way.
+    /// Returns true while a request has no reply.
     pub fn is_asking(&self) -> bool {
         self.asking
     }
 
-    /// Returns true if another task asks for it and has got no answer yet.
+    /// Returns true if another task sent its request and has no answer yet.
     pub fn is_in_exchange(&self) -> bool {
         self.in_exchange
     }
@@ -124,26 +124,25 @@ impl<R: Rules> PendingAttempt<R> {
             || self.in_exchange && !self.rules.breaks(Bug::ExchangeIsNotSuspect)
     }
 
-    /// Asks at this time at the latest.
+    /// Makes the attempt ask at `at` or earlier.
     pub fn ask_by(&mut self, at: Deadline) {
         self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Asks at this time.
+    /// Sets when the attempt sends its request; immediately for `None`.
     pub fn set_ask_at(&mut self, at: Option<Deadline>) {
         self.ask_at = at;
     }
 
-    /// Records that a request is sent. An earlier request that is still on its way counts as
-    /// unanswered.
+    /// Records that a request is sent. An earlier request without a reply counts as unanswered.
     pub fn handle_sent(&mut self) {
         self.unanswered |= self.asking;
         self.known |= self.asking;
         self.asking = true;
     }
 
-    /// Records the message that another client waits for the lock. It may arrive before the grant: a
-    /// later grant then says so too.
+    /// Records the message that another client waits for the lock. If it arrives before the grant,
+    /// the grant reports it too.
     pub fn handle_wanted(&mut self) {
         self.wanted = !self.rules.breaks(Bug::WantedBeforeGrantIsForgotten);
     }
@@ -163,7 +162,7 @@ impl<R: Rules> PendingAttempt<R> {
     }
 
     /// Handles the reply to a request that another task sent. After a refusal, a task that inherits
-    /// the attempt asks itself.
+    /// the attempt sends its own request.
     fn handle_forwarded<E>(&mut self, forwarded: ForwardedReply<E>) -> AfterMail<E> {
         self.in_exchange = false;
         self.unanswered |= forwarded.again && !self.rules.breaks(Bug::ExchangeIsNotSuspect);
@@ -206,7 +205,7 @@ impl<R: Rules> PendingAttempt<R> {
         }
     }
 
-    /// Handles the messages that have arrived. While a request is on its way they wait.
+    /// Handles the messages that have arrived. While a request has no reply, they wait.
     pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> AfterMail<E> {
         let Mail { granted, forwarded, ask_by, ask_again, broken: _ } = mail;
         if let Some(granted) = granted {
@@ -225,9 +224,10 @@ impl<R: Rules> PendingAttempt<R> {
         Granted { wanted: granted.wanted || self.wanted, ..granted }
     }
 
-    /// Returns the attempt as the next task of the process continues it. A request of the previous
-    /// task may still be on its way. If that task did not receive the reply to it, or did not read
-    /// its messages, the next one asks at once: the engine then repeats them.
+    /// Returns the attempt for the next task of the process, which continues it. A request of the
+    /// previous task may still arrive. If that task did not receive the reply to it, or did not
+    /// read its messages, the next task sends its request immediately: the engine then repeats
+    /// them.
     #[must_use]
     pub fn inherit(mut self, had_mail: bool) -> Self {
         self.known |= self.asking;
@@ -242,8 +242,8 @@ impl<R: Rules> PendingAttempt<R> {
         self
     }
 
-    /// Records that the engine keeps nothing of the attempt, since it was not asked to wait: only a
-    /// request without an answer may still arrive.
+    /// Records that the engine keeps no trace of the attempt, because it was not asked to queue it:
+    /// only an unanswered request may still arrive.
     pub fn handle_not_kept(&mut self) {
         self.known = self.unanswered;
     }

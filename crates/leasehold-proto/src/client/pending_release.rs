@@ -1,11 +1,11 @@
-//! An end that is sent until the engine has answered it.
+//! A release that is sent until the engine has answered it.
 
 use super::Rules;
 use super::rules::Bug;
 use crate::handoff::ReleaseRequest;
 use crate::{AttemptId, Token};
 
-/// An attempt that is being ended. With `then`, the same request asks for an attempt of another
+/// An attempt that is being ended. With `then`, the same request acquires for an attempt of another
 /// task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PendingRelease<T> {
@@ -14,38 +14,38 @@ pub struct PendingRelease<T> {
     again: bool,
 }
 
-/// What the driver does after the result of an end.
+/// What the driver does after the result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRelease<T> {
     /// The attempt has ended.
     Done {
-        /// The attempt that gets the second half of the answer.
+        /// The attempt that gets the second part of the answer.
         forward_to: Option<T>,
         /// The request was sent more than once: another copy may arrive later.
         again: bool,
     },
-    /// The engine refused the exchange: `forward_to` gets the refusal, and the end is sent alone at
-    /// once.
+    /// The engine refused the exchange: `forward_to` gets the refusal, and the release is sent
+    /// alone immediately.
     Alone {
         /// The attempt that gets the refusal.
         forward_to: T,
         /// The request was sent more than once: another copy may arrive later.
         again: bool,
     },
-    /// The engine refuses, and will refuse again.
+    /// The engine refuses the release, and will refuse it again.
     Stop,
     /// It is sent again later.
     Repeat,
 }
 
-/// The result of an end.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseResult {
-    /// The engine has carried it out.
+    /// The engine has executed it.
     Answered,
-    /// The engine has refused it. `for_good`: it will refuse it again.
+    /// The engine has refused it. `for_good`: a repetition is refused too.
     Refused {
-        /// Repeating it has no effect.
+        /// True if a repetition is refused too.
         for_good: bool,
     },
     /// No answer has arrived.
@@ -53,12 +53,12 @@ pub enum ReleaseResult {
 }
 
 impl<T: Clone> PendingRelease<T> {
-    /// Begins to end an attempt, and to ask for `then`.
+    /// Starts to end an attempt, and to acquire for `then`.
     pub fn new(then: Option<T>) -> Self {
         Self { then, again: false }
     }
 
-    /// Returns what the next request asks for besides the end.
+    /// Returns the attempt that the next request acquires for, besides the release.
     pub fn then(&self) -> Option<&T> {
         self.then.as_ref()
     }
@@ -68,8 +68,8 @@ impl<T: Clone> PendingRelease<T> {
         self.again = true;
     }
 
-    /// Handles the result of the request that was sent last. Both attempts of an exchange get their
-    /// own answer: if the exchange is refused, the end is sent alone.
+    /// Handles the result of the last request. Both attempts of an exchange get their own answer:
+    /// if the exchange is refused, the release is sent alone.
     pub fn handle_result(&mut self, result: ReleaseResult, rules: impl Rules) -> AfterRelease<T> {
         match (result, self.then.take()) {
             (ReleaseResult::Answered, forward_to) => {
@@ -95,14 +95,14 @@ impl<T: Clone> PendingRelease<T> {
     }
 }
 
-/// Returns how to end an attempt whose lease was pushed to this client, though no task waits for it
-/// any more.
+/// Returns how to end an attempt whose lease was pushed to this client although no task waits for
+/// it.
 pub fn unwanted(attempt: AttemptId, base: Token) -> ReleaseRequest {
     ReleaseRequest { attempt, base: Some(base), last: None, suspect: false, keep: None }
 }
 
-/// Returns how to end an attempt that the engine has, though no task of this client knows it: a
-/// request that was repeated on the way has revived it.
+/// Returns how to end an attempt that the engine has, although no task of this client knows it: a
+/// repeated request has created it again.
 pub fn stray(attempt: AttemptId) -> ReleaseRequest {
     ReleaseRequest { attempt, base: None, last: None, suspect: true, keep: None }
 }

@@ -1,4 +1,4 @@
-//! How long a lease is valid that the server has pushed.
+//! The validity of a lease that the server has pushed.
 
 use core::time::Duration;
 
@@ -16,18 +16,18 @@ pub struct PushReference {
 }
 
 impl PushReference {
-    /// Returns until when a lease is valid that was pushed at the server's time `server_us`, for as
-    /// long as `offer`. `None` if that time is over, or unknown: the waiter then asks, and the server
-    /// grants the lease again if no other client holds it.
+    /// Returns the end of validity of a lease that was pushed at the server's time `server_us` for
+    /// the duration `offer`. `None` if it has passed, or is unknown: the waiter then sends its
+    /// request, and the server grants the lease again if no other client holds it.
     ///
-    /// The client does not use a push that the server sent before the answer, although it arrives
-    /// later. The answer said that the attempt waits, so the lease of the push had ended by then. A
-    /// server whose clock was set back looks the same.
+    /// The client ignores a push that the server sent before the answer, even if it arrives later.
+    /// The answer said that the attempt waits, so the lease of the push had ended by then. A server
+    /// whose clock was set back looks the same.
     ///
-    /// The push may have waited in this process. Its age follows from the server's clock and the
-    /// reference, unless that clock was set forward between the two. If it was set forward by more
-    /// than the push has waited, the push seems to have been sent later than now. The client cannot
-    /// detect a smaller step: the lease then seems valid for too long, by that step.
+    /// The push may have waited in this process. Its age is computed from the server's clock and
+    /// the reference. This fails if the server's clock was set forward between the two. If it was
+    /// set forward by more than the push has waited, the push seems to come from the future. The
+    /// client cannot detect a smaller step: the lease then seems valid for too long, by that step.
     pub fn valid_until(
         &self,
         server_us: u64,

@@ -5,12 +5,12 @@ use super::{Conversion, Rules, Sound};
 use crate::handoff::ReleaseRequest;
 use crate::{AttemptId, Lease, Now, Token};
 
-/// A read lease of one process, and how many of its tasks read.
+/// A read lease of one process, with the number of tasks that share it.
 ///
-/// The first task acquires the lease from the engine. Further tasks join it without a call, as long
-/// as no client outside waits to write: the lease is then *shut*. A shut lease stays shut, since its
-/// attempt never serves new readers again: they ask with a new attempt and enter with the next
-/// phase. The last task that leaves ends the lease.
+/// The first task acquires the lease from the engine. Further tasks join it without a call, until a
+/// client of another process waits to write. From then on the lease is *shut*: no task joins it. A
+/// shut lease stays shut, because new readers must use a new attempt, which enters with the next
+/// read phase. The last task that leaves ends the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedRead<R = Sound> {
     attempt: AttemptId,
@@ -23,8 +23,8 @@ pub struct SharedRead<R = Sound> {
 }
 
 impl<R: Rules> SharedRead<R> {
-    /// Begins with one reader. `wanted`: the grant, or a message for the attempt before it, said that
-    /// a writer waits. `suspect`: a request of the attempt was never answered.
+    /// Creates the lease with one reader. `wanted`: the grant, or an earlier message, said that a
+    /// writer waits. `suspect`: a request of the attempt was never answered.
     pub fn new(attempt: AttemptId, token: Token, wanted: bool, suspect: bool, rules: R) -> Self {
         Self { attempt, token, readers: 1, shut: wanted, upgrading: false, suspect, rules }
     }
@@ -39,19 +39,19 @@ impl<R: Rules> SharedRead<R> {
         self.token
     }
 
-    /// Returns how many tasks read.
+    /// Returns the number of tasks that share the read lease.
     pub fn readers(&self) -> usize {
         self.readers
     }
 
-    /// Returns true if no further task may join.
+    /// Returns true if no more tasks may join.
     pub fn is_shut(&self) -> bool {
         self.shut
     }
 
-    /// Adds a reader without a call, and returns its token. `lease` is the lease of the attempt;
-    /// `writer_waits`: a task of this process waits to write. Returns `None` if the task must ask the
-    /// engine with a new attempt.
+    /// Adds a reader without a call, and returns its token. `lease` is the lease of the attempt.
+    /// `writer_waits`: a task of this process waits to write. Returns `None` if the task must
+    /// acquire from the engine with a new attempt.
     pub fn join(&mut self, lease: &Lease, now: Now, writer_waits: bool) -> Option<Token> {
         let upgrading = self.upgrading && !self.rules.breaks(Bug::JoinsDuringUpgrade);
         if self.shut || upgrading || writer_waits || !lease.is_valid(now) {
@@ -61,7 +61,7 @@ impl<R: Rules> SharedRead<R> {
         Some(self.token)
     }
 
-    /// Removes a reader. The last one returns how to end the lease; `None` while others read.
+    /// Removes a reader. The last one returns how to end the lease; the others return `None`.
     pub fn leave(&mut self) -> Option<ReleaseRequest> {
         self.readers = self.readers.saturating_sub(1);
         (self.readers == 0).then(|| self.end())
@@ -73,14 +73,14 @@ impl<R: Rules> SharedRead<R> {
         ReleaseRequest { attempt, base: Some(token), last: None, suspect, keep: None }
     }
 
-    /// Shuts the lease: a message, or the answer to a renewal, says that a writer waits.
+    /// Shuts the lease: a message, or the answer to a renewal, reported that a writer waits.
     pub fn handle_wanted(&mut self) {
         self.shut = true;
     }
 
-    /// Begins to make the only reader a writer with the attempt `next`. Until the engine answers no
-    /// task joins, and the lease is not renewed. Returns `None`, and changes nothing, if the engine
-    /// would refuse: another task reads, a writer waits, or the lease is over.
+    /// Starts to convert the only reader to a writer with the attempt `next`. Until the engine
+    /// answers, no task joins, and the lease is not renewed. Returns `None` without any change if
+    /// the engine would refuse: another task reads, a writer waits, or the lease has ended.
     pub fn try_upgrade(
         &mut self,
         next: AttemptId,
@@ -94,7 +94,7 @@ impl<R: Rules> SharedRead<R> {
         Some(Conversion::upgrade(self.end(), next, self.rules))
     }
 
-    /// The engine has refused the upgrade. The reader continues with its lease.
+    /// Records that the engine refused the upgrade. The reader keeps its lease.
     pub fn handle_upgrade_refused(&mut self, wanted: bool) {
         self.upgrading = false;
         self.shut |= wanted;

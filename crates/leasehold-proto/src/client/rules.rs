@@ -3,7 +3,7 @@
 use crate::rules::Breaks;
 pub use crate::rules::Sound;
 
-/// Says which rule is broken on purpose: which bug of the kind `B` is planted.
+/// Selects the rule that a test breaks on purpose. `B` is the type of the bugs that can be planted.
 #[doc(hidden)]
 pub trait Rules<B = Bug>: Breaks<B> {}
 
@@ -15,9 +15,9 @@ impl<B, R: Breaks<B>> Rules<B> for R {}
 pub enum Bug {
     /// A request without an answer does not make the attempt suspect.
     NeverSuspect,
-    /// An exchange without an answer does not make the attempt that it asks for suspect.
+    /// An exchange without an answer does not make its new attempt suspect.
     ExchangeIsNotSuspect,
-    /// A task that inherits an attempt forgets that a request of it is still on its way.
+    /// A task that inherits an attempt forgets that a request of it may still arrive.
     InheritedIsNotSuspect,
     /// The validity of a lease counts from the answer instead of from the request.
     ValidityCountsFromTheAnswer,
@@ -29,9 +29,9 @@ pub enum Bug {
     PassedTokensGivenBack,
     /// A lease that is lost, or about to be lost, is passed on inside the process.
     LostLeaseIsPassedOn,
-    /// An end without an answer is not repeated.
+    /// A release without an answer is not repeated.
     EndIsSentOnce,
-    /// After an exchange that the engine refused, the end is not sent alone.
+    /// After an exchange that the engine refused, the release is not sent alone.
     RefusedExchangeEndsNothing,
     /// A task joins a read lease while another task upgrades it.
     JoinsDuringUpgrade,

@@ -12,7 +12,7 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     /// lease.
     ///
     /// If more dead waiters precede the attempt than one step removes, the answer contains zero as
-    /// the remaining time. The caller then asks again at once.
+    /// the remaining time. The caller then sends its request again immediately.
     pub fn acquire(&mut self, now: Now, request: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
         self.acquire_within(now, request, &mut Spare::new(CAP), reach)
     }

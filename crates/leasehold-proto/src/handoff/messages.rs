@@ -8,7 +8,7 @@ use crate::{AttemptId, Token, TokenBlock};
 /// A request to acquire the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcquireRequest<T = ()> {
-    /// The attempt that asks. A repeated request with the same id returns the same lease.
+    /// The attempt. A repeated request with the same id returns the same lease.
     pub attempt: AttemptId,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
@@ -159,18 +159,18 @@ pub enum Part {
 pub struct Waiter<T = ()> {
     /// The attempt that waits.
     pub attempt: AttemptId,
-    /// The ttl of the lease that it asks for.
+    /// The ttl of the requested lease.
     pub ttl: Duration,
-    /// How many tokens it asks for.
+    /// How many tokens it requests.
     pub tokens: u32,
     /// The tag of its request.
     pub tag: T,
 }
 
 impl Answer {
-    /// Returns when to ask again if no push arrives. Each attempt ahead in the queue may let an
-    /// offer expire. Returns zero if dead waiters must still be removed: each request continues
-    /// that removal.
+    /// Returns when to send the request again if no push arrives. Each attempt ahead in the queue
+    /// may let an offer expire. Returns zero if dead waiters must still be removed: each request
+    /// continues that removal.
     pub fn ask_again(&self) -> Option<Duration> {
         match *self {
             Self::Queued { remaining: Duration::ZERO, .. } => Some(Duration::ZERO),

@@ -64,9 +64,10 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         false
     }
 
-    /// Tells the first waiter when to ask again if it receives nothing else. A waiter that cannot
-    /// be reached leaves the queue. `caller` learns it from its answer. Every new first waiter gets
-    /// this push: its own timer counts on an earlier lease, which may have had a much longer ttl.
+    /// Tells the first waiter when to send its request again if it receives nothing else. A waiter
+    /// that cannot be reached leaves the queue. `caller` gets this from its answer. Every new first
+    /// waiter gets this push: its own timer is based on an earlier lease, which may have had a much
+    /// longer ttl.
     pub(super) fn say_next(
         &mut self,
         now: Now,
@@ -137,10 +138,10 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     }
 }
 
-/// Reserves `count` tokens from `max(top + 1, wall clock in microseconds)` on. Tokens therefore grow
-/// even after the record was lost. A waiter that ends without using its block wastes it. Blocks end
-/// at [`TOKEN_LEAD`], or tokens would run ahead of the clock and go back when the record is lost.
-/// Returns `None` if no token is left.
+/// Reserves `count` tokens from `max(top + 1, wall clock in microseconds)` on. So tokens grow even
+/// after the record was lost. A waiter that ends without using its block wastes it. Blocks end at
+/// [`TOKEN_LEAD`]: otherwise tokens would run ahead of the clock, and be smaller after a loss of
+/// the record. Returns `None` if no token is left.
 pub(crate) fn tokens_above(top: u64, now: Now, count: u32) -> Option<TokenBlock> {
     let base = Token::new(top.saturating_add(1).max(now.unix_us()))?;
     let room = (now.unix_us() + u64::from(TOKEN_LEAD)).saturating_sub(base.get());

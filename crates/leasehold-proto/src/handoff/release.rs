@@ -12,7 +12,7 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
     /// is suspect.
     ///
     /// The attempt id alone decides which lease is handed off. The base decides only the verdict
-    /// and the tokens. A late request may have granted an offer anew, with a base that its owner
+    /// and the tokens. A late request may have granted an offer again, with a base that its owner
     /// does not know; that offer must end too.
     ///
     /// This step may leave dead waiters to [another step](Self::needs_another_step).

@@ -9,26 +9,26 @@ use crate::{Deadline, Now};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotExtendable {
-    /// The lease is over. The reason, if its loss was reported.
+    /// The lease has ended. Contains the reason if the loss was reported.
     Over(Option<LossReason>),
-    /// The client renews the lease.
+    /// The client renews the lease automatically.
     Renewed,
     /// The lease lasts as long as its session.
     Session,
-    /// The lease lasts longer already: this long.
+    /// The lease already lasts longer, by this duration from now.
     Shorter(Duration),
-    /// The maximum hold ends before: after this time.
+    /// The maximum hold ends earlier, after this duration.
     Beyond(Duration),
 }
 
 impl Lease {
-    /// Begins to extend a fixed lease, so that it lasts for `time` from `now`. The caller read `now`
-    /// before it sends the first byte. Returns the ttl to ask the backend for: `time` to the
-    /// millisecond.
+    /// Starts to extend a fixed lease, so that it lasts for `time` from `now`. The caller reads
+    /// `now` before it sends the first byte. Returns the ttl to request from the backend: `time` to
+    /// the millisecond.
     ///
     /// Nothing but [`terms`](Self::terms) changes before
-    /// [`handle_extended`](Self::handle_extended). So without an answer the lease is valid until its
-    /// earlier deadline, and the caller may extend it again.
+    /// [`handle_extended`](Self::handle_extended). So without an answer the lease is valid until
+    /// its earlier deadline, and the caller may extend it again.
     pub fn extend(&mut self, now: Now, time: Duration) -> Result<Duration, NotExtendable> {
         if self.session {
             return Err(NotExtendable::Session);
@@ -53,9 +53,9 @@ impl Lease {
         Ok(Duration::from_millis(ttl_ms.into()))
     }
 
-    /// Records that the backend has renewed the lease for `ttl`, as asked at `sent`. An answer that
-    /// arrives late never shortens the lease, and never revives it. Returns false if the lease is
-    /// over; the next timeout reports the loss.
+    /// Records that the backend has renewed the lease for `ttl`, as requested at `sent`. A late
+    /// answer never shortens the lease, and never revives it. Returns false if the lease has ended;
+    /// the next timeout reports the loss.
     pub fn handle_extended(&mut self, sent: Now, now: Now, ttl: Duration, bits: u64) -> bool {
         if !self.is_valid(now) {
             return false;

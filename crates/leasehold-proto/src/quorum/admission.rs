@@ -1,5 +1,5 @@
-//! Decides which nodes may vote. A node that may have lost leases waits until those have ended, and
-//! learns from the other nodes how high tokens have grown.
+//! Decides which nodes may vote. A node that may have lost leases waits until those leases have
+//! ended, and learns from the other nodes how high tokens have grown.
 //!
 //! Redlock leaves this to an operator, who waits a ttl before restarting a node ("delayed
 //! restart"). Here every client enforces it, with its own clock and a marker in the data of the
@@ -40,15 +40,16 @@ pub enum Member {
 pub enum Outlook {
     /// A majority may vote.
     Open,
-    /// A majority can vote when this client has run for this time. Another client counts for itself.
+    /// A majority can vote when this client has run for this time. Every client counts its own
+    /// time.
     Later(Duration),
     /// Too few nodes answer.
     Unreachable,
     /// All nodes answer, and none has ever voted: an operator must set them up (`leasehold quorum
     /// init`).
     NotSetUp,
-    /// Too many nodes have no marker, so no node knows how high tokens have grown. This is the
-    /// first start, or a loss that only an operator can repair (`leasehold quorum init`).
+    /// Too many nodes have no marker, so no node knows how high tokens have grown. Either this is
+    /// the first start, or an operator must repair the loss (`leasehold quorum init`).
     Forgotten,
 }
 
@@ -85,9 +86,9 @@ struct MemberState {
 /// Admits the nodes of one client; every client runs one all the time. It ignores calls that do not
 /// fit.
 ///
-/// The driver carries out the tasks of [`poll_task`](Self::poll_task). It reports each reply with
-/// the number of the task, or `Unknown` if there will be no reply. It calls
-/// [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has come.
+/// The driver executes the tasks of [`poll_task`](Self::poll_task). It reports each reply with the
+/// number of the task, or `Unknown` if there is no reply. It calls
+/// [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     max_ttl: Duration,
@@ -106,7 +107,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Begins with a look at all nodes. New markers contain `max_ttl`, unless a node is known to
+    /// Starts with a look at all nodes. New markers contain `max_ttl`, unless a node is known to
     /// have granted a longer ttl. `founding` is for operators only; see [`halt`](Self::halt).
     pub fn new(now: Now, nodes: usize, max_ttl: Duration, founding: Option<Founding>) -> Self {
         let member = MemberState {
@@ -139,9 +140,9 @@ impl Admission {
         admission
     }
 
-    /// Lets founding go on only if no node that answers keeps another longest ttl: a node that votes, and after a
-    /// loss a node that waits too. At a first start the marker of a node that waits is replaced, since any client
-    /// that connects writes such a marker. Call it before the first answer.
+    /// Stops the set-up if a node keeps another longest ttl: a node that votes, and after a loss
+    /// also a node that waits. (At a first start, the marker of a node that waits is replaced,
+    /// since any client that connects writes such a marker.) Call it before the first answer.
     pub fn refuse_other_max_ttl(&mut self) {
         self.exact = true;
     }
@@ -192,8 +193,7 @@ impl Admission {
         }
     }
 
-    /// Records that a node refused a vote (`Stranger`, `NotAdmitted`), or that its connection is
-    /// new.
+    /// Records that a node refused a vote (`Stranger`, `NotAdmitted`), or has a new connection.
     pub fn handle_doubt(&mut self, now: Now, node: usize) {
         if let Some(MemberState { stage: Stage::Admitted(_), .. }) = self.members.get(node) {
             self.look(now, node);

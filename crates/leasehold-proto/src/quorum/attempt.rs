@@ -16,13 +16,12 @@ use crate::{AttemptId, Deadline, Now, Token, drift};
 
 /// One attempt to acquire. It ignores calls that do not fit its state.
 ///
-/// The driver sends the requests of [`poll_request`](Self::poll_request) to the process that it
-/// knows to be admitted at that node. If the node may not vote, the driver itself replies
-/// `Refused(NotAdmitted)`. If the driver could send nothing, it replies `Refused(Unfit)`. It
-/// reports each reply with the round of the request, calls [`handle_timeout`](Self::handle_timeout)
-/// when [`poll_timeout`](Self::poll_timeout) has come, and reads [`poll_event`](Self::poll_event)
-/// after each call. It drives a machine until [`is_done`](Self::is_done), even if no caller waits
-/// for it any more.
+/// The driver sends each request of [`poll_request`](Self::poll_request) to the process that was
+/// admitted at that node, and reports the reply with the round of the request. If the node may not
+/// vote, the driver replies `Refused(NotAdmitted)`; if it could not send the request,
+/// `Refused(Unfit)`. It calls [`handle_timeout`](Self::handle_timeout) at
+/// [`poll_timeout`](Self::poll_timeout), and reads [`poll_event`](Self::poll_event) after each
+/// call. It drives a machine until [`is_done`](Self::is_done), even if no caller waits for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     terms: Terms,

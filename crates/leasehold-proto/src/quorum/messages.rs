@@ -34,7 +34,7 @@ pub enum Op {
         ttl: Duration,
         /// The token of the lease; the node raises the counter to it.
         token: Token,
-        /// Grant the lease anew if no attempt holds the lock there.
+        /// Grant the lease again if no attempt holds the lock there.
         heal: bool,
     },
     /// End the attempt on the node.
@@ -74,7 +74,8 @@ pub enum Reply {
     NotHeld,
     /// The node did nothing.
     Refused(Refusal),
-    /// No answer, or none that the client understands. The step may or may not have been done.
+    /// No answer, or an answer that the client cannot read. The step may or may not have been
+    /// executed.
     Unknown,
 }
 
@@ -152,7 +153,7 @@ pub enum Event {
         /// Whether one round trip was enough.
         at_once: bool,
     },
-    /// The lock is not available now. The attempt releases what was granted.
+    /// The lock is not available now. The attempt releases the leases that it was granted.
     Denied(Denied),
     /// A renewal succeeded.
     Renewed {
@@ -192,7 +193,7 @@ pub enum Why {
     Busy,
     /// Too few nodes answered or may vote.
     Unavailable,
-    /// Too few counters could be raised to one token: other attempts ran at the same time.
+    /// Too few counters could be raised to one token, because other attempts ran at the same time.
     Contended,
     /// A majority granted the lock, but its lease had ended before the client received that.
     TooLate,

@@ -8,8 +8,8 @@ use crate::{AttemptId, Now, Token};
 
 /// An independent node with locks of names `K`.
 ///
-/// Everything but the process id is data, and may be lost. The order of the checks in each step is
-/// part of the contract: tests compare scripts that do the same with it.
+/// Everything except the process id is data, and may be lost. The order of the checks in each step
+/// is part of the contract: tests compare the scripts of servers with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node<K> {
     process: ProcessId,
@@ -102,7 +102,7 @@ impl<K: Ord + Clone> Node<K> {
     }
 
     /// Makes a node wait that has lost its marker, or whose marker names another process. A node
-    /// that waits or is admitted does not change. Returns the marker that the node has afterwards.
+    /// that already waits or is admitted does not change. Returns the node's current marker.
     pub fn propose(
         &mut self,
         process: ProcessId,
@@ -114,8 +114,9 @@ impl<K: Ord + Clone> Node<K> {
         Ok(*self.marker.insert(self.look().current().unwrap_or(fresh)))
     }
 
-    /// Does the same at a first start, and replaces a marker that waits with another `max_ttl`. Any
-    /// client that connects before the operator writes such a marker.
+    /// Does the same as [`propose`](Self::propose) at a first start, and also replaces a marker
+    /// that waits with another `max_ttl`. Any client that connects before the operator writes such
+    /// a marker.
     pub fn propose_first(
         &mut self,
         process: ProcessId,
@@ -131,7 +132,7 @@ impl<K: Ord + Clone> Node<K> {
     }
 
     /// Admits the node, if it has waited without interruption since this nonce was proposed. Its
-    /// counters start above `floor`. Returns the marker that the node has afterwards.
+    /// counters start above `floor`. Returns the node's current marker.
     pub fn admit(
         &mut self,
         process: ProcessId,
@@ -152,9 +153,10 @@ impl<K: Ord + Clone> Node<K> {
         Ok(self.look().current())
     }
 
-    /// Removes the record of a lock that is free, if its last lease was granted until a minute ago or earlier, and returns
-    /// whether it did (`leasehold::forget`). After that minute the attempts that the record refuses are not on their way any more. The
-    /// high-water mark keeps the next tokens of the lock above those that were granted.
+    /// Removes the record of a free lock, if its last grant was at least a minute ago, and returns
+    /// whether it did (`leasehold::forget`). After that minute, no request of an attempt that the
+    /// record refuses can arrive. The high-water mark keeps the next tokens of the lock above the
+    /// granted ones.
     pub fn remove(&mut self, now: Now, lock: &K) -> bool {
         let unused = |record: &Record| {
             let used = record.forget_ns.saturating_sub(RETENTION.as_nanos() as u64);

@@ -10,13 +10,13 @@ use crate::{AttemptId, Now, Token, TokenBlock};
 
 impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
     /// Grants the lease, or adds the attempt to the queue of its mode. A repeated request returns
-    /// the same lease. `request.tokens` counts for writers; a reader has the token of its phase.
+    /// the same lease. `request.tokens` applies to writers; a reader has the token of its phase.
     ///
-    /// A request that is not `fair` overtakes waiters where a phase has ended without a hand-off. It
+    /// A request that is not `fair` overtakes waiters if a phase has ended without a hand-off. It
     /// never joins a read phase for which a writer waits.
     ///
     /// If more dead waiters precede the attempt than one step removes, the answer contains zero as
-    /// the remaining time. The caller then asks again at once.
+    /// the remaining time. The caller then sends its request again immediately.
     pub fn acquire(
         &mut self,
         now: Now,

@@ -7,8 +7,9 @@ use crate::handoff::{AcquireRequest, Reach, ReleaseRequest};
 use crate::{AttemptId, Now};
 
 impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
-    /// Ends the lease of a writer and begins a read phase with `next`, in one step: no writer gets in
-    /// between. The queued readers enter with it. The phase has a new token.
+    /// Ends the lease of a writer and starts a read phase with `next`, in one step, so that no
+    /// other writer acquires in between. The queued readers enter with it. The phase has a new
+    /// token.
     ///
     /// `end` names the writer's attempt, its base, and the last token that it used. It is suspect if
     /// a request of it was never answered. `next` is a new attempt. If the answer is
@@ -73,12 +74,14 @@ impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
         self.converted(Mode::Read)
     }
 
-    /// Makes the only reader a writer, in one step, if no other attempt reads or waits. It never
-    /// waits: two readers that waited for each other would wait for ever. The writer has new tokens.
+    /// Converts the only reader to a writer, in one step, if no other attempt reads or waits. It
+    /// never waits, because two readers that upgrade would wait for each other forever. The writer
+    /// has new tokens.
     ///
     /// `end` names the reader's attempt and its token. It is suspect if a request of it was never
-    /// answered. `next` is a new attempt. `again`: this upgrade was asked before, without an answer.
-    /// A refusal of it then lasts: an earlier copy of the request that arrives later is refused too.
+    /// answered. `next` is a new attempt. `again`: this upgrade was sent before, without an answer.
+    /// If it is refused then, the refusal is permanent: an earlier copy of the request that arrives
+    /// later is refused too.
     pub fn upgrade(
         &mut self,
         now: Now,

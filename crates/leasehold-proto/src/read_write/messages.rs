@@ -1,14 +1,14 @@
-//! The answers of a read-write record, and what it consists of.
+//! The answers of a read-write record, and the types of its parts.
 
 use core::time::Duration;
 
 use crate::handoff::OFFER;
 use crate::{AttemptId, Token, TokenBlock};
 
-/// What an attempt acquires the lock for. An attempt has one mode.
+/// The mode of an acquisition. An attempt has one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// To read, beside other readers.
+    /// To read, together with other readers.
     Read,
     /// To write, alone.
     Write,
@@ -34,13 +34,13 @@ pub enum Answer {
     Granted {
         /// The reserved tokens. A reader has the token of its phase.
         tokens: TokenBlock,
-        /// How many attempts wait for the end of this lease: those of writers, and if the attempt
-        /// writes those of readers too.
+        /// How many attempts wait for the end of this lease: writers, and if this attempt writes,
+        /// also readers.
         waiters: usize,
     },
     /// The attempt is in the queue.
     Queued {
-        /// How many phases precede its own, if no other attempt leaves or comes.
+        /// How many phases precede its own, if no other attempt leaves or arrives.
         place: usize,
         /// The first token of the phase whose end it waits for.
         base: Option<Token>,
@@ -52,7 +52,8 @@ pub enum Answer {
     /// the request. Zero: the lock is free, and the queue has more dead waiters than one step
     /// removes.
     Busy(Duration),
-    /// The attempt has ended before, or has acquired or waited in the other mode: use a new attempt.
+    /// The attempt has ended before, or has acquired or waited in the other mode: use a new
+    /// attempt.
     Ended,
     /// No token is left (2^53-1 was reached).
     UsedUp,
@@ -99,13 +100,13 @@ pub struct Member<T = ()> {
 pub struct Waiter<T = ()> {
     /// The attempt that waits.
     pub attempt: AttemptId,
-    /// What it waits for.
+    /// The mode that it waits for.
     pub mode: Mode,
-    /// The ttl of the lease that it asks for.
+    /// The ttl of the requested lease.
     pub ttl: Duration,
-    /// How many tokens it asks for, if it writes.
+    /// How many tokens it requests, if it writes.
     pub tokens: u32,
-    /// The steady time at which it asked last; 0 if waiters do not lapse.
+    /// The steady time of its last request; 0 if waiters do not lapse.
     pub seen_ns: u64,
     /// The tag of its request.
     pub tag: T,
@@ -132,8 +133,9 @@ impl From<Mode> for Phase {
 }
 
 impl Answer {
-    /// Returns when to ask again if no push arrives. Each phase ahead may let an offer expire.
-    /// Returns zero if dead waiters must still be removed: each request continues that removal.
+    /// Returns when to send the request again if no push arrives. Each phase ahead may let an offer
+    /// expire. Returns zero if dead waiters must still be removed: each request continues that
+    /// removal.
     pub fn ask_again(&self) -> Option<Duration> {
         match *self {
             Self::Queued { remaining: Duration::ZERO, .. } => Some(Duration::ZERO),

@@ -18,7 +18,7 @@ pub struct Parts<T> {
     pub base: u64,
     /// The highest token that was ever reserved; 0 before the first phase.
     pub top: u64,
-    /// The members of the phase. A kept lock has its former writer, until the keep ends.
+    /// The members of the phase. A kept lock has its former writer as member, until the keep ends.
     pub members: Vec<Member<T>>,
     /// The attempt that acquired last.
     pub last: Option<(AttemptId, T)>,
@@ -26,7 +26,7 @@ pub struct Parts<T> {
     pub lost: u64,
     /// The mode of that phase.
     pub lost_mode: Mode,
-    /// The waiters of both modes in the order in which they came.
+    /// The waiters of both modes in the order of arrival.
     pub queue: Vec<Waiter<T>>,
     /// The attempts that are refused, and until when.
     pub tombstones: Vec<(AttemptId, u64)>,
@@ -77,7 +77,7 @@ impl<T: Clone> Default for Parts<T> {
     }
 }
 
-/// An exclusive record becomes a read-write record in which all attempts write. The engine sets
+/// Converts an exclusive record to a read-write record in which all attempts write. The engine sets
 /// `seen_ns` of the waiters, which is 0, to the present time.
 impl<T: Clone> From<handoff::Parts<T>> for Parts<T> {
     fn from(parts: handoff::Parts<T>) -> Self {

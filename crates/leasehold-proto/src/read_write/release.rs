@@ -11,14 +11,15 @@ use crate::{AttemptId, Now, Token};
 
 impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
     /// Ends an attempt: removes it from the queue, ends its lease, and refuses it later if it is
-    /// suspect. The last member of a phase hands the lock off. `keep` counts for writers only.
+    /// suspect. When the last member of a phase ends, the lock is handed off. `keep` applies to
+    /// writers only.
     ///
     /// The attempt id alone decides which lease ends. The base decides only the verdict and the
-    /// tokens. A late request may have granted an offer anew, with a base that its owner does not
+    /// tokens. A late request may have granted an offer again, with a base that its owner does not
     /// know; that offer must end too.
     ///
-    /// The verdict on a reader that has left earlier is [`Verdict::Unknown`] if any reader of its
-    /// phase lost its lease: the record does not remember which one.
+    /// The verdict on a reader that has ended earlier is [`Verdict::Unknown`] if any reader of its
+    /// phase lost its lease, because the record does not remember which reader it was.
     pub fn release(&mut self, now: Now, release: &ReleaseRequest, reach: Reach<'_>) -> Verdict {
         let budget = &mut Budget::new(CAP, self.rules);
         self.release_within(now, release, budget, reach)

@@ -2,7 +2,7 @@
 
 use crate::rules::Breaks;
 
-/// Says which rule of the record is broken on purpose.
+/// Selects the rule of the record that a test breaks on purpose.
 #[doc(hidden)]
 pub trait Rules: Breaks<Bug> + Default {}
 
@@ -32,18 +32,18 @@ pub enum Bug {
     UpgradeKeepsToken,
     /// A downgrade is a release and a new request.
     DowngradeQueuesAgain,
-    /// The answer to a downgrade does not say that a writer waits.
+    /// The answer to a downgrade does not report that a writer waits.
     DowngradeHidesWaiters,
     /// The read phase after a downgrade has the token of the write phase.
     DowngradeKeepsToken,
-    /// The answer to an acquire does not say that others wait.
+    /// The answer to an acquire does not report that other attempts wait.
     GrantHidesWaiters,
-    /// Only a new waiter notifies the members: the head of the queue does not repeat the notice, and
-    /// the answer to a renewal does not say that others wait.
+    /// Only a new waiter notifies the members: the head of the queue does not repeat the notice,
+    /// and the answer to a renewal does not report that other attempts wait.
     WaitersAreAnnouncedOnce,
     /// Readers stay queued when the only queued writer has left.
     LeavingWriterAdmitsNoReader,
-    /// A waiter that stops asking stays in the queue.
+    /// A waiter that sends no more requests stays in the queue.
     WaitersNeverLapse,
     /// The first waiter keeps its timer when the member with the longest lease leaves.
     LeavingMemberTellsNobody,
@@ -53,9 +53,10 @@ pub enum Bug {
     WritersAlwaysFirst,
     /// A read phase begins with the first queued reader alone.
     OneReaderPerPhase,
-    /// One step sends and removes without a bound.
+    /// One step sends and removes without a limit.
     StepsAreNotCapped,
-    /// The verdict on a reader whose token is that of the last loss says that it lost its lease.
+    /// The verdict on a reader with the token of the last loss says that this reader lost its
+    /// lease.
     AnotherReadersLossIsTold,
     /// The record does not refuse attempts that have ended.
     TombstonesAreIgnored,

@@ -12,8 +12,8 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
     /// Grants a permit, or adds the attempt to the queue. A repeated request returns the same permit.
     /// The first request for a semaphore stores its limit.
     ///
-    /// If another step may serve waiters at once, the answer contains zero as the remaining time. The
-    /// caller then asks again at once.
+    /// If another step may serve waiters immediately, the answer contains zero as the remaining
+    /// time. The caller then sends its request again immediately.
     pub fn acquire(&mut self, now: Now, request: &AcquireRequest<T>, reach: Reach<'_>) -> Answer {
         let (attempt, demand) = (request.attempt, request.demand);
         if self.is_refused(now, attempt) {

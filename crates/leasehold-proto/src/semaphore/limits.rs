@@ -11,8 +11,8 @@ pub const MAX_SLOTS: u32 = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u32);
 
-/// How many slots a client asks for, and the limit that it expects: 1 to [`MAX_SLOTS`] slots, and at
-/// most the limit.
+/// How many slots a client requests, and the limit that it expects: 1 to [`MAX_SLOTS`] slots, and
+/// at most the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
     slots: u32,
@@ -27,7 +27,7 @@ pub enum OutOfRange {
     Limit(u32),
     /// The number of slots is not between 1 and `most`.
     Slots {
-        /// The number of slots that was asked for.
+        /// The number of requested slots.
         slots: u32,
         /// The limit, or [`MAX_SLOTS`] if that is less.
         most: u32,

@@ -11,7 +11,7 @@ use crate::{AttemptId, Now, Token, TokenBlock};
 /// A request to acquire a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcquireRequest<T = ()> {
-    /// The attempt that asks. A repeated request with the same id returns the same permit.
+    /// The attempt. A repeated request with the same id returns the same permit.
     pub attempt: AttemptId,
     /// How many slots it needs, and the limit that the client expects.
     pub demand: Demand,
@@ -45,15 +45,15 @@ pub enum Answer {
         /// How many attempts precede it.
         place: usize,
         /// How long the permit that expires first lasts without renewal; [`SLOW_POLL`] if there is
-        /// none. Zero: another step may serve waiters at once.
+        /// none. Zero: another step may serve waiters immediately.
         remaining: Duration,
     },
-    /// The permit does not fit, and the record does not remember the request. The permit that expires
-    /// first lasts for this long unless its holder renews it. Zero: another step may serve waiters at
-    /// once.
+    /// The permit does not fit, and the record does not remember the request. The permit that
+    /// expires first lasts for this long unless its holder renews it. Zero: another step may serve
+    /// waiters immediately.
     Busy(Duration),
-    /// The stored limit is another one, or it is now below the number of slots that the attempt waited
-    /// for. The attempt does not wait any more.
+    /// The stored limit differs from the expected one, or is now below the number of slots that the
+    /// attempt waited for. The attempt has left the queue.
     Invalid(Limit),
     /// The attempt has ended before: use a new attempt.
     Ended,
@@ -70,8 +70,8 @@ pub struct ReleaseRequest {
     pub base: Option<Token>,
     /// The last token of the block that was used. The record takes back the tokens after it.
     pub last: Option<Token>,
-    /// The first slot of its permit. It tells how a permit has ended that the record does not have any
-    /// more. Without it such an end is [`Unknown`](handoff::Verdict::Unknown).
+    /// The first slot of its permit. It tells how a permit ended that is no longer in the record.
+    /// Without it, the verdict on such a permit is [`Unknown`](handoff::Verdict::Unknown).
     pub slot: Option<u32>,
     /// True if a request of this attempt was never answered. The record refuses such a request if it
     /// arrives later.
@@ -134,11 +134,11 @@ pub struct Waiter<T = ()> {
     pub attempt: AttemptId,
     /// How many slots it needs.
     pub slots: u32,
-    /// The ttl of the permit that it asks for.
+    /// The ttl of the requested permit.
     pub ttl: Duration,
-    /// How many tokens it asks for.
+    /// How many tokens it requests.
     pub tokens: u32,
-    /// When it asked last, on the steady clock of the steps.
+    /// The time of its last request, on the steady clock of the steps.
     pub seen_ns: u64,
     /// The tag of its request.
     pub tag: T,
@@ -160,9 +160,9 @@ pub struct Holder<'a, T = ()> {
 }
 
 impl Answer {
-    /// Returns when to ask again if no push arrives: at most [`SLOW_POLL`], so that the attempt stays
-    /// in the queue. Each attempt ahead may let an offer expire. Returns zero if another step may serve
-    /// waiters at once.
+    /// Returns when to send the request again if no push arrives: after at most [`SLOW_POLL`], so
+    /// that the attempt stays in the queue. Each attempt ahead may let an offer expire. Returns
+    /// zero if another step may serve waiters immediately.
     pub fn ask_again(&self) -> Option<Duration> {
         match *self {
             Self::Queued { remaining: Duration::ZERO, .. } => Some(Duration::ZERO),
@@ -177,8 +177,9 @@ impl Answer {
 }
 
 impl ReleaseRequest {
-    /// Creates the request from what a client's machine returns. `slot` is the first slot of the permit
-    /// with the token `end.base`. A permit has no minimum hold: `end.keep` has no effect.
+    /// Creates the request from the release that a client's machine returns. `slot` is the first
+    /// slot of the permit with the token `end.base`. A permit has no minimum hold: `end.keep` has
+    /// no effect.
     pub fn new(end: handoff::ReleaseRequest, slot: Option<u32>) -> Self {
         let handoff::ReleaseRequest { attempt, base, last, suspect, keep: _ } = end;
         Self { attempt, base, last, slot, suspect }

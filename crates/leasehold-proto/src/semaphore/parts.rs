@@ -10,9 +10,9 @@ use crate::client::{Rules, Sound};
 pub struct Parts<T> {
     /// The limit and its version; `None` before the first request.
     pub limit: Option<(Limit, u64)>,
-    /// The slots that were ever used, with their tokens. A slot that no permit has is free.
+    /// All slots that were ever used, with their tokens. A slot without a permit is free.
     pub slots: Vec<(u32, Mark)>,
-    /// The permits, including expired ones that no step has reaped.
+    /// The permits, including expired ones that no step has removed.
     pub permits: Vec<PermitParts<T>>,
     /// The waiters in queue order.
     pub queue: Vec<Waiter<T>>,

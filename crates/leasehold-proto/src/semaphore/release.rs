@@ -7,11 +7,11 @@ use crate::handoff::{TOMBSTONE, Verdict, after, verdict_on_the_past};
 use crate::{AttemptId, Now, Token};
 
 impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
-    /// Ends an attempt: removes it from the queue, takes its slots back, refuses it later if it is
+    /// Ends an attempt: removes it from the queue, frees its slots, refuses it later if it is
     /// suspect, and serves the queue.
     ///
     /// The attempt id alone decides which permit ends. The base decides only the verdict and the
-    /// tokens: a late request may have granted an offer anew, with a base that its holder does not
+    /// tokens: a late request may have granted an offer again, with a base that its holder does not
     /// know.
     ///
     /// This step may leave waiters to [another step](Self::needs_another_step).

@@ -4,20 +4,20 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// A permit fits if enough slots below the limit are free; the slots above a lowered limit do not
-    /// count.
+    /// A permit fits if enough slots below the limit are free; the slots above a lowered limit do
+    /// not count.
     OnlyFreeSlotsCount,
-    /// An offer that expired is granted again without a look at the limit.
+    /// An offer that expired is granted again without a check of the limit.
     LateOfferIgnoresLimit,
     /// A change of the limit does not compare the version.
     LimitIgnoresVersion,
-    /// A waiter that does not ask any more stays in the queue.
+    /// A waiter that sends no more requests stays in the queue.
     WaitersNeverLapse,
     /// A waiter that fits passes the first waiter if that one does not fit.
     SmallPassesFirst,
-    /// A waiter that leaves the queue serves no other waiter.
+    /// When a waiter leaves the queue, no other waiter is served.
     LeavingServesNone,
-    /// A change of the limit serves no waiter.
+    /// After a change of the limit, no waiter is served.
     NewLimitServesNone,
     /// A permit that expires without a confirmation keeps its slots.
     OffersAreNotReaped,

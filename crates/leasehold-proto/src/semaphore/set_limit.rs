@@ -6,13 +6,13 @@ use crate::Now;
 use crate::client::Rules;
 
 impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
-    /// Changes the limit whose version the caller has read, serves the queue, and returns the new
-    /// version. 0 is the version of a semaphore without a stored limit. A repeated call returns the
-    /// same version, and a late one never undoes a later change.
+    /// Changes the limit if its version is still `version`, serves the queue, and returns the new
+    /// version. A semaphore without a stored limit has version 0. A repeated call returns the same
+    /// version, and a late call never undoes a later change.
     ///
-    /// Permits in slots above a lowered limit stay valid and are renewed until they are released; they
-    /// count, so no permit is granted before enough slots are back. This step may leave waiters to
-    /// [another step](Self::needs_another_step).
+    /// Permits in slots above a lowered limit stay valid and are renewed until they are released.
+    /// They count against the limit, so no permit is granted before enough slots are free. This
+    /// step may leave waiters to [another step](Self::needs_another_step).
     ///
     /// # Errors
     ///

@@ -79,7 +79,7 @@ async fn three_of_five_that_fail_are_a_clear_error_within_the_wait() {
         assert_eq!(error.kind(), ErrorKind::Timeout);
         let each = format!("node n0 {says}, node n1 {says}, node n3 {says}");
         let text = format!(
-            "granted by 2 of 5 nodes, 3 needed: {each}; locks can be acquired again once 1 of \
+            "granted by 2 of 5 nodes, 3 needed: {each}; locks can be acquired again when 1 of \
              these can vote"
         );
         assert!(told(&error).ends_with(&text), "{error}");
@@ -102,9 +102,9 @@ async fn the_error_says_what_those_have_answered_that_are_well() {
     quorum.fault([2], NodeFault::BlackHole);
     quorum.fault([0, 1, 3], NodeFault::Stopped);
     let error = quorum.until(ms(1), two.lock("a").acquire_within(ms(500))).await.unwrap_err();
-    let text = "granted by 0 of 5 nodes, 3 needed (another client holds it on 1): \
-        node n0 is stopped, node n1 is stopped, node n2 does not answer, node n3 is stopped; \
-        locks can be acquired again once 2 of these can vote";
+    let text = "granted by 0 of 5 nodes, 3 needed (another client holds it on 1): node n0 is \
+                stopped, node n1 is stopped, node n2 does not answer, node n3 is stopped; locks \
+                can be acquired again when 2 of these can vote";
     assert!(told(&error).ends_with(text), "{error}");
     drop(guard);
 }
@@ -330,7 +330,7 @@ async fn a_single_node_waits_and_is_waited_for() {
     let quorum = Quorum::empty(1);
     let client = quorum.client().await;
     let lock = client.lock("a");
-    let known = "once a client has run for another";
+    let known = "when one client has run for another";
     let error = quorum.until(ms(10), lock.try_acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains(known), "{error}");

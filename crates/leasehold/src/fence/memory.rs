@@ -44,8 +44,8 @@ use crate::Token;
 /// resource is accepted, so the capacity must exceed the number of resources that are written
 /// during the longest pause of a holder.
 ///
-/// The fence stores names as keyed 128-bit hashes. A resource uses about 50 bytes, whatever the
-/// length of its name; the default capacity uses at most 7 MB.
+/// The fence stores names as keyed 128-bit hashes. A resource uses about 50 bytes, for a name of
+/// any length; the default capacity uses at most 7 MB.
 #[derive(Debug)]
 pub struct Fence {
     capacity: usize,

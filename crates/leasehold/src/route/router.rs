@@ -22,8 +22,8 @@ pub struct Router {
 #[must_use = "a guard that is dropped releases its lock"]
 #[non_exhaustive]
 pub enum Routed {
-    /// This instance owns the key and holds the lock. No other instance holds it, whatever list
-    /// it has.
+    /// This instance owns the key and holds the lock. No other instance holds it, even one with a
+    /// different list of members.
     Mine(Guard),
     /// Another instance owns the key. No lock is held.
     NotMine {

@@ -18,8 +18,8 @@ pub(crate) fn shape(text: &str) -> Result<Shape, String> {
             Ok(Shape { processes, tasks })
         }
         _ => Err(
-            "allowed is PROCESSESxTASKS, such as 8x8: up to 64 processes, 10000 tasks in each, \
-                  20000 in all"
+            "write PROCESSESxTASKS, such as 8x8: up to 64 processes, 10000 tasks in each, 20000 \
+             in all"
                 .to_owned(),
         ),
     }
@@ -39,7 +39,7 @@ mod tests {
     fn a_shape_has_two_numbers_within_reason() {
         assert_eq!(shape("8x64").unwrap(), Shape { processes: 8, tasks: 64 });
         for text in ["", "8", "0x1", "1x0", "65x1", "1x10001", "64x1000", "x", "2x2x2", "-1x1"] {
-            assert!(shape(text).unwrap_err().contains("allowed is"), "{text}");
+            assert!(shape(text).unwrap_err().contains("write PROCESSESxTASKS"), "{text}");
         }
     }
 }

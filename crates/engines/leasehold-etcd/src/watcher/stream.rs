@@ -59,8 +59,8 @@ impl Stream {
         };
         if let Some(Err(error)) = failed {
             match sort(error) {
-                (Cause::Final, error) => tracing::warn!(%error, "cannot watch, trying again"),
-                (_, error) => tracing::debug!(%error, "cannot watch, trying again"),
+                (Cause::Final, error) => tracing::warn!(%error, "cannot watch; retrying"),
+                (_, error) => tracing::debug!(%error, "cannot watch; retrying"),
             }
         }
         if let Some(index) = at {

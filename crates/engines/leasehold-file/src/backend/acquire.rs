@@ -114,7 +114,7 @@ impl Store {
         Err(failed(
             "wait in",
             &files.queue,
-            io::Error::other("other processes change it repeatedly"),
+            io::Error::other("other processes changed it repeatedly"),
         ))
     }
 
@@ -192,7 +192,7 @@ impl Store {
                 return Ok(Some(lease));
             }
         }
-        let why = io::Error::other("another process removes this file repeatedly");
+        let why = io::Error::other("another process removed this file repeatedly");
         Err(failed("keep", &files.lock, why))
     }
 

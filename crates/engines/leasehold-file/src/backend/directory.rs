@@ -121,8 +121,8 @@ impl Directory {
             Some(kind) => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "{} is on a file system of type {kind}, whose locks this machine does not \
-                     decide about alone; choose a directory on a local disk, or a server as store",
+                    "{} is on a file system of type {kind}, where file locks are not reliable; \
+                     choose a directory on a local disk, or a server as store",
                     self.root.display()
                 ),
             )),
@@ -150,8 +150,8 @@ impl Directory {
             _ => Err(foreign(
                 &path,
                 &format!(
-                    "does not have the content that leasehold writes (\"leasehold-file {VERSION}\"); it was left as \
-                     it is; choose another directory"
+                    "does not have the content that leasehold writes (\"leasehold-file \
+                     {VERSION}\"); it was not changed; choose another directory"
                 ),
             )),
         }

@@ -81,8 +81,8 @@ impl Record {
             foreign(
                 path,
                 &format!(
-                    "is damaged ({why}) and was left as it is; restore it, or remove it if every \
-                     resource behind this lock may see a token from the clock instead"
+                    "is damaged ({why}) and was not changed; restore it, or remove it: the next \
+                     token is then taken from the clock"
                 ),
             )
         };

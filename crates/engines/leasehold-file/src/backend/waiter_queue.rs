@@ -84,7 +84,7 @@ impl<'a> WaiterQueue<'a> {
                 joined => return joined.map_err(joining),
             }
         }
-        Err(joining(io::Error::other("other processes remove it repeatedly")))
+        Err(joining(io::Error::other("other processes removed it repeatedly")))
     }
 
     fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<QueuePlace> {

@@ -211,7 +211,7 @@ impl Shared {
             Ok(events) => events,
             Err(Errno::EAGAIN | Errno::EINTR) => return,
             Err(error) => {
-                tracing::warn!(%error, "cannot read file events; waiters try again");
+                tracing::warn!(%error, "cannot read file events; waiters retry");
                 self.events.send(Event::Reset);
                 return;
             }

@@ -115,8 +115,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
         Need {
             id: PUSH,
             what: "receive pushes",
-            why: "waiters cannot be notified of their turn, so all ask again and again, in no \
-                  order",
+            why: "waiters cannot be notified of their turn, so all of them poll, in no order",
             commands: all(&[&["SUBSCRIBE", channel], &["UNSUBSCRIBE", channel]]),
         },
         Need {

@@ -74,7 +74,7 @@ impl Probe {
                 found.diagnosis.warning(
                     "no-push",
                     "the server does not speak RESP3; probably an old proxy is in between",
-                    "the server cannot send pushes, so waiters ask again and again, in no order",
+                    "the server cannot send pushes, so waiters poll, in no order",
                     "connect to the server itself, or through a proxy that supports RESP3",
                 );
                 found.mute = true;

@@ -80,7 +80,7 @@ async fn look(address: &Address, limit: Duration) -> Result<Node> {
         found.diagnosis.warning(
             "node-limit",
             format!("an answer takes {trip:.1?}, and a client waits {limit:?} for a node"),
-            "later answers do not count, so the node is as good as down",
+            "later answers do not count, as if the node were down",
             "set node-limit in the URL to several times that",
         );
     }

@@ -70,9 +70,9 @@ impl Seeds {
         let common = Common::take(&mut url)?;
         url.finish(&[OPTIONS, options].concat())?;
         let (places, rest) = split_db(url.place());
-        let places = places
-            .strip_prefix("//")
-            .ok_or_else(|| invalid(format!("no hosts; write {}://one,two,three", url.scheme())))?;
+        let places = places.strip_prefix("//").ok_or_else(|| {
+            invalid(format!("the hosts are missing; write {}://one,two,three", url.scheme()))
+        })?;
         let (login, places) = match places.rsplit_once('@') {
             Some((login, places)) => (Login::parse(login)?, places),
             None => (Login::default(), places),

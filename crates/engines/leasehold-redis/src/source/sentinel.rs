@@ -119,8 +119,8 @@ pub(crate) fn parse(mut url: StoreUrl, options: &[&str]) -> Result<Watched> {
     let seeds = Seeds::parse(url, PORT, &[OPTIONS, options].concat())?;
     let Some(name) = seeds.rest else {
         return Err(invalid(
-            "no master name; write redis+sentinel://one:26379,two:26379/NAME, with the name in \
-             `sentinel monitor NAME`"
+            "the master name is missing; write redis+sentinel://one:26379,two:26379/NAME, with \
+             the name in `sentinel monitor NAME`"
                 .into(),
         ));
     };
@@ -274,7 +274,7 @@ impl Sentinels {
     pub(crate) fn not_yet(&self) -> Error {
         let current = self.current().map(|said| shown(&said.place)).unwrap_or_default();
         let what = format!(
-            "{current}, which the sentinels name as the master, is still a replica; trying again"
+            "{current}, which the sentinels name as the master, is still a replica; retrying"
         );
         Error::new(ErrorKind::Unavailable, what)
     }

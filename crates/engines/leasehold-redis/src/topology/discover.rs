@@ -35,7 +35,7 @@ pub(super) async fn discover(seeds: &[HostPort], maker: &Maker) -> Result<Owners
     // Errors that an operator must fix come before temporary errors.
     if answers.is_empty() {
         let worst = errors.iter().position(|error: &Error| error.kind().is_certain());
-        let none = || Error::new(ErrorKind::Invalid, "store URL: no hosts");
+        let none = || Error::new(ErrorKind::Invalid, "store URL: the hosts are missing");
         return Err(errors.into_iter().nth(worst.unwrap_or_default()).unwrap_or_else(none));
     }
     Owners::read(&answers, maker.tls())

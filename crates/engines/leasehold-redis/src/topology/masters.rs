@@ -243,7 +243,7 @@ async fn look_again(cluster: Weak<Masters>, look: Arc<Notify>) {
         }
         let Some(masters) = cluster.upgrade() else { return };
         if let Err(error) = masters.look().await {
-            tracing::debug!(%error, "no node reports which node serves which slots");
+            tracing::debug!(%error, "no node reports the slots of the cluster");
         }
         drop(masters);
         clock.sleep(PAUSE).await;

@@ -188,7 +188,7 @@ async fn what_is_wrong_with_sentinels_is_said() {
     let error = try_connect(&format!("redis+sentinel://{places}/other")).await.unwrap_err();
     says(&error, ErrorKind::Invalid, &["\"other\"", "sentinel monitor"]);
     let error = try_connect(&format!("redis+sentinel://{places}")).await.unwrap_err();
-    says(&error, ErrorKind::Invalid, &["no master name"]);
+    says(&error, ErrorKind::Invalid, &["master name is missing"]);
     let server = format!("redis+sentinel://{}/main", all.servers[0].address());
     says(&try_connect(&server).await.unwrap_err(), ErrorKind::Unsupported, &["not a Sentinel"]);
     let error = try_connect(&format!("{}?admission=strict", all.url())).await.unwrap_err();

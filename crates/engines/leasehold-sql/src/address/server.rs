@@ -20,7 +20,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn take(url: &mut StoreUrl, example: &str) -> Result<Self> {
-        let none = || invalid(format!("no host; write {example}"));
+        let none = || invalid(format!("the host is missing; write {example}"));
         // If other engines add a second provider to the build, neither is the default.
         #[cfg(feature = "tls")]
         rustls::crypto::ring::default_provider().install_default().ok();
@@ -38,7 +38,7 @@ impl Server {
             return Err(none());
         }
         if database.is_none() {
-            return Err(invalid(format!("no database; write {example}")));
+            return Err(invalid(format!("the database is missing; write {example}")));
         }
         let password = StoreUrl::password(url.take("password-file").as_deref(), password)?;
         let TlsFiles { authority, client: identity, .. } = url.take_tls()?;
@@ -59,11 +59,15 @@ impl Server {
             (None, Some("allow")) => Some("prefer".to_owned()),
             (None, Some("verify-full")) => Some("verify".to_owned()),
             (None, Some(mode)) => Some(mode.to_owned()),
-            (Some(_), Some(_)) => return Err(invalid("tls and sslmode; keep one".into())),
+            (Some(_), Some(_)) => {
+                return Err(invalid("tls and sslmode are both set; keep one".into()));
+            }
             (tls, None) => tls,
         };
         if tls.as_deref() == Some("off") && (authority.is_some() || identity.is_some()) {
-            return Err(invalid("tls=off with certificates; remove one of them".into()));
+            return Err(invalid(
+                "tls=off is set together with certificates; remove one of them".into(),
+            ));
         }
         // These modes do not check the authority, but a user who names one wants that check.
         if matches!(tls.as_deref(), Some("prefer" | "require")) && authority.is_some() {

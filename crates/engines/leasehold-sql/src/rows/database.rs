@@ -1,4 +1,4 @@
-//! A database by its URL, for programs that learn the engine at run time.
+//! A database with any engine, chosen by its URL at run time.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ pub trait Visit {
 
 impl Database {
     /// Opens the database of a URL, inside a tokio runtime. The URL may have the connection options
-    /// of store URLs (`docs/sql.md`), but not the table options. It does not connect yet, and
-    /// creates no file.
+    /// of store URLs (`docs/sql.md`), but not the table options. It does not connect, and creates
+    /// no file.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for a URL that cannot be parsed.

@@ -1,4 +1,4 @@
-//! What the databases write differently.
+//! The SQL that differs between the databases.
 
 use std::fmt::Debug;
 use std::pin::Pin;

@@ -3,16 +3,16 @@
 use leasehold_core::{Error, ErrorKind, Retry};
 use sqlx::error::DatabaseError;
 
-/// Converts an error of `sqlx` to an [`Error`]: its kind tells which state is left, and whether a
+/// Converts an error of `sqlx` to an [`Error`]. Its kind tells which state is left, and whether a
 /// retry helps.
 ///
-/// | kind | of the database |
+/// | kind | errors of the database |
 /// |---|---|
-/// | [`Conflict`](ErrorKind::Conflict) | deadlock; a snapshot or serializable transaction that conflicts with an earlier commit. The transaction is rolled back, or must be; the whole transaction may be run again |
-/// | [`Timeout`](ErrorKind::Timeout) | a lock was not available at once, or timed out |
+/// | [`Conflict`](ErrorKind::Conflict) | a deadlock; a snapshot or serializable transaction that conflicts with an earlier commit. Roll back if the database has not, and repeat the whole transaction |
+/// | [`Timeout`](ErrorKind::Timeout) | a lock was not available immediately, or in time |
 /// | [`Invalid`](ErrorKind::Invalid) | no such table or column, a value of another type, a statement that is not SQL |
 /// | [`Refused`](ErrorKind::Refused) | rights, read-only, full, too large, a constraint (such as `CHECK (left >= 0)`) |
-/// | [`Unavailable`](ErrorKind::Unavailable) | not reached, shut down, too many connections: after a commit it is unknown whether it was carried out |
+/// | [`Unavailable`](ErrorKind::Unavailable) | not reached, shut down, too many connections. After a commit, the outcome is unknown |
 /// | [`Foreign`](ErrorKind::Foreign) | damaged, or not a database |
 pub fn failure(error: sqlx::Error) -> Error {
     use sqlx::Error as Sql;
@@ -48,8 +48,9 @@ pub fn failure(error: sqlx::Error) -> Error {
     Error::new(kind, message).with_retry(retry).with_source(error)
 }
 
-/// Returns whether the values of a row caused an error of [`failure`], so that the same statement
-/// without that row may succeed: a value that is too large or of another type, or a constraint.
+/// Returns true if the values of a row caused an error of [`failure`], so that the same statement
+/// may succeed without that row. Such errors are a value that is too large or has the wrong type,
+/// and a violated constraint.
 ///
 /// SQLSTATE classes 22 and 23; of MySQL also 1153, 1264, 1366, 1406 and 3819; of SQLite 18, 19 and 20.
 /// Returns false for all other errors, such as missing rights, a full disk or a missing table.
@@ -83,21 +84,27 @@ fn has_row_class(sqlstate: &str) -> bool {
 
 type Meaning = (ErrorKind, &'static str);
 
-const TABLE: Meaning = (ErrorKind::Invalid, "create the table, or correct its name");
-const COLUMN: Meaning = (ErrorKind::Invalid, "add the column, or correct its name");
+const TABLE: Meaning =
+    (ErrorKind::Invalid, "create this table, or correct its name in the statement");
+const COLUMN: Meaning =
+    (ErrorKind::Invalid, "add this column to the table, or correct its name in the statement");
 const TYPE: Meaning =
     (ErrorKind::Invalid, "give the column the type of the value; tokens and versions need BIGINT");
 const DEADLOCK: Meaning =
-    (ErrorKind::Conflict, "run the transaction again, and take locks in one order");
+    (ErrorKind::Conflict, "repeat the transaction; lock rows in the same order everywhere");
 const SNAPSHOT: Meaning = (
     ErrorKind::Conflict,
-    "another transaction was faster; run this one again, or use isolation level READ COMMITTED",
+    "the row changed after it was read; repeat the transaction, or use READ COMMITTED",
 );
-const LOCKED: Meaning = (ErrorKind::Timeout, "another transaction holds a lock on it");
-const RIGHTS: Meaning = (ErrorKind::Refused, "grant the right to this user");
+const LOCKED: Meaning =
+    (ErrorKind::Timeout, "another transaction holds a lock on this row or table; retry");
+const RIGHTS: Meaning = (
+    ErrorKind::Refused,
+    "GRANT the denied right (SELECT, INSERT, UPDATE, DELETE or CREATE) on this object to the user",
+);
 const CONSTRAINT: Meaning = (ErrorKind::Refused, "");
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-const LARGE: Meaning = (ErrorKind::Refused, "a value is larger than the server takes");
+const LARGE: Meaning = (ErrorKind::Refused, "a value is larger than the server accepts");
 const AWAY: Meaning = (ErrorKind::Unavailable, "");
 
 fn said_by_database(error: &dyn DatabaseError) -> Meaning {
@@ -113,8 +120,7 @@ fn said_by_database(error: &dyn DatabaseError) -> Meaning {
     by_sqlstate(&code)
 }
 
-/// Maps the codes of the SQL standard, and those of PostgreSQL ("PostgreSQL Error Codes", in its
-/// manual).
+/// Maps the codes of the SQL standard and of PostgreSQL ("PostgreSQL Error Codes", in its manual).
 fn by_sqlstate(code: &str) -> Meaning {
     match code {
         "40001" => SNAPSHOT,
@@ -127,7 +133,9 @@ fn by_sqlstate(code: &str) -> Meaning {
         "42883" | "42804" | "42846" | "22003" | "22P02" => TYPE,
         "42501" => RIGHTS,
         "25006" => (ErrorKind::Refused, "this is a replica, or the transaction is read-only"),
-        "25P02" => (ErrorKind::Invalid, "an earlier statement has failed: roll back"),
+        "25P02" => {
+            (ErrorKind::Invalid, "an earlier statement of the transaction failed; roll back")
+        }
         _ => match code.get(..2) {
             // It is not known whether it was carried out.
             Some("40") if code == "40003" => AWAY,
@@ -174,18 +182,19 @@ fn said_by_sqlite(code: u32, message: &str) -> Meaning {
     if matches!(code, 517 | 261) {
         return (
             ErrorKind::Conflict,
-            "another transaction wrote since; lock before you read (`for_update`), or use BEGIN IMMEDIATE",
+            "another transaction wrote after this one read; lock before you read (`for_update`), \
+             or use BEGIN IMMEDIATE",
         );
     }
     match code & 0xff {
-        5 => (ErrorKind::Timeout, "another connection is writing; see busy_timeout"),
+        5 => (ErrorKind::Timeout, "another connection is writing; retry, or raise busy_timeout"),
         6 => DEADLOCK,
         1 if message.starts_with("no such table") => TABLE,
         1 if message.contains("no such column") || message.contains("has no column") => COLUMN,
         1 | 25 => (ErrorKind::Invalid, ""),
         20 => TYPE,
         3 | 23 => RIGHTS,
-        8 => (ErrorKind::Refused, "the file or its directory cannot be written to"),
+        8 => (ErrorKind::Refused, "cannot write the file or its directory"),
         11 | 26 => (ErrorKind::Foreign, ""),
         13 | 19 => CONSTRAINT,
         18 => LARGE,

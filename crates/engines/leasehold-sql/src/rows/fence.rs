@@ -227,8 +227,8 @@ fn answer<E: Engine>(
     let foreign = |problem: String| Err(Error::new(ErrorKind::Foreign, problem));
     let kept = match kept?.as_slice() {
         [row] => E::integer(row, 0).map_err(|error| wrong_type(column, error))?,
-        [] => return foreign(format!("there is no row {resource}; insert it before the check")),
-        _ => return foreign(format!("there are many rows {resource}; the key must be unique")),
+        [] => return foreign(format!("no row with key {resource}; insert it before the check")),
+        _ => return foreign(format!("several rows have the key {resource}; it must be unique")),
     };
     let token = kept.and_then(|kept| u64::try_from(kept).ok()).and_then(Token::new);
     match token {

@@ -13,17 +13,17 @@ use super::statement::Statement;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the connection's setting: for ever on PostgreSQL (`lock_timeout`), 50 s on MySQL
-    /// and MariaDB (`innodb_lock_wait_timeout`), 5 s on SQLite (`busy_timeout`).
+    /// Waits as long as the setting of the connection: forever on PostgreSQL (`lock_timeout`), 50 s
+    /// on MySQL and MariaDB (`innodb_lock_wait_timeout`), 5 s on SQLite (`busy_timeout`).
     #[default]
     AsSet,
-    /// Not at all: [`ErrorKind::Timeout`] at once.
+    /// Does not wait: returns [`ErrorKind::Timeout`] immediately.
     No,
-    /// Not at all: rows that another transaction has locked are skipped. For queues, where any row
+    /// Does not wait: skips the rows that another transaction has locked. For queues, where any row
     /// will do.
     Skip,
-    /// This long, from 1 ms to 24 h; then [`ErrorKind::Timeout`]. MySQL and MariaDB count whole
-    /// seconds, and the time is rounded up.
+    /// Waits this long, from 1 ms to 24 h; then returns [`ErrorKind::Timeout`]. MySQL and MariaDB
+    /// count whole seconds, and the time is rounded up.
     Within(Duration),
 }
 
@@ -46,8 +46,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// ```
 ///
 /// It appends `FOR UPDATE` to the statement, with `NOWAIT` or `SKIP LOCKED` if `wait` requires it.
-/// A time limit applies to this statement alone: the connection's own limit is restored. (On MySQL,
-/// MariaDB and SQLite the limit stays if this future is dropped half-way.)
+/// A time limit applies only to this statement: the connection's own limit is restored. (On MySQL,
+/// MariaDB and SQLite, the limit stays if this future is dropped half-way.)
 ///
 /// SQLite has no row locks: one transaction writes at a time. There, this makes the transaction the
 /// writer, as `BEGIN IMMEDIATE` does, and then reads; `wait` limits the wait for that, and

@@ -1,4 +1,4 @@
-//! Rows that are saved once for each key, many in one statement.
+//! Saves rows once per key, many in one statement.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use sqlx::Pool;
@@ -11,7 +11,7 @@ use super::statement::Statement;
 /// In bytes; an index entry of every database can hold it.
 const LONGEST_ID: usize = 512;
 
-/// A table with the columns `id` (text, the primary key) and `payload` (bytes), into which a row is
+/// A table with the columns `id` (text, the primary key) and `payload` (bytes). Each row is
 /// inserted once: of several rows with the same id, the first stays.
 ///
 /// ```no_run
@@ -65,13 +65,12 @@ impl OnceTable {
     }
 
     /// Saves rows (`id` of 1 to 512 bytes without NUL, and `payload`) in one statement, all or
-    /// none. Rows whose id is in the table do not change. Pass different ids, in one order
-    /// everywhere: transactions that insert the same ids in different orders deadlock.
+    /// none. Rows whose id is in the table do not change. Pass distinct ids, sorted in the same
+    /// order everywhere: transactions that insert the same ids in different orders deadlock.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`]: nothing was saved, and the call may be repeated.
-    /// [`ErrorKind::Invalid`] for an invalid id, or more than 16,000 rows. Others as
-    /// [`failure`](super::failure()).
+    /// [`ErrorKind::Conflict`]: nothing was saved; repeat the call. [`ErrorKind::Invalid`] for an
+    /// invalid id, or more than 16,000 rows. Others as [`failure`](super::failure()).
     pub fn insert<E: Engine>(
         &self,
         pool: &Pool<E>,
@@ -80,7 +79,7 @@ impl OnceTable {
         async move {
             let problem = match rows.iter().find(|(id, _)| !is_id(id)) {
                 Some((id, _)) => {
-                    Some(format!("id: {id:?} is not 1 to {LONGEST_ID} bytes without NUL"))
+                    Some(format!("id: {id:?}; 1 to {LONGEST_ID} bytes without NUL are allowed"))
                 }
                 // Each row is two values, and SQLite accepts at most 32,766.
                 None if rows.len() > 16_000 => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Error, ErrorKind, Result};
 
-/// How often a transaction is tried, and after which pauses.
+/// The number of tries and the pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Tries {
     most: u32,
@@ -19,8 +19,8 @@ impl Tries {
         Self { most, ..Self::DEFAULT }
     }
 
-    /// Sets the pauses: each is drawn evenly between zero and a bound that doubles from `base` to
-    /// `cap`. Default: from 2 ms to 100 ms.
+    /// Sets the pauses: each is random, between zero and a bound that doubles from `base` to `cap`.
+    /// Default: from 2 ms to 100 ms.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         (self.base, self.cap) = (base, cap);
@@ -38,13 +38,13 @@ impl Default for Tries {
     }
 }
 
-/// Runs `transaction` until it ends with anything but [`ErrorKind::Conflict`], or `tries` are used
-/// up. Conflicts are a version that another client has raised, a deadlock, and a serialization
+/// Runs `transaction` until it returns anything other than [`ErrorKind::Conflict`], or `tries` are
+/// used up. Conflicts are a version that another client has raised, a deadlock, and a serialization
 /// failure.
 ///
-/// It must do all of its work in one database transaction that each call begins: after a conflict
-/// nothing of it remains. No other error is repeated: after [`ErrorKind::Unavailable`] it is
-/// unknown whether the commit succeeded, and after a timeout the time has been waited once.
+/// The closure must do all of its work in one database transaction that it begins itself: after a
+/// conflict, nothing of it remains. No other error is repeated. After [`ErrorKind::Unavailable`] it
+/// is unknown whether the commit succeeded, and a timeout has already cost its time.
 ///
 /// ```no_run
 /// # use leasehold_core::Error; use leasehold_sql::rows::*;

@@ -1,4 +1,5 @@
-//! Optimistic locking: rows have a version, and a write to a row that changed meanwhile is refused.
+//! Optimistic locking: each row has a version, and a write to a row that changed meanwhile is
+//! refused.
 
 use leasehold_core::{Error, ErrorKind, Result};
 use sqlx::{Encode, Pool, Transaction, Type};
@@ -30,8 +31,8 @@ use super::statement::Statement;
 /// # Ok(()) }
 /// ```
 ///
-/// No row is locked during the computation, and no client waits for it; the second writer computes
-/// again. An update still takes the row's lock, from its own write to the commit.
+/// During the computation no row is locked and no client waits; if two clients compute, the second
+/// writer computes again. An update takes the row's lock only from its own write to the commit.
 ///
 /// All writers must raise the version. The transaction must not read uncommitted data (at MySQL's
 /// isolation level `READ UNCOMMITTED` it could read a version that is never committed).
@@ -68,8 +69,9 @@ pub enum Updated {
 }
 
 impl Versioned {
-    /// Uses the rows of `table` with the unique column `key` and the version in column `version`.
-    /// Write names as the database stores them: PostgreSQL stores unquoted names in lower case.
+    /// Uses the rows of `table` with the unique column `key`, and their version in the column
+    /// `version`. Write names as the database stores them: PostgreSQL stores unquoted names in
+    /// lower case.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an invalid name.
@@ -97,13 +99,13 @@ impl Versioned {
         self
     }
 
-    /// Reads the row, computes, and writes it if its version has not changed; otherwise repeats,
-    /// with pauses, as often as [`tries`](Self::tries) allows.
+    /// Reads the row, computes, and writes it if its version has not changed. Otherwise it repeats
+    /// this, with pauses, as often as [`tries`](Self::tries) allows.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if the row changed during the last try too; others as [`failure()`],
-    /// or the error of `compute`. Nothing was written; after [`ErrorKind::Unavailable`] that is
-    /// unknown.
+    /// or the error of `compute`. Nothing was written, except that after [`ErrorKind::Unavailable`]
+    /// this is unknown.
     pub fn update<'q, E: Engine, K>(
         &self,
         pool: &Pool<E>,
@@ -178,8 +180,8 @@ impl Versioned {
         }
     }
 
-    /// Writes a row that still has the `version` that it was read with, and raises it. After an
-    /// error the program must roll back the transaction.
+    /// Writes a row that still has the `version` that it was read with, and raises the version.
+    /// After an error the program must roll back the transaction.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if it has another version, or does not exist: read and compute
@@ -198,7 +200,10 @@ impl Versioned {
             let raised = version.checked_add(1).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Invalid,
-                    format!("{}: the version cannot grow any more", self.version),
+                    format!(
+                        "{}: the version is the largest possible number; reset it",
+                        self.version
+                    ),
                 )
             });
             let update = Statement::<E>::new("UPDATE ").name(&self.table).words(" SET ");

@@ -26,15 +26,18 @@ where
 
     let mut tx = pool.begin().await.unwrap();
     let fence = RowFence::new("no_table", "item", "fence").unwrap();
-    says(&fence.check(&mut tx, 1_i64, token).await.unwrap_err(), &["no_table", "create the table"]);
+    says(
+        &fence.check(&mut tx, 1_i64, token).await.unwrap_err(),
+        &["no_table", "create this table"],
+    );
     drop(tx);
     let mut tx = pool.begin().await.unwrap();
     let fence = RowFence::new("stock", "item", "no_column").unwrap();
-    says(&fence.check(&mut tx, 1_i64, token).await.unwrap_err(), &["no_column", "add the column"]);
+    says(&fence.check(&mut tx, 1_i64, token).await.unwrap_err(), &["no_column", "add this column"]);
     drop(tx);
     let mut tx = pool.begin().await.unwrap();
     let fence = FenceTable::new("no_table").unwrap();
-    says(&fence.check(&mut tx, "a", token).await.unwrap_err(), &["no_table", "create the table"]);
+    says(&fence.check(&mut tx, "a", token).await.unwrap_err(), &["no_table", "create this table"]);
     drop(tx);
     let mut tx = pool.begin().await.unwrap();
     let fence = RowFence::new("odd", "item", "word").unwrap();
@@ -51,16 +54,16 @@ where
     let none = |_: &E::Row| Ok(None::<Change<'_, E>>);
     let versioned = |table, version| Versioned::new(table, "item", version).unwrap();
     let error = versioned("no_table", "version").update(&pool, 1_i64, none).await.unwrap_err();
-    says(&error, &["no_table", "create the table"]);
+    says(&error, &["no_table", "create this table"]);
     let error = versioned("stock", "no_column").update(&pool, 1_i64, none).await.unwrap_err();
-    says(&error, &["no_column", "add the column"]);
+    says(&error, &["no_column", "add this column"]);
     let error = versioned("odd", "word").update(&pool, 1_i64, none).await.unwrap_err();
     says(&error, &["word", "BIGINT"]);
     let error = versioned("odd", "version").update(&pool, 1_i64, none).await.unwrap_err();
     says(&error, &["version", "NULL", "NOT NULL DEFAULT 0"]);
     let write = |_: &E::Row| Ok(Some(Change::new().set("no_column", 1_i64)));
     let error = versioned("stock", "version").update(&pool, 1_i64, write).await.unwrap_err();
-    says(&error, &["no_column", "add the column"]);
+    says(&error, &["no_column", "add this column"]);
     let write = |_: &E::Row| Ok(Some(Change::new().set("a; DROP TABLE stock", 1_i64)));
     let error = versioned("stock", "version").update(&pool, 1_i64, write).await.unwrap_err();
     says(&error, &["column: ", "is not a valid name"]);

@@ -182,7 +182,7 @@ async fn a_file_that_somebody_keeps_locked_is_waited_for_within_the_limit() {
     let mut locker = options.connect().await.unwrap();
     locker.execute(sqlx::raw_sql("BEGIN IMMEDIATE")).await.unwrap();
     let error = client.lock("a").acquire_within(secs(4)).await.unwrap_err();
-    said(&error, ErrorKind::Timeout, "keeps the lock's row or the database locked");
+    said(&error, ErrorKind::Timeout, "holds a lock on the row or the database");
     locker.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
 }

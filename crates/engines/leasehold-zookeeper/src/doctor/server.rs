@@ -120,7 +120,7 @@ fn ensemble(diagnosis: &mut Diagnosis, address: &Address, said: &[Said]) {
     if said.iter().any(|one| mode(one).as_deref() == Some("standalone")) {
         return diagnosis.warning(
             "standalone",
-            "the server has no ensemble (standalone)",
+            "the server runs alone (standalone), without an ensemble",
             "while it is down no lock can be acquired, and a loss of its disk loses all locks",
             "run three or five servers",
         );

@@ -95,7 +95,10 @@ pub(super) async fn a_stream_or_consumer_that_will_not_do_is_named(pool: Pool<Sq
         NatsTransport::open(&url).unwrap().create().await.map_err(|error| error.to_string())
     };
     let error = create("subject=another").await.unwrap_err();
-    assert!(error.contains("does not take \"another\", but leasehold-cache.changes"), "{error}");
+    assert!(
+        error.contains("accepts leasehold-cache.changes, not the subject \"another\""),
+        "{error}"
+    );
     let error = create("stream=too").await.unwrap_err();
     assert!(error.contains("subjects overlap"), "{error}");
     let error = create("stream=many&subject=many&replicas=3").await.unwrap_err();
@@ -104,7 +107,7 @@ pub(super) async fn a_stream_or_consumer_that_will_not_do_is_named(pool: Pool<Sq
     let nobody = NatsTransport::open(&nats.url()).unwrap();
     let change = Change::new("a:b", "c", Duration::ZERO);
     let error = nobody.deliver(&[change]).await.unwrap_err();
-    assert!(error.to_string().contains("does not take \"leasehold-cache.changes\""), "{error}");
+    assert!(error.to_string().contains("the subject \"leasehold-cache.changes\""), "{error}");
     configure(&nats, "subjects", json!(["leasehold-cache.>"]));
     create("").await.unwrap();
     let consumer = |name: &str, config: serde_json::Value| {
@@ -114,7 +117,7 @@ pub(super) async fn a_stream_or_consumer_that_will_not_do_is_named(pool: Pool<Sq
     let config = json!({"durable_name": "push", "deliver_subject": "x", "ack_policy": "explicit"});
     consumer("push", config);
     consumer("all", json!({"durable_name": "all", "ack_policy": "all"}));
-    for (durable, says) in [("push", "pushes"), ("all", "explicit")] {
+    for (durable, says) in [("push", "push consumer"), ("all", "explicit")] {
         let url = format!("{}?durable={durable}", nats.url());
         let receiver = Receiver::builder(&url).unwrap().to(Recorder::new()).unwrap();
         let error = receiver.once().await.unwrap_err();

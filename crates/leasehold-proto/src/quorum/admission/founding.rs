@@ -1,4 +1,4 @@
-//! Sets nodes up for operators: what must be known of every node before any node votes without a
+//! Sets nodes up for operators: what must be known about every node before any node votes without a
 //! wait.
 
 use core::time::Duration;
@@ -11,7 +11,7 @@ use crate::Now;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Founding {
     /// The operator states that no client holds a lock, so there is no wait. Every node must
-    /// answer, and none may ever have voted. If a majority votes already, the other nodes join it
+    /// answer, and none may ever have voted. If a majority already votes, the other nodes join it
     /// after their wait.
     Vouched,
     /// Too many nodes lost their data to recover the tokens. The nodes wait, and then tokens start
@@ -19,7 +19,7 @@ pub enum Founding {
     AfterLoss,
 }
 
-/// Why nodes are not set up. No node votes that did not vote before.
+/// The reason why nodes are not set up. A node that did not vote before does not vote now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Halt {
     /// A first start needs an answer of every node: see [`Admission::silent`].

@@ -56,7 +56,7 @@ pub struct MalformedToken(());
 
 impl fmt::Display for MalformedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Leasehold-Token: not one number between 1 and 9007199254740991")
+        f.write_str("Leasehold-Token: write one number from 1 to 9007199254740991")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Computes the name of the fence's key, which is in the same cluster slot as the value's key.
+//! Computes the name of the fence's key, in the cluster slot of the value's key.
 
 use crate::{Error, ErrorKind, Result};
 
@@ -8,14 +8,14 @@ use crate::{Error, ErrorKind, Result};
 /// `{key}:fence`.
 pub(super) fn beside(key: &[u8], suffix: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "key: is empty"));
+        return Err(Error::new(ErrorKind::Invalid, "key: is empty; name a key"));
     }
     let tagged = has_tag(key);
     if !tagged && key.contains(&b'}') {
         let key = String::from_utf8_lossy(key);
         let problem = format!(
-            "key: {key:?} has a }} and no {{tag}} before it, so that no second key is sure to \
-             live in its slot; put a part of it into braces"
+            "key: {key:?} has a }} but no {{tag}}; put the shared part of the key into \
+             {{braces}}, so that both keys are in one slot"
         );
         return Err(Error::new(ErrorKind::Invalid, problem));
     }

@@ -135,6 +135,9 @@ fn parse(seen: &str) -> Result<Token> {
     let digits = seen.len() == 16 && seen.bytes().all(|byte| byte.is_ascii_digit());
     let token = seen.parse().ok().filter(|_| digits).and_then(Token::new);
     token.ok_or_else(|| {
-        Error::new(ErrorKind::Foreign, "redis: the fence of this key does not hold a token")
+        Error::new(
+            ErrorKind::Foreign,
+            "redis: the fence of this key does not hold a token; use another key",
+        )
     })
 }

@@ -94,8 +94,9 @@ fn answer(attempt: AttemptId, owner: Option<String>) -> Result<Owned> {
     match AttemptId::parse(&owner) {
         Some(owner) if owner == attempt => Ok(Owned::Written),
         Some(owner) => Ok(Owned::NotOwner { owner: Some(owner) }),
-        None => {
-            Err(Error::new(ErrorKind::Foreign, "redis: the owner of this key is not an attempt id"))
-        }
+        None => Err(Error::new(
+            ErrorKind::Foreign,
+            "redis: the owner of this key is not an attempt id; use another key",
+        )),
     }
 }

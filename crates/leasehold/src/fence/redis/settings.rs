@@ -1,4 +1,4 @@
-//! The time to live of a fenced value in Redis, and the time for which its fence is kept longer.
+//! The settings of fenced values in Redis: their time to live, and how long their fence is kept.
 
 use std::time::Duration;
 

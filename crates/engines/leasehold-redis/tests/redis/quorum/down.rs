@@ -113,7 +113,7 @@ async fn when_three_nodes_are_gone_the_error_says_so_of_each() {
         let text = error.to_string();
         servers.0[2..].iter().all(|server| text.contains(&reason(server)))
             && text.contains(": granted by 2 of 5 nodes, 3 needed: node ")
-            && text.ends_with("; locks can be acquired again once 1 of these can vote")
+            && text.ends_with("; locks can be acquired again when 1 of these can vote")
             && !text.contains(&servers.0[1].address().to_string())
     })
     .await
