@@ -101,14 +101,17 @@ fn list(lang: Lang) -> Result<u8, Failure> {
         "walk-through",
         "",
         lang.pick(
-            "3, 5, 6 nodes, one to three of them away: who gets a lock",
-            "3、5、6 个节点，其中一到三个不可用：谁能获得锁",
+            "3, 5, 6 nodes, one to three of them away: which client gets a lock",
+            "3、5、6 个节点，其中一到三个不可用：哪个客户端能获得锁",
         ),
     ));
     rows.push(row(
         "matrix",
         "",
-        lang.pick("every set-up under every kind of fault", "每种部署在每种故障下的表现"),
+        lang.pick(
+            "what every set-up does under every kind of fault, counted",
+            "每种部署在每种故障下的表现，用数字统计",
+        ),
     ));
     let heads = lang.pick(["SET-UP", "WHAT IT IS"], ["部署", "说明"]);
     let mut setups = vec![heads.map(str::to_owned)];
@@ -118,9 +121,13 @@ fn list(lang: Lang) -> Result<u8, Failure> {
     setups.extend(Practice::ALL.map(|one| [one.name(), one.about(language)].map(str::to_owned)));
     let width = terminal::width(io::stdout());
     output::answer(format!(
-        "{}\n{}",
+        "{}\n{}\n{}\n",
         table::wrapped(&rows, width),
-        table::wrapped(&setups, width)
+        table::wrapped(&setups, width),
+        lang.pick(
+            "Play one: leasehold lab gc-pause [--setup SET-UP] [--svg FILE]",
+            "重演一个：leasehold lab gc-pause [--setup 部署] [--svg 文件]",
+        )
     ))?;
     Ok(0)
 }
@@ -136,7 +143,7 @@ fn walk(lang: Lang) -> Result<u8, Failure> {
         ),
         (
             "一个客户端在多数节点上持有锁；其中一些节点宕机，或清空后重启。另一个客户端能获得同一把锁，或另一把锁吗？",
-            "只要丢失数据的节点加上原本不知道这把锁的节点不到多数，锁就是安全的；有延迟重启时，可能丢了数据的节点\
+            "只要丢失数据的节点加上原本不知道这把锁的节点不到多数，锁就是安全的；有准入时，可能丢了数据的节点\
              在租约结束之前不能投票。",
         ),
     );
@@ -161,14 +168,14 @@ fn tell(name: &str, args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Fail
     }
     let language = spoken(lang);
     let tale = story.play(setup, args.seed.unwrap_or(1));
-    let (about, ttl) = (lab::about(setup, language), tale.plan.ttl.as_secs());
-    let place = lang.pick(
-        format!("on {setup}: {about}; ttl {ttl} s"),
-        format!("部署 {setup}：{about}；ttl {ttl} 秒"),
-    );
     let about = story.about.in_language(language);
-    let told =
-        Told { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
+    let told = Told {
+        name,
+        about,
+        place: tale.place(language),
+        lines: tale.lines(language),
+        moral: tale.moral(language),
+    };
     output::answer(told.text(lang))?;
     draw(args.svg.as_deref(), voice, || lab::draw(&tale, language))?;
     Ok(0)
@@ -254,7 +261,11 @@ fn matrix(args: &LabArgs, voice: Voice, language: Language) -> Result<u8, Failur
     let text = match (args.json, args.markdown) {
         (true, _) => cells.iter().map(|cell| format!("{}\n", object(cell))).collect(),
         (_, true) => lab::markdown(&cells),
-        _ => lab::table(&cells, language),
+        _ => {
+            let width = terminal::width(io::stdout()).unwrap_or(100);
+            let legend = table::hanging("", lab::legend(language), Some(width));
+            format!("{}\n{legend}", lab::table(&cells, language))
+        }
     };
     output::answer(text)?;
     draw(args.svg.as_deref(), voice, || lab::matrix_picture(&cells, language))?;

@@ -4,6 +4,7 @@
 mod base;
 mod cache;
 mod matrix;
+mod page;
 mod picture;
 mod stories;
 mod tale;
@@ -12,7 +13,8 @@ mod walk;
 mod words;
 
 pub use cache::{CacheStory, CacheTale, Practice, cache_stories, draw_cache};
-pub use matrix::{Cell, markdown, matrix, picture as matrix_picture, table};
+pub use matrix::{Cell, legend, markdown, matrix, picture as matrix_picture, table};
+pub use page::tables;
 pub use picture::draw;
 pub use stories::{Story, stories};
 pub use tale::{Tale, stamp};

@@ -1,4 +1,5 @@
-//! `cargo xtask lab`: what every set-up does under faults, from `leasehold lab matrix`.
+//! `cargo xtask lab`: what every set-up does under faults, from `leasehold lab matrix`; and
+//! `cargo xtask stories`: the pages and pictures of its stories.
 
 use std::{env, fs, process};
 
@@ -30,4 +31,12 @@ pub(crate) fn lab(args: &[String]) -> Result<bool, String> {
         }
     }
     Ok(true)
+}
+
+/// Writes the outcomes, pages and pictures of the stories: by the tests that compare them.
+pub(crate) fn stories() -> Result<(), String> {
+    let mut command =
+        cargo(["test", "-q", "-p", "leasehold-sim", "--test", "simulator", "--", "documents::"]);
+    command.arg("every_story_comes_out").env("LEASEHOLD_WRITE_STORIES", "1");
+    quiet(&mut command).map(drop)
 }

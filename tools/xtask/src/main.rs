@@ -101,6 +101,13 @@ const TASKS: &[Task] = &[
         run: lab::lab,
     },
     Task {
+        name: "stories",
+        args: "",
+        about: "writes what the lab tells and draws into docs: docs/lab.md, docs/zh/lab.md, \
+                docs/pictures/lab-*.svg",
+        run: |args| none(args).and_then(|()| lab::stories()).map(|()| true),
+    },
+    Task {
         name: "model",
         args: "[--full] [hand-off|quorum]",
         about: "explores the protocols exhaustively (minutes; --full: more, with gigabytes)",

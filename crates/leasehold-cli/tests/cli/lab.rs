@@ -6,7 +6,7 @@ use crate::support::WorkDir;
 fn the_lab_lists_its_stories_and_set_ups() {
     let done = WorkDir::new().run(&["lab"]);
     assert_eq!(done.code, 0);
-    for word in ["gc-pause", "majority-restart", "redlock-plain", "zookeeper"] {
+    for word in ["gc-pause", "majority-restart", "redlock-plain", "zookeeper", "Play one: "] {
         assert!(done.out.contains(word), "{word}: {}", done.out);
     }
 }
@@ -17,6 +17,20 @@ fn the_lab_walks_through_three_five_and_six_nodes() {
     assert_eq!(done.code, 0);
     assert_eq!(done.out.matches("TWO HOLDERS").count(), 11, "{}", done.out);
     assert!(done.out.contains("with admission"), "{}", done.out);
+}
+
+/// A mistake by hand is not told of Leasehold, and the first lines say what is done.
+#[test]
+fn a_mistake_by_hand_is_not_told_of_leasehold() {
+    let place = WorkDir::new();
+    let by_hand = place.run(&["lab", "timestamp-lock"]);
+    assert!(by_hand.out.contains("on plain-set: SETNX with the time in the value"), "{by_hand:?}");
+    assert!(by_hand.out.contains("!! client 2 and client 3"), "{by_hand:?}");
+    let ours = place.run(&["lab", "timestamp-lock", "--setup", "single"]);
+    assert!(ours.out.contains("on single: Leasehold on one Redis; ttl 5 s"), "{ours:?}");
+    assert!(!ours.out.contains("!!"), "{ours:?}");
+    let no_ttl = place.run(&["lab", "setnx"]);
+    assert!(no_ttl.out.contains("on plain-set: SETNX and DEL on one Redis; no ttl"), "{no_ttl:?}");
 }
 
 #[test]
@@ -110,7 +124,7 @@ fn the_lab_speaks_chinese() {
     assert_eq!(objects("zh"), objects("en"));
     let matrix = ["--lang", "zh", "lab", "matrix", "--seeds", "1", "--svg", "matrix.svg"];
     let done = place.run(&matrix);
-    for words in ["部署           故障  ", "消息丢失、迟到、重复  ", "检查令牌    乱序"]
+    for words in ["部署              故障  ", "消息丢失、迟到、重复  ", "检查令牌    乱序"]
     {
         assert!(done.out.contains(words), "{words}: {}", done.out);
     }

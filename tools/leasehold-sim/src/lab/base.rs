@@ -14,7 +14,10 @@ pub(super) fn base(setup: Setup, ttl: u64, end: u64) -> Plan {
         looks_first: true,
         clients: Vec::new(),
         network: Network { delay: (MS, MS + 1), ..Network::GOOD },
-        waiting: Waiting::Asks,
+        waiting: match waiting(setup) {
+            Waiting::Listens => Waiting::Asks,
+            waiting => waiting,
+        },
         by_value: false,
         repeats: false,
         faults: Vec::new(),
@@ -63,12 +66,15 @@ pub(super) fn cut(setup: Setup, client: usize, nodes: &[usize], time: u64) -> Ve
     there.map(|node| (0, Fault::Cut { client, node: *node, time: time * SECOND })).collect()
 }
 
-/// How those wait who were turned away: people who write `SET` by hand listen, Leasehold stands in line
-/// where there is one server to stand in line at.
+/// How clients wait that were turned away: those of a lock by hand listen, if the story is about that; the
+/// server has a queue where the product has one.
 pub(super) fn waiting(setup: Setup) -> Waiting {
     match setup {
         Setup::PlainSet => Waiting::Listens,
-        setup if setup.nodes() == 1 => Waiting::InLine,
+        Setup::Single | Setup::Replicated | Setup::ZooKeeper | Setup::Etcd => Waiting::InLine,
         _ => Waiting::Asks,
     }
 }
+
+/// The ttl, in seconds, of a lock that has none.
+pub(super) const NO_TTL: u64 = 3600;

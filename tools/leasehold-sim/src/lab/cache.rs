@@ -35,10 +35,11 @@ impl Practice {
     /// In a sentence.
     pub fn about(self, language: Language) -> &'static str {
         match self {
-            Self::Recipe => language.pick("the usual recipe for a cache", "常见的缓存做法"),
+            Self::Recipe => language.pick("what the story tells, written by hand", "故事里的做法，手写实现"),
             Self::Leasehold => language.pick(
-                "leasehold-cache: fill leases, holds, entries of one run",
-                "leasehold-cache：填充租约、写保护、按运行标记的缓存项",
+                "leasehold-cache: a fill lease for each load, a hold during each write, entries that name the \
+                 server's run",
+                "leasehold-cache：每次加载一个回填租约，写期间有写入保护，缓存项标明服务器的哪次运行",
             ),
         }
     }
@@ -181,7 +182,7 @@ impl CacheTale {
             Event::Miss(None) => ("misses".to_owned(), "未命中".to_owned()),
             Event::Miss(Some(token)) => (
                 format!("misses, and gets fill lease {token}"),
-                format!("未命中：填充租约 {token}"),
+                format!("未命中：回填租约 {token}"),
             ),
             Event::Waits => (
                 "misses: another reader loads, and this one waits".to_owned(),
@@ -197,13 +198,13 @@ impl CacheTale {
             }
             Event::Fills(found) => {
                 let value = value(found);
-                (format!("fills the cache: {value}"), format!("填充缓存：{value}"))
+                (format!("fills the cache: {value}"), format!("回填缓存：{value}"))
             }
             Event::Refused(found) => {
                 let value = value(found);
                 (
                     format!("may not fill: {value} goes to its caller only"),
-                    format!("填充被拒绝：{value} 只返回给自己的调用者"),
+                    format!("回填被拒绝：{value} 只返回给自己的调用者"),
                 )
             }
             Event::Begins => (
@@ -211,7 +212,9 @@ impl CacheTale {
                 "登记写操作：删除缓存项和租约".to_owned(),
             ),
             Event::Commits(value) => (format!("commits {value}"), format!("提交 {value}")),
-            Event::Fails => ("its transaction fails".to_owned(), "事务失败".to_owned()),
+            Event::Fails => {
+                ("fails: its transaction is rolled back".to_owned(), "事务失败并回滚".to_owned())
+            }
             Event::Deletes => ("deletes the entry".to_owned(), "删除缓存项".to_owned()),
             Event::Sets(value) => {
                 (format!("puts {value} into the cache"), format!("把 {value} 写入缓存"))

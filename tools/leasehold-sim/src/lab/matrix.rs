@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::text::{Language, columns};
+use super::text::{Language, capital, columns};
 use super::words::trouble;
 use crate::simulator::{SECOND, Setup, Trouble, plan, run};
 
@@ -76,7 +76,7 @@ impl Cell {
 
 /// Plays them all, on so many threads. The result does not depend on how many.
 pub fn matrix(seeds: u64, threads: usize) -> Vec<Cell> {
-    let all: Vec<(Setup, Trouble)> = Setup::COMPARED
+    let all: Vec<(Setup, Trouble)> = Setup::ALL
         .into_iter()
         .flat_map(|setup| Trouble::ALL.into_iter().map(move |trouble| (setup, trouble)))
         .collect();
@@ -123,9 +123,20 @@ pub fn table(cells: &[Cell], language: Language) -> String {
     out
 }
 
+/// What the columns of the table are.
+pub fn legend(language: Language) -> &'static str {
+    language.pick(
+        "overlaps: a client acquired the lock while another believed that it held it. lost, fenced: updates that \
+         were lost without a fence, and with one. tokens: used twice or out of order. gap: the longest time \
+         without a holder while a client waited, on average. promised: a single holder under this trouble.",
+        "重叠：一个客户端获得锁时，另一个还以为自己持有锁。丢失、检查令牌：不检查令牌和检查令牌时丢失的更新。乱序：用了两次或顺序不对的令牌。\
+         空档：有客户端等待而无人持有锁的最长时间，取平均。承诺：在这种故障下只有一个持有者。",
+    )
+}
+
 /// A line of the table: two columns of words, seven of numbers, the verdict.
 fn row(texts: [String; 10]) -> String {
-    const WIDTHS: [usize; 9] = [15, 30, 8, 9, 9, 8, 9, 8, 10];
+    const WIDTHS: [usize; 9] = [18, 30, 8, 9, 9, 8, 9, 8, 10];
     let mut line = String::new();
     for (at, (text, width)) in texts.iter().zip(WIDTHS).enumerate() {
         let gap = " ".repeat(width.saturating_sub(columns(text)));
@@ -172,7 +183,7 @@ pub fn markdown(cells: &[Cell]) -> String {
     let broken: u64 = cells.iter().map(|cell| cell.broken).sum();
     let _ = writeln!(out, "Runs in which a promise was broken: {broken}.\n");
     for trouble in Trouble::ALL {
-        let _ = writeln!(out, "## {}\n", capitalized(trouble.name()));
+        let _ = writeln!(out, "## {}\n", capital(trouble.name()));
         out.push_str(
             "| set-up | overlaps | holds | lost | tokens | gap |\n|---|---|---|---|---|---|\n",
         );
@@ -195,7 +206,7 @@ pub fn markdown(cells: &[Cell]) -> String {
         out.push('\n');
     }
     out.push_str("## The set-ups\n\n");
-    for setup in Setup::COMPARED {
+    for setup in Setup::ALL {
         let _ = writeln!(out, "- `{setup}`: {}", setup.about());
     }
     out.push_str(
@@ -218,11 +229,6 @@ pub fn markdown(cells: &[Cell]) -> String {
     out
 }
 
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 /// The overlaps as a picture: set-ups against kinds of trouble.
 pub fn picture(cells: &[Cell], language: Language) -> String {
     let title = language.pick("Overlaps by set-up and trouble", "各部署在各种故障下的重叠");
@@ -232,7 +238,7 @@ pub fn picture(cells: &[Cell], language: Language) -> String {
     const TOP: f64 = 118.0;
     const WIDE: f64 = 68.0;
     const HIGH: f64 = 30.0;
-    let (columns, rows) = (Setup::COMPARED.len() as f64, Trouble::ALL.len() as f64);
+    let (columns, rows) = (Setup::ALL.len() as f64, Trouble::ALL.len() as f64);
     let (width, height) = (LEFT + WIDE * columns + 16.0, TOP + HIGH * rows + 40.0);
     let ink = "#757d87";
     let mut out = format!(
@@ -242,7 +248,7 @@ pub fn picture(cells: &[Cell], language: Language) -> String {
          font-size=\"12\" fill=\"{ink}\">\n<title>{title}</title>\n\
          <text x=\"16\" y=\"28\" font-size=\"17\" font-weight=\"600\">{head}</text>\n"
     );
-    for (column, setup) in Setup::COMPARED.into_iter().enumerate() {
+    for (column, setup) in Setup::ALL.into_iter().enumerate() {
         let x = LEFT + WIDE * (column as f64 + 0.4);
         let y = TOP - 8.0;
         let _ = writeln!(
@@ -254,7 +260,7 @@ pub fn picture(cells: &[Cell], language: Language) -> String {
         let trouble = trouble(kind, language);
         let y = TOP + HIGH * row as f64;
         let _ = writeln!(out, "<text x=\"16\" y=\"{:.1}\">{trouble}</text>", y + 20.0);
-        for (column, setup) in Setup::COMPARED.into_iter().enumerate() {
+        for (column, setup) in Setup::ALL.into_iter().enumerate() {
             let Some(cell) = cells.iter().find(|one| one.setup == setup && one.trouble == kind)
             else {
                 continue;

@@ -6,12 +6,12 @@ use std::fmt::Write;
 
 use self::signs::{Row, Sign};
 use super::tale::Tale;
-use super::text::{Language, columns, wrap};
+use super::text::{Language, capital, columns, wrap};
 use super::words::{node, person};
 use crate::simulator::{ClientChange, SECOND, What};
 
 const WIDTH: f64 = 900.0;
-const LEFT: f64 = 136.0;
+const LEFT: f64 = 150.0;
 const RIGHT: f64 = 880.0;
 const LANE: f64 = 40.0;
 const BAR: f64 = 22.0;
@@ -20,8 +20,8 @@ const INK: &str = "#757d87";
 const ALARM: &str = "#dc2626";
 const COLOURS: [&str; 5] = ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#0e97a5"];
 /// The width of a column of text in the widest of the fonts, in pixels: of a bold title, and of the rest.
-const TITLE_COLUMN: f64 = 10.4;
-const COLUMN: f64 = 7.2;
+const TITLE_COLUMN: f64 = 11.0;
+const COLUMN: f64 = 8.4;
 const STOPPED: &str = "fill=\"url(#stopped)\" fill-opacity=\"0.8\"";
 
 /// A picture that is being drawn: where things are, and what is there by now.
@@ -38,7 +38,7 @@ struct Picture<'a> {
 pub fn draw(tale: &Tale, language: Language) -> String {
     let title = wrap(&title(tale, language), ((WIDTH - 32.0) / TITLE_COLUMN) as usize);
     let legend = wrap(legend(tale, language), ((WIDTH - 32.0) / COLUMN) as usize);
-    let top = 34.0 + 22.0 * title.len() as f64 + 16.0 * legend.len() as f64 + 18.0;
+    let top = 34.0 + 23.0 * title.len() as f64 + 19.0 * legend.len() as f64 + 18.0;
     let mut picture = Picture { tale, language, top, end: shown_end(tale), out: String::new() };
     picture.head(&title, &legend);
     picture.axis();
@@ -58,10 +58,7 @@ pub fn draw(tale: &Tale, language: Language) -> String {
 fn title(tale: &Tale, language: Language) -> String {
     let about = tale.story.about.in_language(language);
     let setup = tale.plan.setup;
-    let mut letters = about.chars();
-    let about: String =
-        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-    language.pick(format!("{about} ({setup})"), format!("{about}（{setup}）"))
+    language.pick(format!("{} ({setup})", capital(about)), format!("{about}（{setup}）"))
 }
 
 fn legend(tale: &Tale, language: Language) -> &'static str {
@@ -92,7 +89,7 @@ fn shown_end(tale: &Tale) -> u64 {
     let until = tale.beliefs().into_iter().map(|belief| belief.2).max().unwrap_or(0);
     let last = last.map_or(0, |entry| entry.time).max(until);
     let vain = waits > last + 5 * SECOND;
-    let shown = if vain { waits } else { last + last / 7 };
+    let shown = if vain { waits } else { last + last / 6 };
     shown.clamp(SECOND / 10, tale.plan.end)
 }
 
@@ -140,7 +137,7 @@ impl Picture<'_> {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
              width=\"{WIDTH}\" height=\"{height}\" \
              font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, 'Noto Sans CJK SC', \
-             'PingFang SC', 'Microsoft YaHei', sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+             'PingFang SC', 'Microsoft YaHei', sans-serif\" font-size=\"14\" fill=\"{INK}\">\n\
              <title>{}</title>\n\
              <defs><pattern id=\"stopped\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
              patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#fff\" \
@@ -152,13 +149,13 @@ impl Picture<'_> {
         for line in title {
             let _ = writeln!(
                 self.out,
-                "<text x=\"16\" y=\"{y}\" font-size=\"16\" font-weight=\"600\">{line}</text>"
+                "<text x=\"16\" y=\"{y}\" font-size=\"17\" font-weight=\"600\">{line}</text>"
             );
-            y += 22.0;
+            y += 23.0;
         }
         for line in legend {
             let _ = writeln!(self.out, "<text x=\"16\" y=\"{y}\">{line}</text>");
-            y += 16.0;
+            y += 19.0;
         }
     }
 
@@ -178,9 +175,9 @@ impl Picture<'_> {
                 self.out,
                 "<line x1=\"{place:.1}\" y1=\"{top}\" x2=\"{place:.1}\" y2=\"{bottom:.1}\" \
                  stroke=\"{INK}\" stroke-opacity=\"0.15\"/>\
-                 <text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\">{label} {unit}\
+                 <text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"13\">{label} {unit}\
                  </text>",
-                bottom + 18.0
+                bottom + 19.0
             );
             at += step;
         }
@@ -198,7 +195,7 @@ impl Picture<'_> {
                 "<text x=\"16\" y=\"{:.1}\">{name}</text>\
                  <line x1=\"{LEFT}\" y1=\"{middle:.1}\" x2=\"{RIGHT}\" y2=\"{middle:.1}\" \
                  stroke=\"{INK}\" stroke-opacity=\"0.3\"/>",
-                middle + 4.0
+                middle + 5.0
             );
         }
     }
@@ -260,17 +257,17 @@ impl Picture<'_> {
     fn tokens(&mut self) {
         for (client, from, until, token) in self.tale.beliefs() {
             let (from, until) = (self.x(from), self.x(until));
-            let Some(token) = token.filter(|_| until - from > 24.0) else { continue };
+            let Some(token) = token.filter(|_| until - from > 28.0) else { continue };
             let (y, colour) = (self.y(client), colour(client));
             let _ = writeln!(
                 self.out,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"20\" height=\"{:.1}\" rx=\"3\" fill=\"{colour}\"/>\
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"24\" height=\"{:.1}\" rx=\"3\" fill=\"{colour}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" fill=\"#fff\" font-weight=\"600\">{token}</text>",
                 from,
                 y,
                 BAR,
                 from + 3.0,
-                y + BAR / 2.0 + 4.0
+                y + BAR / 2.0 + 5.0
             );
         }
     }
@@ -419,7 +416,7 @@ impl Picture<'_> {
             let _ = writeln!(
                 self.out,
                 "<text x=\"{x:.1}\" y=\"{:.1}\" fill=\"{ALARM}\">{label}</text>",
-                self.top + LANE * (lane as f64 + 0.5) + 4.0
+                self.top + LANE * (lane as f64 + 0.5) + 5.0
             );
         }
     }

@@ -22,6 +22,8 @@ pub struct Story {
     pub about: Text,
     /// Where it can be played; the first one is the default.
     pub setups: &'static [Setup],
+    /// What a set-up is in this story, where that is not what it is elsewhere: the mistake that the story tells.
+    pub(super) by_hand: &'static [(Setup, Text)],
     /// Why it goes wrong and what prevents it, where it goes wrong.
     pub(super) shown: Text,
     /// What prevented it, where it did not go wrong.
@@ -77,10 +79,6 @@ fn earlier(entry: Entry, by: u64) -> Entry {
     };
     Entry { time: entry.time.saturating_sub(by), what }
 }
-
-/// One Redis.
-const ONE_REDIS: &[Setup] =
-    &[Setup::Single, Setup::SingleStrict, Setup::Replicated, Setup::PlainSet];
 
 /// Five independent Redis servers.
 const FIVE: [Setup; 4] =

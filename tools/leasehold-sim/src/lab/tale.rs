@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::Story;
-use super::text::Language;
-use super::words::{client_change, listed, node, node_change, person};
+use super::base::NO_TTL;
+use super::text::{Language, capital};
+use super::words::{about, client_change, listed, node, node_change, person};
 use crate::simulator::{Entry, Plan, SECOND, Seen, Waiting, What};
 
 /// The first token that is shown: the articles' holder has 33, the next one 34.
@@ -254,12 +255,28 @@ impl Tale {
         }
     }
 
+    /// Where it was played: on what, and with which ttl.
+    pub fn place(&self, language: Language) -> String {
+        let setup = self.plan.setup;
+        let by_hand = self.story.by_hand.iter().find(|(one, _)| *one == setup);
+        let about =
+            by_hand.map_or_else(|| about(setup, language), |(_, text)| text.in_language(language));
+        let ttl = self.plan.ttl.as_secs();
+        match ttl == NO_TTL {
+            true => language.pick(
+                format!("on {setup}: {about}; no ttl"),
+                format!("部署 {setup}：{about}；没有 ttl"),
+            ),
+            false => language.pick(
+                format!("on {setup}: {about}; ttl {ttl} s"),
+                format!("部署 {setup}：{about}；ttl {ttl} 秒"),
+            ),
+        }
+    }
+
     /// What happened, in a sentence, and what prevented it or would have, in another.
     pub fn moral(&self, language: Language) -> String {
-        let mut happened = self.happened(language);
-        if let Some(first) = happened.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
+        let happened = capital(&self.happened(language));
         let why = if self.went_wrong() { self.story.shown } else { self.story.spared };
         let gap = language.pick(" ", "");
         format!("{happened}{gap}{}", why.in_language(language))
@@ -309,14 +326,21 @@ impl Tale {
                     format!("始终没有两个持有者；客户端请求了 {asks} 次，持有了 {holds} 次。"),
                 )
             }
+            None if self.seen.gap < SECOND / 20 => language.pick(
+                "there were never two holders; each waiter got the lock as soon as it was free."
+                    .to_owned(),
+                "始终没有两个持有者；锁一空闲，等待者就获得了它。".to_owned(),
+            ),
             None => {
                 let gap = self.seen.gap as f64 / SECOND as f64;
                 language.pick(
                     format!(
-                        "there were never two holders, and the lock was {gap:.1} s without one while a \
-                         client wanted it."
+                        "there were never two holders; the longest time that a client waited while no client \
+                         held the lock was {gap:.1} s."
                     ),
-                    format!("始终没有两个持有者；有客户端等待时，锁空置了 {gap:.1} 秒。"),
+                    format!(
+                        "始终没有两个持有者；有客户端等待而无人持有锁的时间，最长 {gap:.1} 秒。"
+                    ),
                 )
             }
         }
@@ -334,11 +358,17 @@ impl Tale {
             1 => language.pick("one write".to_owned(), "1 次写入".to_owned()),
             _ => language.pick(format!("{refused} writes"), format!("{refused} 次写入")),
         };
-        match self.plan.setup.tokens() {
-            false => language.pick(format!(", and {updates} lost"), format!("，{updates}")),
-            true => language.pick(
-                format!(", and {updates} lost; a fence refused {writes} and lost none"),
-                format!("，{updates}；检查令牌时拒绝了 {writes}，没有丢失"),
+        match (self.plan.setup.tokens(), self.plan.by_value) {
+            (false, false) => language.pick(format!(", and {updates} lost"), format!("，{updates}")),
+            (false, true) => language.pick(
+                format!(", and without any check {updates} lost"),
+                format!("，不作检查时{updates}"),
+            ),
+            (true, _) => language.pick(
+                format!(
+                    ", and without a fence {updates} lost; the fence refused {writes}, and none was lost"
+                ),
+                format!("，不检查令牌时{updates}；检查令牌时拒绝了 {writes}，没有丢失"),
             ),
         }
     }

@@ -41,6 +41,12 @@ pub(super) const fn text(english: &'static str, chinese: &'static str) -> Text {
     Text { english, chinese }
 }
 
+/// The text with a capital at its beginning.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 /// How many columns a text takes: a Chinese character takes two.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(|letter| if is_wide(letter) { 2 } else { 1 }).sum()

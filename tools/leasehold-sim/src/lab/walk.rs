@@ -70,7 +70,7 @@ pub fn walked(steps: &[Step], language: Language) -> String {
         "另一把锁",
         "清空后重启：同一把锁",
         "（全部授予）",
-        "延迟重启",
+        "有准入",
     ];
     let heads = language.pick(english, chinese);
     let same = |is: bool| match is {

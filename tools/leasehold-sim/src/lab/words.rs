@@ -6,18 +6,18 @@ use crate::simulator::{ClientChange, NodeChange, Setup, Trouble};
 /// What a set-up is, in a sentence.
 pub fn about(setup: Setup, language: Language) -> &'static str {
     let chinese = match setup {
-        Setup::PlainSet => "一个 Redis 上的 SET NX PX 和 DEL，没有令牌，不看截止时间",
+        Setup::PlainSet => "一个 Redis 上手写的 SET NX PX 和 DEL，没有令牌，不看截止时间",
         Setup::Single => "Leasehold，一个 Redis",
         Setup::SingleStrict => "Leasehold，一个 Redis，带 ?admission=strict",
         Setup::Replicated => "Leasehold，一个 Redis，故障时由从库接管",
         Setup::RedlockPlain => "五个节点上的公开版红锁，没有令牌，没有延迟重启",
-        Setup::RedlockTokens => "Leasehold 的红锁，有令牌，没有延迟重启",
-        Setup::Redlock => "Leasehold 的红锁，有令牌和延迟重启",
+        Setup::RedlockTokens => "Leasehold 的红锁，有令牌；为了对比去掉了准入（实际上不能关闭）",
+        Setup::Redlock => "Leasehold 的红锁，有令牌和准入",
         Setup::RedissonRedlock => {
             "五个节点上的 RedissonRedLock：有看门狗，没有有效期、令牌和延迟重启"
         }
-        Setup::ZooKeeper => "ZooKeeper 做法的模型（会话，zxid）",
-        Setup::Etcd => "etcd 做法的模型（租约，revision）",
+        Setup::ZooKeeper => "ZooKeeper 常见做法的模型（会话，zxid），不看自己的时钟",
+        Setup::Etcd => "etcd 常见做法的模型（租约，revision），不看自己的时钟",
         Setup::SqlLease => "持久化 SQL 数据库中租约表的模型",
     };
     language.pick(setup.about(), chinese)

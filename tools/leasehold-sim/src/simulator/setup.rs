@@ -68,20 +68,6 @@ impl Setup {
         Self::SqlLease,
     ];
 
-    /// Those that the matrix compares.
-    pub const COMPARED: [Self; 10] = [
-        Self::PlainSet,
-        Self::Single,
-        Self::SingleStrict,
-        Self::Replicated,
-        Self::RedlockPlain,
-        Self::RedlockTokens,
-        Self::Redlock,
-        Self::ZooKeeper,
-        Self::Etcd,
-        Self::SqlLease,
-    ];
-
     /// As it is written on a command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -102,20 +88,26 @@ impl Setup {
     /// In a sentence.
     pub fn about(self) -> &'static str {
         match self {
-            Self::PlainSet => "SET NX PX and DEL on one Redis, no token, no deadline",
+            Self::PlainSet => "SET NX PX and DEL by hand on one Redis, no token, no deadline",
             Self::Single => "Leasehold on one Redis",
             Self::SingleStrict => "Leasehold on one Redis with ?admission=strict",
             Self::Replicated => "Leasehold on one Redis whose replica takes over",
             Self::RedlockPlain => {
                 "the published Redlock on five nodes, no token, no delayed restart"
             }
-            Self::RedlockTokens => "Leasehold's Redlock with tokens, without admission",
+            Self::RedlockTokens => {
+                "Leasehold's Redlock with tokens; admission is left out to compare (it cannot be switched off)"
+            }
             Self::Redlock => "Leasehold's Redlock with tokens and admission",
             Self::RedissonRedlock => {
                 "RedissonRedLock on five nodes: a watchdog, no validity, no token, no delayed restart"
             }
-            Self::ZooKeeper => "model of the ZooKeeper recipe (session, zxid)",
-            Self::Etcd => "model of the etcd recipe (lease, revision)",
+            Self::ZooKeeper => {
+                "model of the usual ZooKeeper recipe (session, zxid), without a look at its own clock"
+            }
+            Self::Etcd => {
+                "model of the usual etcd recipe (lease, revision), without a look at its own clock"
+            }
             Self::SqlLease => "model of a lease table in a durable SQL database",
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cache;
+mod documents;
 mod lab;
 
 use std::time::Duration;

@@ -2,19 +2,19 @@
 
 use std::fmt::Write;
 
-use super::super::text::{Language, columns, wrap};
+use super::super::text::{Language, capital, columns, wrap};
 use super::world::{Event, State};
 use super::{CacheTale, is_lie, name};
 
 const WIDTH: f64 = 900.0;
-const LEFT: f64 = 110.0;
+const LEFT: f64 = 118.0;
 const RIGHT: f64 = 866.0;
 const INK: &str = "#757d87";
 const ALARM: &str = "#dc2626";
 const COLOURS: [&str; 5] = ["#3b82f6", "#e07b1a", "#1f9d68", "#a35bd6", "#0e97a5"];
 /// The widths of a column of text: of the title, and of the rest.
-const TITLE_COLUMN: f64 = 10.4;
-const COLUMN: f64 = 7.2;
+const TITLE_COLUMN: f64 = 11.0;
+const COLUMN: f64 = 8.4;
 
 /// The whole picture.
 pub fn draw_cache(tale: &CacheTale, language: Language) -> String {
@@ -29,11 +29,11 @@ pub fn draw_cache(tale: &CacheTale, language: Language) -> String {
     let legend = language.pick(
         "tick: asks the cache · bar: reads the database · dot: fills or changes the cache, or commits · cross: \
          may not fill, fails or dies",
-        "短竖线：请求缓存 · 色条：读数据库 · 圆点：填充或更改缓存，或提交 · 叉：不能填充、失败或崩溃",
+        "短竖线：请求缓存 · 色条：读数据库 · 圆点：回填或更改缓存，或提交 · 叉：不能回填、失败或崩溃",
     );
     let legend = format!("{legend}{}", if crowd { "" } else { below });
     let legend = wrap(&legend, ((WIDTH - 32.0) / COLUMN) as usize);
-    let top = 34.0 + 22.0 * title.len() as f64 + 16.0 * legend.len() as f64 + 8.0;
+    let top = 34.0 + 23.0 * title.len() as f64 + 19.0 * legend.len() as f64 + 8.0;
     let stores = stores(tale, language);
     let lanes = tale.actors.len() + stores.len();
     let bottom = top + lane * lanes as f64;
@@ -47,7 +47,7 @@ pub fn draw_cache(tale: &CacheTale, language: Language) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" font-family=\"system-ui, 'Helvetica Neue', 'DejaVu Sans', Arial, \
-         'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif\" font-size=\"12\" \
+         'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif\" font-size=\"14\" \
          fill=\"{INK}\">\n<title>{}</title>\n",
         tale.story.name
     );
@@ -55,13 +55,13 @@ pub fn draw_cache(tale: &CacheTale, language: Language) -> String {
     for line in title {
         let _ = writeln!(
             out,
-            "<text x=\"16\" y=\"{y}\" font-size=\"16\" font-weight=\"600\">{line}</text>"
+            "<text x=\"16\" y=\"{y}\" font-size=\"17\" font-weight=\"600\">{line}</text>"
         );
-        y += 22.0;
+        y += 23.0;
     }
     for line in legend {
         let _ = writeln!(out, "<text x=\"16\" y=\"{y}\">{line}</text>");
-        y += 16.0;
+        y += 19.0;
     }
     axis(&mut out, (from, until), (top, bottom), language, &x);
     let names = tale.actors.iter().map(|actor| name(actor, language));
@@ -71,7 +71,7 @@ pub fn draw_cache(tale: &CacheTale, language: Language) -> String {
             out,
             "<text x=\"16\" y=\"{:.1}\">{name}</text><line x1=\"{LEFT}\" y1=\"{middle:.1}\" \
              x2=\"{RIGHT}\" y2=\"{middle:.1}\" stroke=\"{INK}\" stroke-opacity=\"0.3\"/>",
-            middle + 4.0
+            middle + 5.0
         );
     }
     for (actor, begin, end) in &tale.world.loads {
@@ -113,11 +113,8 @@ fn shown(tale: &CacheTale) -> (u64, u64) {
 
 fn title(tale: &CacheTale, language: Language) -> String {
     let about = tale.story.about.in_language(language);
-    let mut letters = about.chars();
-    let about: String =
-        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
     let practice = tale.practice;
-    language.pick(format!("{about} ({practice})"), format!("{about}（{practice}）"))
+    language.pick(format!("{} ({practice})", capital(about)), format!("{about}（{practice}）"))
 }
 
 /// What one store says of the first key: whether there is anything, and the value.
@@ -159,8 +156,8 @@ fn axis(
             out,
             "<line x1=\"{place:.1}\" y1=\"{top:.1}\" x2=\"{place:.1}\" y2=\"{bottom:.1}\" stroke=\"{INK}\" \
              stroke-opacity=\"0.15\"/><text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\" \
-             font-size=\"11\">{label} {}</text>",
-            bottom + 18.0,
+             font-size=\"13\">{label} {}</text>",
+            bottom + 19.0,
             language.pick("s", "秒")
         );
         at += step;
@@ -235,7 +232,7 @@ fn values(
                 out,
                 "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#fff\" font-weight=\"600\">{value}</text>",
                 from + 4.0,
-                y + 4.0
+                y + 5.0
             );
         }
     }

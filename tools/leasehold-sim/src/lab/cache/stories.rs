@@ -43,11 +43,11 @@ fn crowds(tale: &CacheTale) -> bool {
 const LEASE: Text = text(
     "A fill lease of its own for each load prevents it: an invalidation removes the lease, and the old load \
      fills nothing (--setup leasehold).",
-    "每次加载都有自己的填充租约就能避免：失效会删除租约，旧的加载什么也填不进去（--setup leasehold）。",
+    "每次加载都有自己的回填租约就能避免：失效会删除租约，旧的加载什么也填不进去（--setup leasehold）。",
 );
 const LEASED: Text = text(
     "The invalidation removed the fill lease with the entry, so the old load filled nothing.",
-    "失效操作把填充租约和缓存项一起删除，旧的加载什么也没有填进去。",
+    "失效操作把回填租约和缓存项一起删除，旧的加载什么也没有填进去。",
 );
 
 pub(super) const STORIES: &[CacheStory] = &[
@@ -96,11 +96,11 @@ pub(super) const STORIES: &[CacheStory] = &[
         shown: text(
             "A hold from before the commit until after it prevents it: readers go past the cache and fill \
              nothing (--setup leasehold).",
-            "从提交前到提交后设置写保护就能避免：读者绕过缓存，不填充（--setup leasehold）。",
+            "从提交前到提交后设置写入保护就能避免：读者绕过缓存，不回填（--setup leasehold）。",
         ),
         spared: text(
             "The write was announced before the commit, so the reader went past the cache and filled nothing.",
-            "写操作在提交前就已登记，读者绕过缓存，没有填充。",
+            "写操作在提交前就已登记，读者绕过缓存，没有回填。",
         ),
         test: "delete_before_commit",
         goes_wrong: lies,
@@ -151,7 +151,7 @@ pub(super) const STORIES: &[CacheStory] = &[
         ),
         shown: text(
             "No delay is long enough; a fill lease of its own for each load is (--setup leasehold).",
-            "多长的延迟都不够；每次加载有自己的填充租约才行（--setup leasehold）。",
+            "多长的延迟都不够；每次加载有自己的回填租约才行（--setup leasehold）。",
         ),
         spared: LEASED,
         test: "delayed_double_delete",
@@ -169,7 +169,7 @@ pub(super) const STORIES: &[CacheStory] = &[
         name: "lease-by-order",
         about: text(
             "fill leases are compared by order: a token not below the last one given may fill",
-            "填充租约按大小比较：不小于最后发出的令牌就能填充",
+            "回填租约按大小比较：不小于最后发出的令牌就能回填",
         ),
         shown: text(
             "The lease was taken away and given to no other load since: tokens must be compared for equality \
@@ -201,7 +201,7 @@ pub(super) const STORIES: &[CacheStory] = &[
         shown: text(
             "The older load filled under the younger load's lease: each load needs a token of its own \
              (--setup leasehold).",
-            "旧的加载用新加载的租约填充了缓存：每次加载都要有自己的令牌（--setup leasehold）。",
+            "旧的加载用新加载的租约回填了缓存：每次加载都要有自己的令牌（--setup leasehold）。",
         ),
         spared: text(
             "Each load had a token of its own, so the older one filled nothing.",
@@ -259,12 +259,12 @@ pub(super) const STORIES: &[CacheStory] = &[
         shown: text(
             "What invalidates must be there before the commit: a hold, or a row of the outbox in the same \
              transaction (--setup leasehold).",
-            "保证失效的东西必须在提交前就存在：写保护，或同一事务里的本地消息表（--setup leasehold）。",
+            "保证失效的东西必须在提交前就存在：写入保护，或同一事务里的本地消息表（--setup leasehold）。",
         ),
         spared: text(
             "The hold was there before the commit: readers went past the cache until it ended (write_hold, \
              30 s).",
-            "写保护在提交前就已存在：在它结束之前（write_hold，30 秒）读者都绕过缓存。",
+            "写入保护在提交前就已存在：在它结束之前（write_hold，30 秒）读者都绕过缓存。",
         ),
         test: "an_invalidation_queued_after_it_failed",
         goes_wrong: lies,
@@ -382,7 +382,7 @@ pub(super) const STORIES: &[CacheStory] = &[
         ),
         spared: text(
             "One reader had the fill lease and loaded; the others waited for its value.",
-            "一个读者拿到填充租约去加载，其余等待它的结果。",
+            "一个读者拿到回填租约去加载，其余等待它的结果。",
         ),
         test: "",
         goes_wrong: crowds,

@@ -18,6 +18,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::RedlockTokens,
             Setup::RedissonRedlock,
         ],
+        by_hand: &[],
         shown: text(
             "The watchdog could not renew, and the holder was not told: it must look at its own clock \
              (--setup redlock).",
@@ -48,6 +49,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::RedlockTokens,
             Setup::RedissonRedlock,
         ],
+        by_hand: &[],
         shown: text("", ""),
         spared: text(
             "There is nothing to prevent: a client without a majority releases and tries again after a \

@@ -58,6 +58,7 @@ pub(super) const STORIES: &[Story] = &[
             "ttl 30 秒，持有者在最后一次检查锁与写入之间暂停 35 秒",
         ),
         setups: EVERYWHERE,
+        by_hand: &[],
         shown: TOKEN_NEEDED,
         spared: text("", ""),
         goes_wrong: late_write,
@@ -71,6 +72,7 @@ pub(super) const STORIES: &[Story] = &[
             "ttl 30 秒，持有者在写入前暂停 35 秒，而资源比较锁的随机值",
         ),
         setups: EVERYWHERE,
+        by_hand: &[],
         shown: text("", ""),
         spared: text(
             "Such a resource stops a write that comes after the next holder's claim; it knows no order, so \
@@ -87,6 +89,7 @@ pub(super) const STORIES: &[Story] = &[
             "资源比较锁的随机值，而旧持有者的登记在路上走了 35 秒",
         ),
         setups: EVERYWHERE,
+        by_hand: &[],
         shown: text(
             "The old holder's write was taken and the new holder's refused: a random value cannot tell which \
              of two holders is the later one; a token that grows can.",
@@ -129,6 +132,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::Redlock,
             Setup::SqlLease,
         ],
+        by_hand: &[],
         shown: text(
             "A watchdog does not survive a pause: a holder must look at its own clock before it acts, and \
              the resource at the token.",
@@ -162,6 +166,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::Replicated,
             Setup::SqlLease,
         ],
+        by_hand: &[],
         shown: text(
             "Validity must count from before the first request, and the clock be looked at last: then the \
              client itself refuses such a grant.",
@@ -188,6 +193,7 @@ pub(super) const STORIES: &[Story] = &[
             "持有者在写入前暂停 20 秒，没有超过 30 秒的 ttl；其间，一台授予了锁的服务器清空后重启",
         ),
         setups: RESTARTS,
+        by_hand: &[],
         shown: text(
             "The holder's own clock still says valid: a server that may have forgotten must wait until its \
              leases are over (admission: --setup single-strict, redlock), and the resource must refuse the \
@@ -211,6 +217,7 @@ pub(super) const STORIES: &[Story] = &[
             "持有者在写入前暂停 60 秒，其间一台授予了锁的服务器清空后重启：延迟重启限制不了暂停的长短",
         ),
         setups: RESTARTS,
+        by_hand: &[],
         shown: TOKEN_NEEDED,
         spared: text("", ""),
         goes_wrong: late_write,
@@ -235,6 +242,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::Etcd,
             Setup::SqlLease,
         ],
+        by_hand: &[],
         shown: text(
             "The holder went on although its renewals failed (the aggressive policy): it must stop before its \
              lease ends, by its own clock.",

@@ -25,6 +25,7 @@ pub(super) const STORIES: &[Story] = &[
             "A、B、C 授予了 30 秒的锁，每 10 秒续期；续期前 C 的时钟跳了 21 秒，另一个客户端请求 C、D、E",
         ),
         setups: &FIVE,
+        by_hand: &[],
         shown: text(
             "Servers must not let their clocks jump (slew, do not step); up to ttl less renewal interval is \
              borne (lab clock-jump-20), beyond that only the token protects.",
@@ -41,6 +42,7 @@ pub(super) const STORIES: &[Story] = &[
             "30 秒的锁在第一次续期前，C 的时钟跳了 20 秒：租约撑到了续期",
         ),
         setups: &FIVE,
+        by_hand: &[],
         shown: text("", ""),
         spared: text(
             "There is nothing to prevent: a jump of ttl less renewal interval at the most is borne.",
@@ -56,14 +58,15 @@ pub(super) const STORIES: &[Story] = &[
             "A、B、C 授予了锁；C 清空后重启，另一个客户端请求 C、D、E",
         ),
         setups: &FIVE,
+        by_hand: &[],
         shown: text(
             "A node that may have forgotten must stay out until every lease that it can have granted is \
              over (admission: --setup redlock).",
-            "可能丢了数据的节点必须等到它可能授予过的租约都结束（延迟重启：--setup redlock）。",
+            "可能丢了数据的节点必须等到它可能授予过的租约都结束（准入：--setup redlock）。",
         ),
         spared: text(
             "C may have forgotten leases, so it had no vote until all of them were over (admission).",
-            "C 可能丢了租约，在这些租约都结束之前没有投票权（延迟重启）。",
+            "C 可能丢了租约，在这些租约都结束之前没有投票权（准入）。",
         ),
         goes_wrong: two_holders,
         plan: |setup| Plan {
@@ -90,6 +93,7 @@ pub(super) const STORIES: &[Story] = &[
             Setup::RedlockTokens,
             Setup::RedissonRedlock,
         ],
+        by_hand: &[],
         shown: text(
             "Nodes that may have forgotten must have no vote; when it is a majority, an operator has to \
              decide (--setup redlock).",
@@ -117,6 +121,7 @@ pub(super) const STORIES: &[Story] = &[
             "唯一的 Redis 在持有者工作时清空后重启",
         ),
         setups: &[Setup::Single, Setup::SingleStrict, Setup::PlainSet],
+        by_hand: &[],
         shown: text(
             "With ?admission=strict a server that may have forgotten waits until its leases are over \
              (--setup single-strict).",
@@ -149,10 +154,13 @@ pub(super) const STORIES: &[Story] = &[
             Setup::Etcd,
             Setup::SqlLease,
         ],
+        by_hand: &[],
         shown: text(
-            "Asynchronous replication cannot prevent it: a quorum of independent nodes can, or a server that \
-             keeps its data, or the token at the resource.",
-            "异步复制防不住；能防住的是独立节点的多数派、不丢数据的服务器，或资源检查令牌。",
+            "Asynchronous replication cannot prevent it. What can: a grant that waits for replicas \
+             (?replicas=majority), a quorum of independent nodes, or a server that keeps its data; the token at \
+             the resource protects in any case.",
+            "异步复制防不住。能防住的是：授予前等待从库（?replicas=majority）、独立节点的多数派，或不丢数据的服务器；\
+             资源检查令牌则总能保护数据。",
         ),
         spared: text(
             "The lock was not on that server's memory alone: other independent nodes had it, or it was on \

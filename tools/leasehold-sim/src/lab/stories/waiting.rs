@@ -6,14 +6,8 @@ use super::{Story, long_gap};
 use crate::simulator::{MS, Network, Plan, Setup};
 
 /// Those with one place to wait at.
-const QUEUES: &[Setup] = &[
-    Setup::PlainSet,
-    Setup::Single,
-    Setup::SingleStrict,
-    Setup::Replicated,
-    Setup::ZooKeeper,
-    Setup::Etcd,
-];
+const QUEUES: &[Setup] =
+    &[Setup::PlainSet, Setup::Single, Setup::Replicated, Setup::ZooKeeper, Setup::Etcd];
 
 pub(super) const STORIES: &[Story] = &[
     Story {
@@ -23,10 +17,11 @@ pub(super) const STORIES: &[Story] = &[
             "客户端发现锁被占用，而持有者在它开始监听释放通知之前就释放了",
         ),
         setups: QUEUES,
+        by_hand: &[],
         shown: text(
-            "It waited for the rest of the lease: being turned away and joining the queue must be one step at \
+            "The client waited for the rest of the lease: being turned away and joining the queue must be one step at \
              the server (--setup single).",
-            "它一直等到租约过期：被拒绝和进入等待队列必须是服务器上的一步（--setup single）。",
+            "客户端一直等到租约过期：被拒绝和进入等待队列必须是服务器上的一步（--setup single）。",
         ),
         spared: text(
             "Being turned away and joining the queue was one step at the server, so no release was missed.",
@@ -47,6 +42,7 @@ pub(super) const STORIES: &[Story] = &[
             "九个客户端等待同一把锁，锁被释放九次",
         ),
         setups: QUEUES,
+        by_hand: &[],
         shown: text(
             "Each release notified all waiters: all asked, and one got it. A release should notify the \
              first waiter alone (--setup single).",
