@@ -113,8 +113,9 @@ pub(crate) enum Command {
     /// Play stories of failing locks and stale caches, in a simulator; nothing is locked
     ///
     /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, or to a
-    /// cache, on a set-up of your choice: what happens when, and what would have prevented it. It
-    /// writes only the requested files, and needs no server.
+    /// cache, on a set-up of your choice: what happens when, and what would have prevented it.
+    /// `walk-through` is a table of 3, 5 and 6 nodes of which some are away; `matrix` counts what
+    /// every set-up does under every fault. It writes only the requested files, and needs no server.
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Print the completions for a shell
@@ -520,11 +521,12 @@ pub(crate) struct CacheApplyArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = help::LAB_HELP)]
 pub(crate) struct LabArgs {
-    /// `list`, `matrix`, `walk-through`, or a story
+    /// A story such as gc-pause, or `list`, `walk-through`, `matrix`
     #[arg(value_name = "STORY", default_value = "list", value_parser = utf8())]
     pub(crate) story: String,
 
-    /// Play the story on this set-up [default: the set-up of the story]
+    /// Play the story on this way to lock, such as plain-set, single or redlock (`lab list` has all)
+    /// [default: the set-up of the story]
     #[arg(long, value_name = "SET-UP", value_parser = utf8())]
     pub(crate) setup: Option<String>,
 
@@ -535,7 +537,7 @@ pub(crate) struct LabArgs {
     )]
     pub(crate) seed: Option<u64>,
 
-    /// How many runs a cell of the matrix has [default: 100]
+    /// How many runs the matrix makes of each set-up under each fault [default: 100]
     #[arg(
         long, value_name = "NUMBER", value_parser = number::within::<u64>(1..=u64::MAX),
         allow_hyphen_values = true
@@ -550,7 +552,7 @@ pub(crate) struct LabArgs {
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
 
-    /// Print the matrix as a document
+    /// Print the matrix as a Markdown document
     #[arg(long)]
     pub(crate) markdown: bool,
 }

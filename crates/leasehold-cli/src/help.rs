@@ -67,6 +67,7 @@ pub(crate) const LAB_HELP: &str = "\
 Examples:
   leasehold lab list
   leasehold lab gc-pause
+  leasehold lab timestamp-lock --setup single
   leasehold lab node-restart --setup redlock --svg node-restart.svg
   leasehold lab gc-pause --lang zh
   leasehold lab delayed-double-delete --setup leasehold
