@@ -103,6 +103,18 @@ async fn a_guard_is_renewed_at_a_third_of_its_ttl_for_as_long_as_it_lives() {
 }
 
 #[tokio::test]
+async fn renew_after_sets_when_the_guard_is_renewed() {
+    let bench = Bench::new();
+    let lock = bench.client.lock("long").ttl(secs(60)).renew_after(secs(50));
+    let guard = lock.acquire().await.unwrap();
+    let first = guard.deadline();
+    bench.pass(ms(44_800)).await;
+    assert_eq!(guard.deadline(), first, "renewed more than a tenth earlier");
+    bench.pass(ms(5_300)).await;
+    assert_ne!(guard.deadline(), first, "not renewed after 50 s of 60");
+}
+
+#[tokio::test]
 async fn a_thousand_locks_are_renewed_in_a_few_batches() {
     let bench = Bench::new();
     let mut guards = Vec::new();
