@@ -9,6 +9,7 @@ mod defaults;
 mod direction;
 mod doc_words;
 pub(crate) mod errors;
+mod figures;
 mod home_paths;
 mod invariants;
 mod links;
@@ -18,6 +19,7 @@ mod messages;
 mod sources;
 mod structure;
 mod subjects;
+mod terms;
 mod translations;
 mod tree;
 mod words;
@@ -81,6 +83,7 @@ const RULES: &[Rule] = &[
     messages::check,
     translations::check,
     subjects::check,
+    terms::check,
     words::check,
 ];
 

@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Returns the longest lease of a grant or renewal: half of the negotiated timeout. For the reason,
-    /// see docs/decisions/0012-zookeeper-leases.md.
+    /// see decisions/0012-zookeeper-leases.md.
     pub(crate) fn term(&self) -> Duration {
         self.client.session_timeout() / 2
     }

@@ -7,7 +7,7 @@ use super::structure::{crates, modules, svg};
 use super::tree::{Package, Tree};
 use crate::run::root;
 
-/// The circles that are allowed, by crate. `docs/decisions/0021-circles-between-modules.md` says why.
+/// The circles that are allowed, by crate. `decisions/0021-circles-between-modules.md` says why.
 const ALLOWED: &[(&str, &[&[&str]])] =
     &[("leasehold-core", &[&["client", "guard", "lock"], &["error", "name"]])];
 
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         for circle in circles.iter().filter(|circle| !allowed.contains(&circle.as_slice())) {
             let what = format!("its modules use each other in a circle: {}", circle.join(", "));
             let next = "move what ties them into a module below, or change the list in \
-                        tools/xtask/src/tidy/circles.rs and say why in docs/decisions/0021";
+                        tools/xtask/src/tidy/circles.rs and say why in decisions/0021";
             found.push(Violation::of(&package.manifest, what, next));
         }
         for gone in allowed.iter().filter(|one| !circles.iter().any(|circle| circle == *one)) {

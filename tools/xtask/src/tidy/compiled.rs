@@ -1,4 +1,5 @@
-//! Every Rust block of a page in `docs` is compared with code that is compiled.
+//! Every Rust block of a document can be tried: a page in `docs` is compared with code that is compiled, and what the block
+//! depends on is written beside it.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +13,45 @@ const CALL: &str = "pages::are_compiled(";
 /// The only form of a Rust block that this function sees.
 const FENCE: &str = "```rust";
 
-/// Finds pages with a Rust block that no test names, and Rust blocks that the tests do not see.
+/// Finds pages with a Rust block that no test names, Rust blocks that the tests do not see, and documents with a Rust block
+/// but without the lines of a Cargo.toml.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = tests(tree);
+    found.extend(dependencies(tree));
+    found
+}
+
+/// Pages and READMEs that show Rust code name what a program needs for it.
+fn dependencies(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let documents = tree.markdown().filter(|(file, _)| {
+        let readme = *file == "README.md" || *file == "README.zh-CN.md";
+        readme || file.starts_with("docs/") || is_readme_of_a_crate(file)
+    });
+    for (file, text) in documents {
+        let blocks = split(text).1;
+        let Some(first) = blocks.iter().find(|block| is_rust(block.language)) else { continue };
+        let folder = file.rsplit('/').nth(1).filter(|_| is_readme_of_a_crate(file));
+        let line = |line: &str| folder.is_none_or(|name| line.split(' ').next() == Some(name));
+        let named = blocks.iter().filter(|block| block.language == "toml").any(|block| {
+            block.lines.contains(&"[dependencies]") && block.lines.iter().any(|one| line(one))
+        });
+        if !named {
+            let what = "a Rust block, and no `[dependencies]` beside it";
+            let name = folder.unwrap_or("the crates");
+            let next = format!("add a toml block with {name} and the features that the code needs");
+            found.push(Violation::at(file, first.line, what, next));
+        }
+    }
+    found
+}
+
+fn is_readme_of_a_crate(file: &str) -> bool {
+    file.starts_with("crates/") && file.ends_with("/README.md")
+}
+
+/// Pages with a Rust block are named by a test that sees all of them.
+fn tests(tree: &Tree) -> Vec<Violation> {
     let named: BTreeSet<&str> = tree.rust().flat_map(|(_, text)| named(text)).collect();
     let mut found = Vec::new();
     for (file, text) in tree.markdown() {
@@ -63,7 +101,23 @@ mod tests {
 
     fn lines(file: &str, page: &str) -> Vec<Option<usize>> {
         let tree = Tree::of([("crates/x/tests/pages.rs", TEST), (file, page)]);
-        check(&tree).into_iter().map(|violation| violation.line).collect()
+        tests(&tree).into_iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn a_document_with_a_rust_block_names_its_dependencies() {
+        let lines = |file, toml: &str| -> Vec<Option<usize>> {
+            let page = format!("# A\n\n```rust\nf();\n```\n\n```toml\n{toml}```\n");
+            let tree = Tree::of([(file, page.as_str())]);
+            dependencies(&tree).into_iter().map(|violation| violation.line).collect()
+        };
+        let pages = ["docs/a.md", "docs/zh/a.md", "README.md", "crates/engines/x/README.md"];
+        for page in pages {
+            assert_eq!(lines(page, "[dependencies]\nx = \"1\"\n"), [], "{page}");
+            assert_eq!(lines(page, ""), [Some(3)], "{page}");
+        }
+        assert_eq!(lines("crates/x/README.md", "[dependencies]\nxy = \"1\"\n"), [Some(3)]);
+        assert_eq!(lines("tools/x/README.md", ""), []);
     }
 
     #[test]
@@ -72,7 +126,7 @@ mod tests {
         for named in ["docs/a.md", "docs/zh/a.md", "README.md", "crates/x/README.md"] {
             assert_eq!(lines(named, page), [], "{named}");
         }
-        for forgotten in ["docs/b.md", "docs/zh/b.md", "docs/decisions/a.md"] {
+        for forgotten in ["docs/b.md", "docs/zh/b.md", "docs/evidence/a.md"] {
             assert_eq!(lines(forgotten, page), [Some(7)], "{forgotten}");
         }
     }

@@ -1,12 +1,12 @@
-//! Decision records have one numbering, `docs/decisions/0001-words.md`, and an index with all of them.
+//! Decision records have one numbering, `decisions/0001-words.md`, and an index with all of them.
 
 use std::collections::BTreeMap;
 
 use super::Violation;
 use super::tree::Tree;
 
-const FOLDER: &str = "docs/decisions/";
-const INDEX: &str = "docs/decisions/README.md";
+const FOLDER: &str = "decisions/";
+const INDEX: &str = "decisions/README.md";
 
 /// Checks the names of the records, their numbers and the index.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
@@ -44,11 +44,11 @@ mod tests {
     #[test]
     fn records_without_a_number_of_their_own_and_a_line_in_the_index_are_found() {
         let index = (INDEX, "- [One](0001-one.md)\n- [Two](0002-two.md)\n");
-        let one = ("docs/decisions/0001-one.md", "# One\n");
-        assert_eq!(check(&Tree::of([index, one, ("docs/decisions/0002-two.md", "")])).len(), 0);
-        assert_eq!(check(&Tree::of([index, one, ("docs/decisions/two.md", "")])).len(), 1);
-        assert_eq!(check(&Tree::of([index, one, ("docs/decisions/0003-three.md", "")])).len(), 1);
-        let twice = check(&Tree::of([index, one, ("docs/decisions/0001-other.md", "")]));
+        let one = ("decisions/0001-one.md", "# One\n");
+        assert_eq!(check(&Tree::of([index, one, ("decisions/0002-two.md", "")])).len(), 0);
+        assert_eq!(check(&Tree::of([index, one, ("decisions/two.md", "")])).len(), 1);
+        assert_eq!(check(&Tree::of([index, one, ("decisions/0003-three.md", "")])).len(), 1);
+        let twice = check(&Tree::of([index, one, ("decisions/0001-other.md", "")]));
         assert_eq!(twice.len(), 2, "the number, and the index: {twice:?}");
     }
 }
