@@ -117,7 +117,7 @@ fn ensembles_and_files_keep_their_promises_whatever_happens_to_them_and_their_cl
     ]);
 }
 
-/// Each plan drives what a mended defect needed. See `docs/evidence/chaos.md` for what a replay finds.
+/// Each plan drives what a mended defect needed. See `tools/leasehold-chaos/RUNS.md` for what a replay finds.
 #[test]
 fn replays_of_plans_keep_every_promise() {
     if Needs::Redis.is_skipped() {
@@ -200,7 +200,7 @@ fn a_run_without_the_command_says_how_to_get_it() {
 fn the_documentation_has_the_table_of_set_ups() {
     let output = Command::new(CHAOS).arg("set-ups").output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/chaos.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("RUNS.md");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains(&table), "write this into docs/evidence/chaos.md:\n{table}");
+    assert!(page.contains(&table), "write this into tools/leasehold-chaos/RUNS.md:\n{table}");
 }
