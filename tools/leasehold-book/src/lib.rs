@@ -26,8 +26,10 @@ const BOOKS: [Book; 2] = [
     Book { source: "docs/zh", output: "zh", chinese: true },
 ];
 
-/// Room for lines of code with their comments, in the head of each page.
-const STYLE: &str = "<style>:root { --content-max-width: 60rem; }</style></head>";
+/// Room for lines of code with their comments, and narrow cells on narrow screens: added to the head of each page.
+const STYLE: &str = "<style>:root { --content-max-width: 960px; } \
+    @media (max-width: 620px) { .content table td, .content table th { padding: 3px 8px; } }\
+    </style></head>";
 
 /// Builds both books of the repository at `root` into the folder `output`, which is emptied first.
 ///
