@@ -66,13 +66,13 @@ fn legend(tale: &Tale, language: Language) -> &'static str {
         true => language.pick(
             "bar of a client: believes that it holds the lock, with this token · line: waits · tick: request · \
              hatched: paused · bar of a node: whose lease it has · dot: write accepted · cross: write refused",
-            "客户端的色条：以为自己持有锁（数字为令牌）· 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 节点的色条：它上面是谁的租约 · \
+            "客户端的色条：以为自己持有锁（数字为令牌）· 横线：等待 · 短竖线：请求 · 斜纹：停顿 · 节点的色条：它上面是谁的租约 · \
              圆点：写入被接受 · 叉：写入被拒绝",
         ),
         false => language.pick(
             "bar of a client: believes that it holds the lock · line: waits · tick: request · hatched: paused · \
              bar of a node: whose lease it has · dot: write accepted · cross: write refused",
-            "客户端的色条：以为自己持有锁 · 横线：等待 · 短竖线：请求 · 斜纹：暂停 · 节点的色条：它上面是谁的租约 · \
+            "客户端的色条：以为自己持有锁 · 横线：等待 · 短竖线：请求 · 斜纹：停顿 · 节点的色条：它上面是谁的租约 · \
              圆点：写入被接受 · 叉：写入被拒绝",
         ),
     }

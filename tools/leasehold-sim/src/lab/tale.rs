@@ -201,7 +201,7 @@ impl Tale {
                 "writes: the random value is another one, refused",
                 "写入：随机值与登记的不同，拒绝",
             ),
-            What::Stops(client) => says(client, "is paused", "暂停"),
+            What::Stops(client) => says(client, "is paused", "停顿"),
             What::GoesOn(client) => says(client, "continues", "恢复运行"),
             What::Dies(client) => says(client, "dies", "崩溃"),
             What::Listens(client) => says(client, "listens for a release", "开始监听释放通知"),

@@ -9,7 +9,7 @@ pub fn about(setup: Setup, language: Language) -> &'static str {
         Setup::PlainSet => "一个 Redis 上手写的 SET NX PX 和 DEL，没有令牌，不看截止时间",
         Setup::Single => "Leasehold，一个 Redis",
         Setup::SingleStrict => "Leasehold，一个 Redis，带 ?admission=strict",
-        Setup::Replicated => "Leasehold，一个 Redis，故障时由从库接管",
+        Setup::Replicated => "Leasehold，一个 Redis，故障时由从节点接管",
         Setup::RedlockPlain => "五个节点上的公开版红锁，没有令牌，没有延迟重启",
         Setup::RedlockTokens => "Leasehold 的红锁，有令牌；为了对比去掉了准入（实际上不能关闭）",
         Setup::Redlock => "Leasehold 的红锁，有令牌和准入",
@@ -29,7 +29,7 @@ pub(super) fn trouble(trouble: Trouble, language: Language) -> &'static str {
         Trouble::None => "没有故障",
         Trouble::Network => "消息丢失、迟到、重复",
         Trouble::Partition => "客户端连不上部分节点",
-        Trouble::Pause => "客户端暂停超过 ttl",
+        Trouble::Pause => "客户端停顿超过 ttl",
         Trouble::Crash => "持有者崩溃",
         Trouble::ClientClock => "客户端的系统时钟跳变",
         Trouble::NodeClock => "一个节点的时钟跳变",
@@ -74,7 +74,7 @@ pub(super) fn node_change(change: NodeChange, language: Language) -> String {
         NodeChange::Unreachable => ("it cannot be reached", "无法访问"),
         NodeChange::RestartsEmpty => ("it restarts empty", "清空后重启，数据全部丢失"),
         NodeChange::ReplicaTakesOver => {
-            ("its replica takes over, with what it has heard of", "从库接管，只有它已收到的数据")
+            ("its replica takes over, with what it has heard of", "从节点接管，只有它已收到的数据")
         }
         NodeChange::RestartsWithData => ("it restarts with its data", "重启，数据还在"),
         NodeChange::ResumesSnapshot => {
@@ -99,11 +99,11 @@ pub(super) fn client_change(change: ClientChange, language: Language) -> String 
         ClientChange::RepliesLost(number) => {
             let node = node(number, language);
             return language
-                .pick(format!("gets no replies of {node}"), format!("收不到{node} 的答复"));
+                .pick(format!("gets no replies of {node}"), format!("收不到{node} 的应答"));
         }
         ClientChange::WallClockJumps => ("its wall clock jumps", "墙上时钟跳变"),
         ClientChange::Forced => ("its lease is released by force", "租约被强制释放"),
-        ClientChange::Repeats => ("had no answer, and asks again", "没有收到答复，再次请求"),
+        ClientChange::Repeats => ("had no answer, and asks again", "没有收到应答，再次请求"),
         ClientChange::OwnValue => {
             ("finds its own value in the lock: it has it already", "锁里是自己的值：已经加锁成功")
         }

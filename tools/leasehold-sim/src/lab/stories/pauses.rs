@@ -55,7 +55,7 @@ pub(super) const STORIES: &[Story] = &[
         name: "gc-pause",
         about: text(
             "a pause of 35 s between the holder's last check of the lock and its write, with a ttl of 30 s",
-            "ttl 30 秒，持有者在最后一次检查锁与写入之间暂停 35 秒",
+            "ttl 30 秒，持有者在最后一次检查锁与写入之间停顿 35 秒",
         ),
         setups: EVERYWHERE,
         by_hand: &[],
@@ -69,7 +69,7 @@ pub(super) const STORIES: &[Story] = &[
         about: text(
             "a pause of 35 s before the holder's write, with a ttl of 30 s, and a resource that compares the \
              lock's random value",
-            "ttl 30 秒，持有者在写入前暂停 35 秒，而资源比较锁的随机值",
+            "ttl 30 秒，持有者在写入前停顿 35 秒，而资源比较锁的随机值",
         ),
         setups: EVERYWHERE,
         by_hand: &[],
@@ -117,7 +117,7 @@ pub(super) const STORIES: &[Story] = &[
         name: "watchdog-pause",
         about: text(
             "a pause of 40 s stops the holder, and its watchdog (the session's heartbeat) too; ttl 30 s",
-            "40 秒的暂停让持有者停下，看门狗（会话心跳）也一起停下；ttl 30 秒",
+            "40 秒的停顿让持有者停下，看门狗（会话心跳）也一起停下；ttl 30 秒",
         ),
         setups: &[
             Setup::ZooKeeper,
@@ -136,12 +136,12 @@ pub(super) const STORIES: &[Story] = &[
         shown: text(
             "A watchdog does not survive a pause: a holder must look at its own clock before it acts, and \
              the resource at the token.",
-            "看门狗熬不过暂停：持有者行动前要看自己的时钟，资源要检查令牌。",
+            "看门狗熬不过停顿：持有者行动前要看自己的时钟，资源要检查令牌。",
         ),
         spared: text(
             "The lease ended during the pause, as with any watchdog; the holder looked at its own clock when it \
              went on, and stopped.",
-            "租约在暂停期间结束，任何看门狗都一样；持有者恢复后先看自己的时钟，于是停止工作。",
+            "租约在停顿期间结束，任何看门狗都一样；持有者恢复后先看自己的时钟，于是停止工作。",
         ),
         goes_wrong: two_holders,
         plan: |setup| Plan {
@@ -154,7 +154,7 @@ pub(super) const STORIES: &[Story] = &[
         name: "pause-before-replies",
         about: text(
             "the lock is granted, and the client reads the replies after a pause of 35 s; ttl 30 s",
-            "锁已授予，客户端暂停 35 秒后才读到答复；ttl 30 秒",
+            "锁已授予，客户端停顿 35 秒后才读到应答；ttl 30 秒",
         ),
         setups: &[
             Setup::RedlockPlain,
@@ -190,7 +190,7 @@ pub(super) const STORIES: &[Story] = &[
         about: text(
             "the holder pauses for 20 s before its write, less than its ttl of 30 s; meanwhile a server with \
              the lock restarts empty",
-            "持有者在写入前暂停 20 秒，没有超过 30 秒的 ttl；其间，一台授予了锁的服务器清空后重启",
+            "持有者在写入前停顿 20 秒，没有超过 30 秒的 ttl；其间，一台授予了锁的服务器清空后重启",
         ),
         setups: RESTARTS,
         by_hand: &[],
@@ -214,7 +214,7 @@ pub(super) const STORIES: &[Story] = &[
         about: text(
             "the holder pauses for 60 s before its write, and a server with the lock restarts empty: a delayed \
              restart does not bound a pause",
-            "持有者在写入前暂停 60 秒，其间一台授予了锁的服务器清空后重启：延迟重启限制不了暂停的长短",
+            "持有者在写入前停顿 60 秒，其间一台授予了锁的服务器清空后重启：延迟重启限制不了停顿的长短",
         ),
         setups: RESTARTS,
         by_hand: &[],

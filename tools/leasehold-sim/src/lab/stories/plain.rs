@@ -206,7 +206,7 @@ pub(super) const STORIES: &[Story] = &[
         about: text(
             "the holder pauses until 35 s with a ttl of 30 s; another client gets the lock at 31 s, and then \
              the first one releases",
-            "ttl 30 秒：持有者暂停到 35 秒，另一个客户端在 31 秒获得锁，然后前者释放",
+            "ttl 30 秒：持有者停顿到 35 秒，另一个客户端在 31 秒获得锁，然后前者释放",
         ),
         setups: &[
             Setup::PlainSet,
@@ -230,7 +230,7 @@ pub(super) const STORIES: &[Story] = &[
         spared: text(
             "The late release compared the owner, and left the lock of client 2 alone. What a holder does after \
              a pause is another story (lab watchdog-pause).",
-            "迟到的释放比较了持有者，没有动客户端 2 的锁。暂停之后的持有者会做什么，见 lab watchdog-pause。",
+            "迟到的释放比较了持有者，没有动客户端 2 的锁。停顿之后的持有者会做什么，见 lab watchdog-pause。",
         ),
         goes_wrong: |tale| overlap_of(tale, 1, 2),
         plan: |setup| Plan {
@@ -244,7 +244,7 @@ pub(super) const STORIES: &[Story] = &[
         about: text(
             "a client has no answer and asks again: once its first request was granted, once another \
              client got the lock meanwhile",
-            "客户端没有收到答复，再次请求：一次是前一个请求其实已成功，一次是锁已被别人拿走",
+            "客户端没有收到应答，再次请求：一次是前一个请求其实已成功，一次是锁已被别人拿走",
         ),
         setups: &[
             Setup::Single,

@@ -142,7 +142,7 @@ pub(super) const STORIES: &[Story] = &[
         name: "failover",
         about: text(
             "the server that granted the lock fails before a replica has heard of the lock",
-            "授予锁的服务器故障，而从库还没有收到这把锁",
+            "授予锁的服务器故障，而从节点还没有收到这把锁",
         ),
         setups: &[
             Setup::Replicated,
@@ -159,7 +159,7 @@ pub(super) const STORIES: &[Story] = &[
             "Asynchronous replication cannot prevent it. What can: a grant that waits for replicas \
              (?replicas=majority), a quorum of independent nodes, or a server that keeps its data; the token at \
              the resource protects in any case.",
-            "异步复制防不住。能防住的是：授予前等待从库（?replicas=majority）、独立节点的多数派，或不丢数据的服务器；\
+            "异步复制防不住。能防住的是：授予前等待从节点（?replicas=majority）、独立节点的多数派，或不丢数据的服务器；\
              资源检查令牌则总能保护数据。",
         ),
         spared: text(
