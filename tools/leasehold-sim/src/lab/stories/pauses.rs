@@ -46,8 +46,8 @@ const RESTARTS: &[Setup] = &[
 
 const TOKEN_NEEDED: Text = text(
     "No lock can prevent it, since the write is late, not the lock: the resource must refuse the older \
-     token.",
-    "任何锁都防不住：迟到的是写入，不是锁；资源必须拒绝较旧的令牌。",
+     token, so the lock must have tokens.",
+    "任何锁都防不住：迟到的是写入，不是锁；资源必须拒绝较旧的令牌，所以锁要带令牌。",
 );
 
 pub(super) const STORIES: &[Story] = &[
@@ -75,9 +75,9 @@ pub(super) const STORIES: &[Story] = &[
         by_hand: &[],
         shown: text("", ""),
         spared: text(
-            "Such a resource stops a write that comes after the next holder's claim; it knows no order, so \
-             that a claim that comes late wins (lab random-value-late).",
-            "这样的资源能拦住晚于下一个持有者登记的写入；但随机值没有先后，迟到的登记会胜出（lab random-value-late）。",
+            "A resource that compares the random value stops a write that comes after the next holder's claim. It \
+             knows no order, so a claim that comes late wins (lab random-value-late).",
+            "比较随机值的资源能拦住晚于下一个持有者登记的写入；但随机值没有先后，迟到的登记会胜出（lab random-value-late）。",
         ),
         goes_wrong: |tale| !tale.entries.iter().any(|entry| entry.what == What::ByValue(0, false)),
         plan: |setup| Plan { by_value: true, ..paused_before_its_write(setup) },

@@ -163,7 +163,7 @@ pub(super) const STORIES: &[Story] = &[
              资源检查令牌则总能保护数据。",
         ),
         spared: text(
-            "The lock was not on that server's memory alone: other independent nodes had it, or it was on \
+            "The lock was not in that server's memory alone: other independent nodes had it, or it was on \
              disk before the grant.",
             "锁不只在这台服务器的内存里：其他独立节点也有，或者授予前已经写盘。",
         ),
