@@ -4,7 +4,6 @@
 //! own, unless an argument names one (`-- redis://host:6379`). `docs/cache.md` shows what it prints.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold_cache::{BoxError, Cache};
@@ -23,78 +22,53 @@ async fn main() -> Result<(), BoxError> {
     play(&redis, &mut std::io::stdout()).await
 }
 
+/// Queries that have reached the table since the last line.
+static QUERIES: AtomicUsize = AtomicUsize::new(0);
+
+async fn read_name(pool: SqlitePool, id: i64) -> Result<Option<String>, sqlx::Error> {
+    QUERIES.fetch_add(1, Ordering::Relaxed);
+    sqlx::query_scalar("SELECT name FROM users WHERE id = $1").bind(id).fetch_optional(&pool).await
+}
+
 pub(crate) async fn play(redis: &str, out: &mut impl Write) -> Result<(), BoxError> {
-    let users = Users::open(redis).await?;
-    users.show(out, "get 1", 1).await?;
-    users.show(out, "get 1 again", 1).await?;
+    // One connection, which is the database too: it is in memory.
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    sqlx::raw_sql("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
+        .execute(&pool)
+        .await?;
+    sqlx::raw_sql("INSERT INTO users VALUES (1, 'Ada'), (2, 'Edsger')").execute(&pool).await?;
+    let users: Cache<i64, String> = Cache::builder("users").open(redis)?;
 
-    let mut readers = JoinSet::new();
-    for _ in 0..99 {
-        let users = users.clone();
-        readers.spawn(async move { users.get(2).await });
-    }
-    users.show(out, "get 2 by 100 tasks", 2).await?;
-    for name in readers.join_all().await {
-        assert_eq!(name?.as_deref(), Some("Edsger"));
-    }
-
-    users.show(out, "get 3", 3).await?;
-    users.show(out, "get 3 again", 3).await?;
-
-    users.write(1, "UPDATE users SET name = 'Grace' WHERE id = 1").await?;
-    users.show(out, "UPDATE 1, get 1", 1).await?;
-    users.write(3, "INSERT INTO users VALUES (3, 'Linus')").await?;
-    users.show(out, "INSERT 3, get 3", 3).await?;
-    let refused = users.write(1, "UPDATE users SET name = NULL WHERE id = 1").await;
-    assert!(refused.is_err(), "the column is NOT NULL");
-    users.show(out, "UPDATE fails, get 1", 1).await
-}
-
-/// The table, the cache in front of it, and how many queries have reached the table.
-#[derive(Clone)]
-struct Users {
-    pool: SqlitePool,
-    cache: Cache<i64, String>,
-    queries: Arc<AtomicUsize>,
-}
-
-impl Users {
-    async fn open(redis: &str) -> Result<Self, BoxError> {
-        // One connection, which is the database too: it is in memory.
-        let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-        sqlx::query("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
-            .execute(&pool)
-            .await?;
-        sqlx::query("INSERT INTO users VALUES (1, 'Ada'), (2, 'Edsger')").execute(&pool).await?;
-        let cache = Cache::builder("users").open(redis)?;
-        cache.check().await?;
-        Ok(Self { pool, cache, queries: Arc::default() })
-    }
-
-    async fn get(&self, id: i64) -> Result<Option<String>, BoxError> {
-        let Self { pool, queries, .. } = self.clone();
-        let load = move |_| async move {
-            queries.fetch_add(1, Ordering::Relaxed);
-            let select = sqlx::query_scalar("SELECT name FROM users WHERE id = $1").bind(id);
-            select.fetch_optional(&pool).await
+    let mut show = async |what: &str, id: i64, tasks: usize| {
+        let read = |_| {
+            let (users, pool) = (users.clone(), pool.clone());
+            async move { users.get(&id, move |_| read_name(pool, id)).await }
         };
-        Ok(self.cache.get(&id, load).await?)
-    }
-
-    /// Begins a transaction, executes the statement, commits, and invalidates the key.
-    async fn write(&self, id: i64, statement: &'static str) -> Result<(), BoxError> {
+        let reads: JoinSet<_> = (0..tasks).map(read).collect();
+        let name = format!("{:?}", reads.join_all().await.swap_remove(0)?);
+        let queries = QUERIES.swap(0, Ordering::Relaxed);
+        let noun = if queries == 1 { "query" } else { "queries" };
+        writeln!(out, "{what:<24} {name:<16} {queries} {noun}")?;
+        Ok::<_, BoxError>(())
+    };
+    let write = async |id: i64, statement: &'static str| {
         let work = async |tx: &mut SqliteTransaction<'_>| {
             sqlx::query(statement).execute(&mut **tx).await?;
             Ok::<_, BoxError>(())
         };
-        self.cache.write_in_tx(&self.pool, &[&id], work).await
-    }
+        users.write_in_tx(&pool, &[&id], work).await // commits, then invalidates the key
+    };
 
-    /// Reads a user, and prints the name and how many queries have reached the table since the last line.
-    async fn show(&self, out: &mut impl Write, what: &str, id: i64) -> Result<(), BoxError> {
-        let name = format!("{:?}", self.get(id).await?);
-        let queries = self.queries.swap(0, Ordering::Relaxed);
-        let noun = if queries == 1 { "query" } else { "queries" };
-        Ok(writeln!(out, "{what:<24} {name:<16} {queries} {noun}")?)
-    }
+    show("get 1", 1, 1).await?;
+    show("get 1 again", 1, 1).await?;
+    show("get 2 by 100 tasks", 2, 100).await?;
+    show("get 3", 3, 1).await?;
+    show("get 3 again", 3, 1).await?;
+    write(1, "UPDATE users SET name = 'Grace' WHERE id = 1").await?;
+    show("UPDATE 1, get 1", 1, 1).await?;
+    write(3, "INSERT INTO users VALUES (3, 'Linus')").await?;
+    show("INSERT 3, get 3", 3, 1).await?;
+    let refused = write(1, "UPDATE users SET name = NULL WHERE id = 1").await;
+    assert!(refused.is_err(), "the column is NOT NULL");
+    show("UPDATE fails, get 1", 1, 1).await
 }

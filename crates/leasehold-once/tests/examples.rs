@@ -8,7 +8,7 @@ mod run_once;
 #[path = "../examples/save_once.rs"]
 mod save_once;
 
-use leasehold_conformance::pages;
+use leasehold_conformance::{examples, pages};
 use leasehold_once::BoxError;
 use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use sqlx::SqlitePool;
@@ -21,7 +21,9 @@ async fn save_once_prints_what_its_page_shows() {
     let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut printed = Vec::new();
     save_once::play(&server.url(), &mut printed).await.unwrap();
-    pages::show("once.md", &String::from_utf8(printed).unwrap());
+    let printed = String::from_utf8(printed).unwrap();
+    pages::show("once.md", &printed);
+    examples::answers("leasehold-once", "save_once", &printed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +34,9 @@ async fn run_once_prints_what_its_page_shows() {
     let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut printed = Vec::new();
     run_once::play(&server.url(), &mut printed).await.unwrap();
-    pages::show("once.md", &String::from_utf8(printed).unwrap());
+    let printed = String::from_utf8(printed).unwrap();
+    pages::show("once.md", &printed);
+    examples::answers("leasehold-once", "run_once", &printed);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod outbox_postgres;
 
 use leasehold_cache::{BoxError, Cache};
-use leasehold_conformance::pages;
+use leasehold_conformance::{examples, pages};
 use leasehold_test_servers::{Needs, Postgres, RedisServer, RedisSettings};
 use sqlx::PgPool;
 
@@ -20,7 +20,9 @@ async fn outbox_postgres_prints_what_its_page_shows() {
         (Postgres::start(&[]).unwrap(), RedisServer::start(RedisSettings::new()).unwrap());
     let mut printed = Vec::new();
     outbox_postgres::play(&database.url(), &redis.url(), &mut printed).await.unwrap();
-    pages::show("cache-outbox.md", &String::from_utf8(printed).unwrap());
+    let printed = String::from_utf8(printed).unwrap();
+    pages::show("cache-outbox.md", &printed);
+    examples::answers("leasehold-outbox", "outbox_postgres", &printed);
 }
 
 #[test]

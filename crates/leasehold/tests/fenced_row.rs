@@ -6,7 +6,7 @@
 #[path = "../examples/fenced_row.rs"]
 mod fenced_row;
 
-use leasehold_conformance::pages;
+use leasehold_conformance::{examples, pages};
 use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,5 +17,7 @@ async fn the_row_refuses_the_late_write_as_the_page_shows() {
     let server = RedisServer::start(RedisSettings::new()).unwrap();
     let mut printed = Vec::new();
     fenced_row::play(&server.url(), &mut printed).await.unwrap();
-    pages::show("fencing.md", &String::from_utf8(printed).unwrap());
+    let printed = String::from_utf8(printed).unwrap();
+    pages::show("fencing.md", &printed);
+    examples::answers("leasehold", "fenced_row", &printed);
 }

@@ -23,6 +23,8 @@ fn the_code_of_the_page_on_articles_is_compiled() {
     let source = concat!(
         include_str!("../examples/articles.rs"),
         include_str!("../../leasehold-cache/examples/cache_articles.rs"),
+        include_str!("pages.rs"),
+        include_str!("stock.rs"),
     );
     pages::are_compiled("articles.md", source);
 }

@@ -11,6 +11,7 @@ mod bound;
 mod case;
 pub mod cases;
 pub mod crowd;
+pub mod examples;
 mod faulty;
 mod forced;
 mod frozen;

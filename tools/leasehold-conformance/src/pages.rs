@@ -1,7 +1,7 @@
 //! Compares pages of the documentation with what examples print, and with code that is compiled.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Checks that the page `docs/NAME` and its Chinese twin `docs/zh/NAME` show this output, as a block of text.
 ///
@@ -34,12 +34,17 @@ pub fn are_compiled(name: &str, source: &str) {
 
 /// Both pages of this name, each with its path.
 fn both(name: &str) -> [(String, String); 2] {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = docs();
     [docs.join(name), docs.join("zh").join(name)].map(|page| {
         let shown = page.display().to_string();
         let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{shown}: {error}"));
         (shown, text)
     })
+}
+
+/// The directory of the pages.
+pub(crate) fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
 /// The code without comments, white space and trailing commas.

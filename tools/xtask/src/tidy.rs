@@ -9,6 +9,7 @@ mod defaults;
 mod direction;
 mod doc_words;
 pub(crate) mod errors;
+mod examples;
 mod figures;
 mod home_paths;
 mod invariants;
@@ -76,6 +77,7 @@ const RULES: &[Rule] = &[
     compiled::check,
     links::check,
     decisions::check,
+    examples::check,
     defaults::check,
     doc_words::check,
     errors::check,

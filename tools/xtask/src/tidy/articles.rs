@@ -1,23 +1,29 @@
 //! `docs/articles.tsv`: what well-known articles say, and what shows our answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod known;
+mod sections;
+
 use std::fs;
 
 use super::Violation;
-use super::code::{code, code_outside_tests};
 use super::tree::Tree;
 use crate::run::root;
+use known::Known;
 
 const SOURCE: &str = "docs/articles.tsv";
-const COLUMNS: usize = 7;
-const FORM: &str =
-    "write `command leasehold ...`, `test NAME` or `api crate::Item`, joined by ` + `";
+const COLUMNS: usize = 8;
+const FORM: &str = "write `command leasehold ...`, `example PACKAGE NAME`, `test PACKAGE NAME`, `bench NAME` or \
+                    `api crate::Item`, joined by ` + `";
 
 /// A page with one table for each article.
 struct Page {
     file: &'static str,
+    folder: &'static str,
     head: &'static str,
+    /// How a test is named, with NAME and PACKAGE.
     test: &'static str,
+    /// Around a link behind an answer.
+    link: [&'static str; 2],
     /// Columns of the point and of the answer.
     columns: (usize, usize),
 }
@@ -25,14 +31,18 @@ struct Page {
 const PAGES: [Page; 2] = [
     Page {
         file: "docs/articles.md",
+        folder: "docs",
         head: "| what the article says | the answer here | shown by |",
-        test: "test",
+        test: "test `NAME` of `PACKAGE`",
+        link: [" (", ")"],
         columns: (1, 3),
     },
     Page {
         file: "docs/zh/articles.md",
+        folder: "docs/zh",
         head: "| 文章的说法 | 这里的回答 | 如何验证 |",
-        test: "测试",
+        test: "`PACKAGE` 的测试 `NAME`",
+        link: ["（见", "）"],
         columns: (2, 4),
     },
 ];
@@ -51,9 +61,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     }
     for page in &PAGES {
         let now = tree.files.get(page.file).map_or("", String::as_str);
-        match with_tables(tree, page, now) {
-            // Links lead to a page in the reader's language as soon as there is one.
-            Ok(made) if without_targets(&made) == without_targets(now) => {}
+        match with_tables(tree, &known, page, now) {
+            Ok(made) if made == now => {}
             Ok(_) => {
                 let what = format!("differs from {SOURCE}");
                 found.push(Violation::of(page.file, what, "cargo xtask articles"));
@@ -67,9 +76,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 /// Writes the tables of both pages.
 pub(crate) fn write() -> Result<(), String> {
     let tree = Tree::read()?;
+    let known = Known::of(&tree);
     for page in &PAGES {
         let now = tree.files.get(page.file).map_or("", String::as_str);
-        let text = with_tables(&tree, page, now)?;
+        let text = with_tables(&tree, &known, page, now)?;
         fs::write(root().join(page.file), text)
             .map_err(|error| format!("cannot write {}: {error}", page.file))?;
     }
@@ -82,113 +92,31 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 }
 
 /// Returns what is wrong with a row.
-fn faults(tree: &Tree, known: &Known, row: &[&str]) -> Vec<String> {
-    let [.., shown, page] = row else { return vec!["has too few columns".to_owned()] };
-    if row.len() != COLUMNS || row[..COLUMNS - 1].iter().any(|cell| cell.is_empty()) {
-        return vec![format!("needs {COLUMNS} columns; only the last may be empty")];
+fn faults(tree: &Tree, known: &Known<'_>, row: &[&str]) -> Vec<String> {
+    let [.., shown, prints, page] = row else { return vec!["has too few columns".to_owned()] };
+    if row.len() != COLUMNS || row[..COLUMNS - 2].iter().any(|cell| cell.is_empty()) {
+        return vec![format!("needs {COLUMNS} columns; only the last two may be empty")];
     }
     let mut found = Vec::new();
-    if !page.is_empty() && !tree.has(&format!("docs/{page}")) {
-        found.push(format!("names the page `{page}`, which does not exist"));
+    if !page.is_empty() {
+        found.extend(sections::fault(tree, page));
     }
-    for piece in shown.split(" + ") {
-        let is_known = match piece.split_once(' ') {
-            Some(("command", command)) => command.starts_with("leasehold "),
-            Some(("test", name)) => known.tests.contains(name),
-            Some(("api", path)) => known.has_item(path),
-            _ => false,
-        };
-        if !is_known {
-            found.push(format!("`{piece}` does not exist"));
-        }
+    let pieces: Vec<&str> = shown.split(" + ").collect();
+    found.extend(pieces.iter().filter_map(|piece| known.fault(piece)));
+    if pieces.iter().all(|piece| piece.starts_with("api ")) {
+        found.push("names an item of the API, and nothing that shows it".to_owned());
     }
-    found
-}
-
-/// What the rows may name.
-struct Known {
-    tests: BTreeSet<String>,
-    /// Crate and code of each source that is not a test.
-    sources: Vec<(String, String)>,
-}
-
-impl Known {
-    fn of(tree: &Tree) -> Self {
-        let source = |(path, text): (&str, &str)| {
-            let path = path.strip_prefix("crates/")?;
-            let path = path.strip_prefix("engines/").unwrap_or(path);
-            let (name, _) = path.split_once("/src/")?;
-            Some((name.replace('-', "_"), code_outside_tests(text)))
-        };
-        Self { tests: tests(tree), sources: tree.rust().filter_map(source).collect() }
+    let runs = |piece: &&&str| piece.starts_with("command ") || piece.starts_with("example ");
+    let programs = pieces.iter().filter(runs).count();
+    let phrases = prints.split(" + ").filter(|phrase| !phrase.is_empty()).count();
+    if programs != phrases {
+        found.push(format!("{phrases} texts in `prints` for {programs} commands and examples"));
     }
-
-    /// Returns true if a source of the crate defines the item, beside the type that the path names.
-    fn has_item(&self, path: &str) -> bool {
-        let parts: Vec<&str> = path.split("::").collect();
-        let [name, between @ .., item] = &*parts else { return false };
-        let of_type = between.last().filter(|part| part.starts_with(char::is_uppercase));
-        self.sources.iter().any(|(crate_name, code)| {
-            // The facade passes on items of the crates below it.
-            let facade = ["leasehold_core", "leasehold_proto", "leasehold_sql"];
-            let here = crate_name == name
-                || (*name == "leasehold" && facade.contains(&crate_name.as_str()));
-            here && of_type.is_none_or(|of| words(code).any(|word| word == *of))
-                && code.lines().any(|line| defines(line, item, of_type.is_some()))
-        })
-    }
-}
-
-/// Returns true if a line defines a public item of this name, or a member of a type.
-fn defines(line: &str, item: &str, of_type: bool) -> bool {
-    let line = line.trim_start();
-    let mut words = words(line);
-    if line.starts_with("pub ") {
-        const KINDS: [&str; 8] =
-            ["fn", "struct", "enum", "trait", "mod", "type", "const", "static"];
-        return words.any(|word| KINDS.contains(&word)) && words.next() == Some(item)
-            || line.contains(&format!("const fn {item}("));
-    }
-    // A variant of an enum, or a setting of a builder that a macro makes.
-    let behind = line.strip_prefix(item).and_then(|rest| rest.chars().next());
-    of_type && line.starts_with(item) && matches!(behind, None | Some(',' | '(' | ':' | ' '))
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
-
-/// Returns the names of the tests: functions with an attribute, and functions that a test program
-/// lists.
-fn tests(tree: &Tree) -> BTreeSet<String> {
-    let (mut found, mut functions) = (BTreeSet::new(), BTreeSet::new());
-    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-    for (path, text) in tree.rust() {
-        let code = code(text);
-        let may_list = path.contains("/tests/") || path.contains("/cases/");
-        let mut is_test = false;
-        for line in code.lines().map(str::trim_start) {
-            if line.starts_with("#[") {
-                is_test |= line.contains("test]") || line.contains("test(");
-            } else if !line.is_empty() {
-                if let Some(name) = line.split_once("fn ").and_then(|(_, rest)| words(rest).next())
-                {
-                    let names = if is_test { &mut found } else { &mut functions };
-                    names.extend((is_test || may_list).then(|| name.to_owned()));
-                }
-                is_test = false;
-            }
-        }
-        if may_list {
-            words(&code).for_each(|word| *uses.entry(word.to_owned()).or_default() += 1);
-        }
-    }
-    found.extend(functions.into_iter().filter(|name| uses.get(name).is_some_and(|uses| *uses > 1)));
     found
 }
 
 /// Returns the page with its tables as the source has them.
-fn with_tables(tree: &Tree, page: &Page, now: &str) -> Result<String, String> {
+fn with_tables(tree: &Tree, known: &Known<'_>, page: &Page, now: &str) -> Result<String, String> {
     let source = tree.files.get(SOURCE).map_or("", String::as_str);
     let mut text = now.to_owned();
     for article in ["1", "2", "3", "4", "5"] {
@@ -200,7 +128,7 @@ fn with_tables(tree: &Tree, page: &Page, now: &str) -> Result<String, String> {
         let mut table = format!("{}\n|---|---|---|\n", page.head);
         for (_, row) in rows(source).filter(|(_, row)| row.first() == Some(&article)) {
             if row.len() == COLUMNS {
-                table += &table_row(tree, page, &row);
+                table += &table_row(tree, known, page, &row);
             }
         }
         text = format!("{before}{open}\n\n{table}\n{close}{after}");
@@ -213,36 +141,34 @@ fn markers(article: &str) -> (String, String) {
     (open, format!("<!-- end of article {article} -->"))
 }
 
-fn table_row(tree: &Tree, page: &Page, row: &[&str]) -> String {
+fn table_row(tree: &Tree, known: &Known<'_>, page: &Page, row: &[&str]) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
-    let shown = row[5].split(" + ").map(|piece| match piece.split_once(' ') {
-        Some(("test", name)) => format!("{} `{name}`", page.test),
-        Some((_, name)) => format!("`{}`", cell(name)),
-        None => String::new(),
-    });
+    let shown = row[5].split(" + ").map(|piece| shown(known, page, &cell(piece)));
     let shown = shown.collect::<Vec<_>>().join("<br>");
     let (point, answer) = (cell(row[page.columns.0]), cell(row[page.columns.1]));
-    let link = match row[6] {
+    let [open, close] = page.link;
+    let link = match row[7] {
         "" => String::new(),
-        to => format!(" ([{}]({}))", to.trim_end_matches(".md"), target(tree, page, to)),
+        to => format!("{open}{}{close}", sections::link(tree, page.folder, to)),
     };
     format!("| {point} | {answer}{link} | {shown} |\n")
 }
 
-/// Returns the way from the page to a page of docs, in the same language if there is one.
-fn target(tree: &Tree, page: &Page, to: &str) -> String {
-    let here = page.file.rsplit_once('/').map_or("", |(folder, _)| folder);
-    if tree.has(&format!("{here}/{to}")) { to.to_owned() } else { format!("../{to}") }
-}
-
-/// Returns a text with the targets of its links left out.
-fn without_targets(text: &str) -> String {
-    let mut pieces = text.split("](");
-    let mut out = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        out += piece.split_once(')').map_or(piece, |(_, rest)| rest);
+/// Returns a piece of the column `shown` as the table has it: what to type, or the name of a test.
+fn shown(known: &Known<'_>, page: &Page, piece: &str) -> String {
+    let Some((kind, rest)) = piece.split_once(' ') else { return String::new() };
+    match (kind, rest.split_once(' ')) {
+        ("test", Some((package, name))) => {
+            page.test.replace("PACKAGE", package).replace("NAME", name)
+        }
+        ("example", Some((package, name))) => {
+            let features = known.features(package, name);
+            let features = features.map_or(String::new(), |list| format!(" --features {list}"));
+            format!("`cargo run -p {package}{features} --example {name}`")
+        }
+        ("bench", _) => format!("`cargo xtask bench {rest}`"),
+        _ => format!("`{rest}`"),
     }
-    out
 }
 
 #[cfg(test)]
@@ -252,7 +178,10 @@ mod tests {
     const CODE: &str = "pub struct Guard;\nimpl Guard {\n    pub async fn lost(&self) {}\n}\n\
                         pub enum OnLoss {\n    Notify,\n}\n#[cfg(test)]\nmod t {\n    pub fn hidden() {}\n}\n\
                         #[tokio::test]\nasync fn it_holds() {}\nfn helper() {}\n";
-    const LIST: &str = "fn it_waits() {}\nfn alone() {}\ntest!(it_waits);\n";
+    const LIST: &str =
+        "fn it_waits() {}\nfn alone() {}\ntest!(it_waits);\nexamples::run(P, \"e\", &[]);\n";
+    const MANIFEST: &str =
+        "[package]\n[[example]]\nname = \"e\"\nrequired-features = [\"a\", \"b\"]\n\n[[test]]\n";
 
     fn page() -> String {
         (1..=5).fold(String::from("# Page\n"), |text, article| {
@@ -263,17 +192,22 @@ mod tests {
 
     fn made(rows: &str) -> [String; 2] {
         let tree = tree(rows, "", "");
-        [&PAGES[0], &PAGES[1]].map(|of| with_tables(&tree, of, &page()).unwrap())
+        let known = Known::of(&tree);
+        [&PAGES[0], &PAGES[1]].map(|of| with_tables(&tree, &known, of, &page()).unwrap())
     }
 
     fn tree(rows: &str, english: &str, chinese: &str) -> Tree {
         Tree::of([
             (SOURCE, &format!("head\n{rows}")),
-            ("docs/redis.md", ""),
+            ("docs/redis.md", "# The Redis store\n## Limits\n"),
             ("docs/articles.md", english),
             ("docs/zh/articles.md", chinese),
+            ("crates/leasehold-core/Cargo.toml", MANIFEST),
             ("crates/leasehold-core/src/guard.rs", CODE),
+            ("crates/leasehold-core/examples/e.rs", ""),
+            ("crates/leasehold-core/examples/f/main.rs", ""),
             ("crates/leasehold-core/tests/list.rs", LIST),
+            ("tools/leasehold-bench/src/args.rs", "pub enum Bench {\n    CacheHot(HotArgs),\n}\n"),
         ])
     }
 
@@ -285,40 +219,66 @@ mod tests {
 
     #[test]
     fn what_exists_is_accepted() {
-        let shown = "command leasehold lab x + test it_holds + test it_waits + api leasehold::Guard::lost \
+        let shown = "command leasehold lab x + test leasehold-core it_holds + test leasehold-core it_waits \
+                     + example leasehold-core e + bench cache-hot + api leasehold::Guard::lost \
                      + api leasehold::OnLoss::Notify + api leasehold::Guard";
-        assert_eq!(found(&format!("1\tp\t点\ta\t答\t{shown}\tredis.md\n")), [""; 0]);
+        assert_eq!(found(&format!("1\tp\t点\ta\t答\t{shown}\tx + y\tredis.md#limits\n")), [""; 0]);
     }
 
     #[test]
     fn what_does_not_exist_is_named() {
         for piece in [
-            "test helper",
-            "test it_sleeps",
-            "test alone",
+            "test leasehold-core helper",
+            "test leasehold-core it_sleeps",
+            "test leasehold-core alone",
+            "test leasehold it_holds",
+            "test it_holds",
+            "bench cache",
             "api leasehold::Guard::found",
             "api leasehold::hidden",
             "api leasehold_cache::Guard",
             "command lab x",
             "word",
         ] {
-            let found = found(&format!("1\tp\t点\ta\t答\t{piece}\t\n"));
+            let shown = format!("bench cache-hot + {piece}");
+            let prints = if piece.starts_with("command") { "x" } else { "" };
+            let found = found(&format!("1\tp\t点\ta\t答\t{shown}\t{prints}\t\n"));
             assert_eq!(found, [format!("`{piece}` does not exist")]);
         }
-        assert!(found("1\tp\t点\ta\t答\tcommand leasehold x\tno.md\n")[0].contains("no.md"));
-        assert!(found("1\tp\t点\ta\t\tcommand leasehold x\t\n")[0].contains("columns"));
+        let example = |name| format!("1\tp\t点\ta\t答\texample leasehold-core {name}\tx\t\n");
+        assert!(found(&example("g"))[0].contains("does not exist"));
+        assert!(found(&example("f"))[0].contains("no test of leasehold-core runs"));
+        assert!(found("1\tp\t点\ta\t答\tcommand leasehold x\tx\tno.md\n")[0].contains("no.md"));
+        assert!(found("1\tp\t点\ta\t\tcommand leasehold x\tx\t\n")[0].contains("columns"));
     }
 
     #[test]
-    fn a_page_that_differs_is_found_and_another_link_target_is_no_difference() {
-        let rows = "1\tp\t点\ta\t答\tcommand leasehold x\tredis.md\n";
-        let [english, chinese] = made(rows);
+    fn a_row_needs_something_to_run_and_a_text_for_each_program() {
+        let row = |shown, prints| found(&format!("1\tp\t点\ta\t答\t{shown}\t{prints}\t\n"));
+        assert!(row("api leasehold::Guard", "")[0].contains("nothing that shows it"));
+        assert!(row("command leasehold x", "")[0].contains("0 texts"));
+        assert!(row("test leasehold-core it_holds", "x")[0].contains("1 texts"));
+    }
+
+    #[test]
+    fn a_row_has_what_to_type_and_a_link_in_the_language_of_the_page() {
+        let shown = "example leasehold-core e + test leasehold-core it_holds + bench cache-hot";
+        let [english, chinese] = made(&format!("1\tp\t点\ta\t答\t{shown}\tx\tredis.md#limits\n"));
+        let row = "| p | a ([The Redis store](redis.md#limits)) | \
+                   `cargo run -p leasehold-core --features a,b --example e`<br>\
+                   test `it_holds` of `leasehold-core`<br>`cargo xtask bench cache-hot` |";
+        assert!(english.contains(row), "{english}");
         assert!(
-            chinese.contains("| 点 | 答 ([redis](../redis.md)) | `leasehold x` |"),
+            chinese.contains("| 点 | 答（见[The Redis store](../redis.md#limits)） |"),
             "{chinese}"
         );
-        let moved = english.replace("](redis.md)", "](../x.md)");
-        assert!(check(&tree(rows, &moved, &chinese)).is_empty());
+    }
+
+    #[test]
+    fn a_page_that_differs_is_found() {
+        let rows = "1\tp\t点\ta\t答\tcommand leasehold x\tx\tredis.md\n";
+        let [english, chinese] = made(rows);
+        assert!(check(&tree(rows, &english, &chinese)).is_empty());
         let other = check(&tree(rows, &english.replace("| a ", "| b "), &chinese));
         assert!(other[0].to_string().contains("cargo xtask articles"), "{other:?}");
         let lacks = check(&tree(rows, "# Page\n", &chinese));
