@@ -17,6 +17,7 @@ mod links;
 mod manifests;
 mod markdown;
 mod messages;
+mod options;
 mod sources;
 mod structure;
 mod subjects;
@@ -63,6 +64,12 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The members of the workspace that are not published.
+pub(crate) fn unpublished() -> Result<Vec<String>, String> {
+    let members = tree::members()?.into_iter();
+    Ok(members.filter(|member| !member.is_published).map(|member| member.name).collect())
+}
+
 type Rule = fn(&Tree) -> Vec<Violation>;
 
 const RULES: &[Rule] = &[
@@ -83,6 +90,7 @@ const RULES: &[Rule] = &[
     errors::check,
     invariants::check,
     messages::check,
+    options::check,
     translations::check,
     subjects::check,
     terms::check,
@@ -101,7 +109,9 @@ pub(crate) fn step() -> bool {
         if found.is_empty() {
             let (rules, files) = (RULES.len(), tree.files.len());
             let words = doc_words::count(&tree);
-            return Outcome::Good(format!("{rules} rules, {files} files, {words} words in docs"));
+            let left_out = subjects::left_out().map(|note| format!("; {note}")).unwrap_or_default();
+            let done = format!("{rules} rules, {files} files, {words} words in docs{left_out}");
+            return Outcome::Good(done);
         }
         Outcome::Bad(found.iter().map(|violation| format!("{violation}\n")).collect())
     })

@@ -1,7 +1,7 @@
 -- A miss, or an entry that wants to be loaded anew: may the caller load it?
 -- KEYS entry, lease, holds; ARGV token, lease in ms, id of the entry that is to be replaced or '', the
 -- server's run: an entry of another run is none
--- F entry: there is one by now; H ms: a write is under way; B ms: somebody else loads;
+-- F entry: there is one by now; H ms: a write is under way; B ms: another process loads;
 -- W: load and fill; X: what lies there is not ours
 local entry = redis.pcall('GET', KEYS[1])
 if type(entry) == 'table' then return {'X'} end
@@ -20,6 +20,6 @@ local owner = redis.call('GET', KEYS[2])
 if string.sub(owner, 1, 16) == ARGV[1] then return {'W'} end
 -- A writer's, whose hold was lost.
 if string.sub(owner, 17, 17) == 'w' then return {'H', redis.call('PTTL', KEYS[2])} end
--- Whoever fills sees by the plus that somebody waits to be told.
+-- The plus tells the process that fills the entry to notify a waiter.
 if #owner == 16 then redis.call('SET', KEYS[2], owner .. '+', 'KEEPTTL') end
 return {'B', redis.call('PTTL', KEYS[2])}

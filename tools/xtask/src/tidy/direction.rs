@@ -84,8 +84,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     for package in &tree.packages {
         let from = role(&package.name);
         for need in &package.needs {
-            let member = tree.packages.iter().any(|other| other.name == need.name);
-            let what = if member && !allowed(from, role(&need.name), need) {
+            let member = tree.packages.iter().find(|other| other.name == need.name);
+            let is_left_behind = member.is_some_and(|member| !member.is_published && !need.dev);
+            if package.is_published && is_left_behind {
+                let what = format!("{} is published, and {} is not", package.name, need.name);
+                let next = "publish both, or move what it needs into a published crate";
+                found.push(Violation::of(&package.manifest, what, next));
+            }
+            let what = if member.is_some() && !allowed(from, role(&need.name), need) {
                 let kind = match need {
                     Dependency { dev: true, .. } => " (for tests)",
                     Dependency { optional: true, .. } => " (behind a feature)",
@@ -170,6 +176,23 @@ mod tests {
         ] {
             assert_eq!(planted(from, to, Value::Null, false), 1, "{from} -> {to}");
         }
+    }
+
+    #[test]
+    fn a_published_crate_depends_on_no_unpublished_one_but_for_its_tests() {
+        let with = |kind: Value, from: Value, to: Value| {
+            let need = json!({ "name": "leasehold-bench", "kind": kind, "optional": true });
+            let metadata = json!({ "workspace_root": "/r", "packages": [
+                { "name": "leasehold-cli", "manifest_path": "/r/a", "publish": from, "dependencies": [need] },
+                { "name": "leasehold-bench", "manifest_path": "/r/b", "publish": to, "dependencies": [] },
+            ]});
+            check(&Tree { packages: packages(&metadata), ..Tree::default() }).len()
+        };
+        assert_eq!(with(Value::Null, Value::Null, json!([])), 1);
+        assert_eq!(with(Value::Null, json!(["internal"]), json!([])), 1);
+        assert_eq!(with(Value::Null, Value::Null, Value::Null), 0);
+        assert_eq!(with(Value::Null, json!([]), json!([])), 0);
+        assert_eq!(with(json!("dev"), Value::Null, json!([])), 0);
     }
 
     #[test]

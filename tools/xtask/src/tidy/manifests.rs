@@ -45,6 +45,7 @@ mod tests {
         tree.packages.push(Package {
             name: "a".into(),
             manifest: "crates/a/Cargo.toml".into(),
+            is_published: true,
             needs: Vec::new(),
         });
         check(&tree).len()

@@ -7,7 +7,7 @@ use super::code::strings;
 use super::tree::Tree;
 
 /// The lists: an English line, a Chinese line, a blank one; comments begin with `#`.
-const LISTS: &str = "crates/leasehold-cli/src/lang/messages/";
+pub(super) const LISTS: &str = "crates/leasehold-cli/src/lang/messages/";
 /// A comment above messages that are no text of the sources, until the next comment.
 const ELSEWHERE: &str = "# elsewhere";
 

@@ -1,5 +1,6 @@
 //! Commit subjects have the form `area: imperative` and at most 72 characters.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::Violation;
@@ -13,11 +14,24 @@ const LATEST: &str = "-50";
 const LONGEST: usize = 72;
 
 /// Checks the latest commits, except merges. Without the history, as in an exported tree, there is
-/// nothing to check.
+/// nothing to check: see [`left_out`].
 pub(super) fn check(_: &Tree) -> Vec<Violation> {
+    log(&root()).map(|log| judge(&log)).unwrap_or_default()
+}
+
+/// Returns a note if there is no history whose subjects could be checked.
+pub(super) fn left_out() -> Option<&'static str> {
+    left_out_in(&root())
+}
+
+fn left_out_in(root: &Path) -> Option<&'static str> {
+    let is_missing = log(root).map_or(true, |log| log.is_empty());
+    is_missing.then_some("commit subjects not checked: no git history")
+}
+
+fn log(root: &Path) -> Result<String, String> {
     let args = ["log", LATEST, "--no-merges", "--format=%h %s", "--"];
-    let log = quiet(Command::new("git").current_dir(root()).args(args));
-    log.map(|log| judge(&log)).unwrap_or_default()
+    quiet(Command::new("git").current_dir(root).args(args))
 }
 
 fn judge(log: &str) -> Vec<Violation> {
@@ -61,6 +75,19 @@ mod tests {
         assert!(judge(log).is_empty(), "{:?}", judge(log));
         let longest = format!("4 core: {}", "x".repeat(LONGEST - "core: ".len()));
         assert!(judge(&longest).is_empty());
+    }
+
+    #[test]
+    fn a_tree_without_history_is_named() {
+        let exported = tempfile::tempdir().unwrap();
+        assert!(left_out_in(exported.path()).unwrap().contains("no git history"));
+        let (git, dir) = (|| Command::new("git"), exported.path());
+        quiet(git().current_dir(dir).args(["init", "-q"])).unwrap();
+        assert!(left_out_in(dir).is_some());
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        let commit = ["commit", "-q", "--allow-empty", "-m", "docs: begin"];
+        quiet(git().current_dir(dir).args(who).args(commit)).unwrap();
+        assert_eq!(left_out_in(dir), None);
     }
 
     #[test]

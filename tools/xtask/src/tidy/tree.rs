@@ -24,6 +24,8 @@ pub(super) struct Package {
     pub(super) name: String,
     /// Path of its Cargo.toml from the root.
     pub(super) manifest: String,
+    /// Whether it may be published: `publish` is not false.
+    pub(super) is_published: bool,
     pub(super) needs: Vec<Dependency>,
 }
 
@@ -56,15 +58,17 @@ impl Tree {
         }
         let mut files = BTreeMap::new();
         for path in paths {
+            let file = root.join(&path);
+            // A symbolic link shows a file that is read under its own path, where its links lead somewhere.
+            if file.is_symlink() {
+                continue;
+            }
             // A path in git's list may have been deleted since.
-            if let Ok(bytes) = fs::read(root.join(&path)) {
+            if let Ok(bytes) = fs::read(file) {
                 files.insert(path, String::from_utf8(bytes).unwrap_or_default());
             }
         }
-        let metadata = quiet(&mut cargo(["metadata", "--no-deps", "--format-version", "1"]))?;
-        let metadata: Value = serde_json::from_str(&metadata)
-            .map_err(|error| format!("cannot read what cargo metadata says: {error}"))?;
-        Ok(Self { files, packages: packages(&metadata) })
+        Ok(Self { files, packages: members()? })
     }
 
     /// The Rust sources.
@@ -97,6 +101,14 @@ impl Tree {
     }
 }
 
+/// The members of this workspace.
+pub(super) fn members() -> Result<Vec<Package>, String> {
+    let metadata = quiet(&mut cargo(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)
+        .map_err(|error| format!("cannot read what cargo metadata says: {error}"))?;
+    Ok(packages(&metadata))
+}
+
 /// The members that `cargo metadata` lists, with paths from the root.
 pub(super) fn packages(metadata: &Value) -> Vec<Package> {
     let root = format!("{}/", text(&metadata["workspace_root"]).replace('\\', "/"));
@@ -108,6 +120,7 @@ pub(super) fn packages(metadata: &Value) -> Vec<Package> {
     let package = |value: &Value| Package {
         name: text(&value["name"]),
         manifest: text(&value["manifest_path"]).replace('\\', "/").replacen(&root, "", 1),
+        is_published: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
         needs: items(&value["dependencies"]).iter().map(dependency).collect(),
     };
     items(&metadata["packages"]).iter().map(package).collect()
